@@ -174,7 +174,7 @@ class Bridge:
             return shared[key].allocation
         others = [view.allocation for view in shared.values()] if kind == SRAM else filter(None, self._placed[kind])
         alignment = int(room.arena.alignment)
-        offset = max((-(-(one.address + one.nbytes) // alignment) * alignment for one in others), default=0)
+        offset = max((-(-(other.address + other.nbytes) // alignment) * alignment for other in others), default=0)
         if offset + size > memory.total_bytes or int(array.offset) + size > ARENA_BYTES:
             raise AllocationError(self._does_not_fit(kind, array, memory))
         start = int(array.offset)
@@ -198,7 +198,7 @@ class Bridge:
     def _does_not_fit(self, kind: int, array: Any, memory: Any) -> str:
         room = self.image.rooms[kind]
         assert room is not None  # noqa: S101 - for the type checker
-        arrays = [(one.name, one.nbytes) for one in self._placed[kind] if one is not None]
+        arrays = [(allocation.name, allocation.nbytes) for allocation in self._placed[kind] if allocation is not None]
         arrays.append((array.name.decode(), int(array.size)))
         alignment = int(room.arena.alignment)
         total = sum(-(-size // alignment) * alignment for _, size in arrays[:-1]) + arrays[-1][1]
@@ -397,7 +397,7 @@ class Bridge:
 
 def _check_free_of_others(name: str, memory: Memory, address: int, nbytes: int) -> None:
     """Raise `AllocationError` if a BLOCK task's array in SRAM would overlap that of another task of the cluster."""
-    if any(one.address < address + nbytes and address < one.address + one.capacity for one in memory.live):
+    if any(other.address < address + nbytes and address < other.address + other.capacity for other in memory.live):
         raise AllocationError(
             f"{name} in {memory.name} is in use by another BLOCK task on a core of the same cluster: each task runs by "
             "itself there, and they have one SRAM, with the same addresses; launch it as UNION1, whose tasks share "

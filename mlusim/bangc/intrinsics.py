@@ -18,9 +18,9 @@ import numpy as np
 
 from mlusim.bangc.assembly import run_statement
 from mlusim.bangc.device_calls import device_calls
-from mlusim.bangc.forms import form_handlers, result_types, vector_intrinsics
 from mlusim.bangc.host_calls import HOST_CALLS
 from mlusim.bangc.image import KINDS
+from mlusim.bangc.instruction_calls import result_types, signature_handlers, vector_intrinsics
 from mlusim.bangc.lines import raise_at
 from mlusim.cores import copies, locks, syncs
 from mlusim.cores.byte_copies import ByteForm, byte_form
@@ -326,10 +326,10 @@ def intrinsics() -> tuple[Intrinsic, ...]:
         known[name] = Intrinsic(name, (arity,), _host_only(name), returns)
     for name, (counts, handler) in device_calls().items():
         known[name] = Intrinsic(name, counts, handler)
-    for name, forms in vector_intrinsics().items():
+    for name, signatures in vector_intrinsics().items():
         if name not in known:
-            results = result_types(forms)
-            handler, prepare = form_handlers(name, forms)
+            results = result_types(signatures)
+            handler, prepare = signature_handlers(name, signatures)
             known[name] = Intrinsic(name, tuple(sorted(results)), handler, results, prepare)
     return tuple(known[name] for name in sorted(known))
 
@@ -337,13 +337,16 @@ def intrinsics() -> tuple[Intrinsic, ...]:
 @lru_cache(maxsize=1)
 def names() -> frozenset[str]:
     """Return the names that a kernel may call."""
-    return frozenset(one.name for one in intrinsics())
+    return frozenset(intrinsic.name for intrinsic in intrinsics())
 
 
 @lru_cache(maxsize=1)
 def table_digest() -> str:
     """Return a digest of the names, their numbers, arguments and return types, on which compiled code depends."""
-    words = [f"{one.name} {one.arities} {[one.result(arity) for arity in one.arities]}" for one in intrinsics()]
+    words = [
+        f"{intrinsic.name} {intrinsic.arities} {[intrinsic.result(arity) for arity in intrinsic.arities]}"
+        for intrinsic in intrinsics()
+    ]
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
@@ -388,4 +391,4 @@ def declarations(wanted: Iterable[str]) -> str:
 
 @lru_cache(maxsize=1)
 def _numbers() -> dict[str, int]:
-    return {one.name: number for number, one in enumerate(intrinsics())}
+    return {intrinsic.name: number for number, intrinsic in enumerate(intrinsics())}

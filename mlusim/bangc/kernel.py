@@ -159,10 +159,10 @@ async def meet(core: Core) -> None:
 def gdram_map(chip: Chip) -> GdramMap:
     """Return the device's tensors by host address; cached until they change."""
     live = chip.gdram.live
-    key = tuple(one.identity for one in live)
+    key = tuple(allocation.identity for allocation in live)
     known = _maps.get(chip)
     if known is None or known[0] != key:
-        reserve = _reserve(chip.board.gdram_bytes) if any(one.buffer is None for one in live) else 0
+        reserve = _reserve(chip.board.gdram_bytes) if any(allocation.buffer is None for allocation in live) else 0
         if known is None:
             chip.at_close.append(partial(_maps.pop, chip, None))
         known = (key, GdramMap(live, reserve))

@@ -1,12 +1,12 @@
 """BANG C's argument lists: conversion of calls with pointers and counts to operands with shapes.
 
-A form lists the arguments in BANG C's order. `name[e, e]` is a pointer whose operand has that shape, `name` an integer
-or a number, `name=VALUE` an optional one, `name:a,b` one that sets two attributes, `|number` a pointer that may be a
-number, `value~dst` a number whose C type is the element type of `dst`. Shapes are arithmetic on the other arguments;
-`itemsize` is the width of the pointer's element, `bits(n)` the number of elements that contain n bits, `head(n)` the
-number that contain a count of 128 B and n elements, `lanes(n)` n rounded up to the 64 lanes of WRAM.
+A signature lists the arguments in BANG C's order. `name[e, e]` is a pointer whose operand has that shape, `name` an
+integer or a number, `name=VALUE` an optional one, `name:a,b` one that sets two attributes, `|number` a pointer that may
+be a number, `value~dst` a number whose C type is the element type of `dst`. Shapes are arithmetic on the other
+arguments; `itemsize` is the width of the pointer's element, `bits(n)` the number of elements that contain n bits,
+`head(n)` the number that contain a count of 128 B and n elements, `lanes(n)` n rounded up to the 64 lanes of WRAM.
 
-    form("__bang_transpose", 4)      dst[width,height] src[height,width] height width
+    c_signature("__bang_transpose", 4)      dst[width,height] src[height,width] height width
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _LANES = 64
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of a form.
+    """One argument of a signature.
 
     Attributes:
-        name: as in the form.
+        name: as in the signature.
         shape: expressions of its shape, for a pointer; None for a number.
         number: whether a number may be passed instead of the pointer.
         default: value if left out; None if required.
@@ -53,7 +53,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class CSignature:
     """One argument list of an intrinsic.
 
     Attributes:
@@ -76,7 +76,7 @@ class Form:
 
         Args:
             values: the arguments as passed; pointers are not examined, except for numbers in their place.
-            itemsizes: bytes per element of each pointer, by its name in the form.
+            itemsizes: bytes per element of each pointer, by its name in the signature.
 
         Returns the shape of each operand by its name (or the number passed instead of the pointer), and the attributes.
         Raises `OperandError` for a count that is not a positive integer.
@@ -110,7 +110,7 @@ def _parse(text: str) -> tuple[Argument, ...]:
     arguments = []
     for token in text.split():
         match = _TOKEN.match(token)
-        assert match is not None, f"{token!r} of the form {text!r}"  # noqa: S101 - a mistake in a table
+        assert match is not None, f"{token!r} of the signature {text!r}"  # noqa: S101 - a mistake in a table
         name, shape, number, default, stands_for, types = match.groups()
         arguments.append(
             Argument(
@@ -137,28 +137,34 @@ def _split(shape: str) -> list[str]:
     return parts
 
 
-def forms_of(intrinsic: str) -> list[Form]:
-    """Return every form of an intrinsic; none if the name is not a vector or tensor instruction."""
+def c_signatures_of(intrinsic: str) -> list[CSignature]:
+    """Return every signature of an intrinsic; none if the name is not a vector or tensor instruction."""
     cast = conversion(intrinsic)
     if cast is not None:
         instruction = INSTRUCTIONS["convert"]
-        forms = instruction.forms if not intrinsic.startswith("__cn_vector_") else (_count_first(instruction.forms[0]),)
-        return [Form(instruction, _parse(form), {"rounding": cast[2]}) for form in forms]
+        signatures = (
+            instruction.c_signatures
+            if not intrinsic.startswith("__cn_vector_")
+            else (_count_first(instruction.c_signatures[0]),)
+        )
+        return [CSignature(instruction, _parse(signature), {"rounding": cast[2]}) for signature in signatures]
     int4 = int4_conversion(intrinsic)
     if int4 is not None:
         instruction = INSTRUCTIONS[int4[0]]
-        return [Form(instruction, _parse(form), {"rounding": int4[1]}) for form in instruction.forms]
+        return [
+            CSignature(instruction, _parse(signature), {"rounding": int4[1]}) for signature in instruction.c_signatures
+        ]
     entry = BY_INTRINSIC.get(intrinsic)
     if entry is None:
         function = INSTRUCTIONS.get(vector_functions().get(intrinsic, ""))
-        return [] if function is None else [Form(function, _parse(_count_first(function.forms[0])), {})]
+        return [] if function is None else [CSignature(function, _parse(_count_first(function.c_signatures[0])), {})]
     # Functions of the vector library have the count as their first argument.
     count_first = intrinsic.startswith("__cn_vector_")
     return [
-        Form(instruction, _parse(_count_first(form) if count_first else form), {})
+        CSignature(instruction, _parse(_count_first(signature) if count_first else signature), {})
         for instruction in INSTRUCTIONS.values()
         if intrinsic in instruction.intrinsics
-        for form in instruction.forms
+        for signature in instruction.c_signatures
     ]
 
 
@@ -166,12 +172,12 @@ def _count_first(text: str) -> str:
     return " ".join(sorted(text.split(), key=lambda word: word != "n"))
 
 
-def form(intrinsic: str, count: int) -> Form:
-    """Return the form of an intrinsic with `count` arguments.
+def c_signature(intrinsic: str, count: int) -> CSignature:
+    """Return the signature of an intrinsic with `count` arguments.
 
     Raises `OperandError` for an unknown intrinsic, naming the nearest, or another number of arguments.
     """
-    choices = forms_of(intrinsic)
+    choices = c_signatures_of(intrinsic)
     if not choices:
         raise OperandError(f"{intrinsic} is not an instruction; {nearest(intrinsic, BY_INTRINSIC)}see the glossary")
     for choice in choices:

@@ -161,7 +161,7 @@ CONVERSION: list[Instruction] = [
         group="Conversion",
         compute=convert_elements,
         intrinsics=("__bang_float2half_rn", "__bang_half2float", "__bang_float2int32", "__bang_int322float"),
-        forms=(
+        c_signatures=(
             "dst[n] src[n] n",
             "dst[n] src[n] n position",
             # Older headers require a scratch buffer for some of them.

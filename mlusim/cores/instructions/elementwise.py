@@ -192,7 +192,7 @@ def _pair(
         compute=binary(operation),
         intrinsics=spellings,
         operands=(DST, SRC0, SRC1),
-        **({"forms": ("dst[n] src0[n] src1[n]|number n",)} | more),
+        **({"c_signatures": ("dst[n] src0[n] src1[n]|number n",)} | more),
     )
     if not cycles:
         return [main]
@@ -204,7 +204,7 @@ def _pair(
             summary=f"{summary.replace('src0', 'src').replace('src1', 'seg')}; seg repeats along src",
             compute=cycle(operation),
             intrinsics=(f"__bang_cycle_{stem}",),
-            forms=("dst[n] src[n] seg[m] n m",),
+            c_signatures=("dst[n] src[n] seg[m] n m",),
             operands=(DST, Operand("src"), SEG),
             geometry=cycle_sizes,
         ),
@@ -220,7 +220,7 @@ def _alone(
         group=group,
         compute=unary(operation),
         intrinsics=intrinsics or (f"__bang_{name.rstrip('_')}",),
-        forms=("dst[n] src[n] n",),
+        c_signatures=("dst[n] src[n] n",),
         **more,
     )
 
@@ -263,7 +263,7 @@ ARITHMETIC: list[Instruction] = [
         _ARITHMETIC,
         intrinsics=("__bang_div", "__cn_vector_div_f32_rn", "__cn_vector_div_s32"),
         # Arch 372 requires a scratch buffer.
-        forms=("dst[n] src0[n] src1[n]|number n", "dst[n] src0[n] src1[n]|number src_addition[n] n"),
+        c_signatures=("dst[n] src0[n] src1[n]|number n", "dst[n] src0[n] src1[n]|number src_addition[n] n"),
         cycles=False,
         cost=function("divide"),
     ),
@@ -380,7 +380,7 @@ COMPARISON += [
         group=_COMPARISON,
         compute=_compare,
         intrinsics=("__bang_fcmpfilter",),
-        forms=("mode dst[n] src0[n] src1[n]|number n",),
+        c_signatures=("mode dst[n] src0[n] src1[n]|number n",),
         operands=(DST, SRC0, SRC1),
         attributes=("mode",),
         types=FLOATS,

@@ -222,7 +222,7 @@ SRC = Operand("src")
 
 def _pool(name: str, summary: str, compute: Callable[..., None], **more: Any) -> Instruction:
     attributes: dict[str, Any] = {
-        "forms": (_STRIDED, _PLAIN),
+        "c_signatures": (_STRIDED, _PLAIN),
         "attributes": _WINDOW,
         "defaults": _DEFAULTS,
         "geometry": _forward,
@@ -243,20 +243,20 @@ def _pool(name: str, summary: str, compute: Callable[..., None], **more: Any) ->
     )
 
 
-_PAIR_FORM = (
+_PAIR_SIGNATURE = (
     "dst[(value_index_stride+(height-kernel_height+stride_height)//stride_height"
     "*((width-kernel_width+stride_width)//stride_width)*channel*itemsize)//itemsize] src[height,width,channel] "
     f"{_ARGUMENTS} stride_width stride_height value_index_stride"
 )
-_DILATED_FORM = (
-    _PAIR_FORM.replace("-kernel_height+", "-(kernel_height-1)*in_dh-1+").replace(
+_DILATED_SIGNATURE = (
+    _PAIR_SIGNATURE.replace("-kernel_height+", "-(kernel_height-1)*in_dh-1+").replace(
         "-kernel_width+", "-(kernel_width-1)*in_dw-1+"
     )
     + " in_dh in_dw out_dh out_dw"
 )
 _DILATION = ("in_dh", "in_dw", "out_dh", "out_dw")
 _PAIRED: dict[str, Any] = {
-    "forms": (_PAIR_FORM, _DILATED_FORM),
+    "c_signatures": (_PAIR_SIGNATURE, _DILATED_SIGNATURE),
     "attributes": (*_WINDOW[:2], "value_index_stride", *_WINDOW[2:], *_DILATION),
     "defaults": _DEFAULTS | dict.fromkeys(_DILATION, 1),
     "geometry": _pair_fits,
@@ -298,7 +298,7 @@ POOLS: list[Instruction] = [
         "maxpool_bp",
         "dst = the gradient src, each at its place mask in its window; overlap adds (ACC) or overwrites (COVER)",
         _maxpool_bp,
-        forms=(f"{_BACK} {_MASK} {_ARGUMENTS} stride_width stride_height overlap=ACC",),
+        c_signatures=(f"{_BACK} {_MASK} {_ARGUMENTS} stride_width stride_height overlap=ACC",),
         operands=(DST, SRC, Operand("mask", Match.FREE, INDEX)),
         attributes=(*_WINDOW, "overlap"),
         defaults={**_DEFAULTS, "overlap": "ACC"},
@@ -310,7 +310,7 @@ POOLS: list[Instruction] = [
         "avgpool_bp",
         "dst = the gradient src, shared evenly over its window; overlap adds (ACC) or overwrites (COVER)",
         _avgpool_bp,
-        forms=(f"{_BACK} {_ARGUMENTS} stride_width stride_height overlap=ACC",),
+        c_signatures=(f"{_BACK} {_ARGUMENTS} stride_width stride_height overlap=ACC",),
         attributes=(*_WINDOW, "overlap"),
         defaults={**_DEFAULTS, "overlap": "ACC"},
         geometry=_backward,
@@ -321,7 +321,7 @@ POOLS: list[Instruction] = [
         "unpool",
         "each window of dst = src at place index of the window, 0 elsewhere",
         _unpool,
-        forms=(f"{_BACK} {_ARGUMENTS} stride_width stride_height index",),
+        c_signatures=(f"{_BACK} {_ARGUMENTS} stride_width stride_height index",),
         attributes=("kernel_height", "kernel_width", "index", "stride_width", "stride_height"),
         geometry=_backward,
         types=NUMBERS,

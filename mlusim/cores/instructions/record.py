@@ -131,7 +131,7 @@ class Instruction:
         summary: the result, in one line.
         group: heading of the glossary.
         intrinsics: BANG C's spellings.
-        forms: BANG C's argument lists, one per number of arguments (see `c_forms`).
+        c_signatures: BANG C's argument lists, one per number of arguments (see `c_signatures`).
         operands: the result first, then the sources.
         attributes: names of the arguments after the operands; those in `defaults` are optional.
         defaults: values of optional arguments.
@@ -159,7 +159,7 @@ class Instruction:
     group: str
     compute: Callable[..., Any]
     intrinsics: tuple[str, ...]
-    forms: tuple[str, ...]
+    c_signatures: tuple[str, ...]
     operands: tuple[Operand, ...] = (DST, SRC)
     attributes: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)

@@ -106,7 +106,7 @@ def _reduction(
         group="Reductions",
         compute=compute,
         intrinsics=intrinsics or (f"__bang_{name}",),
-        forms=(form, "src[n] n") if more.get("to_register") else (form,),
+        c_signatures=(form, "src[n] n") if more.get("to_register") else (form,),
         **more,
     )
 

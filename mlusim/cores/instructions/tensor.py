@@ -244,7 +244,7 @@ _KERNEL = Operand("kernel", Match.FREE, _SOURCES, memory="wram")
 _CONV_ATTRIBUTES = ("channel_input", "kernel_height", "kernel_width", *_STEPS, "fix_position", *_SPREAD)
 
 
-def _conv_forms(addend: str = "") -> tuple[str, ...]:
+def _conv_signatures(addend: str = "") -> tuple[str, ...]:
     """Argument lists of a convolution; `{}` in `addend` is replaced by the shape of the result."""
     plain = _CONV_RESULT.removeprefix("dst")
     spread = "outdilation_width outdilation_height"
@@ -279,7 +279,7 @@ TENSOR: list[Instruction] = [
         group="Tensor",
         compute=_matmul,
         intrinsics=("__bang_matmul",),
-        forms=("dst[m,n] src[m,k] weight[n,k] m k n", "dst[m,n] src[m,k] weight[n,k] m k n fix_position"),
+        c_signatures=("dst[m,n] src[m,k] weight[n,k] m k n", "dst[m,n] src[m,k] weight[n,k] m k n fix_position"),
         operands=(_RESULT, _SRC, _WEIGHTS),
         attributes=("fix_position",),
         defaults={"fix_position": 0},
@@ -295,7 +295,7 @@ TENSOR: list[Instruction] = [
         group="Tensor",
         compute=_mlp,
         intrinsics=("__bang_mlp",),
-        forms=(
+        c_signatures=(
             "dst[height] src[width] bias[height] weight[height,width] height width fix_position",
             "dst[height] src[width] weight[height,width] height width fix_position",
             "dst[height] src[width] weight[height,width] height width",
@@ -315,7 +315,7 @@ TENSOR: list[Instruction] = [
         group="Tensor",
         compute=_conv,
         intrinsics=("__bang_conv",),
-        forms=_conv_forms(),
+        c_signatures=_conv_signatures(),
         operands=(_RESULT, _SRC, _KERNEL),
         attributes=_CONV_ATTRIBUTES,
         defaults=dict.fromkeys((*_STEPS, *_SPREAD), 1) | {"fix_position": 0},
@@ -335,7 +335,7 @@ TENSOR += [
         group="Tensor",
         compute=_integral,
         intrinsics=("__bang_integral",),
-        forms=(
+        c_signatures=(
             "dst[n] src[n] kernel[4096//itemsize] n",
             "dst[n] src[n] kernel[4096//itemsize] n fix_position",
         ),
@@ -355,7 +355,7 @@ TENSOR += [
         group="Tensor",
         compute=_histogram,
         intrinsics=("__bang_histogram",),
-        forms=("dst[64] src[n] kernel[4096//itemsize] n",),
+        c_signatures=("dst[64] src[n] kernel[4096//itemsize] n",),
         operands=(_RESULT, _SRC, _KERNEL),
         types=_SOURCES,
         geometry=_histogram_sizes,
@@ -370,7 +370,7 @@ TENSOR += [
             summary=f"dst = the convolution of src with kernel, as `conv`, plus {addend}",
             compute=_conv_plus,
             intrinsics=(intrinsic,),
-            forms=_conv_forms(form),
+            c_signatures=_conv_signatures(form),
             operands=(_RESULT, _SRC, _KERNEL, Operand(operand, Match.FREE, _RESULTS)),
             geometry=_conv_plus_sizes,
         )

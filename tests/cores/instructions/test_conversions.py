@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from instruction_oracle import rng, run
-from mlusim.cores.instructions.c_signatures import form
+from mlusim.cores.instructions.c_signatures import c_signature
 from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS
 from mlusim.cores.instructions.record import Extent
 from mlusim.cores.instructions.table import INSTRUCTIONS
@@ -84,7 +84,7 @@ def test_positions_scale_by_powers_of_two() -> None:
 
 
 def test_positions_between_integers_are_of_each_side() -> None:
-    found = form("__bang_short2int", 5)
+    found = c_signature("__bang_short2int", 5)
     _, attributes = found.bind([0, 0, 2, 3, 5], {"dst": 4, "src": 2})
     source = np.array([1, -3], np.int16)
     # 1 * 2^5 is 4 * 2^3.
@@ -140,6 +140,6 @@ def test_conversions_by_name(source: str) -> None:
         if source == target:
             continue
         for ending in ("", *(f"_{mode}" for mode in ROUNDINGS)):
-            found = form(f"__bang_{source}2{target}{ending}", 3)
+            found = c_signature(f"__bang_{source}2{target}{ending}", 3)
             assert found.instruction is INSTRUCTIONS["convert"]
             assert found.fixed == {"rounding": ending[1:] or None}

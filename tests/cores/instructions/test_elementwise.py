@@ -11,7 +11,7 @@ import pytest
 
 from instruction_oracle import BITINDEX, EXACT, Array, close, rng, run, values
 from mlusim.cores.core import Core
-from mlusim.cores.instructions.c_signatures import form, forms_of
+from mlusim.cores.instructions.c_signatures import c_signature, c_signatures_of
 from mlusim.cores.instructions.record import FLOATS
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.instructions.vector_library import vector_casts, vector_functions
@@ -291,15 +291,15 @@ def test_sums_rounded_to_zero() -> None:
 
 
 def test_the_vector_library_takes_the_count_first() -> None:
-    names = [argument.name for argument in form("__cn_vector_sin_f32", 3).arguments]
+    names = [argument.name for argument in c_signature("__cn_vector_sin_f32", 3).arguments]
     assert names == ["n", "dst", "src"]
-    names = [argument.name for argument in form("__cn_vector_mod_scalar_u64", 4).arguments]
+    names = [argument.name for argument in c_signature("__cn_vector_mod_scalar_u64", 4).arguments]
     assert names == ["n", "dst", "src0", "src1"]
-    assert form("__cn_vector_cast_f32_to_s32", 3).fixed == {"rounding": None}
-    assert form("__cn_vector_cast_f32_to_s32_up", 3).fixed == {"rounding": "up"}
-    assert form("__cn_vector_add_s64", 4).instruction.name == "add"
+    assert c_signature("__cn_vector_cast_f32_to_s32", 3).fixed == {"rounding": None}
+    assert c_signature("__cn_vector_cast_f32_to_s32_up", 3).fixed == {"rounding": "up"}
+    assert c_signature("__cn_vector_add_s64", 4).instruction.name == "add"
     for name in (*vector_functions(), *vector_casts()):
-        choices = forms_of(name)
+        choices = c_signatures_of(name)
         assert choices, name
         assert [one.arguments[0].name for one in choices] == ["n"] * len(choices), name
 

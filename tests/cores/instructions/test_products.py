@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from instruction_oracle import run, values
-from mlusim.cores.instructions.c_signatures import form, forms_of
+from mlusim.cores.instructions.c_signatures import c_signature, c_signatures_of
 from mlusim.dtypes import dtype_of
 
 
@@ -76,11 +76,13 @@ def test_a_convolution_may_add_to_its_destination(name: str, shape: tuple[int, .
 def test_argument_lists_of_products_and_convolutions() -> None:
     """The height of mlp's weights is that of its result; the fourth pointer of conv is the bias."""
     numbers = [128, 12, 3]
-    shapes, attributes = form("__bang_mlp", 7).bind([0, 0, 0, 0, *numbers], dict.fromkeys(("dst", "src", "bias"), 4))
+    shapes, attributes = c_signature("__bang_mlp", 7).bind(
+        [0, 0, 0, 0, *numbers], dict.fromkeys(("dst", "src", "bias"), 4)
+    )
     assert (shapes["dst"], shapes["src"], shapes["bias"]) == ((128,), (12,), (128,))
     assert attributes["fix_position"] == 3
-    lists = [(one.instruction.name, len(one.arguments)) for one in forms_of("__bang_conv")]
+    lists = [(one.instruction.name, len(one.arguments)) for one in c_signatures_of("__bang_conv")]
     assert lists == [("conv", n) for n in (11, 12, 14, 15, 16)] + [("conv_bias", n) for n in (12, 13, 15, 16, 17)]
-    dilated = forms_of("__bang_conv")[2]
+    dilated = c_signatures_of("__bang_conv")[2]
     shapes, _ = dilated.bind([0, 0, 0, 8, 9, 10, 3, 2, 1, 2, 64, 0, 3, 2], {"dst": 4, "src": 4, "kernel": 4})
     assert shapes["dst"] == ((9 - 5) // 2 + 1, (10 - 4) // 1 + 1, 64)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from mlusim.cores.instructions.c_signatures import Form, form, forms_of
+from mlusim.cores.instructions.c_signatures import CSignature, c_signature, c_signatures_of
 from mlusim.cores.instructions.record import Instruction, Match
 from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
 from mlusim.errors import OperandError
 
 
-def every_form() -> list[tuple[str, Form]]:
-    return [(name, one) for name in BY_INTRINSIC for one in forms_of(name)]
+def every_c_signature() -> list[tuple[str, CSignature]]:
+    return [(name, one) for name in BY_INTRINSIC for one in c_signatures_of(name)]
 
 
-@pytest.mark.parametrize(("name", "one"), every_form(), ids=lambda item: item if isinstance(item, str) else "")
-def test_forms_name_the_operands_and_attributes(name: str, one: Form) -> None:
+@pytest.mark.parametrize(("name", "one"), every_c_signature(), ids=lambda item: item if isinstance(item, str) else "")
+def test_forms_name_the_operands_and_attributes(name: str, one: CSignature) -> None:
     entry: Instruction = one.instruction
     names = {argument.name for argument in one.arguments}
     stands = {attribute for argument in one.arguments for attribute in argument.stands_for}
@@ -28,35 +28,35 @@ def test_forms_name_the_operands_and_attributes(name: str, one: Form) -> None:
 
 
 def test_a_call_becomes_shapes_and_attributes() -> None:
-    transposed = form("__bang_transpose", 4)
+    transposed = c_signature("__bang_transpose", 4)
     assert transposed.bind([0, 0, 3, 5], {"dst": 4, "src": 4})[0] == {"dst": (5, 3), "src": (3, 5)}
-    pool = form("__bang_sumpool", 9)
+    pool = c_signature("__bang_sumpool", 9)
     shapes, attributes = pool.bind([0, 0, 64, 6, 8, 2, 3, 1, 2], {"dst": 2, "src": 2})
     assert shapes == {"dst": (3, 6, 64), "src": (6, 8, 64)}
     assert attributes == {"kernel_height": 2, "kernel_width": 3, "stride_width": 1, "stride_height": 2}
-    fused = form("__bang_fusion", 6)
+    fused = c_signature("__bang_fusion", 6)
     shapes, attributes = fused.bind(["FMA", 0, 0, 2.0, 0, 96], {"dst": 4, "src0": 4, "src2": 4})
     assert shapes == {"dst": (96,), "src0": (96,), "src1": 2.0, "src2": (96,)}
     assert attributes == {"operation": "FMA"}
-    bits = form("__bang_gt_bitindex", 4)
+    bits = c_signature("__bang_gt_bitindex", 4)
     assert bits.bind([0, 0, 0, 256], {"dst": 4, "src0": 4, "src1": 4})[0]["dst"] == (8,)
-    padded = form("__bang_pad", 7)
+    padded = c_signature("__bang_pad", 7)
     shapes, attributes = padded.bind([0, 0, 4, 5, 6, 1, 2], {"dst": 4, "src": 4})
     assert shapes["dst"] == (7, 10, 4)
     assert attributes == {"pad_top": 1, "pad_bottom": 1, "pad_left": 2, "pad_right": 2, "pad_value": 0}
-    valued = form("__bang_pad", 10)
+    valued = c_signature("__bang_pad", 10)
     shapes, attributes = valued.bind([0, 0, 4, 5, 6, 1, 2, 3, 4, 7], {"dst": 4, "src": 4})
     assert shapes["dst"] == (8, 13, 4)
     assert attributes["pad_value"] == 7
-    both = form("__bang_int322int16", 5)
+    both = c_signature("__bang_int322int16", 5)
     assert both.bind([0, 0, 8, 3, 1], {"dst": 2, "src": 4})[1]["position"] == 2
 
 
 def test_unknown_intrinsics_name_the_nearest() -> None:
     with pytest.raises(OperandError, match=r"^__bang_ad is not an instruction; did you mean __bang_p?ad"):
-        form("__bang_ad", 4)
+        c_signature("__bang_ad", 4)
     with pytest.raises(OperandError, match=r"^__bang_add takes 4 arguments, not 2$"):
-        form("__bang_add", 2)
+        c_signature("__bang_add", 2)
 
 
 def test_first_sources_decide_the_type() -> None:

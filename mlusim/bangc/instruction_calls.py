@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores import vector
-from mlusim.cores.instructions.c_signatures import Form, forms_of
+from mlusim.cores.instructions.c_signatures import CSignature, c_signatures_of
 from mlusim.cores.instructions.conversion import ROUNDINGS
 from mlusim.cores.instructions.int4 import int4_intrinsics
 from mlusim.cores.instructions.table import BY_INTRINSIC
@@ -53,51 +53,58 @@ _ENUMERATIONS = {
 }
 
 
-def vector_intrinsics() -> dict[str, list[Form]]:
+def vector_intrinsics() -> dict[str, list[CSignature]]:
     """Return every vector and tensor intrinsic with its argument lists."""
-    found = {name: _with_registers(forms_of(name)) for name in BY_INTRINSIC}
+    table = {name: _with_registers(c_signatures_of(name)) for name in BY_INTRINSIC}
     for source in _CONVERSIONS:
         for target in _CONVERSIONS:
             for rounding in _ROUNDINGS:
                 name = f"__bang_{source}2{target}{rounding}"
-                if source != target and (forms := forms_of(name)):
-                    found[name] = forms
-    found |= {name: forms_of(name) for name in int4_intrinsics()}
-    found |= {name: forms_of(name) for name in (*vector_functions(), *vector_casts())}
-    return {name: forms for name, forms in found.items() if forms}
+                if source != target and (signatures := c_signatures_of(name)):
+                    table[name] = signatures
+    table |= {name: c_signatures_of(name) for name in int4_intrinsics()}
+    table |= {name: c_signatures_of(name) for name in (*vector_functions(), *vector_casts())}
+    return {name: signatures for name, signatures in table.items() if signatures}
 
 
-def _with_registers(forms: list[Form]) -> list[Form]:
-    """Return the forms, and those without a result if the number may go to a register."""
-    if not forms or not forms[0].instruction.to_register:
-        return forms
-    result = forms[0].instruction.operands[0].name
+def _with_registers(signatures: list[CSignature]) -> list[CSignature]:
+    """Return the signatures, and those without a result if the number may go to a register."""
+    if not signatures or not signatures[0].instruction.to_register:
+        return signatures
+    result = signatures[0].instruction.operands[0].name
     shorter = [
-        Form(one.instruction, tuple(part for part in one.arguments if part.name != result), one.fixed) for one in forms
+        CSignature(
+            signature.instruction, tuple(part for part in signature.arguments if part.name != result), signature.fixed
+        )
+        for signature in signatures
     ]
-    return forms + [one for one in shorter if all(len(one.arguments) != len(other.arguments) for other in forms)]
+    return signatures + [
+        signature
+        for signature in shorter
+        if all(len(signature.arguments) != len(other.arguments) for other in signatures)
+    ]
 
 
 _STRIDED_CONVERSIONS, _STRIDED_FILL = (6, 7), 7
 
 
-def result_types(forms: list[Form]) -> dict[int, str]:
+def result_types(signatures: list[CSignature]) -> dict[int, str]:
     """Return the C++ return type of an intrinsic, by its number of arguments."""
-    instruction = forms[0].instruction
-    found: dict[int, str] = {}
-    for form in forms:
+    instruction = signatures[0].instruction
+    types: dict[int, str] = {}
+    for signature in signatures:
         given = "void"
         if instruction.counts:
             given = "uint32_t"
-        elif all(argument.name != instruction.operands[0].name for argument in form.arguments):
+        elif all(argument.name != instruction.operands[0].name for argument in signature.arguments):
             given = "element" if instruction.name == "sum" else "uint32_t"
-        for count in range(form.fewest, len(form.arguments) + 1):
-            found.setdefault(count, given)
+        for count in range(signature.fewest, len(signature.arguments) + 1):
+            types.setdefault(count, given)
     if instruction.name == "convert":
-        found |= dict.fromkeys(_STRIDED_CONVERSIONS, "void")
+        types |= dict.fromkeys(_STRIDED_CONVERSIONS, "void")
     if instruction.name == "write_value":
-        found[_STRIDED_FILL] = "void"
-    return found
+        types[_STRIDED_FILL] = "void"
+    return types
 
 
 # The element type of a fill by the ending of its name; otherwise it is the C type of the value.
@@ -113,11 +120,13 @@ _DOUBLE, _FLOAT = 0x308, 0x304
 _FLOAT_KINDS = (3, 4)
 
 
-def form_handlers(name: str, forms: list[Form]) -> tuple[Callable[..., Awaitable[None] | None], Callable[..., Any]]:
+def signature_handlers(
+    name: str, signatures: list[CSignature]
+) -> tuple[Callable[..., Awaitable[None] | None], Callable[..., Any]]:
     """Return the handler of an intrinsic, and a function that prepares a call for repetition."""
     element = _ELEMENTS.get(name.removeprefix("__nramset_")) if name.startswith("__nramset_") else None
-    chosen: dict[tuple[int, ...], tuple[Form, list[int], list[int]]] = {}
-    known: dict[Any, tuple[Form, list[tuple[int, Any]], list[Any]]] = {}
+    chosen: dict[tuple[int, ...], tuple[CSignature, list[int], list[int]]] = {}
+    known: dict[Any, tuple[CSignature, list[tuple[int, Any]], list[Any]]] = {}
 
     def operands_of(bridge: Bridge, codes: list[int], values: list[Any]) -> tuple[Instruction, tuple[Any, ...]] | None:
         """Return the instruction with its operands and attributes; None for a call that represents several."""
@@ -126,30 +135,30 @@ def form_handlers(name: str, forms: list[Form]) -> tuple[Callable[..., Awaitable
         types = tuple(codes)
         choice = chosen.get(types)
         if choice is None:
-            if _segments(forms, values) is not None:
+            if _segments(signatures, values) is not None:
                 return None
-            form = _choose(forms, codes)
-            choice = chosen[types] = form, _deciding(form, codes), _counts_given_as_floats(form, codes)
-        form, deciding, floats = choice
+            signature = _choose(signatures, codes)
+            choice = chosen[types] = signature, _deciding(signature, codes), _counts_given_as_floats(signature, codes)
+        signature, deciding, floats = choice
         for place in floats:
             # Converted as in C.
             values[place] = int(values[place])
         key = (types, *[values[place] for place in deciding])
         plan = known.get(key)
         if plan is None:
-            plan = known[key] = _plan(form, codes, values)
-        form, operands, attributes = plan
-        codes = _typed_by_values(form, codes)
+            plan = known[key] = _plan(signature, codes, values)
+        signature, operands, attributes = plan
+        codes = _typed_by_values(signature, codes)
         given = [
             shape if place < 0 else values[place] if shape is None else bridge.view(codes[place], values[place], shape)
             for place, shape in operands
         ]
-        return form.instruction, (*given, *attributes)
+        return signature.instruction, (*given, *attributes)
 
     def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
         found = operands_of(bridge, codes, values)
         if found is None:
-            for first in _segments(forms, values) or ():
+            for first in _segments(signatures, values) or ():
                 handler(bridge, line, codes[: len(first)], first)
             return None
         waiting = vector.call(bridge.issuer, line, *found, {})
@@ -164,37 +173,37 @@ def form_handlers(name: str, forms: list[Form]) -> tuple[Callable[..., Awaitable
     return handler, prepare
 
 
-def _deciding(form: Form, codes: list[int]) -> list[int]:
+def _deciding(signature: CSignature, codes: list[int]) -> list[int]:
     """Return the arguments whose values affect how a call is interpreted: all numbers that are not mere operands."""
-    instruction = form.instruction
-    words = " ".join(expression for argument in form.arguments for expression in argument.shape or ())
+    instruction = signature.instruction
+    words = " ".join(expression for argument in signature.arguments for expression in argument.shape or ())
     free = {operand.name for operand in instruction.operands if operand.number} - set(re.findall(r"\w+", words))
     return [
         place
-        for place, (argument, code) in enumerate(zip(form.arguments, codes, strict=False))
+        for place, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
         if code < _POINTER
         and not (argument.name in free and not any(name in instruction.attributes for name in argument.stands_for))
     ]
 
 
-def _counts_given_as_floats(form: Form, codes: list[int]) -> list[int]:
+def _counts_given_as_floats(signature: CSignature, codes: list[int]) -> list[int]:
     """Return the positions of counts and extents passed as a float, such as `n / 2.0f`."""
-    words = " ".join(expression for argument in form.arguments for expression in argument.shape or ())
+    words = " ".join(expression for argument in signature.arguments for expression in argument.shape or ())
     counts = set(re.findall(r"\w+", words))
     return [
         place
-        for place, (argument, code) in enumerate(zip(form.arguments, codes, strict=False))
+        for place, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
         if code < _POINTER and code >> 8 in _FLOAT_KINDS and argument.shape is None and argument.name in counts
     ]
 
 
-def _segments(forms: list[Form], values: list[Any]) -> list[list[Any]] | None:
+def _segments(signatures: list[CSignature], values: list[Any]) -> list[list[Any]] | None:
     """Split a call with strides into one call per segment; None for a call without strides.
 
     A conversion ends in the strides of dst and src in bytes and the number of segments minus one; a fill in (stride,
     repetitions minus one) of two loops. ASSUMED: each segment costs an instruction.
     """
-    name = forms[0].instruction.name
+    name = signatures[0].instruction.name
     if name == "convert" and len(values) in _STRIDED_CONVERSIONS:
         *rest, to_stride, from_stride, more = values
         dst, src, *numbers = rest
@@ -209,42 +218,44 @@ def _segments(forms: list[Form], values: list[Any]) -> list[list[Any]] | None:
     return None
 
 
-def _choose(forms: list[Form], codes: list[int]) -> Form:
-    """Return the form with that many arguments and pointers in the same positions."""
-    fitting = [form for form in forms if form.fewest <= len(codes) <= len(form.arguments)]
-    for form in fitting:
-        pairs = zip(form.arguments, codes, strict=False)
-        if all(one.number or (code >= _POINTER) == bool(one.shape) for one, code in pairs):
-            return form
+def _choose(signatures: list[CSignature], codes: list[int]) -> CSignature:
+    """Return the signature with that many arguments and pointers in the same positions."""
+    fitting = [signature for signature in signatures if signature.fewest <= len(codes) <= len(signature.arguments)]
+    for signature in fitting:
+        pairs = zip(signature.arguments, codes, strict=False)
+        if all(argument.number or (code >= _POINTER) == bool(argument.shape) for argument, code in pairs):
+            return signature
     return fitting[0]
 
 
-def _typed_by_values(form: Form, codes: list[int]) -> list[int]:
+def _typed_by_values(signature: CSignature, codes: list[int]) -> list[int]:
     """Return the codes with the element type of a number if its C type determines it, as in fills."""
-    for number, argument in enumerate(form.arguments[: len(codes)]):
+    for number, argument in enumerate(signature.arguments[: len(codes)]):
         if argument.types:
-            places = [place for place, other in enumerate(form.arguments) if other.name == argument.types]
+            places = [place for place, other in enumerate(signature.arguments) if other.name == argument.types]
             # The board has no double: a literal such as 0.5 is a float.
             codes = [_FLOAT if code == _DOUBLE else code for code in codes]
             codes = [_POINTER | codes[number] if place in places else code for place, code in enumerate(codes)]
     return codes
 
 
-def _plan(form: Form, codes: list[int], values: list[Any]) -> tuple[Form, list[tuple[int, Any]], list[Any]]:
+def _plan(
+    signature: CSignature, codes: list[int], values: list[Any]
+) -> tuple[CSignature, list[tuple[int, Any]], list[Any]]:
     """Return the operands in the order of the instruction, and attributes.
 
     An operand is the position of its argument and a shape, or None for a number; or -1 and the number of an omitted
     one.
     """
-    instruction = form.instruction
-    codes = _typed_by_values(form, codes)
-    places = {argument.name: place for place, argument in enumerate(form.arguments[: len(codes)])}
+    instruction = signature.instruction
+    codes = _typed_by_values(signature, codes)
+    places = {argument.name: place for place, argument in enumerate(signature.arguments[: len(codes)])}
     itemsizes = {
         argument.name: max(codes[place] & 0xFF, 1)
-        for place, argument in enumerate(form.arguments[: len(codes)])
+        for place, argument in enumerate(signature.arguments[: len(codes)])
         if argument.shape is not None and codes[place] >= _POINTER
     }
-    shapes, attributes = form.bind(values, itemsizes)
+    shapes, attributes = signature.bind(values, itemsizes)
     for name, words in _ENUMERATIONS.items():
         number = attributes.get(name)
         if isinstance(number, int) and 0 <= number < len(words):
@@ -259,4 +270,4 @@ def _plan(form: Form, codes: list[int], values: list[Any]) -> tuple[Form, list[t
         elif operand.number:
             # An operand that this argument list omits, such as the bias of a product.
             operands.append((-1, 0))
-    return form, operands, [attributes[name] for name in instruction.attributes]
+    return signature, operands, [attributes[name] for name in instruction.attributes]
