@@ -58,7 +58,7 @@ def draw_timeline(records: Records, title: str = "Timeline", about: str = "") ->
     if len(shown) < len(active):
         subtitle += f"; {len(shown)} of {len(active)} active cores shown"
     height = len(shown) * (len(lanes) + _UNIT_GAP) * _LANE_IN + 1.4
-    near, some, core, (low, high) = _magnified(run, shown)
+    records_of_part, spans, core, (low, high) = _magnified(run, shown)
     magnify = high - low < records.time_ps // 2
     extra = 0.24 * len(lanes) + 0.9 if magnify else 0.0
     figure = new_figure(height + extra, title, about, subtitle)
@@ -67,7 +67,7 @@ def draw_timeline(records: Records, title: str = "Timeline", about: str = "") ->
     _overview(axes, run, shown, lanes)
     axes.set_xlabel(f"time since the first launch [{unit}]")
     if magnify:
-        _detail(figure.add_subplot(grid[1]), near, some, core, lanes, (low, high, records.start_of_run_ps))
+        _detail(figure.add_subplot(grid[1]), records_of_part, spans, core, lanes, (low, high, records.start_of_run_ps))
         x_low, x_high = ((at - records.start_of_run_ps) / scale for at in (low, high))
         axes.axvspan(x_low, x_high, facecolor="none", edgecolor=BLACK, lw=1.2, zorder=5)
     used = np.flatnonzero(run.kinds[shown].any(axis=0)).tolist()

@@ -135,7 +135,7 @@ def _spans(records: Records, max_spans: int) -> CauseSpans:
     known = record != NONE
     counts = known & begins[nonempty][order]
     label = np.where(known, _labels(records)[record], NONE)
-    found = CauseSpans(
+    spans = CauseSpans(
         lanes=[Lane(*divmod(row, len(LANE_NAMES))) for row in rows.tolist()],
         lane=lane,
         start_ps=start - low,
@@ -147,7 +147,7 @@ def _spans(records: Records, max_spans: int) -> CauseSpans:
         times=np.where(counts, records.count[record], 0) if len(records) else record * 0,
         labels=[*DIRECTION_NAMES, *records.log.ops],
     )
-    return found if len(found) <= max_spans else _summed_up(found, records.time_ps, max_spans)
+    return spans if len(spans) <= max_spans else _summed_up(spans, records.time_ps, max_spans)
 
 
 def _labels(records: Records) -> Integers:
@@ -162,17 +162,17 @@ def _strips(records: Records) -> list[_Piece]:
     shown = np.unique(np.concatenate([np.arange(records.board.cores), records.engine, records.unit]))
     if not records.time_ps:
         return [_strip(no_intervals(), 0)]
-    covered, found = no_intervals(), []
+    covered, pieces = no_intervals(), []
     for layer in layers(records):
         spans = clip(union(intervals(layer.track, layer.start_ps, layer.stop_ps)), low, high)
         spans = spans[np.isin(spans[:, 0], shown)]
         # The difference of `spans` and `covered`: the complement of (complement of `spans`, or `covered`).
         own = gaps(union(gaps(spans, records.units, low, high), covered), records.units, low, high)
-        found.append(_strip(own, causes.index(layer.cause)))
+        pieces.append(_strip(own, causes.index(layer.cause)))
         covered = union(covered, spans)
     rest = gaps(covered, records.units, low, high)
-    found.append(_strip(rest[np.isin(rest[:, 0], shown)], causes.index("idle")))
-    return found
+    pieces.append(_strip(rest[np.isin(rest[:, 0], shown)], causes.index("idle")))
+    return pieces
 
 
 def _strip(spans: Integers, cause: int) -> _Piece:
@@ -192,9 +192,9 @@ def _pipes(records: Records) -> list[_Piece]:
     causes = list(CAUSES)
 
     def piece(cause: str, chosen: Any, from_ps: Integers, to_ps: Integers) -> _Piece:
-        some = np.flatnonzero(chosen)
-        which = np.full(len(some), causes.index(cause))
-        return _Piece(records.engine[some], lane[some], from_ps[some], to_ps[some], which, some)
+        rows = np.flatnonzero(chosen)
+        which = np.full(len(rows), causes.index(cause))
+        return _Piece(records.engine[rows], lane[rows], from_ps[rows], to_ps[rows], which, rows)
 
     # Without a shared part, all of a copy's time is its time alone.
     own_end = np.where(shared, alone_end, records.end_ps)
@@ -260,12 +260,12 @@ def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
         "nbytes": total(every.nbytes),
         "times": total(every.times),
     }
-    whole = {name: np.concatenate([getattr(every, name)[~short], some]) for name, some in columns.items()}
-    order = np.lexsort((whole["start_ps"], whole["lane"]))
+    merged = {name: np.concatenate([getattr(every, name)[~short], column]) for name, column in columns.items()}
+    order = np.lexsort((merged["start_ps"], merged["lane"]))
     return CauseSpans(
         lanes=every.lanes,
         labels=every.labels,
         merged=len(every),
         within_ps=width,
-        **{name: some[order] for name, some in whole.items()},
+        **{name: column[order] for name, column in merged.items()},
     )

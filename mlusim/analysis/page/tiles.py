@@ -127,10 +127,10 @@ def _fewer(rows: Integers, columns: Integers, max_cells: int) -> tuple[Integers,
     wanted_columns = max(min(len(columns), max_cells // wanted_rows), 1)
     wanted_rows = max(min(len(rows), max_cells // wanted_columns), 1)
 
-    def some(of: Integers, wanted: int) -> Integers:
-        return np.asarray(of[np.linspace(0, len(of) - 1, wanted).round().astype(np.int64)])
+    def evenly(of: Integers, count: int) -> Integers:
+        return np.asarray(of[np.linspace(0, len(of) - 1, count).round().astype(np.int64)])
 
-    return some(rows, wanted_rows), some(columns, wanted_columns)
+    return evenly(rows, wanted_rows), evenly(columns, wanted_columns)
 
 
 def _edges(samples: Integers, chosen: Integers, extent: int) -> Integers:
