@@ -74,7 +74,7 @@ nitpick_ignore_regex = [
     # Types in signatures that a user gets and passes on, and never makes.
     (
         "py:class",
-        r"mlusim\.(analysis|cores|explore|hardware|memory|ops|results)\..*|Request|Value|Rows|Addresses|Indices",
+        r"mlusim\.(analysis|cores|explore|hardware|log|memory|ops|results)\..*|Request|Value|Rows|Addresses|Indices",
     ),
 ]
 
