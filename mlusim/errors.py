@@ -133,7 +133,11 @@ class HangError(KernelError):
 
 def nearest(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> str:
     """Return "did you mean X? " for a message about an unknown name, or "" if no name is similar."""
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher, get_close_matches
 
-    near = get_close_matches(word, list(names), n=most, cutoff=cutoff)
+    def distance(name: str) -> tuple[float, bool]:
+        # Of equally similar names, one that continues the word comes first: `add` before `pad` for `ad`.
+        return -SequenceMatcher(None, name, word).ratio(), not name.startswith(word)
+
+    near = sorted(get_close_matches(word, list(names), n=most + 4, cutoff=cutoff), key=distance)[:most]
     return f"did you mean {' or '.join(near)}? " if near else ""

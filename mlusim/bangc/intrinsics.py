@@ -134,7 +134,9 @@ def _check_lanes(bridge: Bridge, direction: Direction, strides: list[int]) -> No
     if strides and MemoryKind.WRAM in (direction.source, direction.destination) and lane in strides[first : first + 3]:
         raise CopyError(
             f"memcpy in direction {direction.name} with a stride of {group_digits(lane)} B, from lane to lane of WRAM: "
-            "this is not simulated; copy in one piece what __bang_reshape_filter gives"
+            "this is not simulated, as no public text says how a contiguous copy spreads over the lanes, nor how a "
+            "filter whose rows do not fill 64 B lies in one; let __bang_reshape_filter arrange the filter, and copy "
+            "it in one piece"
         )
 
 
