@@ -20,6 +20,8 @@ BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter", "load_rows", "stor
 # Writes as many elements as its mask selects.
 COLLECT = "collect"
 COLLECT_BINS = "collect_bins"
+# The same as instructions of the vector pipe.
+FILTERS = ("filter", "filter_bitindex")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,10 +147,10 @@ def _narrow_to_rows(
     geometries: Geometries,
 ) -> None:
     """Restrict counted operations to the rows that they moved: by number if recorded, else the leading rows."""
-    codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT) if name in log.ops]
+    codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT, *FILTERS) if name in log.ops]
     if not codes:
         return
-    collect = log.ops.index(COLLECT) if COLLECT in log.ops else NONE
+    selecting = {log.ops.index(name) for name in (COLLECT, *FILTERS) if name in log.ops}
     record, box, side = table
     cached: dict[tuple[int, int], int] = {}
     for row in np.flatnonzero(np.isin(columns["op"][record], codes) & (side < 2)).tolist():
@@ -157,7 +159,7 @@ def _narrow_to_rows(
         if not row_bytes:
             continue
         row_numbers = log.addresses.get(int(record[row]), {}).get("src" if side[row] else "dst")
-        if row_numbers is None and columns["op"][record[row]] == collect:
+        if row_numbers is None and int(columns["op"][record[row]]) in selecting:
             continue
         if row_numbers is None:
             moved = int(columns["bytes_requested"][record[row]]) // row_bytes

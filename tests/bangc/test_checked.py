@@ -134,3 +134,14 @@ def test_block_tasks_of_a_cluster_do_not_share_memory(module: bangc.Module) -> N
     report = mlusim.verify(module["through_shared_memory"], X, Output.like(X), dim=16, kind="BLOCK")
     assert "box in the SRAM of cluster 0" in report.text()
     assert "launch it as UNION1, whose tasks share box" in report.text()
+
+
+@pytest.mark.parametrize("everything", [0, 1])
+def test_elements_beyond_those_that_a_filter_selects_are_not_written(module: bangc.Module, everything: int) -> None:
+    row = X[0]
+    report = mlusim.verify(module["filtered"], row, Output.like(row), everything, dim=1, kind="BLOCK")
+    found = [finding for finding in report.errors if finding.kind == "uninitialised"]
+    assert bool(found) == bool(everything)
+    selected = row[row > 25]
+    assert report.outputs["out"][: selected.size].tolist() == selected.tolist()
+    assert all("checked.mlu:" in finding.text() for finding in found)
