@@ -111,6 +111,8 @@ def schema_of(name):
 
 @pytest.mark.parametrize(("name", "words", "code"), CASES)
 def test_printed_json_matches_its_schema(home, monkeypatch, name, words, code):
+    if any(word.endswith(".parquet") for word in words):
+        pytest.importorskip("pyarrow")
     texts = []
     for folder in ("here", "elsewhere/with/a/long/name"):
         where = home / folder
