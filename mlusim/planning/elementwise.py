@@ -82,8 +82,7 @@ def plan_elementwise(
     if not fitting_blocks[True]:
         raise PlanError(
             f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs two buffers "
-            "a side "
-            f"for a block of {digits(block)} elements, {digits(2 * tile_bytes * block)} B; {MORE_NRAM}"
+            f"a side for a block of {digits(block)} elements, {digits(2 * tile_bytes * block)} B; {MORE_NRAM}"
         )
     costs = _Costs(board, block, blocks, read_bytes, written_bytes, passes)
     choices = [

@@ -96,33 +96,38 @@ def choose_tier(
             reason=f"a unit of {digits(unit_bytes)} B fits in {digits(capacity)} B",
             arithmetic=(division,),
         )
+    if row_bytes > capacity:
+        return _cut_rows(row_elements, itemsize, capacity, division)
+    reason = (
+        f"a unit of {digits(unit_bytes)} B does not fit in {digits(capacity)} B, a row of {digits(row_bytes)} B does"
+        if not units
+        else f"a unit has {digits(rows)} rows, and one copy takes at most {digits(max_rows)} (segnum "
+        f"{digits(max_rows - 1)})"
+    )
     fitting = capacity // row_bytes
-    if fitting:
-        tile_rows = min(fitting, max_rows, rows)
-        segments = ceil_div(rows, tile_rows)
-        last = rows - (segments - 1) * tile_rows
-        reason = (
-            f"a unit of {digits(unit_bytes)} B does not fit in {digits(capacity)} B, a row of {digits(row_bytes)} B "
-            "does"
-            if not units
-            else f"a unit has {digits(rows)} rows, and one copy takes at most {digits(max_rows)} (segnum "
-            f"{digits(max_rows - 1)})"
-        )
-        return Fit(
-            tier=2,
-            units=0,
-            rows=tile_rows,
-            elements=row_elements,
-            reason=reason,
-            arithmetic=(
-                division,
-                f"{digits(capacity)} B // {digits(row_bytes)} B a row = {digits(fitting)} rows",
-                (
-                    f"{digits(rows)} rows = {digits(segments)} segments of up to {digits(tile_rows)}, the last of "
-                    f"{digits(last)}"
-                ),
+    tile_rows = min(fitting, max_rows, rows)
+    segments = ceil_div(rows, tile_rows)
+    last = rows - (segments - 1) * tile_rows
+    return Fit(
+        tier=2,
+        units=0,
+        rows=tile_rows,
+        elements=row_elements,
+        reason=reason,
+        arithmetic=(
+            division,
+            f"{digits(capacity)} B // {digits(row_bytes)} B a row = {digits(fitting)} rows",
+            (
+                f"{digits(rows)} rows = {digits(segments)} segments of up to {digits(tile_rows)}, the last of "
+                f"{digits(last)}"
             ),
-        )
+        ),
+    )
+
+
+def _cut_rows(row_elements: int, itemsize: int, capacity: int, division: str) -> Fit:
+    """Return the tier of rows that exceed the capacity: chunks of a row."""
+    row_bytes = row_elements * itemsize
     elements = capacity // itemsize
     chunks = ceil_div(row_elements, elements)
     last = row_elements - (chunks - 1) * elements
