@@ -5,6 +5,7 @@ MLUSIM_BROWSER_TESTS=required, as in CI, they fail.
 """
 
 import os
+import re
 import shutil
 from functools import partial
 
@@ -76,7 +77,8 @@ class Shown:
         self.tab.bring_to_front()
         self.tab.locator(f"#{chart}").scroll_into_view_if_needed()
         area = self.tab.locator(f"#{chart} .nsewdrag").first
-        label = self.tab.locator(f"#{chart} .hoverlayer .hovertext").first
+        # The second is the label of all series at one time.
+        label = self.tab.locator(f"#{chart} .hoverlayer .hovertext, #{chart} .hoverlayer .legend").first
         for _ in range(10):
             box = area.bounding_box()
             self.tab.mouse.move(box["x"] + x * box["width"] - 8, box["y"] + y * box["height"])
@@ -252,6 +254,14 @@ def test_pointing_at_a_tile_shows_core_box_and_bytes(shown, result):
 def test_pointing_at_the_timeline_shows_what_happened(staged):
     staged.choose("timeline-choice", "all")
     assert "launch" in staged.hover("timeline-chart", 0.005, 0.02)
+
+
+@pytest.mark.parametrize(("chart", "unit"), [("bandwidth-chart", "GB/s"), ("memory-chart", " B")])
+@pytest.mark.parametrize("part", [0.1, 0.4, 0.9])
+def test_pointing_at_a_time_shows_all_series_with_units(shown, chart, unit, part):
+    words = shown.hover(chart, part, 0.5, until=unit)
+    assert re.match(r"[\d.]+ us", words)
+    assert unit in words
 
 
 def test_memories_and_colours_can_be_chosen(staged, shown):

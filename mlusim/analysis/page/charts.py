@@ -60,6 +60,16 @@ def axis(title: str, **settings: Any) -> dict[str, Any]:
     return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False} | settings
 
 
+def _time_axis(unit: str, end: float) -> dict[str, Any]:
+    """Return the axis of a chart over the time of a run, whose hover begins with a time in its unit."""
+    title = f"time since the first launch [{unit}]"
+    return axis(title, range=[0, end], unifiedhovertitle={"text": f"%{{x:.4~g}} {unit}"})
+
+
+# All series at a time, from their nearest points: the steps of a series may be far apart.
+_HOVER_AT_A_TIME = {"hovermode": "x unified", "hoverdistance": -1}
+
+
 def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figure:
     """Return a figure of traces with the common layout of all charts."""
     common = {
@@ -131,9 +141,9 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
     return figure(
         traces,
         360,
-        xaxis=axis(f"time since the first launch [{unit}]", range=[0, at[-1]]),
+        xaxis=_time_axis(unit, at[-1]),
         yaxis=axis("on the DRAM bus [GB/s]", range=[0, float(f"{top:.6g}")], gridcolor="#E5E5E5"),
-        hovermode="x unified",
+        **_HOVER_AT_A_TIME,
     )
 
 
@@ -241,9 +251,9 @@ def occupancy(memory: Occupancy, time_ps: int) -> Figure:
     return figure(
         traces,
         330,
-        xaxis=axis(f"time since the first launch [{unit}]", range=[0, end]),
+        xaxis=_time_axis(unit, end),
         yaxis=axis("allocated [B]", range=[0, 1.08 * top or 1], gridcolor="#E5E5E5", tickformat="~s"),
-        hovermode="x unified",
+        **_HOVER_AT_A_TIME,
     )
 
 
