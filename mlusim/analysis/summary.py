@@ -198,7 +198,9 @@ def _lines(result: Result) -> list[Row]:
 
 
 def us_text(time_ps: int) -> str:
-    """Format a time in microseconds: `40.77 us`."""
+    """Format a time in microseconds: `40.77 us`; small positive times are shown as `< 0.01 us`."""
+    if 0 < time_ps < 0.005 * PS_PER_US:
+        return "< 0.01 us"
     whole, _, fraction = f"{time_ps / PS_PER_US:.2f}".partition(".")
     return f"{group_digits(int(whole))}.{fraction} us"
 

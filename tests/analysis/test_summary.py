@@ -49,6 +49,14 @@ def test_percent(share, text):
     assert percent(share) == text
 
 
+@pytest.mark.parametrize(
+    ("time_ps", "text"),
+    [(0, "0.00 us"), (1, "< 0.01 us"), (4_999, "< 0.01 us"), (5_000, "0.01 us"), (1_234_567_890, "1 234.57 us")],
+)
+def test_us_text(time_ps, text):
+    assert us_text(time_ps) == text
+
+
 SCHEMA = {
     "format": str,
     "model": str,
