@@ -21,8 +21,8 @@ from mlusim.cli.options import (
     sensitivity_option,
     steady_option,
 )
-from mlusim.cli.provenance import print_json, provenance_of, verification_json
-from mlusim.errors import InputError
+from mlusim.cli.provenance import print_findings
+from mlusim.errors import InputError, VerificationError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,10 +97,10 @@ def _run(  # noqa: PLR0913 - the options of the command
     as_json: bool,
     quiet: bool,
     **own: Any,
-) -> None:
+) -> int:
     check_directory("--report", report)
     call = call_of(kernel_name, **own)
-    finish_kernel(
+    return finish_kernel(
         call,
         device,
         check=check,
@@ -158,7 +158,13 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
         options["steady"] = True
     if max_operations is not None:
         options["max_operations"] = max_operations
-    result = call.run(device, data=not no_data, progress=not quiet, **options)
+    try:
+        result = call.run(device, data=not no_data, progress=not quiet, **options)
+    except VerificationError as error:
+        if not as_json:
+            raise
+        print_findings(error.report)
+        return 1
     written = _write_outputs(targets, result.outputs)
     finish(
         result,
@@ -305,7 +311,7 @@ def _verify(  # noqa: PLR0913 - the options of the command
     if verified.result is not None and (report or saved or table):
         finish(verified.result, target=None, report=report, saved=saved, operations=table, as_json=False, quiet=True)
     if as_json:
-        print_json("verification", verification_json(verified), provenance_of(verified.result))
+        print_findings(verified)
     elif not quiet:
         show.print_text(verified.text())
         _print_outputs(written)

@@ -70,6 +70,11 @@ def provenance_of(result: Result) -> dict[str, Any]:
     return provenance(result)
 
 
+def print_findings(report: Report) -> None:
+    """Print the JSON of a verification: the findings, and where they come from."""
+    print_json("verification", verification_json(report), provenance_of(report.result))
+
+
 def verification_json(report: Report) -> dict[str, Any]:
     """A report of the checker as JSON, files by their names: nothing of this machine."""
     content: dict[str, Any] = _without_folders(report.to_json())

@@ -104,7 +104,7 @@ def run(  # noqa: PLR0913 - most are keywords
     if len(outputs) == 1:
         result.output = next(iter(outputs.values()))
     if check:
-        result.report = on.verify(name=result.operator).check()
+        result.report = on.verify(name=result.operator).check(result)
     on.close()
     return result
 

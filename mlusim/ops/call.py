@@ -182,7 +182,7 @@ def verified(result: Result, *, check: bool | None) -> Result:
         from mlusim.verifier.check import check_log
 
         report = check_log(result.log, result.board, name=result.operator, plan=result.plan)
-        result.report = report.check()
+        result.report = report.check(result)
     return result
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +68,14 @@ class Report:
         """True if there are no errors."""
         return not self.errors
 
-    def check(self) -> Report:
-        """Return self if `ok`. Raises `VerificationError` with the report as its text otherwise."""
+    def check(self, result: Any = None) -> Report:
+        """Return self if `ok`. Raises `VerificationError` with the report as its text otherwise.
+
+        `result`: the run, which the report of the error then has as its `result`.
+        """
         if self.errors:
             error = VerificationError(self.text())
-            error.report = self
+            error.report = self if result is None else replace(self, result=result)
             raise error
         return self
 

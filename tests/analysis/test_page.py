@@ -405,6 +405,9 @@ def test_several_runs_get_an_index(result, staged_result, tmp_path):
     assert "<script" not in text
     assert text.count("<svg") == 2
     assert 'href="index.html"' in made[1].read_text()
+    # A kernel of the user's own has no strategy.
+    assert f"<td>{result.strategy}</td>" in text
+    assert "<td>UNION1 (4, 4, 1) and 1 more</td>" in text
 
 
 def test_a_page_that_cannot_be_written_is_a_clear_error(result, tmp_path):

@@ -131,6 +131,16 @@ def test_verify_finds_races_and_wrong_results(home):
     assert found["ok"] is True
 
 
+def test_run_with_a_check_that_fails_prints_the_findings_as_verify_does(home):
+    run = json.loads(mlusim("run", "k.py:racy", "--shape", "1000", "--check", "--json", code=1))
+    verified = json.loads(mlusim("verify", "k.py:racy", "--shape", "1000", "--json", code=1))
+    assert run["provenance"].pop("command").startswith("mlusim run ")
+    assert verified["provenance"].pop("command").startswith("mlusim verify ")
+    assert run == verified
+    assert run["format"] == "mlusim-verification/1"
+    assert not run["ok"]
+
+
 def test_verify_of_an_operator_is_run_with_check(home):
     words = ("verify", "cast", "--shape", "64", "--dtype", "int8")
     assert "cast on mlu370-x4: sound" in mlusim(*words)

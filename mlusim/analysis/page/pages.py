@@ -22,7 +22,10 @@ from mlusim.units import short_bytes
 if TYPE_CHECKING:
     from mlusim.results.result import Result
 
-HEADS = ("run", "operator", "board", "strategy", "time", "x bound", "io_efficiency", "bus", "largest loss", "")
+HEADS = (
+    *("run", "operator", "board", "strategy or launch", "time", "x bound"),
+    *("io_efficiency", "bus", "largest loss", ""),
+)
 NUMBERS = (4, 5, 6, 7)
 BUNDLE = "plotly.min.js"
 
@@ -95,7 +98,7 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
         f'<a href="./{quote(link)}">{esc(name)}</a>',
         esc(result.operator),
         f'<span class="name">{esc(result.board.name)}</span>',
-        esc(result.strategy),
+        esc(result.strategy or _launched(result)),
         us_text(metrics.time_ps),
         times,
         percent(metrics.io_efficiency),
@@ -103,6 +106,15 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
         esc(largest_loss),
         share_bar(metrics, longest_ps),
     ]
+
+
+def _launched(result: Result) -> str:
+    """Describe the launches of a kernel of the user's own, which has no strategy."""
+    launches = result.log.launches
+    if not launches:
+        return ""
+    more = f" and {len(launches) - 1} more" if len(launches) > 1 else ""
+    return f"{launches[0].kind} {launches[0].dim}{more}"
 
 
 def _causes(results: Iterable[Result]) -> list[str]:
