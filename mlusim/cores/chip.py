@@ -179,10 +179,11 @@ class Chip:
         adopt: Bytes | None = None,
         read_only: bool = False,
         workspace: bool = False,
+        overwritten: bool = False,
     ) -> Allocation:
         """Allocate bytes of a memory and log them. Raises `AllocationError` if they do not fit."""
         log = self.log
-        allocation = memory.allocate(nbytes, name, len(log.allocations), adopt=adopt)
+        allocation = memory.allocate(nbytes, name, len(log.allocations), adopt=adopt, overwritten=overwritten)
         allocation.read_only = read_only
         log.allocations.append(
             AllocationRecord(

@@ -104,9 +104,7 @@ class Device:
         # The kernel queued last, until it has run.
         self._waiting = ""
         # A chip and its parts form reference cycles. No one can run a chip without its device, so free its bytes with
-        # the
-        # device, long before the garbage collector would: the next device then reuses the memory.
-        # long before the garbage collector comes: the next device finds memory that was just in use.
+        # the device, long before the garbage collector would: the next device then reuses the memory.
         finalize(self, self._chip.let_go).atexit = False
 
     def __repr__(self) -> str:
@@ -178,6 +176,7 @@ class Device:
         *,
         workspace: bool = False,
         keep_data: bool = False,
+        overwritten: bool = False,
     ) -> View:
         """Allocate GDRAM that kernels may write. Filled with 0xFF bytes, or uninitialised if large.
 
@@ -187,6 +186,8 @@ class Device:
             name: name in messages and reports.
             workspace: not an output: data that launches leave for later ones, and that may be written partially.
             keep_data: hold bytes even in a timing-only run, for scalar stores and loads.
+            overwritten: kernels write every element before anything reads it, so a large tensor may use host memory of
+                an earlier result that nobody refers to any more. That saves time: fresh memory has to be cleared.
 
         Raises `AllocationError` if it does not fit, `InputError` for an invalid shape or element type.
         """
@@ -201,6 +202,7 @@ class Device:
             shape=extents,
             now=self._chip.environment.now,
             workspace=workspace,
+            overwritten=overwritten,
         )
         if keep_data and allocation.buffer is None:
             allocation.buffer = np.full(nbytes, 0xFF, np.uint8)

@@ -16,6 +16,7 @@ from numpy.lib.array_utils import byte_bounds
 from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.deferred import Deferred
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.reused import reused_bytes
 from mlusim.units import MIB, format_bytes, group_digits, round_up
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
@@ -121,8 +122,12 @@ class Memory:
         """Return the length in bytes of the longest free range."""
         return max((stop - start for start, stop in self._holes()), default=0)
 
-    def allocate(self, nbytes: int, name: str, identity: int, *, adopt: Bytes | None = None) -> Allocation:
-        """Allocate `nbytes`, first fit. `adopt`: bytes to use for an off-chip allocation instead of fresh ones.
+    def allocate(
+        self, nbytes: int, name: str, identity: int, *, adopt: Bytes | None = None, overwritten: bool = False
+    ) -> Allocation:
+        """Allocate `nbytes`, first fit.
+
+        `adopt`: bytes to use for an off-chip allocation instead of fresh ones. `overwritten`: see `Device.alloc`.
 
         Raises `AllocationError`, with the arithmetic, if they do not fit.
         """
@@ -133,7 +138,7 @@ class Memory:
             raise AllocationError(self._does_not_fit(nbytes, capacity))
         allocation = Allocation(self, identity, start, nbytes, capacity, name)
         if self.data:
-            allocation.buffer = self._bytes(allocation) if adopt is None else adopt
+            allocation.buffer = self._bytes(allocation, overwritten=overwritten) if adopt is None else adopt
         self._live.insert(position, allocation)
         self.used_bytes += capacity
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
@@ -213,11 +218,12 @@ class Memory:
         holes.append((start, self.usable_bytes))
         return holes
 
-    def _bytes(self, allocation: Allocation) -> Bytes:
+    def _bytes(self, allocation: Allocation, *, overwritten: bool) -> Bytes:
         if self.kind.off_chip:
-            if allocation.nbytes > _POISONED_BYTES:
-                return np.empty(allocation.nbytes, np.uint8)
-            return np.full(allocation.nbytes, POISON, np.uint8)
+            fresh = reused_bytes(allocation.nbytes) if overwritten else np.empty(allocation.nbytes, np.uint8)
+            if allocation.nbytes <= _POISONED_BYTES:
+                fresh.fill(POISON)
+            return fresh
         # The padding belongs to the allocation: vector units of old boards work on whole 128 B.
         first, last = allocation.address, allocation.address + allocation.capacity
         content = self.held_bytes(first, last)

@@ -146,7 +146,11 @@ def run(
     def launched(*, dry: bool) -> tuple[Device, View]:
         device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations, dry=dry)
         inputs = [device.upload(value.array, value.name, keep_data=value.keep_data) for value in call.inputs]
-        output = call.view(inputs[0]) if call.view else device.alloc(plan.output_shape, call.output_dtype)
+        if call.view:
+            output = call.view(inputs[0])
+        else:
+            # The tiles of a plan cover the output.
+            output = device.alloc(plan.output_shape, call.output_dtype, overwritten=True)
         spaces = launch(device, call, inputs, output)
         device.synchronize()
         for space in spaces:
