@@ -15,6 +15,7 @@ import numpy as np
 
 from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, text_at
 from mlusim.bangc.faults import LIBRARIES
+from mlusim.bangc.filter_forms import FilterForms
 from mlusim.bangc.fixed_addresses import place
 from mlusim.bangc.image import (
     ARENA_BYTES,
@@ -29,6 +30,7 @@ from mlusim.bangc.image import (
     Room,
 )
 from mlusim.bangc.intrinsics import intrinsics
+from mlusim.cores.instructions.wram_layout import rows_view
 from mlusim.errors import AccessError, AllocationError, CopyError, KernelError, MlusimError, OperandError
 from mlusim.log import Remark
 from mlusim.memory.allocation import POISON, Allocation, Memory
@@ -110,6 +112,7 @@ class Bridge:
         self._pointers: dict[int, Pointer] = {}
         # Forms of copies, by the arguments of `__memcpy` behind its pointers.
         self.byte_forms: dict[tuple[Any, ...], ByteForm] = {}
+        self.filter_forms = FilterForms(core.board)
         # Cached shapes of loops of plain accesses, by instruction.
         self.scalar_shapes: dict[Any, Any] = {}
         # Calls by the head of their record, and calls that can be repeated unchanged, by the whole record.
@@ -336,6 +339,20 @@ class Bridge:
             )
         view = View(allocation, offset, shape, contiguous_strides(shape, dtype.itemsize), dtype)
         self._views[key] = view
+        return view
+
+    def filters(self, code: int, address: int, shape: tuple[int, ...]) -> View:
+        """Return a view of filters (n, ...) in WRAM, in the form in which they were copied there."""
+        allocation, offset = self.locate(address)
+        if not self.filter_forms.in_rows(allocation, offset):
+            return self.view(code, address, shape)
+        view = rows_view(self.core.board, allocation, offset, shape, dtype_of_code(code))
+        last = offset + sum((extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True))
+        if last >= allocation.nbytes:
+            raise AccessError(
+                f"filters {list(shape)} in 64 lanes of WRAM from byte {group_digits(offset)} of {allocation.name}, "
+                f"which has {group_digits(allocation.nbytes)} B: they end at byte {group_digits(last + view.itemsize)}"
+            )
         return view
 
     # -- values --------------------------------------------------------------------------------------------------------

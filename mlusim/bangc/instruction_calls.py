@@ -126,7 +126,7 @@ def signature_handlers(
     """Return the handler of an intrinsic, and a function that prepares a call for repetition."""
     element = _ELEMENTS.get(name.removeprefix("__nramset_")) if name.startswith("__nramset_") else None
     chosen: dict[tuple[int, ...], tuple[CSignature, list[int], list[int]]] = {}
-    known: dict[Any, tuple[CSignature, list[tuple[int, Any]], list[Any]]] = {}
+    known: dict[Any, tuple[CSignature, list[tuple[int, Any, bool]], list[Any]]] = {}
 
     def operands_of(bridge: Bridge, codes: list[int], values: list[Any]) -> tuple[Instruction, tuple[Any, ...]] | None:
         """Return the instruction with its operands and attributes; None for a call that represents several."""
@@ -150,8 +150,12 @@ def signature_handlers(
         signature, operands, attributes = plan
         codes = _typed_by_values(signature, codes)
         given = [
-            shape if place < 0 else values[place] if shape is None else bridge.view(codes[place], values[place], shape)
-            for place, shape in operands
+            shape
+            if place < 0
+            else values[place]
+            if shape is None
+            else (bridge.filters if is_filter else bridge.view)(codes[place], values[place], shape)
+            for place, shape, is_filter in operands
         ]
         return signature.instruction, (*given, *attributes)
 
@@ -241,11 +245,11 @@ def _typed_by_values(signature: CSignature, codes: list[int]) -> list[int]:
 
 def _plan(
     signature: CSignature, codes: list[int], values: list[Any]
-) -> tuple[CSignature, list[tuple[int, Any]], list[Any]]:
+) -> tuple[CSignature, list[tuple[int, Any, bool]], list[Any]]:
     """Return the operands in the order of the instruction, and attributes.
 
     An operand is the position of its argument and a shape, or None for a number; or -1 and the number of an omitted
-    one.
+    one; and whether it is a filter in WRAM.
     """
     instruction = signature.instruction
     codes = _typed_by_values(signature, codes)
@@ -260,14 +264,14 @@ def _plan(
         number = attributes.get(name)
         if isinstance(number, int) and 0 <= number < len(words):
             attributes[name] = words[number]
-    operands: list[tuple[int, Any]] = []
+    operands: list[tuple[int, Any, bool]] = []
     for operand in instruction.operands:
         shape = shapes.get(operand.name)
         if isinstance(shape, tuple):
-            operands.append((places[operand.name], shape))
+            operands.append((places[operand.name], shape, operand.memory == "wram" and len(shape) > 1))
         elif operand.name in shapes:
-            operands.append((places[operand.name], None))
+            operands.append((places[operand.name], None, False))
         elif operand.number:
             # An operand that this argument list omits, such as the bias of a product.
-            operands.append((-1, 0))
+            operands.append((-1, 0, False))
     return signature, operands, [attributes[name] for name in instruction.attributes]

@@ -97,7 +97,8 @@ _DIRECTIONS = (
 )
 _COPIES = {number: Direction[name] for number, name in enumerate(_DIRECTIONS) if name in Direction.__members__}
 _NUMBERS = {kind: number for number, kind in enumerate((*KINDS, MemoryKind.GDRAM))}
-_LANES = 64
+# Numbers of strides and segments of copies with one and two loops.
+_STRIDED, _TWICE_STRIDED = 3, 8
 _WITH_CLUSTER = (5, 8, 13)
 _SIGN = 1 << 63
 
@@ -119,7 +120,9 @@ def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, ByteForm
             f"memcpy of {size - 2 * _SIGN} B: a size is not negative (unsigned, this is {group_digits(size)}); "
             "look at what it is computed from"
         )
-    _check_lanes(bridge, direction, strides)
+    if direction.destination is MemoryKind.WRAM:
+        _note_filters(bridge, dst, size, strides)
+        return bridge.pointer(dst), bridge.pointer(src), byte_form(bridge.issuer, size, direction, tuple(strides))
     if len(values) in _WITH_CLUSTER:
         target = bridge.remote(dst, strides.pop())
         return target, bridge.pointer(src), byte_form(bridge.issuer, size, direction, tuple(strides))
@@ -127,17 +130,15 @@ def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, ByteForm
     return bridge.pointer(dst), bridge.pointer(src), form
 
 
-def _check_lanes(bridge: Bridge, direction: Direction, strides: list[int]) -> None:
-    """Raise `CopyError` for a stride between lanes of WRAM: filters there have the layout of `reshape_filter`."""
-    lane = bridge.issuer.board.wram_bytes // _LANES
-    first = 0 if direction.destination is MemoryKind.WRAM else len(strides) // 2
-    if strides and MemoryKind.WRAM in (direction.source, direction.destination) and lane in strides[first : first + 3]:
-        raise CopyError(
-            f"memcpy in direction {direction.name} with a stride of {group_digits(lane)} B, from lane to lane of WRAM: "
-            "this is not simulated, as no public text says how a contiguous copy spreads over the lanes, nor how a "
-            "filter whose rows do not fill 64 B lies in one; let __bang_reshape_filter arrange the filter, and copy "
-            "it in one piece"
-        )
+def _note_filters(bridge: Bridge, dst: int, size: int, strides: list[int]) -> None:
+    """Note whether a copy to WRAM writes filters in rows from lane to lane."""
+    if bridge.in_absent_memory(dst):
+        return
+    loops = [(strides[2] + 1, strides[0])] if len(strides) == _STRIDED else []
+    if len(strides) == _TWICE_STRIDED:
+        loops = [(strides[1] + 1, strides[0]), (strides[3] + 1, strides[2])]
+    if bridge.filter_forms.copied(*bridge.locate(dst), size, loops):
+        bridge.repeated.clear()
 
 
 @_intrinsic("__memcpy", 4, 5, 7, 8, 12, 13)

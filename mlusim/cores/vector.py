@@ -305,11 +305,11 @@ def issue_counted(
         effect: its effect on memory at its end; None if nothing is computed.
         count: as in the log: passes, elements of a window, depth of a convolution.
     """
-    for view in views:
-        if view.allocation.memory is not issuer.unit.wram:
-            check_operand(issuer, name, view, write=view is views[0])
+    in_nram = [view for view in views if view.allocation.memory is not issuer.unit.wram]
+    for view in in_nram:
+        check_operand(issuer, name, view, write=view is views[0])
     if name != STREAM_MOVE:
-        check_contiguous(name, views)
+        check_contiguous(name, in_nram)
     instruction = INSTRUCTIONS.get(name)
     if instruction is not None:
         check_since(instruction, issuer.board)

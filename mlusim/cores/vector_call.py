@@ -22,6 +22,7 @@ from mlusim.cores.instructions.limits import (
     check_types,
 )
 from mlusim.cores.instructions.record import Instruction, Overlap
+from mlusim.cores.instructions.wram_layout import check_filters
 from mlusim.errors import OperandError
 from mlusim.log import NONE, VECTOR
 from mlusim.memory.allocation import check_usable
@@ -30,6 +31,7 @@ from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
+    from mlusim.hardware.board import Board
 
 Geometry = tuple[int, int, int, tuple[int, ...], int]
 _layout = attrgetter("layout")
@@ -76,7 +78,7 @@ class VectorCall:
     ) -> None:
         views = [value for value in operands if isinstance(value, View)]
         check_types(instruction, issuer.board, operands)
-        check_contiguous(instruction.name, views)
+        check_layouts(issuer.board, instruction, operands)
         check_geometry(instruction, operands, attributes)
         self.instruction = instruction
         self.attributes = attributes
@@ -204,6 +206,16 @@ def check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> None
         )
     if allocation.freed:
         check_usable(allocation, write=write)
+
+
+def check_layouts(board: Board, instruction: Instruction, operands: Sequence[Value]) -> None:
+    """Raise `OperandError` for a view with gaps, except between lanes of WRAM, or without elements."""
+    for operand, value in zip(instruction.operands, operands, strict=True):
+        if isinstance(value, View):
+            if operand.memory == "wram" and value.size:
+                check_filters(instruction.name, board, value)
+            else:
+                check_contiguous(instruction.name, (value,))
 
 
 def check_contiguous(name: str, views: Sequence[View]) -> None:

@@ -2,8 +2,9 @@
 
 Vector code often computes on a rounded-up length and stores only the valid part: the extra lanes read whatever is in
 the buffer, to no effect. Therefore each uninitialised byte that is read gets a mark; copies and instructions propagate
-marks, element by element if they work elementwise, else from any input to all outputs (reductions, pools); writes of
-unmarked data clear them. Only operations that access marked buffers are examined, in log order.
+marks, element by element if they work elementwise, from a filter to its channel, else from any input to all outputs
+(reductions, pools); writes of unmarked data clear them. Only operations that access marked buffers are examined, in log
+order.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.instructions.wram_layout import LANES, filters_from
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.cores.vector import STREAM_MOVE
 from mlusim.log import IO, MOVE, NONE, Box, Log
@@ -26,6 +28,8 @@ from mlusim.verifier.plan_comparison import is_output
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]
 
+# Their second source consists of filters in WRAM.
+_WITH_FILTERS = frozenset({"matmul", "mlp", "conv", "conv_bias", "conv_partial"})
 _NOT_ELEMENTWISE = frozenset({"reduce_sum"})
 # Calls cached because they change no marks; loops repeat few distinct calls.
 _MAX_NO_OPS = 1 << 16
@@ -62,6 +66,18 @@ def _by_channel(name: str, source: Marks, box: Box) -> bool:
     if instruction is None or instruction.group != "Pools" or not source.ndim:
         return False
     return len(box.shape) > 0 and source.shape[-1] == box.shape[-1]
+
+
+def _by_filter(marks: list[Marks | None], box: Box) -> Marks:
+    """Return the marks of a product or convolution: those of filter c reach channel c alone, all others everything."""
+    _, filters, *_ = marks
+    others = max((int(mark.max()) for mark in marks if mark is not None and mark is not filters), default=0)
+    channels = box.shape[-1]
+    by_channel: Marks = np.full(channels, others, np.int32)
+    if filters is not None:
+        padded = -(-channels // LANES) * LANES
+        by_channel = np.maximum(by_channel, filters_from(filters, padded).max(axis=1)[:channels])
+    return np.broadcast_to(by_channel, box.shape)
 
 
 class Flow:
@@ -213,6 +229,8 @@ class Flow:
                     result = self._reshaped(sources[0], box)
                 elif name == "transpose" and marked[0].ndim == 2 and marked[0].shape[::-1] == box.shape:
                     result = marked[0].T
+                elif name in _WITH_FILTERS:
+                    result = _by_filter(marks, box)
                 elif _by_channel(name, marked[0], box):
                     result = np.broadcast_to(marked[0].reshape(-1, box.shape[-1]).max(axis=0), box.shape)
                 elif name.startswith("cycle_") and all(size % mark.size == 0 for mark in marked):

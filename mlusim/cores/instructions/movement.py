@@ -23,9 +23,9 @@ from mlusim.cores.instructions.record import (
     Overlap,
     Shape,
 )
+from mlusim.cores.instructions.wram_layout import LANES, filter_layout
 from mlusim.dtypes import INT16
 
-LANES = 64
 SRC = Operand("src")
 
 
@@ -97,16 +97,6 @@ def _padded(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
         return "pads are not negative"
     expected = (source[0] + pads[0] + pads[1], source[1] + pads[2] + pads[3], source[2])
     return "" if result == expected else f"dst is {list(expected)}"
-
-
-def filter_layout(source: Array, filters: int) -> Array:
-    """Return filters (n, k) in the layout of WRAM: (64, n / 64, k), filter i in lane i % 64."""
-    return source.reshape(filters // LANES, LANES, -1).transpose(1, 0, 2)
-
-
-def filters_from(weights: Array, filters: int) -> Array:
-    """The inverse of `filter_layout`: (n, k) from WRAM's layout."""
-    return weights.reshape(LANES, filters // LANES, -1).transpose(1, 0, 2).reshape(filters, -1)
 
 
 def _reshape_filter(result: Array, source: Array) -> None:

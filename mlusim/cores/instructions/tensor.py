@@ -1,9 +1,8 @@
 """The tensor pipe: matrix products and convolutions with filters in WRAM.
 
-Filters are in WRAM in the layout of `reshape_filter`: (64, n / 64, ...), filter i in lane i % 64. Products of floats
-are summed in float64 and rounded once (the board adds float32 in a different order), products of integers in 64 bits,
-scaled by 2^fix_position if given. Tensor instructions share the compute pipe with vector instructions, in order. Not
-modelled: their overlap on the board.
+Filters are in WRAM in the layout of `wram_layout`. Products of floats are summed in float64 and rounded once (the board
+adds float32 in a different order), products of integers in 64 bits, scaled by 2^fix_position if given. Tensor
+instructions share the compute pipe with vector instructions, in order. Not modelled: their overlap on the board.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.instructions.cost import Work
-from mlusim.cores.instructions.movement import LANES, filters_from
 from mlusim.cores.instructions.record import (
     ARCH_322,
     SERIES_2XX,
@@ -30,6 +28,7 @@ from mlusim.cores.instructions.record import (
     Shape,
     Types,
 )
+from mlusim.cores.instructions.wram_layout import LANES, filters_from
 from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32, Dtype
 
 if TYPE_CHECKING:

@@ -1,0 +1,104 @@
+"""Filters that a kernel writes row by row to the lanes of WRAM, against NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import Device, Output, bangc, verify
+from mlusim.bangc import Module
+from mlusim.errors import AccessError, CopyError, OperandError
+
+rng = np.random.default_rng(12)
+FILE = Path(__file__).parent / "kernels" / "filters.mlu"
+
+
+@pytest.fixture(scope="module", params=["mlu370-x4", "mlu590-h8"])
+def filters(request: pytest.FixtureRequest) -> Module:
+    return bangc.compile(FILE, request.param)
+
+
+def values(*shape: int) -> Any:
+    return rng.integers(-4, 5, shape).astype(np.float32)
+
+
+def run(module: Module, entry: str, *arguments: Any, out: tuple[int, ...]) -> tuple[Any, Any]:
+    device = Device(module.board)
+    uploaded = [device.upload(one) if isinstance(one, np.ndarray) else one for one in arguments]
+    result = device.alloc(out, np.float32)
+    device.launch(module[entry], *uploaded[:2], result, *uploaded[2:], dim=1, kind="BLOCK")
+    device.synchronize()
+    return device.verify(), device.download(result)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "first"), [(1, 64, 16, 0), (3, 1, 4, 0), (5, 40, 20, 64), (2, 128, 36, 0), (4, 200, 8, 640)]
+)
+def test_rows_from_lane_to_lane(filters: Module, m: int, n: int, k: int, first: int) -> None:
+    x, w = values(m, k), values(n, k)
+    report, out = run(filters, "rows", x, w, m, n, k, first, out=(m, n))
+    np.testing.assert_array_equal(out, x @ w.T)
+    # Lanes and padding that are not written reach no result.
+    assert report.ok, report.text()
+
+
+def test_the_form_of_a_filter_is_that_of_its_last_copy(filters: Module) -> None:
+    x, w = values(2, 20), values(128, 20)
+    report, out = run(filters, "in_turn", x, w, 2, 128, 20, out=(4, 2, 128))
+    np.testing.assert_array_equal(out, np.broadcast_to(x @ w.T, out.shape))
+    assert report.ok, report.text()
+
+
+def test_windows_need_pixels_of_whole_rows(filters: Module) -> None:
+    x, w = values(5, 5, 16), values(70, 3, 3, 16)
+    _, out = run(filters, "windows", x, w, 70, 16, out=(3, 3, 70))
+    shifted = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(0, 1))
+    np.testing.assert_array_equal(out, np.einsum("ijcab,nabc->ijn", shifted, w))
+    with pytest.raises(OperandError, match=r"with 32 B a pixel: where the next pixel of a filter begins is not known"):
+        run(filters, "windows", values(5, 5, 8), values(64, 3, 3, 8), 64, 8, out=(3, 3, 64))
+
+
+def test_forms_that_overlap_in_one_view_of_the_addresses_only(filters: Module) -> None:
+    x, w = values(16), values(64 * 256)
+    _, out = run(filters, "in_doubt", x, w, 0, out=(64,))
+    np.testing.assert_array_equal(out, w[: 64 * 16].reshape(64, 16) @ x)
+    with pytest.raises(OperandError, match=r"filters at byte 0 of weights: a later copy overlaps them either"):
+        run(filters, "in_doubt", x, w, 1, out=(64,))
+
+
+def test_other_layouts_are_refused(filters: Module) -> None:
+    with pytest.raises(CopyError, match=r"1/16 of WRAM: the layout of filters in 16 lanes is not public"):
+        run(filters, "wide", values(16), values(64), out=(1,))
+    with pytest.raises(
+        AccessError, match=r"filters \[64, 1, 1, 16\] in 64 lanes of WRAM from byte [\d ]+ of weights, which"
+    ):
+        run(filters, "beyond", values(16), values(4, 16), out=(1,))
+
+
+def test_a_python_kernel_writes_rows_by_strided_views() -> None:
+    async def kernel(core: Any, x: Any, w: Any, out: Any) -> None:
+        lane = core.board.wram_bytes // 64 // 4
+        weights = core.wram.alloc((64, 1, lane), np.float32)
+        source, result = core.nram.alloc((2, 20), np.float32), core.nram.alloc((2, 64), np.float32)
+        await core.memcpy(source, x)
+        await core.memcpy(weights[:, 0, :20], w)
+        core.matmul(result, source, weights[:, :, :20])
+        await core.memcpy(out, result)
+
+    x, w = values(2, 20), values(64, 20)
+    report = verify(kernel, x, w, Output((2, 64)), reference=x @ w.T, dim=1, kind="BLOCK")
+    assert report.ok, report.text()
+
+
+def test_other_strides_of_filters_are_refused() -> None:
+    async def kernel(core: Any, out: Any) -> None:
+        weights, source = core.wram.alloc((64, 1, 40), np.float32), core.nram.alloc((1, 16), np.float32)
+        core.matmul(core.nram.alloc((1, 64), np.float32), source, weights[:, :, :16])
+
+    rule = r"filters in WRAM are contiguous, or rows \(64, n / 64, k\) with 16384 B from lane to lane"
+    with pytest.raises(OperandError, match=rule):
+        mlusim.run(kernel, Output((1,)), dim=1, kind="BLOCK")
