@@ -30,7 +30,7 @@ from mlusim.errors import OperandError
 from mlusim.log import NO_OPERAND, NONE, SCALAR
 from mlusim.memory.addresses import Addresses, Indices
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.loops import AddressInstructions, address_instructions, scalar_copy_cycles
+from mlusim.memory.loops import AddressInstructions, scalar_copy_cycles
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -191,8 +191,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
                 check_index(issuer, name, choice.index)
                 indices.append(choice.index)
             choice.check(name, view.shape[0], view)
-            moves = choice.positional or choice.base > 0
-            address = address.and_also(address_instructions(len(choice.axes), choice.narrowed, positional=moves))
+            address = address.and_also(choice.instructions)
             numbers, inside = choice.resolve(name)
             rows.append(numbers)
             selected = inside if selected is None else selected

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from mlusim.hardware import Board
@@ -24,6 +24,22 @@ def boxed(view: View, start: Extents, stop: Extents) -> View:
 def front(buffer: View, shape: Extents) -> View:
     """Return the front of a flat buffer, reshaped."""
     return buffer[: math.prod(shape)].reshape(shape)
+
+
+def fronts_of(buffer: View) -> Callable[..., View]:
+    """Return a function that returns the front of a flat buffer in a shape, with a cache: tiles have few shapes.
+
+    If it is called with a row size as well, the front consists of rows of that size, or of single elements for 0.
+    """
+
+    @cache
+    def shaped(shape: Extents, row: int | None = None) -> View:
+        view = front(buffer, shape)
+        if row is None:
+            return view
+        return view.reshape(-1, row) if row else view.reshape(-1)
+
+    return shaped
 
 
 async def copy_box(core: Core, dst: View, src: View) -> None:

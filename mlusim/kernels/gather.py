@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from mlusim.kernels.boxes import boxed, copy_box, front
+from mlusim.kernels.boxes import boxed, copy_box, fronts_of
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.memory.view import View
 from mlusim.planning.gather import GatherParameters
@@ -41,16 +41,16 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
     settings = plan.parameters_as(GatherParameters)
     lookups = settings.lookups
     tuples = _tuples(index, lookups)
-    slab_buffer = core.nram.alloc(settings.slab, x.dtype, "slab")
+    slabs = fronts_of(core.nram.alloc(settings.slab, x.dtype, "slab"))
     if lookups.columns:
-        values_buffer = core.nram.alloc(settings.values, x.dtype, "values")
+        values_in = fronts_of(core.nram.alloc(settings.values, x.dtype, "values"))
         reader = IndexTiles(core, index.dtype, settings.lookups_at_once, settings.index_arithmetic)
     loaded_box: Box | None = None
     rank = len(lookups.positions)
     for tile in plan.tiles_of(core.task_id):
         box = lookups.slab_of(tile.start, tile.stop)
         source = boxed(x, *box)
-        slab = front(slab_buffer, source.shape)
+        slab = slabs(source.shape)
         if box != loaded_box:
             await copy_box(core, slab, source)
             loaded_box = box
@@ -63,10 +63,8 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
             continue
         origin = boxed(tuples, tile.start[:rank], tile.stop[:rank])
         addresses = lookups.addresses((tile.start, tile.stop), box, await reader.load(origin), origin)
-        values = front(values_buffer, tile.shape)
-        row = tile.shape[rank:]
-        to = values.reshape(addresses.count, *((math.prod(row),) if row else ()))
-        rows = slab.reshape(-1, *to.shape[1:])
+        row = 0 if lookups.aligned else math.prod(target.shape[rank:])
+        to, rows = values_in(target.shape, row), slabs(source.shape, row)
         if core.board.has_gather:
             offsets, _ = reader.offsets(addresses)
             await core.sync_compute()
@@ -76,7 +74,7 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
             await core.memcpy_rows(to, rows, src_rows=addresses, blocking=False)
         else:
             await core.scalar_copy(to, rows, src_rows=addresses)
-        await copy_box(core, target, values)
+        await copy_box(core, target, values_in(target.shape))
 
 
 async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -> None:
@@ -87,7 +85,7 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
     lookups = settings.lookups
     rank = len(lookups.positions)
     tuples = _tuples(index, lookups)
-    values_buffer = core.nram.alloc(settings.values, x.dtype, "values")
+    values_in = fronts_of(core.nram.alloc(settings.values, x.dtype, "values"))
     reader = IndexTiles(core, index.dtype, settings.lookups_at_once, settings.index_arithmetic)
     for tile in plan.tiles_of(core.task_id):
         origin = boxed(tuples, tile.start[:rank], tile.stop[:rank])
@@ -95,7 +93,7 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
             (tile.start, tile.stop), ((0,) * x.ndim, x.shape), await reader.load(origin), origin
         )
         rows = lookups.rows_of(x, (tile.start, tile.stop))
-        to = front(values_buffer, (addresses.count, *rows.shape[1:]))
+        to = values_in((addresses.count, *rows.shape[1:]))
         if core.board.has_gather:
             offsets, _ = reader.offsets(addresses)
             await core.sync_compute()
@@ -103,7 +101,7 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
             await core.sync_io()
         else:
             await core.memcpy_rows(to, rows, src_rows=addresses, blocking=False)
-        await copy_box(core, boxed(out, tile.start, tile.stop), to.reshape(tile.shape))
+        await copy_box(core, boxed(out, tile.start, tile.stop), values_in(tile.shape))
 
 
 def _tuples(index: View, lookups: Lookups) -> View:

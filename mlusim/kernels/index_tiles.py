@@ -8,13 +8,13 @@ part of an address that depends only on the position of a lookup is a table in N
 from __future__ import annotations
 
 import math
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mlusim.errors import PlanError
-from mlusim.kernels.boxes import copy_box, copy_box_async, front
+from mlusim.kernels.boxes import copy_box, copy_box_async, front, fronts_of
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
 from mlusim.planning.index_arithmetic import LOADED_REPEATS, IndexArithmetic
@@ -39,7 +39,7 @@ class IndexTiles:
         self._arithmetic = arithmetic
         self._lookups = lookups
         self._index = core.nram.alloc(lookups * arithmetic.columns, dtype, "index")
-        self._loaded = cache(partial(front, self._index))
+        self._loaded = fronts_of(self._index)
         width = np.dtype(f"i{arithmetic.width()}")
         self._buffers = {
             name: core.nram.alloc(lookups * size // width.itemsize, width, name)
@@ -83,18 +83,18 @@ class IndexTiles:
         if len(workspace.planes) > 1:
             core.transpose(workspace.transposed, workspace.converted)
         spare, mask = workspace.spare, None
-        unsigned = np.dtype(f"u{self._arithmetic.width()}")
         for column, (axis, plane) in enumerate(zip(addresses.axes, workspace.planes, strict=True)):
+            magnitude = workspace.magnitudes[column]
             # As unsigned numbers, negative values exceed every extent: the minimum with value + extent wraps them.
             core.add(spare, plane, axis.extent)
-            core.minequal(plane.view(unsigned), plane.view(unsigned), spare.view(unsigned))
+            core.minequal(magnitude, magnitude, workspace.spare_magnitude)
             if axis.start:
                 core.sub(plane, plane, axis.start)
             if axis.narrowed:
-                inside = workspace.mask if mask is None else spare
-                core.lt(inside.view(unsigned), plane.view(unsigned), axis.stop - axis.start)
+                inside = workspace.mask_magnitude if mask is None else workspace.spare_magnitude
+                core.lt(inside, magnitude, axis.stop - axis.start)
                 if mask is not None:
-                    core.mul(mask, mask, inside)
+                    core.mul(mask, mask, spare)
                 mask = workspace.mask
             if axis.step != 1:
                 core.mul(plane, plane, axis.step)
@@ -129,7 +129,12 @@ class IndexTiles:
                 transposed, free = free[: count * columns].reshape(columns, count), free[count * columns :]
         spare = self._buffers["spare"][:count] if "spare" in self._buffers else free[:count]
         mask = self._buffers["mask"][:count] if "mask" in self._buffers else free[free.size - count :]
-        return _Workspace(loaded, converted, transposed, tuple(transposed), spare, mask)
+        planes = tuple(transposed)
+        unsigned = np.dtype(f"u{self._arithmetic.width()}")
+        magnitudes = tuple(plane.view(unsigned) for plane in planes)
+        return _Workspace(
+            loaded, converted, transposed, planes, spare, mask, magnitudes, spare.view(unsigned), mask.view(unsigned)
+        )
 
     async def lists(self, addresses: Addresses) -> tuple[View, View, int]:
         """Return the row numbers of the lookups within the windows, the positions of these lookups, and their count."""
@@ -167,7 +172,10 @@ class IndexTiles:
 
 
 class _Workspace(NamedTuple):
-    """Views of an index tile for computing offsets; planes are the rows of `transposed`, one per column."""
+    """Views of an index tile for computing offsets; planes are the rows of `transposed`, one per column.
+
+    The magnitudes are the same bytes as unsigned numbers.
+    """
 
     loaded: View
     converted: View
@@ -175,3 +183,6 @@ class _Workspace(NamedTuple):
     planes: tuple[View, ...]
     spare: View
     mask: View
+    magnitudes: tuple[View, ...]
+    spare_magnitude: View
+    mask_magnitude: View

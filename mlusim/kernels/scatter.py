@@ -18,7 +18,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, front
+from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, fronts_of
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.kernels.scatter_bins import scatter_regions, scatter_sort
 from mlusim.memory.addresses import Addresses
@@ -52,10 +52,10 @@ async def scatter_slab(core: Core, x: View, index: View, src: View, out: View, p
         return
     settings = plan.parameters_as(ScatterParameters)
     lookups = settings.lookups
-    buffer = core.nram.alloc(settings.tile, x.dtype, "slab")
+    slabs = fronts_of(core.nram.alloc(settings.tile, x.dtype, "slab"))
     updates = Updates(core, index, src, settings, settings.chunk) if settings.chunk else None
     for tile in plan.tiles_of(core.task_id):
-        slab = front(buffer, tile.shape)
+        slab = slabs(tile.shape)
         replaced = _replaced(lookups, tile, src) if updates is None else None
         if replaced is None or replaced.shape != slab.shape:
             await copy_box(core, slab, boxed(x, tile.start, tile.stop))
@@ -63,8 +63,8 @@ async def scatter_slab(core: Core, x: View, index: View, src: View, out: View, p
             await copy_box(core, boxed(slab, (0,) * slab.ndim, replaced.shape), replaced)
         if updates is not None:
             box = (tile.start, tile.stop)
-            row = () if lookups.aligned else (math.prod(tile.shape[lookups.columns :]),)
-            await updates.apply(box, box, partial(_whole, slab.reshape(-1, *row)))
+            row = 0 if lookups.aligned else math.prod(tile.shape[lookups.columns :])
+            await updates.apply(box, box, partial(_whole, slabs(tile.shape, row)))
         await copy_box(core, boxed(out, tile.start, tile.stop), slab)
 
 
@@ -80,9 +80,9 @@ async def scatter_rows(core: Core, x: View, index: View, src: View, out: View, p
     settings = plan.parameters_as(ScatterParameters)
     lookups = settings.lookups
     with core.nram.scope():
-        buffer = core.nram.alloc(settings.tile, x.dtype, "copied")
+        staged_in = fronts_of(core.nram.alloc(settings.tile, x.dtype, "copied"))
         for tile in plan.tiles_of(core.task_id):
-            staged = front(buffer, tile.shape)
+            staged = staged_in(tile.shape)
             await copy_box(core, staged, boxed(x, tile.start, tile.stop))
             await copy_box(core, boxed(out, tile.start, tile.stop), staged)
     assert settings.chunk is not None  # noqa: S101 - for the type checker
@@ -111,7 +111,8 @@ class Updates:
         self._reader = IndexTiles(core, index.dtype, self._chunk.lookups_at_once, settings.index_arithmetic)
         self._listed = settings.index_arithmetic.lists(core.board)
         if self._chunk.values_at_once:
-            self._values = core.nram.alloc(self._chunk.values_at_once * self._chunk.row, src.dtype, "values")
+            values = core.nram.alloc(self._chunk.values_at_once * self._chunk.row, src.dtype, "values")
+            self._values_in = fronts_of(values)
 
     async def apply(self, window: Box, counted: Box, rows_for: Callable[[Box], View]) -> None:
         """Apply the updates of a box of the output, in order.
@@ -132,8 +133,8 @@ class Updates:
                 await self._fetch(rows, self._rows_of_src(start, stop), addresses)
                 continue
             source = boxed(self._src, start, stop)
-            loaded = front(self._values, source.shape)
-            values = loaded.reshape(addresses.count, *rows.shape[1:])
+            loaded = self._values_in(source.shape)
+            values = self._values_in(source.shape, rows.shape[1] if rows.ndim > 1 else 0)
             if self._listed:
                 copy_box_async(core, loaded, source)
                 to, positions, count = await self._reader.lists(addresses)
@@ -167,7 +168,7 @@ class Updates:
             return
         for first in range(0, count, self._chunk.values_at_once):
             part = slice(first, min(first + self._chunk.values_at_once, count))
-            values = front(self._values, (part.stop - first, *rows.shape[1:]))
+            values = self._values_in((part.stop - first, *rows.shape[1:]))
             await core.memcpy_rows(values, source, None, positions[part], blocking=False)
             await core.memcpy_rows(rows, values, to[part], None, blocking=False)
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
+from mlusim.memory.loops import AddressInstructions, address_instructions
 from mlusim.memory.view import View
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
@@ -40,6 +42,43 @@ class IndexedAxis:
         return (self.start, self.stop) != (0, self.extent)
 
 
+class AddressPattern:
+    """What the row numbers of a loop depend on besides the index and the base: the same for most tiles of a kernel.
+
+    Arguments as for `Addresses`.
+
+    Attributes:
+        count: number of lookups.
+        positional: whether a row also depends on the position of its lookup.
+        narrowed: number of columns whose window excludes some values.
+        reach: the largest row that a lookup could reach from the base, whatever the values of the index.
+    """
+
+    def __init__(self, shape: tuple[int, ...], steps: tuple[int, ...], axes: tuple[IndexedAxis, ...]) -> None:
+        if len(steps) != len(shape) or min((0, *steps, *(axis.step for axis in axes))) < 0:
+            raise OperandError(f"addresses of shape {list(shape)}, steps {list(steps)}: one for each axis, 0 or more")
+        self.shape = shape
+        self.steps = steps
+        self.axes = axes
+        self.count = math.prod(shape)
+        self.positional = any(step and extent > 1 for step, extent in zip(steps, shape, strict=True))
+        self.narrowed = sum(axis.narrowed for axis in axes)
+        self.reach = sum((extent - 1) * step for extent, step in zip(shape, steps, strict=True))
+        self.reach += sum((axis.stop - axis.start - 1) * axis.step for axis in axes)
+
+    @cached_property
+    def positions(self) -> Indices:
+        """The part of every row that depends on the position of its lookup, read-only."""
+        rows = np.zeros(self.shape, np.int64)
+        for axis, (extent, step) in enumerate(zip(self.shape, self.steps, strict=True)):
+            if step and extent > 1:
+                offsets = np.arange(extent, dtype=np.int64) * step
+                rows += offsets.reshape(-1, *(1 for _ in self.shape[axis + 1 :]))
+        rows = rows.reshape(-1)
+        rows.setflags(write=False)
+        return rows
+
+
 class Addresses:
     """One row number per lookup; the last axis of `shape` varies fastest.
 
@@ -53,6 +92,7 @@ class Addresses:
         axes: one per column of the index.
         origin: where the kernel copied the index from, with the same number of elements. A timing-only run, whose
             on-chip memories have no bytes, reads the index there if it was uploaded with its bytes.
+        pattern: that of `shape`, `steps` and `axes`, if it is known.
 
     Raises `OperandError` if the arguments do not fit together.
     """
@@ -66,38 +106,43 @@ class Addresses:
         index: View | None = None,
         axes: tuple[IndexedAxis, ...] = (),
         origin: View | None = None,
+        pattern: AddressPattern | None = None,
     ) -> None:
-        self.shape = shape
-        self.steps = steps
+        if pattern is None:
+            pattern = AddressPattern(shape, steps, axes)
+        if base < 0:
+            raise OperandError(f"addresses from row {base}: the base is 0 or more")
+        self.pattern = pattern
+        self.shape = pattern.shape
+        self.steps = pattern.steps
         self.base = base
+        self.axes = pattern.axes
+        self.count = pattern.count
         self.index = index
-        self.axes = axes
         self.origin = origin
-        self.count = math.prod(shape)
         for view in (index, origin):
-            if view is not None and (view.size != self.count * len(axes) or not is_integer(view.dtype)):
+            if view is not None and (view.size != self.count * len(self.axes) or not is_integer(view.dtype)):
                 raise OperandError(
-                    f"index {view!r} for {self.count} lookups of {len(axes)} columns: it is integers, one for each"
+                    f"index {view!r} for {self.count} lookups of {len(self.axes)} columns: it is integers, one for each"
                 )
-        if len(steps) != len(shape) or min((base, *steps, *(axis.step for axis in axes))) < 0:
-            raise OperandError(f"addresses of shape {list(shape)}, steps {list(steps)}: one for each axis, 0 or more")
-        if (index is None) != (not axes):
-            raise OperandError(f"addresses with {len(axes)} indexed axes need an index, and only then")
+        if (index is None) != (not self.axes):
+            raise OperandError(f"addresses with {len(self.axes)} indexed axes need an index, and only then")
 
     @property
     def positional(self) -> bool:
         """Whether the row also depends on the position of the lookup."""
-        return any(step and extent > 1 for step, extent in zip(self.steps, self.shape, strict=True))
+        return self.pattern.positional
 
     @property
-    def narrowed(self) -> int:
-        """Number of columns whose window excludes some values."""
-        return sum(axis.narrowed for axis in self.axes)
+    def instructions(self) -> AddressInstructions:
+        """The scalar instructions that compute one row number."""
+        pattern = self.pattern
+        moves = pattern.positional or self.base > 0
+        return address_instructions(len(pattern.axes), pattern.narrowed, positional=moves)
 
     def check(self, name: str, rows: int, view: View) -> None:
         """Raise `AccessError` if a lookup could reach beyond `rows` rows, whatever the values of the index."""
-        last = self.base + sum((extent - 1) * step for extent, step in zip(self.shape, self.steps, strict=True))
-        last += sum((axis.stop - axis.start - 1) * axis.step for axis in self.axes)
+        last = self.base + self.pattern.reach
         if last >= rows:
             raise AccessError(f"{name}: addresses reach row {last} of {view!r}, which has {rows}")
 
@@ -106,7 +151,12 @@ class Addresses:
 
         Raises `AccessError` for an index value outside its axis, `MissingDataError` if the index has no bytes.
         """
-        rows = self._positional_rows()
+        pattern = self.pattern
+        if not self.axes:
+            return pattern.positions + self.base, None
+        rows: Indices | int = self.base
+        if pattern.positional:
+            rows = pattern.positions + self.base if self.base else pattern.positions
         inside: np.ndarray[Any, np.dtype[np.bool_]] | None = None
         for column, axis in enumerate(self.axes):
             values = _wrapped(self._columns(name)[:, column], axis.extent, name, column)
@@ -117,24 +167,13 @@ class Addresses:
                 values -= axis.start
             if axis.step != 1:
                 values *= axis.step
-            if column or self.base or self.positional:
+            if rows.__class__ is not int or rows:
                 values += rows
             rows = values
         if inside is None:
-            return rows, None
+            return values, None
         selected = np.flatnonzero(inside)
-        return rows[selected], selected
-
-    def _positional_rows(self) -> Indices:
-        """Return base plus position of every lookup, or a single number if it is the same for all."""
-        if self.axes and not self.positional:
-            return np.full(1, self.base, np.int64)
-        rows = np.full(self.shape, self.base, np.int64)
-        for axis, (extent, step) in enumerate(zip(self.shape, self.steps, strict=True)):
-            if step and extent > 1:
-                offsets = np.arange(extent, dtype=np.int64) * step
-                rows += offsets.reshape(-1, *(1 for _ in self.shape[axis + 1 :]))
-        return rows.reshape(-1)
+        return values[selected], selected
 
     def _columns(self, name: str) -> np.ndarray[Any, Any]:
         for view in (self.index, self.origin):
@@ -148,7 +187,8 @@ class Addresses:
 
 def _wrapped(values: np.ndarray[Any, Any], extent: int, name: str, column: int) -> Indices:
     """Return a new int64 array of index values, negative values counted from the end."""
-    low, high = int(values.min()), int(values.max())
+    # The reductions of `min` and `max`, without their calls in Python.
+    low, high = int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
     if low < -extent or high >= extent:
         bad = np.argmax((values < -extent) | (values >= extent))
         raise AccessError(

@@ -16,14 +16,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from operator import sub
+from typing import Any
 
-from mlusim.memory.addresses import Addresses, IndexedAxis
+from mlusim.memory.addresses import Addresses, AddressPattern, IndexedAxis
 from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.view import View
 from mlusim.units import ceil_div
 
 Extents = tuple[int, ...]
 Box = tuple[Extents, Extents]
+# Address patterns that a `Lookups` caches: tiles have one or a few shapes.
+_PATTERNS = 32
+
+
+class _Pattern(AddressPattern):
+    """An address pattern, and by shared axis of the lookups: that axis, the axis of x, and its step."""
+
+    def __init__(
+        self, shape: Extents, steps: Extents, axes: tuple[IndexedAxis, ...], shared: list[tuple[int, int, int]]
+    ) -> None:
+        super().__init__(shape, steps, axes)
+        self.shared = shared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,26 +144,42 @@ class Lookups:
         """
         first, last = target
         low, high = window or target
-        strides = contiguous_strides(tuple(b - a for a, b in zip(first, last, strict=True)), 1)
-        row = 1 if self.aligned else strides[self.batch_dims + self.columns - 1]
         rank = len(self.positions)
-        shared = [(axis, to) for axis, to in enumerate(self.x_axes[:rank]) if to is not None]
-        steps = [0] * rank
-        for axis, to in shared:
-            steps[axis] = strides[to] // row
-        base = sum((values[0][axis] - first[to]) * strides[to] // row for axis, to in shared)
-        base += sum((low[axis] - first[axis]) * strides[axis] // row for axis in self.axes)
-        return Addresses(
-            tuple(b - a for a, b in zip(values[0][:rank], values[1][:rank], strict=True)),
-            tuple(steps),
-            base=base,
-            index=index,
-            axes=tuple(
-                IndexedAxis(extent=self.x_shape[axis], step=strides[axis] // row, start=low[axis], stop=high[axis])
-                for axis in self.axes
-            ),
-            origin=origin,
+        key = (
+            tuple(map(sub, values[1][:rank], values[0][:rank])),
+            tuple(map(sub, last, first)),
+            tuple([(low[axis], high[axis]) for axis in self.axes]),
         )
+        pattern = self._patterns.get(key)
+        if pattern is None:
+            if len(self._patterns) >= _PATTERNS:
+                self._patterns.clear()
+            pattern = self._patterns[key] = self._pattern(*key)
+        base = sum([(values[0][axis] - first[to]) * step for axis, to, step in pattern.shared])
+        base += sum([(low[axis] - first[axis]) * part.step for axis, part in zip(self.axes, pattern.axes, strict=True)])
+        return Addresses(
+            pattern.shape, pattern.steps, base=base, index=index, axes=pattern.axes, origin=origin, pattern=pattern
+        )
+
+    @cached_property
+    def _patterns(self) -> dict[Any, _Pattern]:
+        return {}
+
+    def _pattern(self, shape: Extents, target: Extents, windows: tuple[tuple[int, int], ...]) -> _Pattern:
+        """Return the addresses of lookups of a shape in a box of x, without their base."""
+        strides = contiguous_strides(target, 1)
+        row = 1 if self.aligned else strides[self.batch_dims + self.columns - 1]
+        steps = [0] * len(shape)
+        shared = []
+        for axis, to in enumerate(self.x_axes[: len(shape)]):
+            if to is not None:
+                steps[axis] = strides[to] // row
+                shared.append((axis, to, steps[axis]))
+        axes = tuple(
+            IndexedAxis(extent=self.x_shape[axis], step=strides[axis] // row, start=start, stop=stop)
+            for axis, (start, stop) in zip(self.axes, windows, strict=True)
+        )
+        return _Pattern(shape, tuple(steps), axes, shared)
 
     def rows_of(self, x: View, values: Box) -> View:
         """Return all rows of x, restricted in standard mode to the contiguous part that a box of values covers."""
