@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mlusim.cores.vector_call import VectorCall
 
 # End time, effect on memory, call of the table (or None) and operands. An effect of None is the call's computation on
-# the arrays of its operands, which are views: one object fewer for each instruction in flight.
+# the elements of its operands: one object fewer for each instruction in flight.
 Effect = tuple[int, "Callable[[], Any] | None", "VectorCall | None", Sequence[Any]]
 
 

@@ -31,6 +31,7 @@ from mlusim.cores.ordering import COMPUTE_PIPES
 from mlusim.cores.syncs import sync
 from mlusim.cores.vector_call import (
     Geometry,
+    Number,
     VectorCall,
     call_key,
     check_contiguous,
@@ -151,7 +152,7 @@ def _cached_call(
 
 
 def _issue(
-    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Value], counts: list[int] | None = None
+    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any], counts: list[int] | None = None
 ) -> int:
     """Issue a call that is checked except for the addresses of its operands; returns its record."""
     views: Any = [value for value in operands if isinstance(value, View)] if cached.has_numbers else operands
@@ -162,7 +163,11 @@ def _issue(
         for view in views:
             if view.elements is None:
                 view.typed()
-        if cached.has_numbers or cached.instruction.remarks or counts is not None:
+        if cached.has_numbers:
+            operands = [
+                value if isinstance(value, View) else _number(issuer, cached, operands, value) for value in operands
+            ]
+        if cached.instruction.remarks or counts is not None:
             effect = _effect(issuer, line, cached, operands, counts)
     addresses: list[int] = []
     for view in views[:3]:
@@ -175,22 +180,24 @@ def _issue(
     return record
 
 
-def _issue_again(issuer: Issuer, line: int, cached: VectorCall, views: Sequence[Any]) -> bool:
+def _issue_again(issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any]) -> bool:
     """Issue a plain call that its line has issued before; returns false, without effect, if anything is different.
 
     Optimised: most instructions of a loop pass here, with one pass over their operands and without a lookup by layouts.
     `call` does the same in general.
     """
-    if len(views) != len(cached.layouts):
+    if len(operands) != len(cached.operand_layouts):
         return False
     nram, has_data, aligned, apart = issuer.unit.nram, issuer.has_data, cached.aligned, cached.apart
     first, start = None, 0
     addresses: list[int] = []
-    for view, layout in zip(views, cached.layouts):  # noqa: B905 - equal lengths, checked above
-        if view.__class__ is not View or view.layout is not layout:
+    for view, layout in zip(operands, cached.operand_layouts):  # noqa: B905 - equal lengths, checked above
+        if view.__class__ is not View:
+            if view.__class__ is layout and (not has_data or view in cached.numbers):
+                continue
             return False
         allocation, offset = view.allocation, view.offset
-        if allocation.memory is not nram or allocation.freed:
+        if view.layout is not layout or allocation.memory is not nram or allocation.freed:
             return False
         if first is None:
             first, start = allocation, offset
@@ -201,7 +208,9 @@ def _issue_again(issuer: Issuer, line: int, cached: VectorCall, views: Sequence[
         if has_data and view.elements is None:
             view.typed()
         addresses += (allocation.identity, offset)
-    _add(issuer, line, cached, addresses, None, views)
+    if has_data and cached.has_numbers:
+        operands = [value if value.__class__ is View else cached.numbers[value] for value in operands]
+    _add(issuer, line, cached, addresses, None, operands)
     return True
 
 
@@ -211,7 +220,7 @@ def _add(
     cached: VectorCall,
     addresses: list[int],
     effect: Callable[[], Any] | None,
-    operands: Sequence[Value],
+    operands: Sequence[Any],
 ) -> int:
     """Append a call to the compute pipe; returns its record. `effect` and `operands` as in `Unit.effects`."""
     unit, task = issuer.unit, issuer.task
@@ -234,18 +243,13 @@ def _add(
 
 
 def _effect(
-    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Value], counts: list[int] | None
+    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any], counts: list[int] | None
 ) -> Callable[[], Any]:
-    """Return the effect of a call that does more than compute on the arrays of its views."""
-    arrays = [
-        value.elements if isinstance(value, View) else _number(issuer, cached, operands, value) for value in operands
-    ]
-    effect = partial(cached.compute, *arrays)
+    """Return the effect of a call that does more than compute on the elements of its operands."""
+    effect = partial(cached.compute, *[operand.elements for operand in operands])
     if counts is not None:
         return partial(_count, counts, effect)
-    if cached.instruction.remarks:
-        return partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
-    return effect
+    return partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
 
 
 def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sources: Sequence[Any]) -> Waiting:
@@ -382,11 +386,11 @@ def _enqueue(
     return record
 
 
-def _number(issuer: Issuer, cached: VectorCall, operands: Sequence[Value], value: Any) -> Any:
+def _number(issuer: Issuer, cached: VectorCall, operands: Sequence[Value], value: Any) -> Number:
     """Return a number in the instruction's element type, which the layouts of its views determine."""
     number = cached.numbers.get(value) if value.__class__ is int else None
     if number is None:
-        number = issuer.chip.quiet.run(_as_type, value, main_type(cached.instruction, operands))
+        number = Number(issuer.chip.quiet.run(_as_type, value, main_type(cached.instruction, operands)))
         if value.__class__ is int and len(cached.numbers) < _NUMBERS:
             cached.numbers[value] = number
     return number

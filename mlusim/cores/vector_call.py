@@ -12,6 +12,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mlusim.cores.instructions.cost import Work, stream
 from mlusim.cores.instructions.limits import (
     ALIGNED_ADDRESS_BYTES,
@@ -39,6 +41,15 @@ _layout = attrgetter("layout")
 _RECORDED = 3
 
 
+class Number:
+    """A number among the operands of a call: like a view, it has `elements`, in the instruction's element type."""
+
+    __slots__ = ("elements",)
+
+    def __init__(self, elements: np.ndarray[Any, Any]) -> None:
+        self.elements = elements
+
+
 class VectorCall:
     """An instruction on operands of certain layouts, with certain attributes.
 
@@ -48,12 +59,12 @@ class VectorCall:
         duration_ps: time on the compute pipe.
         code: number of its instruction in the log.
         more_boxes: boxes of the views beyond the first three, which are stored outside the records.
-        layouts: those of its views.
+        operand_layouts: the layouts of its operands; for a number, its type.
         has_numbers: whether an operand is a number.
-        is_plain: whether all there is to it is up to three views in NRAM: no numbers, attributes, remarks or counts.
+        is_plain: whether it is only views in NRAM, up to three, and Python numbers: no attributes, remarks or counts.
         aligned: whether addresses must be aligned.
         apart: whether no source may begin where the result begins.
-        numbers: cached integer operands, in the element type.
+        numbers: cached integer operands.
     """
 
     __slots__ = (
@@ -68,9 +79,9 @@ class VectorCall:
         "has_numbers",
         "instruction",
         "is_plain",
-        "layouts",
         "more_boxes",
         "numbers",
+        "operand_layouts",
     )
 
     def __init__(
@@ -92,9 +103,9 @@ class VectorCall:
         code = (log.op(instruction.name), VECTOR, NONE, count, widest, 0, 0, self.duration_ps, size, *recorded)
         self.code = log.records.instruction(*code)
         self.more_boxes = boxes[_RECORDED:]
-        self.layouts = tuple(view.layout for view in views)
+        self.operand_layouts = tuple(value.layout if isinstance(value, View) else type(value) for value in operands)
         self.has_numbers = len(views) < len(operands)
-        self.numbers: dict[int, Any] = {}
+        self.numbers: dict[int, Number] = {}
         self._multiple = instruction.multiple_2xx if issuer.board.needs_aligned_vectors else 0
         # Otherwise `check_plainly` runs for every call.
         self._fast = all(operand.memory == "nram" for operand in instruction.operands) and not (
@@ -102,9 +113,9 @@ class VectorCall:
         )
         self.apart = instruction.overlap is not Overlap.SAME
         self.aligned = self._multiple > 0
-        self.is_plain = self._fast and not (
-            attributes or self.has_numbers or self.more_boxes or instruction.remarks or instruction.counts
-        )
+        usual = all(isinstance(value, View) or type(value) in (int, float) for value in operands)
+        more = attributes or self.more_boxes or instruction.remarks or instruction.counts
+        self.is_plain = self._fast and usual and not more
 
     def check(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:
         """Raise `OperandError` or `AllocationError` if the addresses of operands are not allowed.

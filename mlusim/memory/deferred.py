@@ -48,6 +48,8 @@ class Piece(NamedTuple):
 
     def part(self, first: int, last: int) -> Piece | None:
         """Return bytes [first, last) as a piece if both bounds fall between rows of the source, else None."""
+        if first == self.first and last == self.last:
+            return self
         rows = len(self.source)
         row_bytes = (self.last - self.first) // rows
         start, left = divmod(first - self.first, row_bytes)
@@ -58,8 +60,10 @@ class Piece(NamedTuple):
         """Return the piece for a target of another dtype, contiguous or not; None if its elements do not match."""
         if self.conversion is not None:
             return self if contiguous and dtype.itemsize == self.conversion.dtype.itemsize else None
+        if self.source.dtype == dtype:
+            return self
         source = _as_dtype(self.source, dtype)
-        return None if source is None else self._replace(source=source)
+        return None if source is None else Piece(self.first, self.last, source)
 
     def write(self, target: Array) -> None:
         """Write the elements to an array of as many elements, possibly of another shape (see `as_dtype`)."""

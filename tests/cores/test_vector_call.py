@@ -145,7 +145,8 @@ def test_a_line_that_repeats_a_call_issues_what_the_plain_way_issues(board: str,
                 ]
                 operands: list[Any] = views
                 if name == "add_number":
-                    operands = [*views[:2], 2.0]
+                    _, number, is_float = where[2]
+                    operands = [*views[:2], float(number) if is_float else number]
                 count = {"square": 2, "write_zero": 1}.get(name, 3)
                 getattr(core, name.removesuffix("_number"))(*operands[:count])
             await core.sync()
