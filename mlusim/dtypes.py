@@ -81,7 +81,8 @@ def dtype_of(name_or_dtype: object) -> Dtype:
         found = _lookup(getattr(name_or_dtype, "numpy_dtype", None))
     if found is None:
         near = nearest(name_or_dtype, _NAMES.values()) if isinstance(name_or_dtype, str) else ""
-        text = " ".join(f"{name_or_dtype!r:.200}".split())
+        value = str(name_or_dtype) if isinstance(name_or_dtype, np.dtype) else repr(name_or_dtype)
+        text = " ".join(value[:200].split())
         msg = (
             f"dtype {text} is not an element type; {near}accepted are {', '.join(_NAMES.values())}, "
             "given as a NumPy or ml_dtypes dtype or type, as a name ('half' and 'float' too), or as an object with an "

@@ -10,6 +10,7 @@ import numpy as np
 from mlusim.cores.copy_effect import Array, copy_effect, large_copy_effect
 from mlusim.cores.copy_geometry import CopyGeometry, copy_geometry
 from mlusim.errors import CopyError
+from mlusim.inputs import shown
 from mlusim.memory.copy import check_apart, check_inside, pointer_copy_shape
 from mlusim.memory.kinds import Direction, direction_of
 from mlusim.memory.view import Pointer, View
@@ -54,11 +55,19 @@ def byte_form(issuer: Issuer, size: int, direction: Direction | str | None, stri
 def as_pointers(dst: View | Pointer, src: View | Pointer) -> tuple[Pointer, Pointer]:
     """Return pointers as they are, and views as pointers to their first byte. Raises `CopyError` for other objects."""
     if dst.__class__ is not Pointer or src.__class__ is not Pointer:
-        dst = dst.pointer if isinstance(dst, View) else dst
-        src = src.pointer if isinstance(src, View) else src
-        if not isinstance(dst, Pointer) or not isinstance(src, Pointer):
-            raise CopyError(f"memcpy copies between views or pointers of the device, not {dst!r} and {src!r}")
+        return _as_pointer(dst), _as_pointer(src)
     return dst, src
+
+
+def _as_pointer(operand: Any) -> Pointer:
+    if isinstance(operand, View):
+        return operand.pointer
+    if isinstance(operand, Pointer):
+        return operand
+    raise CopyError(
+        f"memcpy copies between views or pointers of the device, and {shown(operand)} is neither; pass arrays to the "
+        "kernel as arguments"
+    )
 
 
 class ByteForm:

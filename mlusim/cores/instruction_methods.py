@@ -85,7 +85,9 @@ class InstructionMethods:
             """Return a conversion by BANG C's name, such as `float2half_rn`; for unknown names suggest the nearest."""
             instruction = None if name.startswith("_") else conversion(name)
             if instruction is None:
-                near = nearest(name, [known for known in dir(type(self)) if not known.startswith("_")])
+                # BANG C's names without the underscores.
+                plain = name.lstrip("_").removeprefix("bang_")
+                near = nearest(plain, [known for known in dir(type(self)) if not known.startswith("_")])
                 raise UnknownNameError(
                     f"core.{name} is not an instruction of this core: {near}the glossary lists them all"
                 )

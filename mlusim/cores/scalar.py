@@ -9,7 +9,9 @@ import numpy as np
 
 from mlusim.cores.ordering import store_ordering
 from mlusim.cores.waiting import Waiting
+from mlusim.dtypes import dtype_name
 from mlusim.errors import MissingDataError, OperandError
+from mlusim.inputs import shown
 from mlusim.log import NONE, SCALAR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.bus import read_bus_bytes, write_bus_bytes
@@ -90,8 +92,7 @@ def store(issuer: Issuer, line: int, target: View, value: Any) -> None:
     end_ps = write(issuer, line, "store", target)
     if not issuer.has_data:
         return
-    with np.errstate(all="ignore"):
-        element = np.asarray(value).astype(target.dtype)
+    element = number("store", value, target.dtype)
     _write_later(issuer, target, end_ps, partial(np.copyto, target.typed().reshape(()), element))
 
 
@@ -109,10 +110,25 @@ def store_array(issuer: Issuer, line: int, target: View, values: Any) -> None:
     check_view("store_array", target)
     array = np.asarray(values)
     if array.shape != target.shape:
-        raise OperandError(f"store_array of shape {list(array.shape)} to {target!r}: both have one shape")
+        raise OperandError(f"store_array of shape {list(array.shape)} to {target!r}: both must have the same shape")
+    if array.dtype.kind in "OSUMm":
+        raise OperandError(f"store_array of {shown(values)} to {target!r}: the elements must be numbers")
     end_ps = write(issuer, line, "store_array", target)
     if target.allocation.buffer is not None:
         _write_later(issuer, target, end_ps, partial(np.copyto, target.typed(), array.astype(target.dtype)))
+
+
+def number(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return a number in an element type. Raises `OperandError` if the value is not a number."""
+    if isinstance(value, np.ndarray) and not value.ndim:
+        value = value[()]
+    if not isinstance(value, bool | int | float | complex | np.generic) or isinstance(value, str | bytes):
+        raise OperandError(f"{name} with {value!r:.60}: it takes a number here, not {type(value).__name__}")
+    with np.errstate(all="ignore"):
+        try:
+            return np.asarray(value).astype(dtype)
+        except (OverflowError, TypeError, ValueError):
+            raise OperandError(f"{name} with {value!r:.60}: {dtype_name(dtype)} has no such number") from None
 
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import AllocationError
+from mlusim.errors import AllocationError, InputError
+from mlusim.inputs import as_shape
 from mlusim.memory.allocation import Allocation, Memory, fits_message
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View
@@ -62,11 +63,11 @@ class Scratch:
 
         Raises `AllocationError` with the arithmetic and the largest tile that would fit.
         """
-        extents = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-        extents = tuple(int(extent) for extent in extents)
+        try:
+            extents = as_shape("alloc of shape", shape)
+        except InputError as error:
+            raise AllocationError(error.message) from None
         element = dtype_of(dtype)
-        if min(extents, default=1) < 0:
-            raise AllocationError(f"alloc of shape {list(extents)}: an extent cannot be negative")
         if self._memory.kind is MemoryKind.SRAM:
             return self._shared(extents, element, name, cluster)
         if cluster is not None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from mlusim.cores.instructions.record import NUMBERS
 from mlusim.cores.pipe import Transfer
-from mlusim.cores.scalar import check_view
+from mlusim.cores.scalar import check_view, number
 from mlusim.dtypes import dtype_name
 from mlusim.errors import CopyError, OperandError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
@@ -79,7 +79,7 @@ def set_memory(issuer: Issuer, line: int, name: str, dst: View, value: Any, *, b
     Raises `CopyError` for a memory out of reach, `AllocationError` for memory that was freed or is an input.
     """
     check_view(name, dst)
-    element = _number(name, value, dst.dtype)
+    element = number(name, value, dst.dtype)
     effect = partial(np.copyto, dst.typed(), element) if issuer.has_data else None
     return _transfer(issuer, line, name, dst, (), effect, blocking=blocking)
 
@@ -153,18 +153,7 @@ def _combine(
 
 def _values(name: str, value: Value, dtype: np.dtype[Any]) -> Array:
     """Return a view's current elements, or a number in the element type."""
-    return value.typed() if isinstance(value, View) else _number(name, value, dtype)
-
-
-def _number(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
-    """Return a number in an element type. Raises `OperandError` if the value is not a number."""
-    if not isinstance(value, bool | int | float | complex | np.generic):
-        raise OperandError(f"{name} with {value!r:.60}: it takes a number here, not {type(value).__name__}")
-    with np.errstate(all="ignore"):
-        try:
-            return np.asarray(value).astype(dtype)
-        except (OverflowError, TypeError, ValueError):
-            raise OperandError(f"{name} with {value!r:.60}: {dtype_name(dtype)} has no such number") from None
+    return value.typed() if isinstance(value, View) else number(name, value, dtype)
 
 
 def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, operand: Value, old: View | None) -> None:

@@ -90,4 +90,5 @@ def _innermost(traceback: TracebackType | None, own: str) -> str:
 
 
 def _written_by_author(file: str, own: str) -> bool:
-    return file == own or file.startswith(_KERNELS) or not file.startswith(_INSIDE)
+    # "<string>" and the like are methods that Python generates, such as those of dataclasses.
+    return file == own or file.startswith(_KERNELS) or not file.startswith(("<", *_INSIDE))

@@ -31,6 +31,15 @@ _NO_AWAIT = ("can't be used in 'await' expression", "no running event loop", "no
 _AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
 
 
+def _not_awaitable(error: BaseException) -> str:
+    if "NoneType" in str(error):
+        return (
+            "there is nothing to wait for: the call returned None, as memcpy_async and vector instructions do; "
+            f"{_AWAITABLE}"
+        )
+    return f"{error}: {_AWAITABLE}"
+
+
 class Abandoned(BaseException):
     """Stops a kernel that catches its errors. `error` is the error to report, or None for the one it caught."""
 
@@ -164,9 +173,13 @@ class Task:
             raise
         except BaseException as error:
             # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
-            words = f"the kernel raised {type(error).__name__}: {error}"
             if str(error).endswith(_NO_AWAIT):
-                raise AwaitError(f"{error}: {_AWAITABLE}", self._where(error)) from error
+                raise AwaitError(_not_awaitable(error), self._where(error)) from error
+            if isinstance(error, TypeError | AttributeError) and self.unawaited != NONE and self._refused is None:
+                # `core.load(x) + 1`, `for value in core.load_array(x)`: the cause is the missing `await`.
+                raise self._forgotten_await() from error
+            text = str(error)
+            words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
             if isinstance(error, AttributeError) and isinstance(error.obj, list):
                 words += "; a list among the arguments stays one: np.array(...) makes a tensor in GDRAM of it"
             raise KernelError(words, self._where(error)) from error

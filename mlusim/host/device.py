@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 DEFAULT_MAX_OPERATIONS = 5_000_000
 _CLOSED = "closed"
 DEFAULT_STALL_S = 20.0
+# Tasks that the message of a deadlock lists.
+_LISTED_TASKS = 12
 
 
 class Device:
@@ -147,7 +149,10 @@ class Device:
         that the board does not support.
         """
         array = as_array(name, array)
-        dtype = dtype_of(array.dtype)
+        try:
+            dtype = dtype_of(array.dtype)
+        except InputError as error:
+            raise InputError(f"{name}: {error.message}") from None
         adopt = None
         if self._chip.data or keep_data:
             contiguous = array.copy(order="C") if writable else np.ascontiguousarray(array)
@@ -472,20 +477,26 @@ class Device:
                 task.close()
 
     def _check_hang(self) -> None:
-        waiting, returned = [], []
-        for job in self._jobs():
-            for task in job.tasks:
-                if not task.finished:
-                    waiting.append(f"{task.name} waits in {task.waits_for or 'an operation'}")
-                else:
-                    returned.append(task.name)
-        if waiting:
-            returned_text = f" Returned already: {'; '.join(returned)}." if returned else ""
-            waiting_tasks = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
-            raise HangError(
-                f"deadlock: {waiting_tasks} for ever: {'; '.join(waiting)}.{returned_text} A barrier counts every "
-                "participant, the memory core too (sync_all_ipu: without memory cores): let all of them reach it"
-            )
+        tasks = [task for job in self._jobs() for task in job.tasks]
+        waiting = [f"{task.name} waits in {task.waits_for or 'an operation'}" for task in tasks if not task.finished]
+        returned = [task.name for task in tasks if task.finished]
+        if not waiting:
+            return
+        count = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
+        returned_text = f" Returned already: {_some(returned)}." if returned else ""
+        rule = (
+            "A barrier waits for every participant, the memory core too (sync_all_ipu: without memory cores): make all "
+            "of them reach it"
+        )
+        if all(task.finished or task.waits_for.startswith("lock ") for task in tasks):
+            rule = "A lock is held until its task releases it: release it on every path, and lock in the same order"
+        raise HangError(f"deadlock: {count} for ever: {_some(waiting)}.{returned_text} {rule}")
+
+
+def _some(texts: list[str]) -> str:
+    """Join texts, the first few of many."""
+    others = len(texts) - _LISTED_TASKS
+    return "; ".join(texts[:_LISTED_TASKS]) + (f"; and {others} more" if others > 0 else "")
 
 
 def _whole(tensor: View) -> View:

@@ -78,8 +78,8 @@ class HostData:
                     kind="host-data",
                     title=f"tasks pass values through {variable.name}, a Python {type(value).__name__} of the host",
                     place=f"read at {variable.file.rpartition('/')[2]}:{variable.line}",
-                    rule="cores have GDRAM and SRAM in common, and nothing of the host's Python",
-                    remedy="store the values to GDRAM or SRAM, and load them behind a barrier",
+                    rule="cores share GDRAM and SRAM, and no Python objects of the host",
+                    remedy="store the values to GDRAM or SRAM, and load them after a barrier",
                 )
         for key, (fresh, now) in self._variables().items():
             name = key[1]

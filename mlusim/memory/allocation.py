@@ -307,8 +307,8 @@ def check_usable(allocation: Allocation, *, write: bool) -> None:
 
 def fits_message(shape: tuple[int, ...], itemsize: int, free_bytes: int) -> str:
     """Advise on the largest tile of this shape, cut along its first axis, that fits in `free_bytes`."""
-    if not shape:
-        return "free other buffers first"
+    if not shape or free_bytes < itemsize:
+        return "free other buffers first: allocate before the loop, or inside `with core.nram.scope()`"
     row: Any = itemsize
     for extent in shape[1:]:
         row *= extent

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Number
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from mlusim.errors import OperandError
+import numpy as np
+
+from mlusim.errors import OperandError, nearest
 
 _COMPUTE = (
     "compute with instructions, such as core.add(dst, a, b); `await core.load(view)` gives the number of one element"
@@ -14,6 +16,17 @@ _COMPUTE = (
 _LOAD = "`await core.load(view)` gives the number of one element"
 _LOOK = "core.peek(view) gives its values to look at, and `await core.load_array(view)` loads them to registers"
 _WRITE = "memcpy, core.fill and core.store(view, number) write to it"
+# By attribute of an array that a view lacks: what to use instead.
+_INSTEAD = {
+    "T": "view.transpose() swaps the axes",
+    "swapaxes": "view.transpose(1, 0, 2) reorders the axes",
+    "flatten": "view.reshape(-1) makes it one-dimensional",
+    "ravel": "view.reshape(-1) makes it one-dimensional",
+    "copy": "core.memcpy(buffer, view) copies it",
+    "astype": "core.convert(dst, src) converts between element types",
+    "fill": "core.fill(view, number) fills it",
+    **dict.fromkeys(("tolist", "tobytes", "flat", "data"), _LOOK),
+}
 
 
 def _refused(remedy: str) -> Callable[..., NoReturn]:
@@ -41,6 +54,17 @@ class NotNumeric:
     __setitem__ = _refused(_WRITE)
     __array__ = _refused(_LOOK)
     __hash__ = object.__hash__
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise `AttributeError` with what to use instead of an attribute of an array, or the nearest name."""
+            remedy = ""
+            if not name.startswith("_"):
+                near = nearest(name, [known for known in dir(type(self)) if not known.startswith("_")])
+                remedy = near or (_COMPUTE if hasattr(np.ndarray, name) else "")
+                remedy = f": {_INSTEAD.get(name, remedy)}".rstrip(": ")
+            raise AttributeError(f"a view has no attribute {name!r}{remedy}", name=name, obj=self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Number):

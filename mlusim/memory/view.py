@@ -18,6 +18,7 @@ import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AccessError
+from mlusim.inputs import shown
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import Layout, contiguous_strides, layout_of
@@ -415,7 +416,7 @@ def _integer(item: Any, axis: int, view: View) -> int:
         return as_index(item)
     except TypeError:
         raise AccessError(
-            f"{item!r} cannot index axis {axis} of {view!r}: a view takes integers, slices and `...`; "
+            f"{shown(item)} cannot index axis {axis} of {view!r}: a view takes integers, slices and `...`; "
             "gather elements with core.gather or a counted loop"
         ) from None
 

@@ -61,7 +61,7 @@ def check_log(
     order = Order(log, columns)
     accesses = accesses_of(log, columns)
     space = Space(log)
-    findings = [] if stopped is None else [stop_finding(stopped, log, order)]
+    findings = [] if stopped is None else [stop_finding(stopped, log, columns, order)]
     if plan is not None:
         findings += prove(plan)
         rewrites = rewrites or plan.rewrites
@@ -124,7 +124,7 @@ def prove(plan: Plan) -> list[Finding]:
             Finding(
                 kind="bad-plan",
                 title=error.message,
-                rule="tiles cover the output exactly once, and each fits in the NRAM of its core",
+                rule="tiles must cover the output exactly once, and each must fit in the NRAM of its core",
                 remedy="correct the planner; plan.explain() prints its arithmetic",
             )
         ]

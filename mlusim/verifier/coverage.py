@@ -208,7 +208,7 @@ class Coverage:
             nearest = int(np.argmin(np.abs(behind)))
             sites = (self._site(int(written[nearest]), "nearby", plan, int(self.accesses.low[written[nearest]])),)
         whole = nbytes == allocation.nbytes
-        by_plan = f"\nthe plan gives {describe_tile(plan, int(starts[0]))}" if plan is not None else ""
+        by_plan = f"\nthe plan assigns {describe_tile(plan, int(starts[0]))}" if plan is not None else ""
         return Finding(
             kind="never-written",
             title=f"{allocation.name} is never written"
@@ -219,7 +219,7 @@ class Coverage:
             + ("" if len(starts) == 1 else f"; the first is {describe(allocation, starts[:1], stops[:1])}"),
             nbytes=nbytes,
             sites=sites,
-            rule="every byte of an output is written exactly once; these keep what was in memory",
+            rule="every byte of an output must be written exactly once; these keep what was in memory",
             remedy=f"look for a bound that is too small, or a tile that is skipped{by_plan}",
             fields={"tensor": allocation.name},
         )
@@ -245,9 +245,9 @@ class Coverage:
             where=describe(allocation, starts, stops),
             nbytes=int((stops - starts).sum()),
             sites=sites,
-            rule="every byte of an output is written exactly once",
+            rule="every byte of an output must be written exactly once",
             remedy="look for a bound that is too large, or a tile that is done twice\n"
-            f"where it is meant, say so: rewrites=({allocation.name!r},)",
+            f"or, if it is meant, pass rewrites=({allocation.name!r},)",
             fields={"tensor": allocation.name},
         )
 
@@ -270,12 +270,12 @@ class Coverage:
         return [
             Finding(
                 kind="not-planned",
-                title=f"{writer} writes what the plan gives to task {int(planned[cell])}",
+                title=f"{writer} writes bytes that the plan assigns to task {int(planned[cell])}",
                 where=describe(allocation, starts, stops),
                 nbytes=int((stops - starts).sum()),
                 sites=(site,),
-                rule=f"the plan of {plan.operator} gives {describe_tile(plan, int(starts[0]))}",
-                remedy="follow plan.tiles_of(core.task_id), or verify without a plan",
+                rule=f"the plan of {plan.operator} assigns {describe_tile(plan, int(starts[0]))}",
+                remedy="iterate over plan.tiles_of(core.task_id), or verify without a plan",
                 fields={"task": self.log.tasks[int(actual[cell])].task_id, "planned_task": int(planned[cell])},
             )
         ]

@@ -10,6 +10,7 @@ from types import TracebackType
 
 import numpy as np
 
+from mlusim.cores.locks import SHIFT
 from mlusim.errors import (
     AccessError,
     AllocationError,
@@ -20,9 +21,11 @@ from mlusim.errors import (
     OperandError,
     OperationLimitError,
 )
-from mlusim.log import Log
+from mlusim.log import NONE, Log
 from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.geometry import Integers
 from mlusim.verifier.happens_before import Order
+from mlusim.verifier.locks_left import locks_in_use
 from mlusim.verifier.races import job_of
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -37,20 +40,29 @@ _KINDS: dict[type[BaseException], str] = {
     OperationLimitError: "endless",
 }
 _RULES = {
-    "access": "an access lies inside its view and its allocation; inputs are never written",
-    "allocation": "on-chip memory is small, and a buffer lives as long as its scope",
-    "await": "a kernel awaits what blocks: memcpy, load, sync, barriers",
-    "copy": "the limits of __memcpy",
-    "operand": "the limits of the instruction",
-    "endless": "a task of a real kernel ends",
+    "access": "an access must lie inside its view and its allocation, and inputs are read-only",
+    "allocation": "a buffer must fit in its memory, and exists until its scope ends",
+    "await": "a kernel must await what blocks: memcpy, load, sync, barriers",
+    "copy": "__memcpy accepts only certain directions, sizes and strides",
+    "operand": "an instruction accepts only operands of certain memories, element types and sizes",
+    "endless": "every task must end",
 }
 _NAMED_TASKS = 12
+# By barrier, and for locks, the rule that a hang breaks.
+_WAITS_FOR = {
+    "sync_cluster": "sync_cluster waits for every core of the cluster and its memory core, returned or not",
+    "sync_all": "sync_all waits for every core and memory core of the union, returned or not",
+    "sync_all_ipu": "sync_all_ipu waits for every core of the union, returned or not",
+    "sync_all_mpu": "sync_all_mpu waits for every memory core of the union, returned or not",
+    "sync_all_ipu_within_cluster": "sync_all_ipu_within_cluster waits for every core of the cluster, returned or not",
+    "lock": "a lock is held until its task releases it, even if that task has ended",
+}
 
 
-def stop_finding(error: BaseException, log: Log, order: Order) -> Finding:
+def stop_finding(error: BaseException, log: Log, columns: dict[str, Integers], order: Order) -> Finding:
     """Return the finding for an error that ended a run."""
     if isinstance(error, HangError):
-        finding = _hang(log, order)
+        finding = _hang(log, columns, order)
         if finding is not None:
             return finding
         return Finding(kind="hang", title=error.message)
@@ -85,8 +97,8 @@ def find_swallowed(log: Log) -> list[Finding]:
                 kind="swallowed",
                 title=f"the kernel caught an error and went on: {message}",
                 place=_with_source(where, _source_line(at)),
-                rule="the board raises nothing that a kernel could catch: it leaves the operation out, or does another",
-                remedy="mend what the error says, and let errors end the run",
+                rule="a board raises no exceptions: it skips the operation, or does something else",
+                remedy="fix the cause of the error, and do not catch it in the kernel",
                 times=times[line],
                 fields=_as_fields(at),
             )
@@ -128,50 +140,87 @@ def _as_fields(at: tuple[str, int]) -> dict[str, str | int]:
     return {"file": file, "line": line} if line else {}
 
 
-def _hang(log: Log, order: Order) -> Finding | None:
-    """Return the finding for a hang: the tasks waiting at each barrier, and participants that have returned."""
+def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | None:
+    """Return the finding for a hang: the tasks that wait at each barrier and lock, and those that have returned."""
     open_tasks = [task for task, record in enumerate(log.tasks) if record.end_ps < 0]
     last = order.first[np.array(open_tasks, np.int64) + 1] - 1
-    waiting = last[order.is_barrier[last]] if len(log) else last
+    lock = log.ops.index("lock") if "lock" in log.ops else NONE
+    waiting = last[order.is_barrier[last] | (order.op[last] == lock)] if len(log) else last
     if not len(waiting):
         return None
-    lines: dict[int, list[int]] = {}
+    by_line: dict[int, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for position in waiting.tolist():
-        lines.setdefault(int(order.line[position]), []).append(position)
+        name = log.ops[int(order.op[position])]
+        if name == "lock":
+            name = f"lock {int(order.detail[position]) >> SHIFT}"
+        by_line.setdefault(int(order.line[position]), []).append(position)
+        by_name.setdefault(name, []).append(int(order.task[position]))
     sites = tuple(
         replace(site_of(log, int(order.record[positions[0]]), "waits", "sync"), end_ps=-1)
-        for positions in lines.values()
+        for positions in by_line.values()
     )
-    tasks = order.task[waiting].tolist()
-    jobs = {job_of(log, task) for task in tasks}
+    jobs = {job_of(log, task) for tasks in by_name.values() for task in tasks}
     returned = [task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and job_of(log, task) in jobs]
     at = "; ".join(
         f"{site.place} {_names(log, order.task[positions].tolist())}"
-        for site, positions in zip(sites, lines.values(), strict=True)
+        for site, positions in zip(sites, by_line.values(), strict=True)
     )
-    returned_text = f"; returned: {_names(log, returned)}" if returned else "; none has returned"
-    barriers: dict[str, list[int]] = {}
-    for site, positions in zip(sites, lines.values(), strict=True):
-        barriers.setdefault(site.operation, []).extend(order.task[positions].tolist())
-    if len(barriers) > 1:
-        title = "crossed barriers: " + "; ".join(
-            f"{_names(log, sorted(tasks))} {'waits' if len(tasks) == 1 else 'wait'} in {name}"
-            for name, tasks in barriers.items()
-        )
-        remedy = f"let all of them reach one barrier, {' or '.join(barriers)}, in the same order"
-    else:
-        count = "1 task waits" if len(tasks) == 1 else f"{len(tasks)} tasks wait"
-        title = f"deadlock: {count} in {next(iter(barriers))}, which not all of its participants reach"
-        remedy = "let all of them reach the same barriers" + (", and none return before the last" if returned else "")
+    held = locks_in_use(log, columns)
+    waits_at = set(order.record[waiting].tolist())
+    holders = {number: task for (task, number), record in held.items() if record not in waits_at}
+    title, remedy = _deadlock(log, by_name, holders, returned=bool(returned))
     return Finding(
         kind="hang",
         title=title,
-        place=f"{at}{returned_text}",
+        place=f"{at}; " + (f"returned: {_names(log, returned)}" if returned else "none has returned"),
         sites=sites,
-        rule="a barrier counts all cores and memory cores, including returned ones (sync_all_ipu: no memory cores)",
+        rule="; ".join(dict.fromkeys(_WAITS_FOR[name.partition(" ")[0]] for name in by_name)),
         remedy=remedy,
-        fields={"waiting": len(tasks), "returned": len(returned), "barriers": list(barriers)},
+        fields={"waiting": len(waiting), "returned": len(returned), "barriers": list(by_name)},
     )
+
+
+def _deadlock(log: Log, waiting: dict[str, list[int]], holders: dict[int, int], *, returned: bool) -> tuple[str, str]:
+    """Return title and remedy of a hang.
+
+    Args:
+        log: the log of the run.
+        waiting: by barrier or lock, the tasks that wait there.
+        holders: by lock, the task that holds it.
+        returned: whether other tasks of the launch have returned.
+    """
+    texts = {name: f"{name}{_held_by(log, name, holders)}" for name in waiting}
+    locks = [name for name in waiting if name.startswith("lock ")]
+    if len(waiting) > 1:
+        waits = "; ".join(
+            f"{_names(log, sorted(tasks))} {'waits' if len(tasks) == 1 else 'wait'} "
+            f"{'for' if name in locks else 'in'} {texts[name]}"
+            for name, tasks in waiting.items()
+        )
+        if locks:
+            return (
+                f"deadlock: {waits}",
+                "acquire locks in the same order in every task, and hold none while waiting at a barrier",
+            )
+        return (
+            f"crossed barriers: {waits}",
+            f"make all of them reach one barrier, {' or '.join(texts)}, in the same order",
+        )
+    ((name, tasks),) = waiting.items()
+    count = "1 task waits" if len(tasks) == 1 else f"{len(tasks)} tasks wait"
+    if locks:
+        return f"deadlock: {count} for {texts[name]}", "release the lock on every path of the task that acquires it"
+    remedy = "make all of them reach the same barriers" + (", and none return before the last" if returned else "")
+    return f"deadlock: {count} in {name}, which not all of its participants reach", remedy
+
+
+def _held_by(log: Log, name: str, holders: dict[int, int]) -> str:
+    holder = holders.get(int(name.split()[1])) if name.startswith("lock ") else None
+    if holder is None:
+        return ""
+    ended = " and did not release" if log.tasks[holder].end_ps >= 0 else " and does not release"
+    return f", which {_names(log, [holder])} acquired{ended}"
 
 
 def _names(log: Log, tasks: list[int]) -> str:

@@ -45,10 +45,10 @@ def find_overlapping_copies(log: Log, columns: dict[str, Integers]) -> list[Find
     return [
         Finding(
             kind="overlapping-copy",
-            title=f"{site.operation} reads bytes of its buffer that it writes elsewhere",
+            title=f"{site.operation} overlaps itself: it reads bytes of its buffer that it also writes",
             sites=(site,),
-            rule="the header does not say in which order a copy moves its bytes; this one needs ascending order",
-            remedy="copy through another buffer where it must not depend on that",
+            rule="no public document defines the order in which a copy moves its bytes; this one needs ascending order",
+            remedy="copy through a second buffer, so that the result does not depend on the order",
             times=times,
         )
         for record, times in by_line.values()
@@ -75,7 +75,7 @@ def find_unawaited(log: Log, order: Order) -> list[Finding]:
                 kind="unawaited",
                 title=f"a task ends while {site.operation} may still run",
                 sites=(site,),
-                rule="no public text says that the end of a task waits for its copies; here it does (ASSUMED)",
+                rule="no public document says that a task waits for its copies before it ends. ASSUMED: it does",
                 remedy=f"{site.call(sync + '()')}, which waits for {pipe}, before the kernel ends",
                 times=times,
             )
@@ -110,8 +110,8 @@ def find_redundant(
                 kind="redundant-sync",
                 title=f"{sites[0].operation} orders nothing on any path that ran",
                 sites=sites,
-                rule="a sync is needed only between operations of different pipes, or cores, on the same bytes",
-                remedy="drop it if no other path needs it; the other syncs order all that ran here",
+                rule="only operations of different pipes or cores on the same bytes need a sync between them",
+                remedy="remove it, unless a path that did not run needs it: the other syncs order everything that ran",
                 times=len(records),
             )
         )

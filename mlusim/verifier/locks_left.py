@@ -8,20 +8,25 @@ from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.geometry import Integers
 
 
-def find_locks_left(log: Log, columns: dict[str, Integers]) -> list[Finding]:
-    """Find tasks that ended while holding a lock, one finding per source line and lock."""
+def locks_in_use(log: Log, columns: dict[str, Integers]) -> dict[tuple[int, int], int]:
+    """By task and lock, return the record with which the task acquired the lock, or waits for it, if not released."""
     if LOCK_NAMES[0] not in log.ops:
-        return []
+        return {}
     lock_op, unlock_op = (log.ops.index(name) if name in log.ops else -1 for name in LOCK_NAMES)
-    open_locks: dict[tuple[int, int], int] = {}
+    in_use: dict[tuple[int, int], int] = {}
     for record in ((columns["op"] == lock_op) | (columns["op"] == unlock_op)).nonzero()[0].tolist():
         key = int(columns["task"][record]), int(columns["detail"][record]) >> SHIFT
         if columns["op"][record] == unlock_op:
-            open_locks.pop(key, None)
+            in_use.pop(key, None)
         else:
-            open_locks[key] = record
+            in_use[key] = record
+    return in_use
+
+
+def find_locks_left(log: Log, columns: dict[str, Integers]) -> list[Finding]:
+    """Find tasks that ended while holding a lock, one finding per source line and lock."""
     by_line: dict[tuple[int, int], list[int]] = {}
-    for (task, number), record in open_locks.items():
+    for (task, number), record in locks_in_use(log, columns).items():
         if log.tasks[task].end_ps >= 0:
             by_line.setdefault((int(columns["line"][record]), number), []).append(record)
     findings = []
@@ -30,10 +35,10 @@ def find_locks_left(log: Log, columns: dict[str, Integers]) -> list[Finding]:
         findings.append(
             Finding(
                 kind="hang",
-                title=f"{site.task} ends and still holds lock {number}",
+                title=f"{site.task} ends without releasing lock {number}",
                 sites=(site,),
                 rule="a lock is held until its task releases it; the next task that acquires it waits for ever",
-                remedy=f"{site.call(f'unlock({number})')} on every path behind {site.place}",
+                remedy=f"{site.call(f'unlock({number})')} on every path after {site.place}",
                 times=len(records),
             )
         )

@@ -15,7 +15,7 @@ from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.geometry import Geometries, Integers, geometry_of
 
-_RULE = "the run does what its plan says"
+_RULE = "a run must follow its plan"
 
 
 def is_output(record: AllocationRecord) -> bool:
@@ -47,13 +47,15 @@ def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, li
             return NONE, [
                 _unlike(
                     f"the plan covers {_describe(plan.output_shape, plan.itemsize)} and "
-                    f"{'several outputs are so' if same_shape else 'no output is so'}: {names}",
+                    f"{'several outputs have this shape' if same_shape else 'no output has this shape'}: {names}",
                     "name the tensor that the plan splits: verify(..., planned='NAME')",
                 )
             ]
         outputs = same_shape
     if not outputs:
-        return NONE, [_unlike(f"the plan splits {name}, which is not an output", "planned is the name of an output")]
+        return NONE, [
+            _unlike(f"the plan splits {name}, which is not an output", "pass the name of an output as planned=")
+        ]
     record = log.allocations[outputs[0]]
     window = window_of(log, outputs[0])
     covered = nbytes if window is None else math.prod(window[1].shape) * window[1].itemsize
@@ -188,9 +190,9 @@ def nram_beyond_plan(log: Log, plan: Plan) -> list[Finding]:
         return []
     return [
         _unlike(
-            f"task {log.tasks[task].task_id} has {format_bytes(peaks[task])} of NRAM allocated at once, and the plan "
-            f"gives it {format_bytes(plan.nram_bytes)}",
-            "allocate less, or give the plan the NRAM that the kernel takes",
+            f"task {log.tasks[task].task_id} allocates {format_bytes(peaks[task])} of NRAM at once, and the plan "
+            f"allows {format_bytes(plan.nram_bytes)}",
+            "allocate less, or make a plan with the NRAM that the kernel needs",
         )
     ]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
-from mlusim.log import Log
+from mlusim.log import SCALAR, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
@@ -166,18 +166,23 @@ class Races:
         title = {
             (True, False): f"{second.operation} reads {name} before {first.operation} is known to have written it",
             (False, True): f"{second.operation} writes {name} while {first.operation} may still read it",
-            (True, True): f"{first.operation} and {second.operation} write the same bytes of {name} in any order",
+            (
+                True,
+                True,
+            ): f"{first.operation} and {second.operation} write the same bytes of {name} in no defined order",
         }[writes]
         sync, pipe = LANE_SYNCS[lane]
         rule = f"{_LANE_NAMES[first.pipe]} and {_LANE_NAMES[second.pipe]} run in parallel; only a sync orders them"
         if second.operation in BY_OFFSETS and second.pipe == "scalar":
-            rule = f"{second.operation} takes its offsets when it is issued, and waits for no pipe; only a sync does"
+            rule = f"{second.operation} reads its offsets when it is issued; only a sync makes it wait for them"
         waits = first.call(f"{sync}()")
         blocking = ""
         if first.operation == "memcpy" and lane != POSTED:
             blocking = f"\nor wait for the copy at {first.place}: {first.call('memcpy(...)')}"
         if self._share_an_end(a, b):
-            blocking += "\nor, where they are two buffers, keep them apart: each uses bytes that the other does not"
+            blocking += (
+                "\nor, if they are meant to be two buffers, move one of them: only a part of their bytes overlaps"
+            )
         return Finding(
             kind="race",
             title=title,
@@ -225,29 +230,32 @@ class Races:
         """Return the sync that would order two tasks, if any, with rule and remedy."""
         tasks = [int(self.order.task[self.order.position[self.accesses.record[row]]]) for row in (a, b)]
         jobs = [job_of(self.log, task) for task in tasks]
-        own_bytes = "give each task bytes of its own"
+        own_bytes = "give each task bytes of its own" + self._other_order(a, b)
         if jobs[0][0] != jobs[1][0]:
             return (
                 "synchronize",
-                "launches of different queues have no order",
-                "put both launches on one queue\nor device.synchronize() between them",
+                "launches on different queues are not ordered",
+                "put both launches on one queue\nor call device.synchronize() between them",
             )
         if jobs[0] != jobs[1]:
             kind = self.log.launches[jobs[0][0]].kind
             remedy = f"{own_bytes}\nor split the kernel into two launches on one queue"
             if kind == "BLOCK":
-                return "", "BLOCK tasks have no order among them, not even when they share a core", remedy
-            rule = f"jobs of a {kind} grid have no order among them: no barrier spans them"
-            return "", rule, f"{remedy}\nor launch them as one job: a union of more clusters"
+                return "", "BLOCK tasks are not ordered, not even those that share a core", remedy
+            rule = f"the jobs of a {kind} grid are not ordered: no barrier spans two jobs"
+            return "", rule, f"{remedy}\nor launch both tasks in one job: a union of more clusters"
         if self.log.tasks[tasks[0]].cluster == self.log.tasks[tasks[1]].cluster:
             sync, all_of = "sync_cluster", "all cores of the cluster and its memory core"
         else:
             sync, all_of = "sync_all", "all cores and memory cores of the union"
-        barrier = f"{first.call(sync + '()')} in {all_of}, after {first.place} and before {second.place}"
+        where = f"after {first.place} and before {second.place}"
+        if first.place == second.place:
+            where = "between the two accesses"
+        barrier = f"{first.call(sync + '()')} in {all_of}, {where}"
         remedy = f"{barrier}\nor {own_bytes}"
         if self.accesses.write[a] and self.accesses.write[b]:
             # With a barrier alone, one of the two writes would still be useless.
-            remedy = f"{own_bytes}: who writes last decides what stays\nor, where both are meant: {barrier}"
+            remedy = f"{own_bytes}\nor, if both writes are meant, {barrier}"
             if first.place == second.place and "memory core" in (first.task, second.task):
                 leaves = "if (__is_mpu()) return;" if first.is_compiled else "if core.is_memory_core: return"
                 return (
@@ -256,6 +264,19 @@ class Races:
                     f"begin it with `{leaves}`\nor {remedy}",
                 )
         return sync, "cores run in parallel; only a barrier orders operations of different cores", remedy
+
+    def _other_order(self, a: int, b: int) -> str:
+        """Return further ways to order two tasks: those that the kernel uses elsewhere."""
+        ops = set(self.log.ops)
+        positions = self.order.position[self.accesses.record[[a, b]]]
+        text = ""
+        if "lock" in ops:
+            text += "\nor hold the same lock during both accesses"
+        if ATOMIC_NAMES & ops and int(self.order.lane[positions[0]]) == POSTED:
+            text += "\nor, if an atomic follows the store, sync() between them: an atomic does not wait for stores"
+        elif set(self.order.lane[positions].tolist()) <= {SCALAR, POSTED}:
+            text += "\nor, if one task polls a flag, read and write it with atomics"
+        return text
 
 
 def job_of(log: Log, task: int) -> tuple[int, ...]:

@@ -62,8 +62,8 @@ def differs(
         nbytes=int((stops - starts).sum()),
         sites=writer,
         place=read,
-        rule="the output equals the reference" + (f" within {tolerance:g} of it" if tolerance else ", bit by bit"),
-        remedy=("look at what made these bytes" if len(writer) > 1 else "look at where this store has its bytes from")
+        rule="the output must equal the reference" + (f" within {tolerance:g} of it" if tolerance else ", bit by bit"),
+        remedy=("check the operation that made these bytes" if len(writer) > 1 else "check where this store reads them")
         if writer
         else "no operation writes this element",
         fields={"elements": len(wrong)},

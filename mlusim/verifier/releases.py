@@ -67,7 +67,7 @@ def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
                 where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
                 nbytes=int((stops - starts).sum()),
                 sites=(site,),
-                rule="a buffer lives until its scope ends; the next one there has the same bytes",
+                rule="a buffer exists until its scope ends; the next allocation may use the same bytes",
                 remedy=f"{site.call(sync + '()')}, which waits for {pipe}, before the scope of {allocation.name} ends",
                 times=count,
                 fields={"sync": sync},

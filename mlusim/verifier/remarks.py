@@ -9,26 +9,25 @@ from mlusim.log import NONE, Log, Remark
 from mlusim.verifier.findings import Finding, Site
 
 _BEYOND = (
-    "an index is less than the length of its table; ASSUMED: an element whose index is not stays as it is, as kernels "
-    "of the vendor need it"
+    "an index must be less than the length of its table. ASSUMED: an element with a larger index keeps its value, "
+    "because kernels of the vendor rely on it"
 )
 _MEMORY_CORE = (
     "a union launch runs the kernel on the memory cores too, which have no NRAM and no WRAM. ASSUMED: instructions on "
-    "these memories do nothing there, and an atomic that comes after them is dropped"
+    "these memories do nothing there, and an atomic after them is skipped"
 )
 _QUEUES = (
-    "a call of CNRT waits for the queue that it names, or the default one; that it waits for others no public text "
-    "says. ASSUMED: here it does"
+    "a CNRT call waits for the queue that it names, or for the default queue. No public document says that it waits "
+    "for other queues. ASSUMED: it does"
 )
 _INTO_THE_TABLE = (
-    "bring the indices into the table first (maximum, minimum, band), or give all of the table and its length in "
-    "elements"
+    "clamp or mask the indices first (maximum, minimum, band), or pass the whole table and its length in elements"
 )
 # By kind of remark: the rule and the remedy.
 RULES = {
     "lookup": (_BEYOND, _INTO_THE_TABLE),
     "lookup-again": (_BEYOND, "look the mask up once, and reuse the result"),
-    "unsynced": (_QUEUES, "cnrtQueueSync of its queue first, or a notifier that this queue waits for"),
+    "unsynced": (_QUEUES, "call cnrtQueueSync for its queue first, or let this queue wait for a notifier of it"),
     "memory-core": (_MEMORY_CORE, "if (__is_mpu()) return; before the code for the MLU cores"),
 }
 

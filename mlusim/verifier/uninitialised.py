@@ -66,8 +66,8 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
                 nbytes=int((stops - starts).sum()),
                 sites=sites,
                 rule="fresh memory holds whatever was there before, not zeros"
-                + ("" if len(sites) == 1 else f"; by {sites[1].place} it counts"),
-                remedy=f"write these bytes first ({_writers(sites[0])}), or read only those that were written",
+                + ("" if len(sites) == 1 else f"; at {sites[1].place} these bytes take effect"),
+                remedy=f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written",
                 fields={"buffer": allocation.name},
             ),
             1,
@@ -179,12 +179,12 @@ def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
         if (name, memory, by) in in_use:
             continue
         record = log.allocations[identities[0]]
-        owner = f"task {log.tasks[record.task].task_id} allocates" if by == "task" else "the host gives"
+        owner = f"allocated by task {log.tasks[record.task].task_id}" if by == "task" else "passed by the host"
         findings.append(
             Finding(
                 kind="unused",
-                title=f"{owner} {name}, {format_bytes(record.nbytes)} of {memory.upper()}, and no operation touches it",
-                remedy="drop it" + (", or make the tiles larger" if by == "task" else " from the kernel's arguments"),
+                title=f"no operation uses {name}, {format_bytes(record.nbytes)} of {memory.upper()} {owner}",
+                remedy="remove it" + (", or make the tiles larger" if by == "task" else " from the kernel's arguments"),
                 nbytes=record.nbytes,
                 times=len(identities),
             )
@@ -203,8 +203,8 @@ def find_left(log: Log) -> list[Finding]:
     return [
         Finding(
             kind="left",
-            title=f"{count} of GDRAM not freed: {names}{others}",
-            remedy="device.free(view), or cnrtFree, for each when it is done with",
+            title=f"{count} in GDRAM {'was' if len(left) == 1 else 'were'} not freed: {names}{others}",
+            remedy="free each one after its last use: device.free(view), or cnrtFree",
             nbytes=sum(record.nbytes for record in left),
         )
     ]

@@ -60,7 +60,7 @@ def test_a_copy_that_is_right_in_ascending_order_only_is_a_hint(module: bangc.Mo
     report = mlusim.verify(module["shifts_down"], X, Output.like(X), dim=4)
     hints = [finding for finding in report.findings if finding.kind == "overlapping-copy"]
     assert [hint.times for hint in hints] == [1]
-    assert "memcpy reads bytes of its buffer that it writes elsewhere" in hints[0].text()
+    assert "memcpy overlaps itself: it reads bytes of its buffer that it also writes" in hints[0].text()
     assert "checked.mlu:" in hints[0].text()
     assert hints[0] not in report.errors
 

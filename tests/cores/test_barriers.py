@@ -150,8 +150,8 @@ def test_sync_all_ipu_on_the_memory_core(run: Any) -> None:
 # Hangs
 
 ADVICE = (
-    "A barrier counts every participant, the memory core too (sync_all_ipu: without memory cores): "
-    "let all of them reach it"
+    "A barrier waits for every participant, the memory core too (sync_all_ipu: without memory cores): "
+    "make all of them reach it"
 )
 
 

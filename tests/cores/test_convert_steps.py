@@ -75,7 +75,7 @@ X = np.zeros(3, np.float32)
         ((X.astype("c8"), "bool"), "complex64 to bool: complex to real"),
         ((X, "str"), "dtype 'str' is not an element type; accepted are bool, int8"),
         ((X.astype(">f4"), "int8"), "dtype '>f4' is float32 in the other byte order"),
-        ((np.array(["a"]), "int8"), "dtype dtype('<U1') is not an element type"),
+        ((np.array(["a"]), "int8"), "dtype <U1 is not an element type"),
         ((X, "int8", None, np.zeros(4, np.int8)), "out is int8 [4], the result int8 [3]: they must be the same"),
         ((X, "int8", None, np.zeros(3, np.uint8)), "out is uint8 [3], the result int8 [3]: they must be the same"),
         ((X, "float16", None, read_only()), "out is read-only"),

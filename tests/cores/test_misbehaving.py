@@ -212,6 +212,62 @@ async def forgotten_and_raised(core: Core) -> None:
     raise ValueError(f"before it was awaited: {kept is None}")  # named
 
 
+async def forgotten_load_in_arithmetic(core: Core) -> None:
+    tile = core.nram.alloc(64, "int8")
+    core.load(tile[0]) + 1  # named
+
+
+async def forgotten_load_in_a_loop(core: Core) -> None:
+    tile = core.nram.alloc(64, "int8")
+    for _ in core.load_array(tile):  # named
+        pass
+
+
+async def forgotten_load_with_an_attribute(core: Core) -> None:
+    tile = core.nram.alloc(64, "int8")
+    core.load_array(tile).sum()  # named
+
+
+async def raises_without_a_text(core: Core) -> None:
+    raise AssertionError  # named
+
+
+async def changes_the_board(core: Core) -> None:
+    core.board.clock_hz = 1  # named
+
+
+async def attribute_of_an_array(core: Core) -> None:
+    str(core.nram.alloc((4, 4), "int8").T)  # named
+
+
+async def misspelt_attribute(core: Core) -> None:
+    str(core.nram.alloc((4, 4), "int8").shap)  # named
+
+
+async def arithmetic_of_an_array(core: Core) -> None:
+    core.nram.alloc((4, 4), "int8").mean()  # named
+
+
+async def name_of_bang_c(core: Core) -> None:
+    core.__bang_add(1, 2)  # named
+
+
+async def stores_a_text(core: Core) -> None:
+    core.store(core.nram.alloc(1, "int8"), "1")  # named
+
+
+async def stores_none(core: Core) -> None:
+    core.store(core.nram.alloc(1, "float32"), None)  # named
+
+
+async def stores_a_number_too_large(core: Core) -> None:
+    core.store(core.nram.alloc(1, "float32"), 10**400)  # named
+
+
+async def stores_an_array_of_texts(core: Core) -> None:
+    core.store_array(core.nram.alloc(1, "int8"), ["1"])  # named
+
+
 async def endless_scalar(core: Core) -> None:
     while True:
         core.scalar(1)  # named
@@ -248,7 +304,7 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (foreign_object, AwaitError, "`await Foreign.*` awaits <something foreign>, which is not the simulator's: "),
     (foreign_deep_down, AwaitError, "`await Foreign.*` awaits <something foreign>, which is not the simulator's: "),
     (awaits_a_number, AwaitError, "object int can't be used in 'await' expression: " + re.escape(AWAITABLE)),
-    (awaits_what_never_suspends, AwaitError, "object NoneType can't be used in 'await' expression: a kernel"),
+    (awaits_what_never_suspends, AwaitError, "there is nothing to wait for: the call returned None"),
     (zero_division, KernelError, "the kernel raised ZeroDivisionError: division by zero$"),
     (exits, KernelError, "the kernel raised SystemExit: 0$"),
     (raises_deep_down, KernelError, "the kernel raised KeyError: 'channel'$"),
@@ -262,6 +318,19 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     ),
     (a_list_for_a_view, OperandError, r"fill\(dst, value\): dst is a view, not \[1, 2, 3\]$"),
     (forgotten_and_raised, KernelError, "the kernel raised ValueError: before it was awaited: False$"),
+    (forgotten_load_in_arithmetic, AwaitError, UNAWAITED.format("load")),
+    (forgotten_load_in_a_loop, AwaitError, UNAWAITED.format("load_array")),
+    (forgotten_load_with_an_attribute, AwaitError, UNAWAITED.format("load_array")),
+    (raises_without_a_text, KernelError, "the kernel raised AssertionError$"),
+    (changes_the_board, KernelError, "the kernel raised FrozenInstanceError: cannot assign to field 'clock_hz'$"),
+    (attribute_of_an_array, KernelError, ".* a view has no attribute 'T': view.transpose.. swaps the axes$"),
+    (misspelt_attribute, KernelError, r".* a view has no attribute 'shap': did you mean shape\?$"),
+    (arithmetic_of_an_array, KernelError, ".* a view has no attribute 'mean': compute with instructions, such as"),
+    (name_of_bang_c, UnknownNameError, r"core\.__bang_add is not an instruction of this core: did you mean add\?"),
+    (stores_a_text, OperandError, "store with '1': it takes a number here, not str$"),
+    (stores_none, OperandError, "store with None: it takes a number here, not NoneType$"),
+    (stores_a_number_too_large, OperandError, "store with 1000+: float32 has no such number$"),
+    (stores_an_array_of_texts, OperandError, r"store_array of \['1'\] to .*: the elements must be numbers$"),
     (endless_scalar, OperationLimitError, LIMIT),
     (endless_awaiting, OperationLimitError, LIMIT),
     (endless_and_deaf, OperationLimitError, LIMIT),

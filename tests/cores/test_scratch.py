@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kernel_runs import run_alone
 from mlusim.cores.core import Core
 from mlusim.errors import AllocationError
 from mlusim.hardware import board
@@ -172,3 +173,22 @@ def test_what_a_sync_has_waited_for_acts_before_its_scope_ends(run: Any) -> None
             await core.sync()
 
     run(kernel, dim=4, kind="UNION1")
+
+
+@pytest.mark.parametrize("shape", [6.5, (4, 2.0), np.dtype("int8"), "4"])
+def test_a_shape_has_integer_extents(shape: Any) -> None:
+    async def kernel(core: Core) -> None:
+        core.nram.alloc(shape, "int8")
+
+    with pytest.raises(AllocationError, match=PLACE + r"alloc of shape .* is not a shape: give integers"):
+        run_alone(kernel)
+
+
+def test_a_buffer_allocated_in_a_loop_fills_the_memory() -> None:
+    async def kernel(core: Core) -> None:
+        while True:
+            core.nram.alloc(4096, "float32")
+
+    remedy = r"Free other buffers first: allocate before the loop, or inside `with core\.nram\.scope\(\)`\.$"
+    with pytest.raises(AllocationError, match=remedy):
+        run_alone(kernel)

@@ -129,7 +129,7 @@ def test_read_only_arrays_lists_and_scalars() -> None:
 
 @pytest.mark.parametrize("dtype", [">i4", "datetime64[s]", "S3", "O", [("a", "i4")]])
 def test_element_types_that_the_board_does_not_know(dtype: Any) -> None:
-    with pytest.raises(InputError, match=r"^dtype .*(is not an element type|in the other byte order)"):
+    with pytest.raises(InputError, match=r"^input: dtype .*(is not an element type|in the other byte order)"):
         Device().upload(np.zeros(3, dtype))
 
 

@@ -45,7 +45,7 @@ def test_an_array_of_a_closure():
     found, report = kinds(channel(put, lambda who: held[who]))
     assert found == ["host-data"]
     assert "tasks pass values through held, a Python ndarray of the host" in report.text()
-    assert "load them behind a barrier" in report.text()
+    assert "load them after a barrier" in report.text()
     # The barrier between them orders nothing on the board, and is not advice to drop.
     assert not [finding for finding in report.findings if finding.kind == "redundant-sync"]
     assert "read at test_host_data.py:" in report.text()

@@ -155,7 +155,7 @@ def test_a_wrong_operator_raises_its_report(monkeypatch):
     (finding,) = caught.value.report.errors
     assert finding.title == "output is never written"
     assert finding.remedy.startswith(
-        "look for a bound that is too small, or a tile that is skipped\nthe plan gives them to"
+        "look for a bound that is too small, or a tile that is skipped\nthe plan assigns them to"
     )
 
 
@@ -242,9 +242,7 @@ def test_an_output_that_nobody_touches_is_an_error_of_a_device_too():
     report = device.verify()
     assert [finding.kind for finding in report.errors] == ["never-written"]
     assert report.errors[0].title == "out is never written"
-    assert [finding.title for finding in report.hints] == [
-        "the host gives later, 32 B of GDRAM, and no operation touches it"
-    ]
+    assert [finding.title for finding in report.hints] == ["no operation uses later, 32 B of GDRAM passed by the host"]
 
 
 def test_outputs_in_a_list_are_outputs():
@@ -400,4 +398,4 @@ def test_a_wrong_value_shows_what_made_it_and_what_that_read():
     assert [(site.role, site.operation) for site in finding.sites] == [("writes", "memcpy"), ("makes", "add")]
     assert finding.sites[1].source == "core.add(twice, twice, held)"
     assert finding.place == "add read twice[0, 1] = 2.0 and held[0, 1] = 1.0"
-    assert finding.remedy == "look at what made these bytes"
+    assert finding.remedy == "check the operation that made these bytes"

@@ -58,7 +58,7 @@ def test_too_large_says_what_rounding_added() -> None:
 @pytest.mark.parametrize(
     ("shape", "itemsize", "free", "text"),
     [
-        ((), 4, 0, "free other buffers first"),
+        ((), 4, 0, "free other buffers first: allocate before the loop, or inside `with core.nram.scope()`"),
         ((16, 196), 4, 8000, "split axis 0 of (16, 196): 10 of 16 rows of 784 B fit"),
         ((16, 196), 4, 783, "not one row of 784 B fits: split an inner axis, 195 elements fit"),
     ],

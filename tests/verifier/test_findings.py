@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 
 from findings import ONE, X, assert_text, only
-from mlusim import Output, VerificationError, verify
+from mlusim import InOut, Output, VerificationError, verify
 from mlusim.verifier.findings import HINTS, KINDS, Finding
 
 
@@ -91,7 +92,7 @@ def test_two_cores_that_write_the_same_bytes():
          task 1, cluster 1 core 0, io pipe, TIME ns to TIME ns
   bytes  out[0, 0:8], 32 B in GDRAM
   also   written-again: 32 B of out are written twice, first by task 0 and task 1: HERE and HERE
-  rule   BLOCK tasks have no order among them, not even when they share a core
+  rule   BLOCK tasks are not ordered, not even those that share a core
   remedy give each task bytes of its own
          or split the kernel into two launches on one queue""",
     )
@@ -109,8 +110,8 @@ def test_jobs_of_a_grid_may_be_launched_as_one_union():
 
     out = Output((2, 8), "float32")
     finding = only(verify(kernel, X[:2], out, kind="UNION1", dim=8), "task-race")
-    assert finding.rule == "jobs of a UNION1 grid have no order among them: no barrier spans them"
-    assert finding.remedy.endswith("\nor launch them as one job: a union of more clusters")
+    assert finding.rule == "the jobs of a UNION1 grid are not ordered: no barrier spans two jobs"
+    assert finding.remedy.endswith("\nor launch both tasks in one job: a union of more clusters")
     assert verify(kernel, X[:2], out, kind="UNION2", dim=8, reference=X[:2]).ok
 
 
@@ -169,7 +170,7 @@ def test_bytes_that_no_task_wrote():
          task 0, cluster 0 core 0, io pipe, TIME ns to TIME ns
   bytes  held[0:8, 6:8], 64 B in NRAM
   rule   fresh memory holds whatever was there before, not zeros
-  remedy write these bytes first (memcpy, fill, write_zero), or read only those that were written""",
+  remedy write these bytes first (memcpy, fill, write_zero), or read only bytes that were written""",
     )
 
 
@@ -211,7 +212,7 @@ def test_a_loop_one_tile_short_and_a_place_written_twice():
   nearby HERE  await core.memcpy(out[0:7], held[0:7])
          task 0, cluster 0 core 0, io pipe, TIME ns to TIME ns
   bytes  out[7, 0:8], 32 B
-  rule   every byte of an output is written exactly once; these keep what was in memory
+  rule   every byte of an output must be written exactly once; these keep what was in memory
   remedy look for a bound that is too small, or a tile that is skipped""",
     )
     again = only(report, "written-again")
@@ -273,3 +274,62 @@ def test_the_report_raises_and_is_json():
     assert repr(report) == "<report of kernel on mlu370-x4: 2 errors, 1 hint (1 operation of 1 task)>"
     assert "\x1b[" in report.text(colour=True)
     assert "\x1b[" not in report.text()
+
+
+ACCUMULATOR = np.zeros(8, np.float32)
+
+
+async def _accumulate(core, x, total, order):
+    """Add row task_id of x to `total`; `order`: the lock number of a task, or "load outside"."""
+    if core.is_memory_core:
+        return
+    row, held = core.nram.alloc((2, 8), x.dtype, "rows")
+    await core.memcpy(row, x[core.task_id])
+    if order == "load outside":
+        await core.memcpy(held, total)
+    await core.lock(core.core_id if order == "own lock" else 0)
+    if order != "load outside":
+        await core.memcpy(held, total)
+    core.add(held, held, row)
+    await core.memcpy(total, held)
+    await core.unlock(core.core_id if order == "own lock" else 0)
+
+
+@pytest.mark.parametrize("order", ["own lock", "load outside"])
+def test_a_kernel_with_locks_is_told_to_hold_the_same_lock(order):
+    report = verify(_accumulate, X, InOut(ACCUMULATOR), order, dim=4, rewrites=True)
+    assert "\nor hold the same lock during both accesses" in only(report, "task-race").remedy
+    verify(_accumulate, X, InOut(ACCUMULATOR), "", dim=4, rewrites=True).check()
+
+
+def test_a_flag_that_is_polled_needs_atomics():
+    async def kernel(core, flag, out):
+        if core.is_memory_core or core.core_id > 1:
+            return
+        if core.core_id == 0:
+            core.store(flag[0], 1)
+        else:
+            while not await core.load(flag[0]):
+                core.scalar(100)
+
+    finding = only(verify(kernel, InOut(np.zeros(1, np.int32)), Output(1), dim=4), "task-race")
+    assert finding.remedy.endswith("\nor, if one task polls a flag, read and write it with atomics")
+
+
+def test_an_atomic_does_not_wait_for_a_posted_store():
+    async def kernel(core, flag, out):
+        if core.is_memory_core or core.core_id > 1:
+            return
+        old = core.nram.alloc(1, "int32", "old")
+        if core.core_id == 0:
+            core.store(out[0], 1)
+            await core.atomic_reduce_add(flag, 1)
+            return
+        while True:
+            await core.atomic_add(old, flag, 0)
+            if await core.load(old[0]):
+                break
+        core.store(out[1], await core.load(out[0]) + 1)
+
+    finding = only(verify(kernel, InOut(np.zeros(1, np.int32)), Output(2, "int32"), dim=4), "task-race")
+    assert "\nor, if an atomic follows the store, sync() between them: an atomic does not wait for" in finding.remedy

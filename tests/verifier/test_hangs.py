@@ -24,8 +24,8 @@ def test_a_deadlock_names_waiting_and_returned_tasks():
   waits  HERE  await core.sync_cluster()
          task 0, cluster 0 core 0, TIME ns to no end
   at     HERE tasks 0, 1, 2; returned: task 3 and memory core of cluster 0
-  rule   a barrier counts all cores and memory cores, including returned ones (sync_all_ipu: no memory cores)
-  remedy let all of them reach the same barriers, and none return before the last""",
+  rule   sync_cluster waits for every core of the cluster and its memory core, returned or not
+  remedy make all of them reach the same barriers, and none return before the last""",
     )
 
 
@@ -42,6 +42,73 @@ def test_a_hang_at_two_barriers():
     )
     assert finding.place.endswith("none has returned")
     assert len(finding.sites) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("sync_all", "sync_all waits for every core and memory core of the union, returned or not"),
+        (
+            "sync_all_ipu_within_cluster",
+            "sync_all_ipu_within_cluster waits for every core of the cluster, returned or not",
+        ),
+    ],
+)
+def test_the_rule_of_a_deadlock_names_the_participants_of_its_barrier(name, rule):
+    async def kernel(core, x):
+        if core.core_id == 0:
+            await getattr(core, name)()
+
+    assert only(verify(kernel, X, dim=4), "hang").rule == rule
+
+
+def test_a_deadlock_at_a_lock_names_its_holder():
+    async def kernel(core, x):
+        if core.is_memory_core:
+            return
+        await core.lock(3)
+        if core.core_id != 1:
+            await core.unlock(3)
+
+    assert_text(
+        only(verify(kernel, X, dim=4), "hang"),
+        """error: hang: deadlock: 2 tasks wait for lock 3, which task 1 acquired and did not release
+  waits  HERE  await core.lock(3)
+         task 2, cluster 0 core 2, TIME ns to no end
+  at     HERE tasks 2, 3; returned: tasks 0, 1 and memory core of cluster 0
+  rule   a lock is held until its task releases it, even if that task has ended
+  remedy release the lock on every path of the task that acquires it""",
+    )
+
+
+def test_tasks_that_lock_in_opposite_orders():
+    async def kernel(core, x):
+        if core.is_memory_core or core.core_id > 1:
+            return
+        await core.lock(core.core_id)
+        core.scalar(1000)
+        await core.lock(1 - core.core_id)
+
+    finding = only(verify(kernel, X, dim=4), "hang")
+    assert finding.title == (
+        "deadlock: task 0 waits for lock 1, which task 1 acquired and does not release; "
+        "task 1 waits for lock 0, which task 0 acquired and does not release"
+    )
+    assert finding.remedy.startswith("acquire locks in the same order in every task")
+
+
+def test_a_barrier_inside_a_lock():
+    async def kernel(core, x):
+        if core.is_memory_core:
+            return
+        await core.lock(0)
+        await core.sync_all_ipu()
+
+    finding = only(verify(kernel, X, dim=4), "hang")
+    assert finding.title.startswith(
+        "deadlock: task 0 waits in sync_all_ipu; tasks 1, 2, 3 wait for lock 0, which task 0"
+    )
+    assert finding.fields["barriers"] == ["sync_all_ipu", "lock 0"]
 
 
 def test_a_task_that_does_nothing_for_ever_is_stopped():
@@ -63,7 +130,7 @@ def test_a_task_that_never_ends_is_stopped():
         """error: endless: 1 000 operations issued and no end: an endless loop? If the kernel needs more, raise """
         """max_operations
   at     task 0 (cluster 0, core 0), HERE, at TIME ns: core.scalar()
-  rule   a task of a real kernel ends""",
+  rule   every task must end""",
     )
 
 
@@ -158,10 +225,10 @@ def test_a_lock_still_held_at_the_end_is_found():
 
     (finding,) = verify(kernel, X, Output.like(X), dim=4).errors
     assert finding.kind == "hang"
-    assert finding.title == "task 0 ends and still holds lock 5"
+    assert finding.title == "task 0 ends without releasing lock 5"
     assert finding.rule == "a lock is held until its task releases it; the next task that acquires it waits for ever"
     assert finding.sites[0].role == "locks"
-    assert finding.remedy.startswith("`await core.unlock(5)` on every path behind test_hangs.py:")
+    assert finding.remedy.startswith("`await core.unlock(5)` on every path after test_hangs.py:")
 
 
 def test_an_error_that_every_task_swallows_is_one_finding():

@@ -214,7 +214,7 @@ def test_launches_are_in_order_on_one_queue_or_when_the_host_waits(queues, wait,
     report = device.verify()
     assert report.ok == ordered, report.text()
     if not ordered:
-        assert "launches of different queues have no order" in report.text()
+        assert "launches on different queues are not ordered" in report.text()
 
 
 def test_block_tasks_that_share_a_core_have_no_order():
@@ -227,7 +227,7 @@ def test_block_tasks_that_share_a_core_have_no_order():
     # 33 tasks on 32 cores: the last runs after all others, and that is luck.
     report = verify(kernel, Output((8, 8)), kind="BLOCK", dim=33)
     assert "task-race" in kinds(report)
-    assert "BLOCK tasks have no order among them, not even when they share a core" in report.text()
+    assert "BLOCK tasks are not ordered, not even those that share a core" in report.text()
 
 
 def test_program_order_of_the_log_is_that_of_each_task():

@@ -18,15 +18,15 @@ def test_hints_are_not_errors():
     report = verify(kernel, X, X, Output.like(X), reference=X, **ONE).check()
     assert [finding.kind for finding in report.findings] == ["unused", "unused", "redundant-sync"]
     assert report.hints == report.findings
-    assert report.findings[0].title == "the host gives unread, 256 B of GDRAM, and no operation touches it"
-    assert report.findings[1].title == "task 0 allocates spare, 128 B of NRAM, and no operation touches it"
+    assert report.findings[0].title == "no operation uses unread, 256 B of GDRAM passed by the host"
+    assert report.findings[1].title == "no operation uses spare, 128 B of NRAM allocated by task 0"
     assert_text(
         report.findings[2],
         """hint: redundant-sync: sync orders nothing on any path that ran
   waits  HERE  await core.sync()
          task 0, cluster 0 core 0, TIME ns to TIME ns
-  rule   a sync is needed only between operations of different pipes, or cores, on the same bytes
-  remedy drop it if no other path needs it; the other syncs order all that ran here""",
+  rule   only operations of different pipes or cores on the same bytes need a sync between them
+  remedy remove it, unless a path that did not run needs it: the other syncs order everything that ran""",
     )
 
 
@@ -75,4 +75,4 @@ def test_memory_left_allocated():
     device = mlusim.Device()
     device.upload(X, "x")
     report = device.verify(left=True)
-    assert only(report, "left").title == "1 allocation of GDRAM not freed: x (256 B)"
+    assert only(report, "left").title == "1 allocation in GDRAM was not freed: x (256 B)"

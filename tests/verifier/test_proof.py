@@ -78,7 +78,7 @@ def test_a_run_is_compared_with_its_plan(result):
     report = check_log(result.log, result.board, plan=moved)
     (finding,) = report.errors
     assert finding.kind == "not-planned"
-    assert finding.title == "task 0 writes what the plan gives to task 7"
+    assert finding.title == "task 0 writes bytes that the plan assigns to task 7"
     assert finding.where == f"output[0:2, 0:5, 0:4, 0:96], {len('1234')}".replace(", 4", ", 15 360 B")
     assert finding.sites[0].tile == "tile 0 of task 7"
     assert finding.rule.endswith("them to tile 0 of task 7, [0, 0, 0, 0] to [1, 5, 1, 96]")
@@ -104,7 +104,7 @@ def test_what_the_plan_gives_is_named_where_it_is_not_written(result):
     (finding,) = report.errors
     assert finding.title == "1 920 B (1.875 KiB) of out are never written, in 5 ranges"
     assert finding.where.startswith("out[0, 0:5, 3, 0:96], 1 920 B; the first is out[0, 0, 3, 0:96], 384 B")
-    assert finding.remedy.endswith("\nthe plan gives them to tile 0 of task 3, [0, 0, 3, 0] to [1, 5, 4, 96]")
+    assert finding.remedy.endswith("\nthe plan assigns them to tile 0 of task 3, [0, 0, 3, 0] to [1, 5, 4, 96]")
 
 
 def test_a_later_launch_may_write_again():
@@ -183,11 +183,13 @@ def test_the_planned_output_is_chosen_by_identity():
     arguments = (SMALL, Output.like(SMALL), Output.like(SMALL))
     assert verify(two_outputs, *arguments, True, plan=PLAN, planned="out", reference={"aux": SMALL}).ok
     wrong = verify(two_outputs, *arguments, True, plan=PLAN, planned="aux")
-    assert [finding.title for finding in wrong.errors] == ["task 3 writes what the plan gives to task 0"]
-    assert wrong.errors[0].rule.startswith("the plan of kernel gives them to tile 0 of task 0, [0, 0] to [2, 8]")
+    assert [finding.title for finding in wrong.errors] == ["task 3 writes bytes that the plan assigns to task 0"]
+    assert wrong.errors[0].rule.startswith("the plan of kernel assigns them to tile 0 of task 0, [0, 0] to [2, 8]")
     unclear = verify(two_outputs, *arguments, False, plan=PLAN)
     assert [finding.kind for finding in unclear.errors] == ["not-planned"]
-    assert unclear.errors[0].title == ("the plan covers [8, 8] elements of 4 B and several outputs are so: out, aux")
+    assert unclear.errors[0].title == (
+        "the plan covers [8, 8] elements of 4 B and several outputs have this shape: out, aux"
+    )
     assert unclear.errors[0].remedy == "name the tensor that the plan splits: verify(..., planned='NAME')"
 
 
@@ -231,7 +233,7 @@ def test_a_memory_core_writes_for_its_own_cluster(cluster):
     report = verify(stored_by_the_memory_core, SMALL, Output.like(SMALL), cluster, plan=plan, reference=SMALL)
     assert report.ok == (cluster == 0), report.text()
     if cluster:
-        assert report.errors[0].title == "the memory core of cluster 1 writes what the plan gives to task 0"
+        assert report.errors[0].title == "the memory core of cluster 1 writes bytes that the plan assigns to task 0"
 
 
 def test_nram_beyond_the_plan_is_reported():
@@ -243,7 +245,7 @@ def test_nram_beyond_the_plan_is_reported():
     assert verify(kernel, *arguments, 1008, plan=PLAN, rewrites=True).ok
     report = verify(kernel, *arguments, 1009, plan=PLAN, rewrites=True)
     assert [finding.title for finding in report.errors] == [
-        "task 0 has 4 100 B (4.004 KiB) of NRAM allocated at once, and the plan gives it 4 096 B (4 KiB)"
+        "task 0 allocates 4 100 B (4.004 KiB) of NRAM at once, and the plan allows 4 096 B (4 KiB)"
     ]
 
 
