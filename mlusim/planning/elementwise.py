@@ -14,17 +14,17 @@ from mlusim.hardware import Board
 from mlusim.planning.cost import load_cost, store_cost, vector_ps
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
-from mlusim.planning.search import Candidate, best_by_strategy, task_counts
+from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, task_counts
 from mlusim.planning.split import MORE_NRAM, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
-from mlusim.units import PS_PER_US, ceil_div
+from mlusim.units import ceil_div
 from mlusim.units import group_digits as digits
 
 # Whole vectors (G 5.3: 128 B per cycle, and the only length on arch below 300) and whole units of the DRAM bus.
 BLOCK_BYTES = 128
 
 STRATEGIES: dict[str, str] = {
-    "auto": "whichever of the others the board's cost functions say is faster",
+    "auto": "the strategy with the shorter predicted time",
     "pingpong": "two buffers a side: tile i + 1 is loaded and tile i - 1 stored while tile i is computed",
     "serial": "one buffer a side, twice as large: load, compute, store, one after the other",
 }
@@ -68,7 +68,7 @@ def plan_elementwise(
     The plan covers the output as one axis of `count` elements. Raises `PlanError` if the buffers of one block of 128 B
     do not fit in NRAM.
     """
-    unit = f"the share of one core, {read_bytes} B read and {written_bytes} B written for each element"
+    unit = f"the share of one core, {read_bytes} B read and {written_bytes} B written per element"
     if not count:
         return empty_plan(
             operator=operator, strategy=strategy, board=board, shape=(0,), itemsize=written_bytes, unit=unit
@@ -110,7 +110,7 @@ def plan_elementwise(
         reason=(
             f"the {digits(share)} elements of a core {'fit' if tiles_per_task == 1 else 'are cut'} in "
             f"{tiles_per_task} tile{'s'[: tiles_per_task > 1]}; "
-            f"{', '.join(f'{name} {fast.predicted_ps / PS_PER_US:.2f} us' for name, fast in fastest.items())} predicted"
+            f"{predicted_text({name: fast.predicted_ps for name, fast in fastest.items()})}"
         ),
         arithmetic=(
             f"{usable} B of NRAM // ({1 + split.overlapped} x {tile_bytes} B) = {digits(fitting)} elements",

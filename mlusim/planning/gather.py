@@ -50,9 +50,9 @@ from mlusim.units import ceil_div
 from mlusim.units import group_digits as digits
 
 STRATEGIES: dict[str, str] = {
-    "auto": "what is predicted to be fastest",
-    "slab": "load what the index can address, select within NRAM",
-    "rows": "go to GDRAM for each lookup",
+    "auto": "the strategy with the shortest predicted time",
+    "slab": "load the part of x that the index can address, and select within NRAM",
+    "rows": "access GDRAM for each lookup",
 }
 
 
@@ -95,7 +95,7 @@ def plan_gather(job: Job) -> Plan:
         reason=reason,
         arithmetic=(
             *chosen.details(),
-            f"{digits(len(start))} tiles of up to {list(chosen.sizes)}, in runs of neighbours",
+            f"{digits(len(start))} tiles of up to {list(chosen.sizes)}; each task has a contiguous run of them",
         ),
         unit=unit_text(lookups),
         unit_bytes=unit_elements(lookups) * job.itemsize,
@@ -205,11 +205,10 @@ def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) ->
     def details() -> tuple[str, ...]:
         return (
             (
-                f"slab {list(slab_box)} of x: {digits(slab * itemsize)} B; beside it {digits(lookups_at_once)} "
-                "lookups of "
-                f"{digits(row)} values: {digits(values * itemsize)} B and {digits(sum(buffers[1:]))} B of index"
+                f"a slab {list(slab_box)} of x takes {digits(slab * itemsize)} B; {digits(lookups_at_once)} lookups of "
+                f"{digits(row)} values take {digits(values * itemsize)} B, and their index {digits(sum(buffers[1:]))} B"
             ),
-            f"selected by {method}" if lookups.columns else "stored as it is",
+            f"values are selected by {method}" if lookups.columns else "the slab is stored unchanged",
         )
 
     return Candidate(
@@ -332,11 +331,11 @@ def _row_candidate(
     def details() -> tuple[str, ...]:
         return (
             (
-                f"a row of {digits(math.prod(lookups.row_shape))} values, {digits(row)} at once; "
-                f"{digits(lookups_at_once)} lookups: "
-                f"{digits(lookups_at_once * row * itemsize)} B and {digits(sum(buffers[1:]))} B of index"
+                f"a row has {digits(math.prod(lookups.row_shape))} values, {digits(row)} at once; "
+                f"{digits(lookups_at_once)} lookups take {digits(lookups_at_once * row * itemsize)} B, and their index "
+                f"{digits(sum(buffers[1:]))} B"
             ),
-            "by the gather instruction" if board.has_gather else "by a copy each",
+            "rows are loaded by the gather instruction" if board.has_gather else "each row is loaded by a copy",
         )
 
     return Candidate(

@@ -12,9 +12,9 @@ from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup_geometry import ROUNDS, Extents, Lookups
 from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan, empty_plan
-from mlusim.planning.search import Candidate, best_by_strategy
+from mlusim.planning.search import Candidate, best_by_strategy, predicted_text
 from mlusim.planning.split import MORE_NRAM
-from mlusim.units import PS_PER_US, ceil_div, round_up
+from mlusim.units import ceil_div, round_up
 from mlusim.units import group_digits as digits
 
 _WIDE = 1 << 31
@@ -111,7 +111,7 @@ def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandi
             f"{job.operator}, strategy {job.strategy}: "
             + (
                 f"the {smallest} B of x that an index can address and one lookup do not fit in the {usable} B of "
-                f"usable NRAM of {job.board.name}; take strategy 'rows' or 'auto'"
+                f"usable NRAM of {job.board.name}; choose strategy 'rows' or 'auto'"
                 if job.strategy == "slab" and candidates
                 else f"not one lookup of {digits(job.itemsize)} B fits in the {usable} B of usable NRAM of "
                 f"{job.board.name}; {MORE_NRAM}"
@@ -119,15 +119,19 @@ def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandi
         )
     chosen = eligible[0]
     if not job.lookups.columns:
-        return chosen, "an index without columns chooses nothing: x is copied"
-    what = {1: "a unit fits whole", 2: "a unit is cut", 3: "each lookup goes to GDRAM"}[chosen.split.tier]
+        return chosen, "an index without columns selects all of x, which is copied"
+    what = {
+        1: "a whole unit fits in NRAM",
+        2: "a unit is cut into tiles",
+        3: "each lookup accesses GDRAM",
+    }[chosen.split.tier]
     if chosen.strategy == "bins":
-        what = f"updates are sorted by region, {what}"
-    others = [
-        f"{name} {us(other.predicted_ps)}" for name, other in sorted(fastest.items()) if name != chosen.strategy
-    ] or [f"slab does not fit: {digits(job.lookups.slab_elements * job.itemsize)} B in {usable} B"]
+        what = f"updates are sorted by region, and {what}"
     requested = "" if job.strategy == "auto" else ", as requested"
-    return chosen, f"{chosen.strategy}{requested}: {what}; predicted {us(chosen.predicted_ps)}, {'; '.join(others)}"
+    reason = f"{chosen.strategy}{requested}: {what}"
+    if len(fastest) == 1 and chosen.strategy == "rows":
+        reason += f"; slab does not fit: {digits(job.lookups.slab_elements * job.itemsize)} B in {usable} B"
+    return chosen, f"{reason}; {predicted_text({name: other.predicted_ps for name, other in fastest.items()})}"
 
 
 def nothing_to_do(job: Job, shape: Extents) -> Plan:
@@ -139,7 +143,7 @@ def nothing_to_do(job: Job, shape: Extents) -> Plan:
         shape=shape,
         itemsize=job.itemsize,
         unit=unit_text(job.lookups),
-        reason=f"the output {list(shape)} has no elements and nothing is launched",
+        reason=f"the output {list(shape)} has no elements, so nothing is launched",
         parameters=LookupParameters(lookups=job.lookups, strategy="none"),
     )
 
@@ -158,7 +162,9 @@ def unit_elements(lookups: Lookups) -> int:
 def unit_text(lookups: Lookups) -> str:
     """Describe a unit."""
     first = len(leading(lookups))
-    return f"what one index can address: axes {first} to {len(lookups.x_shape) - 1} of x {list(lookups.x_shape)}"
+    return (
+        f"the part of x {list(lookups.x_shape)} that an index can address: axes {first} to {len(lookups.x_shape) - 1}"
+    )
 
 
 def counts_to_hold(coordinates: int, capacities: Sequence[int], cores: int) -> list[int]:
@@ -187,8 +193,3 @@ def nram_bytes(board: Board, buffers: Sequence[int]) -> int:
 def whole_nram_bytes(board: Board) -> int:
     """Return the size of the largest possible NRAM buffer, rounded down to the alignment of allocations."""
     return board.nram_usable_bytes // board.vector_alignment_bytes * board.vector_alignment_bytes
-
-
-def us(time_ps: int) -> str:
-    """Format a time in microseconds."""
-    return f"{time_ps / PS_PER_US:.1f} us"

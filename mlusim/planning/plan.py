@@ -100,7 +100,7 @@ class Plan:
             strategy=strategy,
             board=on,
             tier=tier,
-            reason=reason or "as its planner says",
+            reason=reason or "a plan made from tiles",
             arithmetic=(),
             unit=f"the largest tile, {' x '.join(map(str, extents))} elements of {itemsize} B",
             unit_bytes=int(np.prod(extents)) * itemsize,
@@ -121,8 +121,8 @@ class Plan:
         """Return the parameters as the type that a kernel expects. Raises `PlanError` for those of another kernel."""
         if not isinstance(self.parameters, kind):
             raise PlanError(
-                f"a plan of {self.operator} has {type(self.parameters).__name__}, and this kernel takes "
-                f"{kind.__name__}: give it a plan of its own operator"
+                f"a plan of {self.operator} has {type(self.parameters).__name__}, and this kernel needs "
+                f"{kind.__name__}: pass a plan of its own operator"
             )
         return self.parameters
 
@@ -167,14 +167,14 @@ class Plan:
         if len(self.tiles) and int(self.tiles.nram_bytes.max()) > self.allowed_nram_bytes:
             whose = f"{self.board.name} has" if self.nram_limit_bytes is None else "its limit is"
             raise PlanError(
-                f"{self.operator}, strategy {self.strategy}: a tile takes "
+                f"{self.operator}, strategy {self.strategy}: a tile needs "
                 f"{format_bytes(int(self.tiles.nram_bytes.max()))} of NRAM and {whose} "
                 f"{format_bytes(self.allowed_nram_bytes)}"
             )
         for task in (int(self.tiles.task.min()), int(self.tiles.task.max())) if len(self.tiles) else ():
             if not 0 <= task < self.tasks:
                 raise PlanError(
-                    f"{self.operator}: a tile of task {task} in a grid of {self.tasks}, 0 to {self.tasks - 1}"
+                    f"{self.operator}: a tile is assigned to task {task}, and the grid has tasks 0 to {self.tasks - 1}"
                 )
         check_cover(self.tiles, self.output_shape)
 
@@ -194,7 +194,7 @@ def empty_plan(  # noqa: PLR0913 - all but the first five have defaults
     board: Board,
     shape: tuple[int, ...],
     itemsize: int,
-    reason: str = "the output has no elements and nothing is launched",
+    reason: str = "the output has no elements, so nothing is launched",
     arithmetic: tuple[str, ...] = (),
     unit: str = "the tensor",
     unit_bytes: int = 0,

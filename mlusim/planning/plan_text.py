@@ -35,7 +35,7 @@ def explain(plan: Plan) -> str:
         busiest, mean = int(per_task.max()), float(per_task.mean())
         lines += [
             (
-                f"  tiles      {digits(len(plan.tiles))}: {counts.min()} to {counts.max()} a task; "
+                f"  tiles      {digits(len(plan.tiles))}: {counts.min()} to {counts.max()} per task; "
                 f"NRAM {format_bytes(plan.nram_bytes)}, {100 * plan.nram_bytes / usable:.1f} % of usable"
             ),
             (

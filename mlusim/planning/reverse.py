@@ -34,7 +34,7 @@ from mlusim.units import PS_PER_US, ceil_div, round_up
 from mlusim.units import group_digits as digits
 
 STRATEGIES: dict[str, str] = {
-    "auto": "whichever of the others the board's cost functions say is fastest",
+    "auto": "the strategy with the shortest predicted time",
     "strided": "every group is reversed by negative source strides, the last axis element by element",
     "mirror": "contiguous copies; every group is reversed on chip by mirror instructions",
     "mixed": "axes before the last by negative source strides, the last axis by a mirror instruction",
@@ -109,8 +109,7 @@ def plan_reverse(
     if not choices:
         raise PlanError(
             f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 "
-            "buffers of "
-            f"at least {VECTOR_BYTES} B; {MORE_NRAM}"
+            f"buffers of at least {VECTOR_BYTES} B; {MORE_NRAM}"
         )
     return _plan(board, operator, strategy, text, itemsize, (groups, best_by_strategy(choices)))
 
@@ -250,22 +249,22 @@ def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, i
     """Return the tier and its reason: the unit does not fit, or cutting it occupies more cores."""
     unit = f"a slice of {digits(unit_elements * itemsize)} B"
     if cut.pivot < first or (cut.pivot == first and cut.parts == 1):
-        return 1, f"{unit} fits, up to {digits(cut.elements // unit_elements)} in a tile"
+        return 1, f"{unit} fits in NRAM, up to {digits(cut.elements // unit_elements)} per tile"
     parts = f"{digits(cut.parts)} parts of up to {digits(cut.elements * itemsize)} B"
     if unit_elements * itemsize <= capacity:
-        parts += f", though it would fit, to occupy {cut.tasks} cores"
+        parts += f" to occupy {cut.tasks} cores, although it would fit"
     if cut.pivot == len(groups) - 1 and cut.parts > 1:
         row = f"a row of {digits(groups[-1].extent * itemsize)} B" if cut.pivot != first else unit
-        return 3, f"{row} is cut into chunks, {parts}"
-    return 2, f"{unit} is cut along its outer axes, {parts}"
+        return 3, f"{row} is cut into {parts}"
+    return 2, f"{unit} is cut along its outer axes into {parts}"
 
 
 def _method_text(chosen: _Split, groups: tuple[Group, ...]) -> str:
     method = chosen.method
     if not any(group.flipped for group in groups):
-        return "nothing is reversed: tiles are copied"
+        return "nothing is reversed, so tiles are copied"
     passes = len(method.passes)
-    on_chip = f"{passes} mirror instruction{'s'[: passes != 1]} a tile"
+    on_chip = f"{passes} mirror instruction{'s'[: passes != 1]} per tile"
     if method.segment == chosen.cut.pivot:
         return f"contiguous loads, {on_chip}"
     return f"loads of {_segments(method, groups)} by negative source strides, {on_chip}"
@@ -276,9 +275,12 @@ def _comparison(fastest: dict[str, _Candidate], groups: tuple[Group, ...]) -> st
     parts = []
     for name, candidate in fastest.items():
         method = candidate.split.method
+        passes = len(method.passes)
         loads = "contiguous" if method.segment == candidate.split.cut.pivot else _segments(method, groups)
-        parts.append(f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us ({loads}, {len(method.passes)} mirrors)")
-    return f"{', '.join(parts)} predicted"
+        parts.append(
+            f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us ({loads}, {passes} mirror{'s'[: passes != 1]})"
+        )
+    return f"predicted: {', '.join(parts)}"
 
 
 def _segments(method: Method, groups: tuple[Group, ...]) -> str:

@@ -19,14 +19,14 @@ from mlusim.planning.cost import load_cost, move_ps, store_cost
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_text
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
-from mlusim.planning.search import Candidate, best_by_strategy
+from mlusim.planning.search import Candidate, best_by_strategy, predicted_text
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, Integers, boxes, buffer_bytes, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
-from mlusim.units import PS_PER_US, ceil_div, round_up
+from mlusim.units import ceil_div, round_up
 from mlusim.units import group_digits as digits
 
 STRATEGIES: dict[str, str] = {
-    "auto": "whichever of the others the board's cost functions say is faster",
+    "auto": "the strategy with the shorter predicted time",
     "strided": "each entry is loaded with a negative source stride over its first L rows",
     "staged": "entries are loaded as they lie, and their first L rows moved within NRAM with a negative source stride",
 }
@@ -138,8 +138,8 @@ def plan_reverse_sequence(
     layout = layout_of(shape, sequence_axis, batch_axis)
     text = (
         f"{list(shape)}, sequence axis {sequence_axis}, batch axis {batch_axis}: "
-        f"{digits(layout.outer * layout.entries)} "
-        f"entries of {digits(layout.rows)} rows of {digits(layout.row)} elements"
+        f"{digits(layout.outer * layout.entries)} entries of {digits(layout.rows)} rows, each of "
+        f"{digits(layout.row)} elements"
     )
     if 0 in shape:
         return empty_plan(
@@ -157,13 +157,13 @@ def plan_reverse_sequence(
     start, stop = _boxes(layout, cut)
     buffers = _buffers(candidate.strategy, overlapped=split.overlapped)
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
-    times = [f"{name} {fast.predicted_ps / PS_PER_US:.2f} us" for name, fast in fastest.items()]
+    times = {name: fast.predicted_ps for name, fast in fastest.items()}
     return Plan(
         operator="reverse_sequence",
         strategy=candidate.strategy,
         board=board,
         tier=cut.pivot,
-        reason=f"{_reason(layout, cut, itemsize)}; {', '.join(times)} predicted",
+        reason=f"{_reason(layout, cut, itemsize)}; {predicted_text(times)}",
         arithmetic=(text, tiles_text(board, cut, buffers)),
         unit=f"an entry of {digits(layout.rows)} rows of {digits(layout.row)} elements of {itemsize} B",
         unit_bytes=layout.rows * layout.row * itemsize,
@@ -205,9 +205,9 @@ def _reason(layout: Layout, cut: Cut, itemsize: int) -> str:
     entry_bytes = layout.rows * layout.row * itemsize
     parts = f"{digits(cut.parts)} parts of up to {digits(cut.rows)}"
     return (
-        f"entries of {digits(entry_bytes)} B fit, up to {digits(cut.rows)} in a tile",
-        f"an entry of {digits(entry_bytes)} B is cut along the sequence, {parts} rows",
-        f"a row of {digits(layout.row * itemsize)} B is cut into chunks, {parts} elements",
+        f"entries of {digits(entry_bytes)} B fit in NRAM, up to {digits(cut.rows)} per tile",
+        f"an entry of {digits(entry_bytes)} B is cut along the sequence into {parts} rows",
+        f"a row of {digits(layout.row * itemsize)} B is cut into {parts} elements",
     )[cut.pivot - 1]
 
 

@@ -55,9 +55,9 @@ from mlusim.units import group_digits as digits
 _CHUNK_FRACTIONS = (2, 3, 4, 6, 8, 16)
 
 STRATEGIES: dict[str, str] = {
-    "auto": "what is predicted to be fastest",
+    "auto": "the strategy with the shortest predicted time",
     "slab": "update boxes of the output within NRAM",
-    "rows": "copy x, then go to GDRAM for each update",
+    "rows": "copy x, then access GDRAM for each update",
     "bins": "sort the updates by region of x, then update each region within NRAM",
 }
 
@@ -117,7 +117,7 @@ def plan_scatter(job: Job) -> Plan:
         reason=reason,
         arithmetic=(
             *chosen.details(),
-            f"{digits(len(region_start))} regions of up to {list(regions)}, which tasks take in turn",
+            f"{digits(len(region_start))} regions of up to {list(regions)}, dealt out to the tasks in turn",
             f"{digits(len(start))} tiles of up to {list(chosen.sizes)}",
         ),
         unit=unit_text(lookups),
@@ -146,9 +146,9 @@ def _choose(job: Job) -> tuple[LookupCandidate, str]:
     """Return the candidate of the requested strategy, and why it was chosen."""
     lookups = job.lookups
     if 0 in lookups.value_shape:
-        return _copy_candidate(job), "there are no updates: x is copied"
+        return _copy_candidate(job), "there are no updates, so x is copied"
     if not lookups.columns:
-        return _copy_candidate(job), "an index without columns chooses nothing: src replaces what it covers"
+        return _copy_candidate(job), "an index without columns selects all of x, which src replaces"
     candidates: list[LookupCandidate] = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
     candidates += _smaller_chunks(job, best_by_strategy(candidates))
     if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in candidates):
@@ -187,7 +187,9 @@ def _copy_candidate(job: Job) -> LookupCandidate:
             tier=1 if tiles <= 1 or elements * job.itemsize <= board.nram_usable_bytes else 2,
             sizes=sizes,
             nram_bytes=nram_bytes(board, [math.prod(sizes) * job.itemsize]),
-            details=lambda: (f"{digits(limit)} elements at once: NRAM, or an equal share of each core",),
+            details=lambda: (
+                f"up to {digits(limit)} elements per tile: what fits in NRAM, or an equal share for each core",
+            ),
             parameters=LookupParameters(lookups=job.lookups, strategy="slab"),
             regions=sizes,
             tile=math.prod(sizes),

@@ -101,8 +101,8 @@ def refusal(job: Job) -> str:
     lookups, board = job.lookups, job.board
     if board.needs_aligned_vectors:
         return (
-            f"updates are sorted by vector instructions at any place of a list, and those of {board.name} (arch "
-            f"{board.arch}) take whole, aligned 128 B"
+            f"it sorts by vector instructions at any position of a list, and those of {board.name} (arch "
+            f"{board.arch}) need whole, aligned 128 B"
         )
     row = math.prod(lookups.row_shape)
     if row > 1:
@@ -114,11 +114,10 @@ def no_bins(job: Job) -> PlanError:
     """Return the error for a request of "bins" without a candidate."""
     board = job.board
     why = refusal(job) or (
-        f"{digits(board.nram_usable_bytes)} B of usable NRAM of {board.name} do not take a region of x with an "
-        "update, or "
-        f"leave more than {digits(_MAX_BINS)} regions"
+        f"a region of x and an update do not fit together in the {digits(board.nram_usable_bytes)} B of usable NRAM "
+        f"of {board.name}, or only as more than {digits(_MAX_BINS)} regions"
     )
-    return PlanError(f"{job.operator}, strategy {BINS}: {why}; take strategy 'rows' or 'auto'")
+    return PlanError(f"{job.operator}, strategy {BINS}: {why}; choose strategy 'rows' or 'auto'")
 
 
 def bin_candidates(job: Job) -> list[LookupCandidate]:
@@ -162,11 +161,10 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
         return (
             (
                 f"{digits(count)} lookups in {digits(binning.chunks)} chunks of up to "
-                f"{digits(binning.lookups_at_once)}, "
-                f"{digits(sum(each))} B of NRAM each"
+                f"{digits(binning.lookups_at_once)}; each lookup takes {digits(sum(each))} B of NRAM"
             ),
             f"{digits(bins)} regions of up to {digits(size)} elements, {digits(size * itemsize)} B",
-            f"updates of a region {digits(lists)} at once, twice: {digits(sum(applying[1:]))} B, by {method}",
+            f"two lists of up to {digits(lists)} updates: {digits(sum(applying[1:]))} B, applied by {method}",
         )
 
     return Candidate(

@@ -132,12 +132,14 @@ def buffers_of(job: Job, arithmetic: IndexArithmetic, chunk: Chunk) -> list[int]
 def details_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str) -> tuple[str, ...]:
     """Describe a chunk: its size and method."""
     if arithmetic.lists(job.board):
-        method = f"listed by vector instructions, then {'fetched by a copy each' if chunk.fetch else method}"
+        applied = "fetched by a copy each" if chunk.fetch else f"applied by {method}"
+        method = f"listed by vector instructions, then {applied}"
+    else:
+        method = f"applied by {method or 'the instruction of arch 592'}"
     return (
         (
             f"{digits(chunk.lookups_at_once)} lookups at once, {digits(chunk.values_at_once)} of them with "
-            f"{digits(chunk.row)} "
-            f"values: {digits(sum(buffers_of(job, arithmetic, chunk)))} B"
+            f"{digits(chunk.row)} values each: {digits(sum(buffers_of(job, arithmetic, chunk)))} B"
         ),
-        f"{digits(chunk.count)} chunks of updates for each region, {method}",
+        f"{digits(chunk.count)} chunks of updates per region, {method}",
     )

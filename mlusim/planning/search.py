@@ -7,11 +7,12 @@ fractions of it (`rooms`), because smaller tiles overlap better and spread more 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from mlusim.hardware import Board
+from mlusim.units import PS_PER_US
 
 Split = TypeVar("Split")
 
@@ -56,6 +57,11 @@ def best_by_strategy(candidates: Iterable[Candidate[Split]]) -> dict[str, Candid
     return {
         candidate.strategy: candidate for candidate in sorted(winners, key=lambda candidate: candidate.predicted_ps)
     }
+
+
+def predicted_text(times_ps: Mapping[str, int]) -> str:
+    """Format the predicted times of strategies, for the reason of a plan."""
+    return "predicted: " + ", ".join(f"{name} {time_ps / PS_PER_US:.2f} us" for name, time_ps in times_ps.items())
 
 
 def rooms(nbytes: int) -> tuple[int, ...]:

@@ -86,28 +86,27 @@ def choose_tier(
             f"of {itemsize} B fits; {MORE_NRAM}"
         )
     units = capacity // unit_bytes
-    division = f"{room}; {digits(capacity)} B // {digits(unit_bytes)} B a unit = {digits(units)} units"
+    division = f"{room}; {digits(capacity)} B // {digits(unit_bytes)} B per unit = {digits(units)} units"
     if units and rows <= max_rows:
         return Fit(
             tier=1,
             units=units,
             rows=rows,
             elements=row_elements,
-            reason=f"a unit of {digits(unit_bytes)} B fits in {digits(capacity)} B",
+            reason=f"a unit of {digits(unit_bytes)} B fits in a buffer of {digits(capacity)} B",
             arithmetic=(division,),
         )
     if row_bytes > capacity:
         return _cut_rows(row_elements, itemsize, capacity, division)
     reason = (
-        f"a unit of {digits(unit_bytes)} B does not fit in {digits(capacity)} B, a row of {digits(row_bytes)} B does"
+        f"a unit of {digits(unit_bytes)} B does not fit in a buffer of {digits(capacity)} B, but a row of "
+        f"{digits(row_bytes)} B does"
         if not units
         else f"a unit has {digits(rows)} rows, and one copy takes at most {digits(max_rows)} (segnum "
         f"{digits(max_rows - 1)})"
     )
     fitting = capacity // row_bytes
     tile_rows = min(fitting, max_rows, rows)
-    segments = ceil_div(rows, tile_rows)
-    last = rows - (segments - 1) * tile_rows
     return Fit(
         tier=2,
         units=0,
@@ -116,11 +115,8 @@ def choose_tier(
         reason=reason,
         arithmetic=(
             division,
-            f"{digits(capacity)} B // {digits(row_bytes)} B a row = {digits(fitting)} rows",
-            (
-                f"{digits(rows)} rows = {digits(segments)} segments of up to {digits(tile_rows)}, the last of "
-                f"{digits(last)}"
-            ),
+            f"{digits(capacity)} B // {digits(row_bytes)} B per row = {digits(fitting)} rows",
+            _parts_text(rows, "rows", "segments", tile_rows),
         ),
     )
 
@@ -129,23 +125,24 @@ def _cut_rows(row_elements: int, itemsize: int, capacity: int, division: str) ->
     """Return the tier of rows that exceed the capacity: chunks of a row."""
     row_bytes = row_elements * itemsize
     elements = capacity // itemsize
-    chunks = ceil_div(row_elements, elements)
-    last = row_elements - (chunks - 1) * elements
     return Fit(
         tier=3,
         units=0,
         rows=1,
         elements=elements,
-        reason=f"not even a row of {digits(row_bytes)} B fits in {digits(capacity)} B",
+        reason=f"not even a row of {digits(row_bytes)} B fits in a buffer of {digits(capacity)} B",
         arithmetic=(
             division,
-            f"{digits(capacity)} B // {digits(row_bytes)} B a row = 0 rows",
-            (
-                f"{digits(row_elements)} elements a row = {digits(chunks)} chunks of up to {digits(elements)}, "
-                f"the last of {digits(last)}"
-            ),
+            f"{digits(capacity)} B // {digits(row_bytes)} B per row = 0 rows",
+            _parts_text(row_elements, "elements per row", "chunks", elements),
         ),
     )
+
+
+def _parts_text(total: int, what: str, parts: str, size: int) -> str:
+    count = ceil_div(total, size)
+    last = total - (count - 1) * size
+    return f"{digits(total)} {what} = {digits(count)} {parts} of up to {digits(size)}, the last of {digits(last)}"
 
 
 def union1_launch(board: Board, units: int) -> tuple[str, tuple[int, int, int]]:

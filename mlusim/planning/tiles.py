@@ -87,7 +87,7 @@ def _corners(bounds: Any, count: int) -> Integers:
     """Return bounds as (tiles, rank); without tiles, a 2-D array still determines the rank."""
     array: Integers = np.asarray(bounds, np.int64)
     if array.ndim == 2 and len(array) != count:
-        raise PlanError(f"{count} tasks for {len(array)} boxes: each tile has one of both")
+        raise PlanError(f"{count} tasks for {len(array)} boxes: each tile has one task and one box")
     return array if array.ndim == 2 else array.reshape(count, array.size // max(count, 1))
 
 
@@ -120,8 +120,8 @@ def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
         ]
         by = f" by tasks {owners[:4]}" if owners else ""
         raise PlanError(
-            f"elements {low} to {high} of the output {list(shape)} are written {times} times{by}; every element is "
-            "written exactly once"
+            f"elements {low} to {high} of the output {list(shape)} are written {times} times{by}; every element must "
+            "be written exactly once"
         )
 
 

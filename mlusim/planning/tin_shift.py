@@ -55,7 +55,7 @@ class Strategy:
 
 
 STRATEGIES: dict[str, Strategy] = {
-    "auto": Strategy(summary="batched or pingpong, whichever the board's cost functions say is faster"),
+    "auto": Strategy(summary="batched or pingpong, whichever has the shorter predicted time"),
     "documented": Strategy(summary="the document's three tiers: clear the buffer, load the shifted rows, store"),
     "shipped": Strategy(
         summary="as mlu-ops ships it: all of NRAM cleared for every item, clusters counted by floor division",
@@ -114,7 +114,7 @@ def plan_tin_shift(
             board=board,
             shape=shape,
             itemsize=itemsize,
-            reason="T is 0: the output has no elements and nothing is launched",
+            reason="T is 0: the output has no elements, so nothing is launched",
             unit=unit,
             parameters=ShiftParameters(clears=settings.clears, buffers=settings.buffers, rows=0),
         )
@@ -161,7 +161,7 @@ _Launch = tuple[str, tuple[int, int, int], Integers, str]
 def _launch_in_turn(board: Board, sizes: Integers) -> _Launch:
     kind, dim = union1_launch(board, len(sizes))
     tasks = dim[0] * dim[1]
-    return kind, dim, in_turn(sizes, tasks), f"{digits(tasks)} tasks take them in turn, the larger first"
+    return kind, dim, in_turn(sizes, tasks), f"dealt out to {digits(tasks)} tasks in turn, the larger first"
 
 
 def _launch_by_floor_division(board: Board, sizes: Integers) -> _Launch:
@@ -170,7 +170,8 @@ def _launch_by_floor_division(board: Board, sizes: Integers) -> _Launch:
     dim = (board.cores_per_cluster, max(desired // board.cores_per_cluster, 1), 1)
     tasks = dim[0] * dim[1]
     dealing = (
-        f"dim.y = min({digits(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; {digits(tasks)} tasks in turn"
+        f"dim.y = min({digits(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; dealt out to {digits(tasks)} "
+        "tasks in turn"
     )
     return "UNION1", dim, np.arange(len(sizes)) % tasks, dealing
 
@@ -182,9 +183,9 @@ def _cut(shape: Shape, groups: int, segments: int, blocks: int) -> tuple[Cuts, C
     starts, stops = cut_evenly(per_group, blocks)
     first = np.arange(groups)[:, None] * per_group
     line = (
-        f"{digits(per_group)} channels a group in {digits(blocks)} blocks of up to "
-        f"{digits(ceil_div(per_group, blocks))}, "
-        f"{digits(time)} rows in {digits(segments)} segments: predicted to keep the busiest core least busy"
+        f"{digits(per_group)} channels per group in {digits(blocks)} block{'s'[: blocks != 1]} of up to "
+        f"{digits(ceil_div(per_group, blocks))}, {digits(time)} rows in {digits(segments)} "
+        f"segment{'s'[: segments != 1]}: the shortest predicted time of the busiest core"
     )
     return cut_evenly(time, segments), ((first + starts).reshape(-1), (first + stops).reshape(-1)), (line,)
 
@@ -193,5 +194,5 @@ def _as_cut(fit: Fit, time: int, segments: int) -> Fit:
     """Return the fit of a unit cut into `segments`, either by necessity or to occupy more cores."""
     if segments == 1 or fit.tier > 1:
         return replace(fit, rows=ceil_div(time, segments))
-    reason = f"{fit.reason}, and is cut into {segments} segments to occupy the cores"
+    reason = f"{fit.reason}, but is cut into {segments} segments to occupy the cores"
     return replace(fit, tier=2, units=0, rows=ceil_div(time, segments), reason=reason)

@@ -14,17 +14,19 @@ from mlusim.planning.cost import Cost, load_cost, store_cost
 from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
-from mlusim.planning.search import Candidate, best
+from mlusim.planning.search import Candidate, best, predicted_text
 from mlusim.planning.split import MAX_SEGMENTS, buffer_bytes
-from mlusim.units import PS_PER_US, ceil_div
+from mlusim.units import ceil_div
 
 # Of the five strategies only these can be fastest: the other three do unnecessary work in comparison.
 CANDIDATES = ("batched", "pingpong")
 
 # Fraction of the rows that is loaded; zeros fill the others. Planners do not know the shifts. ASSUMED: shifts are
 # distributed evenly over +-T/2, as drawn by `mlusim run --shape`, so a quarter of the rows is vacated on average.
-# spread evenly over half of the time both ways, as `mlusim run --shape` draws them: a quarter of it on average.
 LOADED = 3 / 4
+
+# Segments of time to try.
+_MAX_SEGMENTS = 8
 
 
 def choose(plan_of: Callable[[str], Plan]) -> Plan:
@@ -46,8 +48,7 @@ def choose(plan_of: Callable[[str], Plan]) -> Plan:
     plan = plans[fastest]
     if not plan.tier:
         return plan
-    times = ", ".join(f"{name} {time_ps / PS_PER_US:.2f} us" for name, time_ps in predicted.items())
-    return replace(plan, reason=f"{plan.reason}; {times} predicted", predicted_ps=predicted[fastest])
+    return replace(plan, reason=f"{plan.reason}; {predicted_text(predicted)}", predicted_ps=predicted[fastest])
 
 
 def predict_tin_shift_ps(plan: Plan) -> int:
@@ -143,6 +144,3 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
                 Candidate(strategy="", predicted_ps=predicted, tasks=tasks, tiles=tiles, split=(segments, blocks))
             )
     return best(candidates).split
-
-
-_MAX_SEGMENTS = 8

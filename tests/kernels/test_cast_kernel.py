@@ -70,7 +70,7 @@ class TestPlan:
             ops.plan_cast((count,), "float32", "float16", device=on, strategy="pingpong") for count in (64, 1 << 18)
         )
         assert (fits.tier, cut.tier) == (1, 2)
-        assert "the 64 elements of a core fit in 1 tile; pingpong" in fits.reason
+        assert "the 64 elements of a core fit in 1 tile; predicted: pingpong" in fits.reason
         assert "are cut in" in cut.reason
         assert cut.arithmetic[0] == "4 096 B of NRAM // (2 x 6 B) = 320 elements"
 

@@ -303,7 +303,7 @@ class TestIndexErrors:
 
     def test_a_split_that_does_not_fit(self):
         x, index = np.zeros((1, 4000), np.float32), np.zeros((1, 5), np.int32)
-        with pytest.raises(PlanError, match="do not take a region of x with an update"):
+        with pytest.raises(PlanError, match="a region of x and an update do not fit together in the"):
             ops.scatter(x, index, x[:, :5], 1, device=on("mlu370-x4", 256), strategy="bins")
 
 

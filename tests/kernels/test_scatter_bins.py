@@ -174,11 +174,11 @@ def test_the_workspace_is_given_back_and_no_output():
 
 def test_the_strategy_names_the_reason_where_it_does_not_apply():
     x, index = np.zeros((4, 6), np.float32), np.zeros((5, 1), np.int32)
-    with pytest.raises(PlanError, match=r"each lookup here replaces a row of 6; take strategy 'rows' or 'auto'"):
+    with pytest.raises(PlanError, match=r"each lookup here replaces a row of 6; choose strategy 'rows' or 'auto'"):
         ops.scatter_nd(x, index, np.zeros((5, 6), np.float32), mode="standard", strategy="bins")
-    with pytest.raises(PlanError, match=r"mlu270-s4 \(arch 270\) take whole, aligned 128 B; take strategy"):
+    with pytest.raises(PlanError, match=r"mlu270-s4 \(arch 270\) need whole, aligned 128 B; choose strategy"):
         ops.scatter(x, index[:4], x, 1, device="mlu270-s4", strategy="bins")
-    with pytest.raises(PlanError, match=r"do not take a region of x with an update"):
+    with pytest.raises(PlanError, match=r"a region of x and an update do not fit together in the"):
         ops.scatter(x, index[:4], x, 1, device=on("mlu370-x4", 256), strategy="bins")
 
 

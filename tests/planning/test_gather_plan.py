@@ -131,7 +131,7 @@ class TestBorders:
             plan = self.plan(nram_bytes, "auto")
             check(plan, self.SHAPE)
             assert (plan.tier, plan.parameters.strategy) == (3, "rows")
-            assert "rows: each lookup goes to GDRAM" in plan.reason
+            assert "rows: each lookup accesses GDRAM" in plan.reason
             assert f"slab does not fit: 2 048 B in {nram_bytes // 1000} {nram_bytes % 1000:03} B" in plan.reason
 
     def test_more_nram_never_gives_a_higher_tier(self):
@@ -169,12 +169,12 @@ class TestReasons:
     def test_nothing_to_do(self):
         plan = plan_gather((4, 4), (0, 4), 0)
         assert (plan.tier, len(plan.tiles)) == (0, 0)
-        assert "the output [0, 4] has no elements and nothing is launched" in plan.reason
+        assert "the output [0, 4] has no elements, so nothing is launched" in plan.reason
 
     def test_an_index_without_columns(self):
         plan = plan_gather_nd((4, 6), (5, 0), mode="standard")
         check(plan, (5, 4, 6))
-        assert plan.reason == "an index without columns chooses nothing: x is copied"
+        assert plan.reason == "an index without columns selects all of x, which is copied"
 
     def test_unknown_strategy(self):
         with pytest.raises(InputError, match=r"strategy='slap': did you mean slab\?"):

@@ -31,9 +31,9 @@ def test_omitted_values_are_those_of_the_board():
     [
         ({"stop": ((2, 3), (4, 3))}, r"elements \[4, 0\] to \[5, 3\] of the output \[5, 3\] are written 0 times"),
         ({"start": ((0, 0), (1, 0))}, r"elements \[1, 0\] to \[2, 3\] .* written 2 times by tasks \[0, 1\]"),
-        ({"task": (0, 32)}, r"a tile of task 32 in a grid of 32, 0 to 31$"),
-        ({"task": (-1, 0)}, r"a tile of task -1 in a grid of 32"),
-        ({"nram_bytes": (64, 700_000)}, r"a tile takes 700 000 B .* of NRAM and mlu370-x4 has 655 360 B"),
+        ({"task": (0, 32)}, r"a tile is assigned to task 32, and the grid has tasks 0 to 31$"),
+        ({"task": (-1, 0)}, r"a tile is assigned to task -1, and the grid has tasks 0 to 31$"),
+        ({"nram_bytes": (64, 700_000)}, r"a tile needs 700 000 B .* of NRAM and mlu370-x4 has 655 360 B"),
     ],
 )
 def test_check_finds_what_is_wrong(plan, message):
@@ -42,7 +42,7 @@ def test_check_finds_what_is_wrong(plan, message):
 
 
 def test_columns_of_different_lengths_are_refused():
-    with pytest.raises(PlanError, match="3 tasks for 2 boxes: each tile has one of both"):
+    with pytest.raises(PlanError, match="3 tasks for 2 boxes: each tile has one task and one box"):
         own(task=(0, 1, 2))
 
 

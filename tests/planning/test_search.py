@@ -56,7 +56,7 @@ def test_parameters_of_another_operator_are_refused():
     assert plan.parameters_as(ElementwiseParameters).elements > 0
     assert plan.named_parameters["overlapped"] is plan.parameters.overlapped
     with pytest.raises(
-        PlanError, match=r"a plan of cast has ElementwiseParameters, and this kernel takes ReverseParameters"
+        PlanError, match=r"a plan of cast has ElementwiseParameters, and this kernel needs ReverseParameters"
     ):
         plan.parameters_as(ReverseParameters)
 

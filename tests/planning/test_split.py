@@ -47,8 +47,8 @@ class TestChooseTier:
     def test_a_row_that_does_not_fit(self) -> None:
         fit = choose_tier(small(128), rows=4, row_elements=100, itemsize=4)
         assert (fit.tier, fit.units, fit.rows, fit.elements) == (3, 0, 1, 32)
-        assert fit.reason == "not even a row of 400 B fits in 128 B"
-        assert fit.arithmetic[-1] == "100 elements a row = 4 chunks of up to 32, the last of 4"
+        assert fit.reason == "not even a row of 400 B fits in a buffer of 128 B"
+        assert fit.arithmetic[-1] == "100 elements per row = 4 chunks of up to 32, the last of 4"
 
     def test_exactly_full_is_still_whole(self) -> None:
         assert choose_tier(small(1024), rows=8, row_elements=32, itemsize=4).tier == 1

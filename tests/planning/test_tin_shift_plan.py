@@ -99,10 +99,10 @@ class TestDocumented:
         plan = plan_tin_shift(REAL, (2, 8, 256, 196), 4, F16, "documented")
         assert (plan.tier, plan.kind, plan.dim) == (1, "UNION1", (4, 8, 1))
         assert plan.unit_bytes == 8 * 196 * 2
-        assert plan.reason == "a unit of 3 136 B fits in 655 360 B"
+        assert plan.reason == "a unit of 3 136 B fits in a buffer of 655 360 B"
         assert plan.arithmetic == (
-            "usable NRAM 655 360 B; 655 360 B // 3 136 B a unit = 208 units",
-            "512 items: 32 tasks take them in turn, the larger first",
+            "usable NRAM 655 360 B; 655 360 B // 3 136 B per unit = 208 units",
+            "512 items: dealt out to 32 tasks in turn, the larger first",
         )
         assert boxes_of(plan, 3)[:2] == [((0, 0, 3, 0), (1, 8, 4, 196)), ((0, 0, 35, 0), (1, 8, 36, 196))]
         assert boxes_of(plan, 31)[-1] == ((1, 0, 255, 0), (2, 8, 256, 196))
@@ -150,7 +150,7 @@ class TestShipped:
     def test_seven_items_on_four_tasks(self) -> None:
         plan = plan_tin_shift(REAL, (1, 8, 7, 4), 1, F32, "shipped")
         assert np.bincount(plan.tiles.task).tolist() == [2, 2, 2, 1]
-        assert plan.arithmetic[-1] == "7 items: dim.y = min(7, 32 cores) // 4 = 1; 4 tasks in turn"
+        assert plan.arithmetic[-1] == "7 items: dim.y = min(7, 32 cores) // 4 = 1; dealt out to 4 tasks in turn"
 
     def test_all_of_the_nram_for_any_item(self) -> None:
         assert plan_tin_shift(REAL, (1, 8, 7, 4), 1, F32, "shipped").nram_bytes == 655_360
@@ -169,7 +169,7 @@ class TestBatched:
         plan = plan_tin_shift(alone, (1, 3, 10, 8), 2, F32, "batched")
         first, last = plan.tiles.start[:, 2], plan.tiles.stop[:, 2]
         assert (first // 5 == (last - 1) // 5).all()
-        assert plan.arithmetic[-2].startswith("5 channels a group in ")
+        assert plan.arithmetic[-2].startswith("5 channels per group in ")
 
     def test_no_core_is_left_idle_for_larger_blocks(self) -> None:
         # 64 channels fit at once, and 32 cores want two each.
@@ -220,7 +220,7 @@ class TestAuto:
     def test_says_why(self) -> None:
         plan = plan_tin_shift(board("mlu370-x4"), (4, 8, 64, 196), 4, F32, "auto")
         assert plan.strategy == "batched"
-        assert re.search(r"; batched [\d.]+ us, pingpong [\d.]+ us predicted$", plan.reason)
+        assert re.search(r"; predicted: batched [\d.]+ us, pingpong [\d.]+ us$", plan.reason)
         assert plan.predicted_ps
 
     def test_takes_what_fits(self) -> None:
