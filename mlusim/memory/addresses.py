@@ -123,7 +123,8 @@ class Addresses:
         for view in (index, origin):
             if view is not None and (view.size != self.count * len(self.axes) or not is_integer(view.dtype)):
                 raise OperandError(
-                    f"index {view!r} for {self.count} lookups of {len(self.axes)} columns: it is integers, one for each"
+                    f"index {view!r} for {self.count} lookups of {len(self.axes)} columns: it must have one integer "
+                    "for each"
                 )
         if (index is None) != (not self.axes):
             raise OperandError(f"addresses with {len(self.axes)} indexed axes need an index, and only then")

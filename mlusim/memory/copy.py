@@ -91,7 +91,7 @@ def _view_copy_shape(  # noqa: PLR0913, PLR0917 - a flat key is what makes the c
     if shape != src_shape or itemsize != src_itemsize:
         raise CopyError(
             f"memcpy of {list(src_shape)} elements of {src_itemsize} B to {list(shape)} of {itemsize} B: both views "
-            "need one shape and one element size; slice, reshape() or view() one of them"
+            "need the same shape and element size; slice, reshape() or view() one of them"
         )
     loops, dst_phase, src_phase = _coalesce(shape, dst_strides, src_strides, dst_phase, src_phase)
     segment = itemsize
@@ -296,7 +296,7 @@ def _finish(  # noqa: PLR0913, PLR0917 - by value and position, for the cache
     words: str,
 ) -> CopyShape:
     if direction is None:
-        raise CopyError(f"no __memcpy goes {words}; stage the bytes through NRAM")
+        raise CopyError(f"__memcpy has no direction {words}; stage the bytes through NRAM")
     dst_count = src_count = 1
     for count, _ in dst_loops:
         dst_count *= count

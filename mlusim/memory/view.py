@@ -155,8 +155,7 @@ class View(NotNumeric):
         Raises `AccessError` for an index or bound outside the axis, too many indices, or a step of 0.
         """
         # Optimised, because every copy of every kernel passes here: a row, a range of the first axis, and plain indices
-        # and
-        # ranges of several axes are looked up in the layout. `_sliced` computes the same in general.
+        # and ranges of several axes are looked up in the layout. `_sliced` computes the same in general.
         layout, offset = self.layout, self.offset
         shape, strides = layout.shape, layout.strides
         part = None

@@ -32,10 +32,11 @@ def explain(plan: Plan) -> str:
     if len(plan.tiles):
         per_task = plan.elements_by_task()
         counts = np.bincount(plan.tiles.task, minlength=plan.tasks)
+        tiles_per_task = str(counts.max()) if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
         busiest, mean = int(per_task.max()), float(per_task.mean())
         lines += [
             (
-                f"  tiles      {digits(len(plan.tiles))}: {counts.min()} to {counts.max()} per task; "
+                f"  tiles      {digits(len(plan.tiles))}: {tiles_per_task} per task; "
                 f"NRAM {format_bytes(plan.nram_bytes)}, {100 * plan.nram_bytes / usable:.1f} % of usable"
             ),
             (

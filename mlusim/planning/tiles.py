@@ -119,9 +119,10 @@ def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
             if times and (start <= low).all() and (stop >= high).all()
         ]
         by = f" by tasks {owners[:4]}" if owners else ""
+        fault = f"written {times} times{by}" if times else "never written"
         raise PlanError(
-            f"elements {low} to {high} of the output {list(shape)} are written {times} times{by}; every element must "
-            "be written exactly once"
+            f"elements {low} to {high} of the output {list(shape)} are {fault}; every element must be written exactly "
+            "once"
         )
 
 

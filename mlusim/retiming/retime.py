@@ -94,8 +94,8 @@ def retime(
     plan, difference = planned(result, target)
     if difference and not keep_split:
         raise InputError(
-            f"{result.operator} would be split in another way on {target.name}: {difference}. Run it there, or time "
-            "the recorded split all the same with keep_split=True (--keep-split)"
+            f"{result.operator} would be split differently on {target.name}: {difference}. Run it there, or time the "
+            "recorded split with keep_split=True (--keep-split)"
         )
     retimed = Result(
         operator=result.operator,
@@ -121,8 +121,7 @@ def _replayed(log: Log, old: Board, board: Board, *, barriers: bool, progress: b
         if isinstance(error, SimulatedTimeError) or isinstance(error.__cause__, _BEYOND_NUMBERS):
             raise _too_long(board) from error
         raise InputError(
-            f"{board.name} does not do what the run did at {error.where}: {error.message}; the kernel would have to be "
-            "another there"
+            f"{board.name} cannot do what the run did at {error.where}: {error.message}; it needs another kernel"
         ) from None
     except _BEYOND_NUMBERS as error:
         raise _too_long(board) from error
@@ -134,8 +133,8 @@ def _replayed(log: Log, old: Board, board: Board, *, barriers: bool, progress: b
 def _too_long(board: Board) -> InputError:
     hours = _MAX_PS / (board.cores + board.clusters) / PS_PER_S / 3600
     return InputError(
-        f"the run would take more than {hours:.0f} hours on {board.name}, and figures count no more picoseconds than "
-        "that: a parameter of this board is out of all proportion"
+        f"the run would take more than {hours:.0f} hours on {board.name}, the longest time that figures can hold: a "
+        "parameter of this board is implausible"
     )
 
 
@@ -155,11 +154,11 @@ def planned(result: Result, board: Board) -> tuple[Plan | None, str]:
     for name, (words, matters) in _FEATURES.items():
         if getattr(result.board, name) != getattr(board, name) and matters(result.log):
             with_it, without = (result.board, board) if getattr(result.board, name) else (board, result.board)
-            return same_plan, f"{words} on arch {with_it.arch}, and on arch {without.arch} not"
+            return same_plan, f"{words} on arch {with_it.arch}, but not on arch {without.arch}"
     try:
         new = _replan(operator, request, board)
     except (InputError, PlanError) as error:
-        return same_plan, f"it cannot be: {error.message}"
+        return same_plan, f"no split fits there: {error.message}"
     difference = _difference(plan, new)
     return (same_plan, difference) if difference else (new, "")
 
@@ -180,22 +179,22 @@ def _difference(one: Plan, other: Plan) -> str:
         return f"{group_digits(len(other.tiles))} tiles instead of {group_digits(len(one.tiles))}"
     for name in ("task", "start", "stop", "nram_bytes"):
         if not np.array_equal(getattr(one.tiles, name), getattr(other.tiles, name)):
-            return "its tiles would be others"
+            return "different tiles"
     old_value, new_value = plain(one.named_parameters), plain(other.named_parameters)
     for name in {**old_value, **new_value}:
         if old_value.get(name) != new_value.get(name):
-            return f"the kernel would take {name} = {new_value.get(name)} instead of {old_value.get(name)}"
+            return f"{name} = {new_value.get(name)} instead of {old_value.get(name)}"
     return ""
 
 
 def _check_ended(result: Result) -> None:
     log = result.log
     if result.stopped:
-        raise InputError(f"the run stopped with an error ({result.stopped}): only a run that ended can be timed again")
+        raise InputError(f"the run stopped with an error ({result.stopped}): only a complete run can be retimed")
     waiting = [launch.kernel for launch in log.launches if launch.end_ps == NONE]
     if waiting or any(task.end_ps == NONE for task in log.tasks):
         raise InputError(
-            f"kernel {', '.join(waiting) or 'of the run'} has not ended: only what ran can be timed again; "
+            f"kernel {', '.join(waiting) or 'of the run'} has not ended: only a complete run can be retimed; "
             "synchronize the device first"
         )
 
@@ -205,7 +204,7 @@ def _check_launches(log: Log, old: Board, board: Board) -> None:
     if unions and board.cores_per_cluster != old.cores_per_cluster:
         raise InputError(
             f"{unions[0].kernel} ran as {unions[0].kind} on clusters of {old.cores_per_cluster} cores, and "
-            f"{board.name} has clusters of {board.cores_per_cluster}: its tasks would stand elsewhere in their "
+            f"{board.name} has clusters of {board.cores_per_cluster}: tasks would have other positions in their "
             "cluster; run it there"
         )
 
@@ -222,14 +221,14 @@ def _check_buffers(log: Log, old: Board, board: Board) -> None:
         if end > usable:
             raise InputError(
                 f"the run has buffers in {format_bytes(end)} of the {kind.name} of {_OWNERS[kind]} (up to {name!r}), "
-                f"and {board.name} has {format_bytes(usable)} to use: it would be split in another way there; run it "
+                f"and {board.name} has {format_bytes(usable)} to use, so it would be split differently there; run it "
                 "on that board"
             )
         before, after = _alignment(old, kind), _alignment(board, kind)
         if before != after:
             raise InputError(
-                f"buffers in {kind.name} are rounded up to {after} B on {board.name} and were to {before} B in the "
-                "run, so they would lie elsewhere; run it on that board"
+                f"buffers in {kind.name} are rounded up to {after} B on {board.name} and to {before} B in the run, so "
+                "their addresses would differ; run it on that board"
             )
 
 
@@ -254,6 +253,6 @@ def _check_instructions(log: Log, board: Board) -> None:
     if by_engine and not board.has_gather:
         name = log.ops[log.records.values(by_engine[0])["op"]]
         raise InputError(
-            f"the run uses __{name}, which exists from arch 592 on, and {board.name} is arch {board.arch}: a kernel "
-            "would load the offsets and loop there; run it on that board"
+            f"the run uses __{name}, which exists from arch 592 on, and {board.name} is arch {board.arch}: there, a "
+            "kernel would load the offsets and loop; run it on that board"
         )

@@ -91,7 +91,7 @@ def shared_bytes(accesses: Accesses, a: int, b: int, delta: int = 0) -> Pairs:
 
 
 def chunks(first: Integers, last: Integers) -> Iterator[Pairs]:
-    """Like `boxes.expand`, in batches of pairs."""
+    """Like `geometry.expand`, in batches of pairs."""
     counts = np.maximum(last - first, 0)
     total = np.cumsum(counts)
     if not len(total) or not total[-1]:

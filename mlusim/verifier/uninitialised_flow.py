@@ -204,8 +204,10 @@ class Flow:
             self._count(record, [*sources[1:], *further])
             self._rows(record, dst, sources[0])
             return
-        if name in (COLLECT, COLLECT_BINS):
-            self._count(record, [*sources[:1], *sources[1:]] if name == COLLECT_BINS else sources[1:])
+        if name == COLLECT:
+            self._count(record, sources[1:])
+        elif name == COLLECT_BINS:
+            self._count(record, sources)
         if dst[0] == NONE:
             # The result goes to a register: a scalar load, a sum, a maximum, or a count returned by an instruction.
             self._count(record, [*sources, *further])

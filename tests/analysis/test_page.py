@@ -443,7 +443,7 @@ def test_links_to_pages_are_paths_whatever_a_run_is_called(tmp_path):
 @pytest.mark.parametrize("name", ["../x", "a/b", "a\\b", "", "..", "a\0", 3])
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path, name):
     result = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0, data=False)
-    with pytest.raises(mlusim.InputError, match=r"is not a name of a page"):
+    with pytest.raises(mlusim.InputError, match=r"is not a name for a page"):
         write_pages({name: result}, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -203,7 +203,7 @@ def test_a_run_that_is_too_long_is_summed_up_and_keeps_its_shares(browser, stage
     path = tmp_path / "long.html"
     path.write_text(page(run), encoding="utf-8")
     one = Shown(browser, path)
-    assert "pieces of time are too many for a page" in one.get("document.getElementById('timeline').textContent")
+    assert "spans, too many for a page" in one.get("document.getElementById('timeline').textContent")
     drawn = shares_drawn(one)
     columns = one.get("document.getElementById('timeline-chart').data[0].z[0].length")
     assert 5 < columns < 200

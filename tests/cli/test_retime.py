@@ -88,7 +88,7 @@ def test_keeping_the_split_is_reported(run, tmp_path):
     other = mlusim.plan("cast", (1000, 64), dtype="int8", device=one_cluster)
     assert other.dim != plan.dim
     message = error("retime", run, "--set", "clusters=1", "--set", "max_union=1")
-    assert f"cast would be split in another way on mlu370-x4: grid {other.dim} instead of {plan.dim}" in message
+    assert f"cast would be split differently on mlu370-x4: grid {other.dim} instead of {plan.dim}" in message
     words = ("retime", run, "--set", "clusters=1", "--set", "max_union=1", "--keep-split")
     saved, report = tmp_path / "again.zip", tmp_path / "report"
     text = printed(*words, "--save-run", saved, "--report", report)

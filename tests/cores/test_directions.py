@@ -85,7 +85,7 @@ def test_there_is_no_ldram_to_ldram(run: Any) -> None:
 
     for kind in (MemoryKind.LDRAM, MemoryKind.WRAM):
         with pytest.raises(
-            CopyError, match=rf": no __memcpy goes {kind.value} to {kind.value}; stage the bytes through NRA"
+            CopyError, match=rf": __memcpy has no direction {kind.value} to {kind.value}; stage the bytes through NRA"
         ):
             run(kernel, kind)
 

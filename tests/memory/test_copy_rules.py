@@ -141,7 +141,7 @@ def test_every_pair_of_memories(source: MemoryKind, destination: MemoryKind) -> 
     dst, src = buffer(destination, (128,)), buffer(source, (128,))
     if source is destination and source in (LDRAM, WRAM):
         with pytest.raises(
-            CopyError, match=rf"^no __memcpy goes {source.value} to {destination.value}; stage the bytes"
+            CopyError, match=rf"^__memcpy has no direction {source.value} to {destination.value}; stage the bytes"
         ):
             by_views(dst, src)
     else:

@@ -29,7 +29,7 @@ def test_omitted_values_are_those_of_the_board():
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ({"stop": ((2, 3), (4, 3))}, r"elements \[4, 0\] to \[5, 3\] of the output \[5, 3\] are written 0 times"),
+        ({"stop": ((2, 3), (4, 3))}, r"elements \[4, 0\] to \[5, 3\] of the output \[5, 3\] are never written"),
         ({"start": ((0, 0), (1, 0))}, r"elements \[1, 0\] to \[2, 3\] .* written 2 times by tasks \[0, 1\]"),
         ({"task": (0, 32)}, r"a tile is assigned to task 32, and the grid has tasks 0 to 31$"),
         ({"task": (-1, 0)}, r"a tile is assigned to task -1, and the grid has tasks 0 to 31$"),

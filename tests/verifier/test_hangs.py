@@ -142,7 +142,7 @@ def test_a_task_that_never_ends_is_stopped():
         ("access", r"x is an input and inputs are never written; .*"),
         ("allocation", r"held in the NRAM of .* was freed; .*"),
         ("allocation", r"nram.alloc of 1 000 000 B .* does not fit: .*"),
-        ("copy", r"no __memcpy goes gdram to ldram.*|memcpy of \[8, 8\] elements .*"),
+        ("copy", r"__memcpy has no direction gdram to ldram.*|memcpy of \[8, 8\] elements .*"),
         ("operand", r"add of <view of x .*: vector operands lie in this core's NRAM; memcpy it there first"),
         ("await", r"`core.sync\(...\)` was not awaited.*"),
         ("stopped", r"the kernel raised ZeroDivisionError: .*"),

@@ -41,7 +41,7 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
     }
     links = "".join(f'<a href="#{name}">{text}</a>' for name, text in body.heads)
     back = f'<p><a href="{esc(home)}">All runs</a></p>' if home else ""
-    loads = "It needs plotly.min.js beside it." if bundle else "This page holds all that it shows and loads nothing."
+    loads = "It needs plotly.min.js beside it." if bundle else "This page is self-contained and loads nothing."
     script = f'<script src="{esc(bundle)}"></script>' if bundle else f"<script>\n{plotly_bundle()}\n</script>"
     return f"""{head(title)}<body>
 <header>
@@ -66,7 +66,7 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
 def _about(result: Result) -> str:
     plan = result.plan
     tensors = f"output {' x '.join(map(str, plan.output_shape)) or 'of rank 0'}, " if plan is not None else ""
-    split = f"strategy {plan.strategy}, tier {plan.tier}, " if plan is not None else "kernels of the user's own, "
+    split = f"strategy {plan.strategy}, tier {plan.tier}, " if plan is not None else "a user's kernel, "
     return f"{tensors}{split}{group_digits(len(result.log))} records of {group_digits(len(result.log.tasks))} tasks"
 
 

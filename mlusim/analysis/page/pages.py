@@ -39,7 +39,7 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
     for name in results:
         if not isinstance(name, str) or name in {"", ".", ".."} or any(letter in name for letter in "/\\\0"):
             raise InputError(
-                f"{shown(name)} is not a name of a page, which is a file in {target}: leave separators off"
+                f"{shown(name)} is not a name for a page, which is a file in {target}: remove the separators"
             )
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -64,8 +64,8 @@ def index(results: Mapping[str, Result]) -> str:
     rows = table(HEADS, lines, NUMBERS)
     return document(
         f"{len(results)} runs",
-        f"<p>Times are of the model. The bars show where the time went, per core on average; each is as "
-        f"long as its run took, beside the slowest.</p>{swatches(_causes(results.values()))}{rows}",
+        f"<p>Times are those of the model. The bars show where the time went, per core on average; a bar is as long as "
+        f"its run, relative to the slowest.</p>{swatches(_causes(results.values()))}{rows}",
     )
 
 

@@ -120,7 +120,7 @@ def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
             ("times", ' class="number"'),
             ("requested B", ' class="number"'),
             ("bus B", ' class="number"'),
-            ("source" if block.known else "source not to be had", ""),
+            ("source" if block.known else "source not available", ""),
         )
     )
     return (

@@ -68,8 +68,8 @@ def _compute(metrics: Metrics, operations: int) -> Roofline:
     ]
     side = "DRAM" if points[0].x < ridge else f"the {metrics.peak_pipe} pipes"
     about = (
-        f"The operator needs {points[0].x:.3g} operations for each byte that it must move; below {ridge:.3g} the DRAM "
-        f"is the roof: here it is {side}."
+        f"The operator needs {points[0].x:.3g} operations for each byte that it must move. Below {ridge:.3g}, DRAM is "
+        f"the limit, and above it the {metrics.peak_pipe} pipes: here it is {side}."
     )
     return Roofline("operations for each byte [op/B]", "throughput [Gop/s]", roofs, points, about)
 
@@ -105,12 +105,12 @@ def _movement(records: Records, metrics: Metrics) -> Roofline:
         points.append(Point("this run: bytes on the bus over its time", float(bus), bus / metrics.time_ps * 1e3))
     half = fixed_ps * peak / 1e3
     why = (
-        "The kernel's operations are not declared (theory_ops), so that the roof of its compute is unknown."
+        "The kernel's operations are not declared (theory_ops), so its compute roof is unknown."
         if metrics.theory_ops is None
         else "The operator only moves data, so its roof is bandwidth."
     )
     about = (
         f"{why} Launch and latency take {fixed_ps / 1e6:.2f} us "
-        f"whatever the size: below {half / KIB:.4g} KiB they cost more than moving the bytes at the DRAM's peak."
+        f"at any size: below {half / KIB:.4g} KiB they cost more than moving the bytes at the DRAM's peak."
     )
     return Roofline("bytes moved [B]", "bandwidth [GB/s]", roofs, points, about)

@@ -44,7 +44,7 @@ class Sections:
         """Yield each section as HTML."""
         yield self._section("summary", "Summary", self._summary())
         if self.result.plan is not None:
-            yield self._section("plan", "The split in words", f"<pre>{esc(self.result.plan.explain())}</pre>")
+            yield self._section("plan", "How the work is split", f"<pre>{esc(self.result.plan.explain())}</pre>")
         if self.ran:
             yield self._section("time", "Where the time went", self._time())
             yield self._section("timeline", "Timeline", self._timeline())
@@ -110,7 +110,7 @@ class Sections:
         return f'<dl class="cards">{boxes}</dl>\n<p>{self._sentence()}</p>\n{table(("", "", ""), cells, (1,))}'
 
     def _sentence(self) -> str:
-        """Return the section with the summary."""
+        """Return the time above the lower bound and its largest cause, as a sentence."""
         result = self.result
         if not self.ran:
             return "Nothing was launched: there was nothing to do, so no time passed and no byte moved."
@@ -121,7 +121,7 @@ class Sections:
         name = max(floor.losses_ps, key=lambda key: floor.losses_ps[key])
         share = floor.losses_ps[name] / result.board.cores / above
         return (
-            f"{us_text(above)} of the time are above the lower bound; of these {percent(share)} are "
+            f"The run takes {us_text(above)} more than its lower bound; the largest part of that, {percent(share)}, is "
             f"<em>{esc(LOSSES[name])}</em>."
         )
 
@@ -186,8 +186,8 @@ class Sections:
         )
         chart = self._chart(
             "timeline",
-            "Drag to zoom in, double-click for the whole run. A lane is one colour where one thing happens; where a "
-            "column holds several, they are stacked by the time that they take." + _merged(spans),
+            "Drag to zoom in, double-click for the whole run. Where a column of pixels covers several spans, they are "
+            "stacked in proportion to their time." + _merged(spans),
             f"{len(units)} cores and memory cores over {us_text(self.records.time_ps)}, coloured by cause.",
         )
         return (
@@ -227,9 +227,9 @@ class Sections:
         peak = metrics.peak_bandwidth_bytes_per_s / 1e9
         return self._chart(
             "bandwidth",
-            "Bytes on the DRAM bus over time, reading back for partial writes included. The dotted rectangle is the "
-            "lower bound: the compulsory bytes at the peak. The log has the total of a copy, not its rate at each "
-            "moment: its bytes are spread over the time in which they move.",
+            "Bytes on the DRAM bus over time, including the reads of partial writes. The dotted rectangle is the lower "
+            "bound: the compulsory bytes at the peak. The log has the total of a copy, not its rate at each moment, so "
+            "its bytes are spread evenly over the time in which they move.",
             f"Mean {mean:.1f} GB/s of a peak of {peak:.1f} GB/s.",
             charts.bandwidth(self.records, self.result.floor),
         )
@@ -244,7 +244,7 @@ class Sections:
             for number, memory in enumerate(memories)
         )
         decimated = any(memory.peaks_only for memory in memories)
-        note = " Of each of 200 stretches of time only the fullest moment is shown." if decimated else ""
+        note = " Of each 200th of the time, only the fullest moment is shown." if decimated else ""
         return (
             f'<div class="controls"><label>Memory <select id="memory-choice">{options}</select></label></div>'
             + self._chart(
@@ -269,8 +269,8 @@ class Sections:
         heads = ("tensor, bytes", "compulsory", "read", "written", "bus read", "bus write", "bus over compulsory")
         chart = self._chart(
             "traffic",
-            "Compulsory are inputs once and outputs once; x is relative to that. Reading back for a write of part of a "
-            "DRAM unit counts for the tensor written.",
+            "The compulsory bytes are each input once and each output once; ratios are relative to them. The reads of "
+            "partial writes count for the tensor written.",
             "The same figures as the table below.",
             charts.traffic(tensors),
         )
@@ -297,12 +297,13 @@ class Sections:
 
 def _merged(spans: CauseSpans) -> str:
     if not spans.merged:
-        return f" All {group_digits(len(spans))} pieces of time are here."
+        return f" All {group_digits(len(spans))} spans are shown."
     within = us_text(spans.within_ps) if spans.within_ps >= PS_PER_US else format_ns(spans.within_ps)
     return (
-        f" {group_digits(spans.merged)} pieces of time are too many for a page: those shorter than "
-        f"{within} are summed up by lane and cause within as much time, which leaves "
-        f"{group_digits(len(spans))}. Sums are exact; the order within is not. trace.json has every one."
+        f" The run has {group_digits(spans.merged)} spans, too many for a page: those shorter than {within} are summed "
+        "by lane and cause over intervals of that length, which leaves "
+        f"{group_digits(len(spans))}. The sums are exact; the order within an interval is not. trace.json has every "
+        "span."
     )
 
 
