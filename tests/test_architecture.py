@@ -109,7 +109,7 @@ def imports(path: Path, *, typing_only: bool = True) -> list[tuple[str, int, boo
     return [*walk(tree_of(path), top=True)]
 
 
-def test_every_room_has_a_place_in_the_order() -> None:
+def test_every_package_has_a_layer() -> None:
     rooms = {room_of(module_name(path)) for path in FILES}
     assert rooms <= set(RANK), f"say in ORDER where {sorted(rooms - set(RANK))} belong"
 
@@ -129,7 +129,7 @@ def test_imports_follow_the_order(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.parts[-2] == "kernels"], ids=lambda path: path.name)
-def test_kernels_know_the_kernel_facing_api_only(path: Path) -> None:
+def test_kernels_import_only_the_kernel_facing_api(path: Path) -> None:
     wrong = [
         f"{path.name}:{line}: {module}"
         for module, line, _ in imports(path)
@@ -143,14 +143,14 @@ def test_kernels_know_the_kernel_facing_api_only(path: Path) -> None:
     assert not wrong
 
 
-def test_memory_knows_nothing_of_cores_and_kernels() -> None:
+def test_memory_does_not_import_cores_or_kernels() -> None:
     for path in FILES:
         if room_of(module_name(path)) == "memory":
             for module, line, _ in imports(path):
                 assert room_of(module) not in ("cores", "kernels", "host"), f"{path.name}:{line}"
 
 
-def test_simpy_is_imported_in_a_handful_of_files() -> None:
+def test_simpy_is_imported_in_two_files_only() -> None:
     users = sorted(
         path.relative_to(PACKAGE).as_posix()
         for path in FILES
@@ -238,7 +238,7 @@ def test_a_run_needs_no_picture_and_no_table() -> None:
     assert not {"matplotlib", "rich", "click"} & set(done.stdout.split())
 
 
-def test_nothing_that_a_kernel_touches_is_global() -> None:
+def test_kernels_use_no_global_state() -> None:
     """No `global` statement, and no environment variable, anywhere in the package but its command line."""
     for path in FILES:
         room = room_of(module_name(path))
@@ -266,7 +266,7 @@ def test_modules_that_docstrings_name_exist() -> None:
     assert not missing
 
 
-def test_what_a_linter_is_told_to_ignore_has_a_reason() -> None:
+def test_every_noqa_has_a_reason() -> None:
     """`# noqa: CODE - reason`."""
     comments = [
         f"{path.relative_to(PACKAGE)}: {line.strip()}"

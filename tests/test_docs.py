@@ -82,12 +82,12 @@ def _headings(text):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_fenced_blocks_are_of_the_kinds_that_are_run_or_left_alone(path):
+def test_fenced_blocks_have_known_kinds(path):
     kinds = re.findall(r"^```(\w*)[^\n]*\n.*?^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert set(kinds) <= {"python", "console", "sh", "text", "toml", "cpp"}
 
 
-def test_the_glossary_names_what_a_core_a_device_and_the_package_have(tmp_path):
+def test_the_glossary_lists_core_device_and_package(tmp_path):
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     have = {}
 
@@ -128,7 +128,7 @@ def test_a_wrong_output_on_a_page_is_detected(tmp_path):
     assert text == "```python\nprint(2)\n```\n\n```text\n2\n```\n\n```console\n$ echo three\nthree\n```\n"
 
 
-def test_a_table_is_made_of_the_records(tmp_path):
+def test_generated_tables_match_the_records(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("a\n\n<!-- table: strategies cast -->\nstale\n<!-- end of table -->\n\nb\n")
     (tmp_path / "work").mkdir()

@@ -88,7 +88,7 @@ def test_other_spellings(spelling: object, name: str) -> None:
 
 
 @pytest.mark.parametrize("code", [char for dtype in dtypes.ALL if dtype.isbuiltin == 1 for char in dtype.char + "lLqQ"])
-def test_codes_are_numpys(code: str) -> None:
+def test_type_codes_match_numpy(code: str) -> None:
     assert dtype_of(code) == np.dtype(code)
 
 

@@ -49,7 +49,7 @@ def test_a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own(tmp_p
         assert (tmp_path / "old").read_bytes() == b"new"
 
 
-def test_an_error_leaves_what_was_there_and_nothing_else(tmp_path, way):
+def test_a_failed_write_leaves_only_the_old_file(tmp_path, way):
     (tmp_path / "old").write_bytes(b"old")
     for name in ("old", "none"):
         with suppress(RuntimeError), atomic_write(tmp_path / name) as stream:
@@ -58,7 +58,7 @@ def test_an_error_leaves_what_was_there_and_nothing_else(tmp_path, way):
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("old", b"old")]
 
 
-def test_links_are_followed_to_the_file_and_stay(tmp_path, way):
+def test_symbolic_links_are_followed_and_kept(tmp_path, way):
     (tmp_path / "sub").mkdir()
     (tmp_path / "link").symlink_to("sub/file")
     for content in (b"one", b"two"):
@@ -68,7 +68,7 @@ def test_links_are_followed_to_the_file_and_stay(tmp_path, way):
     assert [path.name for path in (tmp_path / "sub").iterdir()] == ["file"]
 
 
-def test_names_of_scratch_files_cannot_be_foreseen(tmp_path, monkeypatch):
+def test_scratch_file_names_are_unpredictable(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_NAMELESS", 0)
     seen = set()
     for _ in range(8):
@@ -85,7 +85,7 @@ def test_names_of_scratch_files_cannot_be_foreseen(tmp_path, monkeypatch):
     assert victim.read_bytes() == b"mine"
 
 
-def test_devices_and_fifos_are_written_through_and_stay(tmp_path):
+def test_devices_and_fifos_are_written_through(tmp_path):
     write("/dev/null")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)  # noqa: PTH116
     fifo = tmp_path / "fifo"
@@ -126,7 +126,7 @@ def test_a_kill_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_whose_a_file_is(tmp_path):
+def test_files_of_mlusim_are_recognised(tmp_path):
     """Every kind of file that mlusim writes is known again, but for .npy; files like them are not."""
     from mlusim.cli import main
 
@@ -153,7 +153,7 @@ def test_a_parquet_table_of_mlusim_is_recognised(tmp_path):
     assert is_ours(tmp_path / "t.parquet")
 
 
-def test_files_of_others(tmp_path):
+def test_files_of_other_programs_are_recognised(tmp_path):
     import sqlite3
     import zipfile
 
@@ -192,7 +192,7 @@ with scratch_folder() as folder:
 
 
 @pytest.mark.skipif(not files._LOCKS, reason="this system has no locks of files")
-def test_scratch_folders_of_killed_processes_go_and_those_in_use_stay(tmp_path, monkeypatch):
+def test_only_scratch_folders_of_dead_processes_are_removed(tmp_path, monkeypatch):
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", HOLDER]
     with (

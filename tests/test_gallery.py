@@ -48,7 +48,7 @@ def test_building_twice_gives_the_same_bytes(tmp_path):
     assert len(page) < 600_000
 
 
-def test_what_is_kept_is_what_its_runs_give(tmp_path):
+def test_the_stored_gallery_matches_its_runs(tmp_path):
     (tmp_path / "runs").symlink_to(REPORTS / "runs")
     for path in gallery.build(tmp_path):
         kept = REPORTS / path.relative_to(tmp_path)
@@ -56,7 +56,7 @@ def test_what_is_kept_is_what_its_runs_give(tmp_path):
 
 
 @pytest.mark.parametrize("case", gallery.CASES, ids=lambda case: case.name)
-def test_the_runs_are_those_of_todays_model(case):
+def test_the_stored_runs_match_the_current_model(case):
     board = gallery.BOARDS[0]
     kept = gallery.mlusim.load(REPORTS / "runs" / f"{gallery.name_of(case, board)}.zip")
     run = case.run(board)
@@ -73,7 +73,7 @@ def test_every_operator_is_there_on_three_boards():
     assert sum(path.stat().st_size for path in (REPORTS / "runs").iterdir()) < 5_000_000
 
 
-def test_saved_runs_name_no_place_of_this_machine():
+def test_saved_runs_contain_no_local_paths():
     for path in (REPORTS / "runs").iterdir():
         with zipfile.ZipFile(path) as archive:
             head = archive.read("run.json").decode()
@@ -103,7 +103,7 @@ def test_a_picture_has_axes_with_units(tmp_path):
     assert all(f">{name}</text>" in legend for name in ("read", "write", "peak of the board", "launch overhead"))
 
 
-def test_a_run_that_is_not_what_is_said_of_it_stops_the_build(tmp_path):
+def test_a_false_statement_about_a_run_stops_the_build(tmp_path):
     from dataclasses import replace
 
     wrong = replace(FEW[0], holds=lambda _: False)

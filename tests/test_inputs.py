@@ -76,7 +76,7 @@ def test_every_function_refuses_values_that_are_not_paths(door, value, tmp_path,
 
 
 @pytest.mark.parametrize("door", ["load", "board_from_toml", "retime"])
-def test_a_device_that_never_ends_is_not_read(door):
+def test_endless_device_files_are_not_read(door):
     with pytest.raises((mlusim.InputError, mlusim.BoardError), match="Not a regular file"):
         PATHS[door]("/dev/zero")
 
@@ -138,7 +138,7 @@ class Foreign:
         raise RuntimeError("call detach() first")
 
 
-def test_an_array_of_another_library_is_taken_by_its_values():
+def test_arrays_of_other_libraries_are_converted():
     result = mlusim.run(copy, Foreign(), OUT)
     assert np.array_equal(result.output, X)
 
@@ -149,7 +149,7 @@ def slow(rate):
     return mlusim.board("mlu370-x4").replace(**{f"{name}_bandwidth_bytes_per_s": rate for name in names})
 
 
-def test_a_day_of_simulated_time_adds_up_without_remainder():
+def test_a_day_of_simulated_time_adds_up_exactly():
     result = mlusim.ops.reverse(np.zeros((100, 100), np.float32), 0, data=False, device=slow(1))
     spent = result.metrics.where_time_went
     assert result.time_ps > 80_000 * 10**12
@@ -157,7 +157,7 @@ def test_a_day_of_simulated_time_adds_up_without_remainder():
     assert min(spent.values()) >= 0
 
 
-def test_more_time_than_the_log_can_add_up_is_an_error():
+def test_more_time_than_the_log_can_hold_is_an_error():
     with pytest.raises(
         mlusim.SimulatedTimeError, match=r"takes \d+\.\d h of simulated .* exact up to 62\.49 h.* rates"
     ):
@@ -173,7 +173,7 @@ def test_scalar_work_of_days_is_refused_at_its_line(cycles, count):
         mlusim.run(wait)
 
 
-def test_more_waits_than_the_clock_goes_are_an_error():
+def test_waits_beyond_the_clock_are_an_error():
     async def wait(core):
         for _ in range(3):
             core.scalar(10**14)
@@ -182,7 +182,7 @@ def test_more_waits_than_the_clock_goes_are_an_error():
         mlusim.run(wait)
 
 
-def test_dollars_in_names_are_not_formulas(tmp_path):
+def test_dollar_signs_in_names_are_not_math(tmp_path):
     async def kernel(core, x, out):
         await copy(core, x, out)
 
@@ -194,7 +194,7 @@ def test_dollars_in_names_are_not_formulas(tmp_path):
     assert "a$b^{_$" in drawing
 
 
-def test_a_tensor_that_never_fits_is_refused_before_it_takes_memory():
+def test_a_tensor_that_never_fits_is_refused_before_allocation():
     from mlusim.host.random_tensors import RandomTensors
 
     boards = [mlusim.board("mlu270-s4"), mlusim.board("mlu370-x4")]
@@ -225,13 +225,13 @@ class Named(np.ndarray):
     ],
     ids=["subclass", "nothing masked", "fortran", "broadcast", "memoryview"],
 )
-def test_unusual_arrays_are_the_arrays_that_they_are(x):
+def test_unusual_arrays_give_the_same_results(x):
     found = mlusim.ops.reverse(x, 0).output
     assert type(found) is np.ndarray
     assert np.array_equal(found, np.asarray(x)[::-1])
 
 
-def test_masked_elements_are_refused_not_unmasked():
+def test_masked_elements_are_refused():
     x = np.ma.masked_array(np.arange(4.0), mask=[0, 1, 1, 0])
     for call in (lambda: mlusim.ops.reverse(x, 0), lambda: mlusim.run(wait, x), lambda: mlusim.Device().upload(x)):
         with pytest.raises(mlusim.InputError, match=r"2 masked elements, and a tensor has no mask: give array.filled"):
@@ -243,7 +243,7 @@ async def wait(core, *_arguments):
 
 
 @pytest.mark.parametrize("operations", [-1, "1", 1.5, float("nan"), True])
-def test_operations_are_counted_in_whole_numbers(operations):
+def test_theory_ops_must_be_an_integer(operations):
     message = r"^theory_ops=.*: give an integer of at least 0$"
     device = mlusim.Device()
     device.launch(wait)
@@ -267,7 +267,7 @@ def test_objects_that_are_not_kernels_are_named_on_one_line(value):
     assert "\n" not in str(found.value)
 
 
-def test_an_object_whose_path_is_a_number_is_no_path():
+def test_an_object_with_a_numeric_path_is_not_a_path():
     class Numbered:
         def __fspath__(self):
             return 3

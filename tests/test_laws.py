@@ -52,7 +52,7 @@ def time_ps(device):
 
 @few
 @given(boards, elements, st.integers(1, 3))
-def test_one_cores_time_is_the_closed_form(name, count, turns):
+def test_the_time_of_one_core_matches_the_closed_form(name, count, turns):
     on = board(name)
     nbytes = 4 * count
     units = -(-nbytes // 64) * 64
@@ -132,7 +132,7 @@ def test_bytes_equal_hand_counts(name, tasks, count, offset):
 
 @few
 @given(boards, st.integers(1, 8), st.integers(0, 2**32 - 1))
-def test_time_does_not_depend_on_data_that_no_scalar_load_reads_nor_on_whether_there_is_any(name, tasks, seed):
+def test_time_depends_on_data_only_through_scalar_loads(name, tasks, seed):
     array = np.random.default_rng(seed).standard_normal((tasks, 4096)).astype(np.float32)
     times = {
         time_ps(run(board(name), 4096, tasks, data=True, array=array)),
@@ -168,7 +168,7 @@ def fair(name):
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_order_of_the_kinds_of_access(name):
+def test_access_patterns_rank_as_expected(name):
     on = fair(name)
     rates = [rate(on, write=write, strided=strided) for strided in (False, True) for write in (False, True)]
     if on.clusters * on.cluster_read_bandwidth_bytes_per_s < 0.5 * on.dram_bandwidth_bytes_per_s:
@@ -182,7 +182,7 @@ def test_order_of_the_kinds_of_access(name):
 @pytest.mark.grid(3)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("total", [1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 28])
-def test_more_tasks_are_never_slower_with_equal_work_up_to_one_a_core(name, total):
+def test_more_tasks_up_to_one_per_core_are_never_slower(name, total):
     # Tasks that have one copy each make more copies of less: in less, the starts of more cores show.
     on = fair(name)
     times = []

@@ -73,7 +73,7 @@ def device() -> Device:
     return launch(one_of_each, device.upload(x, "x"), device.alloc((3, 16), np.float32, "out"), device=device)
 
 
-def test_records_stand_in_program_order(device: Device) -> None:
+def test_records_are_in_program_order(device: Device) -> None:
     columns = device.log.columns()
     names = [device.log.ops[op] for op in columns["op"]]
     assert names == ["memcpy", "sync_io", "add", "mask_select", "memcpy", "sync", "load", "store", "scalar", "memcpy"]
@@ -173,7 +173,7 @@ def test_tasks_and_launches() -> None:
     assert owners == set(range(len(tasks)))
 
 
-def test_allocations_have_a_life() -> None:
+def test_allocations_have_a_start_and_an_end() -> None:
     async def kernel(core: Core, x: View) -> None:
         if core.is_memory_core:
             return
@@ -228,7 +228,7 @@ def _name(record: Any) -> str:
     return str(record.name)
 
 
-def test_a_log_refers_to_nothing_outside_itself(device: Device) -> None:
+def test_a_log_is_self_contained(device: Device) -> None:
     """Every number in a record is one of the tables'."""
     log = device.log
     columns = log.columns()
@@ -249,7 +249,7 @@ def test_a_log_refers_to_nothing_outside_itself(device: Device) -> None:
             assert offset + sum(r for r in reach if r > 0) + itemsize <= log.allocations[allocation].nbytes
 
 
-def test_a_device_and_its_log_say_what_they_are():
+def test_repr_of_a_device_and_its_log():
     async def nothing(core):
         del core
 

@@ -59,7 +59,7 @@ def test_csv_has_the_same_columns_and_values_in_pieces(tmp_path: Path, monkeypat
     assert is_ours(path)
 
 
-def test_csv_of_nothing_has_its_head_and_a_bad_path_is_named(tmp_path: Path) -> None:
+def test_csv_of_an_empty_log_has_a_header(tmp_path: Path) -> None:
     log = Device().log
     assert log.to_csv(tmp_path / "none.csv").read_text().count("\n") == 1
     with pytest.raises(InputError, match=r"missing.x\.csv: the operations cannot be written there: No such file"):

@@ -24,7 +24,7 @@ def loaded_after(code):
     )
 
 
-def test_importing_the_package_loads_nothing_else():
+def test_importing_the_package_is_lazy():
     loaded = loaded_after("import mlusim")
     assert {name for name in loaded if name.startswith("mlusim.")} == {"mlusim.version"}
     assert not loaded & {"numpy", "simpy", "ml_dtypes", "click", "rich", "matplotlib"}

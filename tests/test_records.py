@@ -31,7 +31,7 @@ def test_records_round_trip(rows: list[tuple[int, ...]]) -> None:
     np.testing.assert_array_equal(again.table(), table)
 
 
-def test_many_records_and_what_is_set_later() -> None:
+def test_records_can_be_completed_later() -> None:
     records = Records()
     code = records.instruction(*range(len(INSTRUCTION)))
     for number in range(40_000):
@@ -58,7 +58,7 @@ def test_a_table_is_a_copy() -> None:
     assert records.table().tolist() == [list(range(len(COLUMNS)))]
 
 
-def test_a_joined_record_has_no_bytes_of_its_own() -> None:
+def test_a_joined_record_moves_no_bytes() -> None:
     records = Records()
     for _ in range(2):
         records.append(*range(1, len(COLUMNS) + 1))

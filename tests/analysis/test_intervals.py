@@ -33,7 +33,7 @@ def test_union_covers_what_either_covers_in_disjoint_pieces(left, right):
 
 
 @given(some_intervals, st.integers(0, END), st.integers(0, END))
-def test_gaps_and_clip_share_the_window(some, low, high):
+def test_gaps_and_clip_partition_the_window(some, low, high):
     low, high = min(low, high), max(low, high)
     free = gaps(union(some), TRACKS, low, high)
     window = np.zeros((TRACKS, END), bool)

@@ -64,7 +64,7 @@ def of_many(arrays, which, *, arena):
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_log_of_a_launch_is_that_of_a_device_of_its_own(arrays, which):
+def test_the_log_of_a_launch_equals_a_run_of_it_alone(arrays, which):
     expected = alone(arrays)
     log, _ = of_many(arrays, which, arena=False)
     shift = log.launches[0].start_ps - expected.launches[0].start_ps
@@ -83,7 +83,7 @@ def test_log_of_a_launch_is_that_of_a_device_of_its_own(arrays, which):
 
 
 @pytest.mark.parametrize("arena", [False, True])
-def test_figures_are_those_of_a_device_of_its_own(arrays, arena):
+def test_the_figures_of_a_launch_equal_a_run_of_it_alone(arrays, arena):
     expected = alone(arrays)
     log, operands = of_many(arrays, 1, arena=arena)
     board = Device("mlu590-h8").board

@@ -41,7 +41,7 @@ def transfer_ps(nbytes, bandwidth):
     return math.ceil(nbytes * 10**12 / bandwidth)
 
 
-def test_one_core_copying_4096_bytes_takes_the_closed_form():
+def test_the_time_of_a_4096_byte_copy_matches_the_closed_form():
     device = run(copy_in)
     metrics = measure(device.log, X4)
     assert X4.core_read_bandwidth_bytes_per_s < X4.cluster_read_bandwidth_bytes_per_s
@@ -102,7 +102,7 @@ def test_four_cores_of_a_cluster_wait_for_its_port():
         assert by_cause(metrics, core)["bandwidth_wait"] == together - alone
 
 
-def test_compute_behind_a_copy_is_hidden_and_the_rest_is_not():
+def test_compute_overlapped_by_a_copy_is_hidden():
     async def overlapped(core, source, out):
         loaded = core.nram.alloc(source.shape, source.dtype)
         other = core.nram.alloc(1 << 15, source.dtype)
@@ -124,7 +124,7 @@ def test_compute_behind_a_copy_is_hidden_and_the_rest_is_not():
     assert metrics.pipe_busy_ps["vector"] == fill
 
 
-def test_scalar_accesses_have_their_own_keys_and_a_short_store_reads_its_unit_first():
+def test_scalar_accesses_are_counted_apart_and_short_stores_read_their_unit():
     async def scalars(core, source, out):
         await core.load(source[3])
         await core.load_array(source[:4])
@@ -145,7 +145,7 @@ def test_scalar_accesses_have_their_own_keys_and_a_short_store_reads_its_unit_fi
     assert issue + ordinary < X4.scalar_gdram_latency_ps
 
 
-def test_barriers_are_waiting_and_a_slow_task_makes_others_wait():
+def test_time_at_a_barrier_counts_as_waiting_for_the_slowest_task():
     async def uneven(core, source, out):
         if core.is_memory_core:
             return
@@ -235,7 +235,7 @@ ALONE = [direction for direction in Direction if direction not in (Direction.SRA
 
 
 @pytest.mark.parametrize("direction", ALONE, ids=lambda direction: direction.name)
-def test_a_copy_alone_on_the_board_waits_for_nobody(direction):
+def test_a_copy_alone_on_the_board_has_no_contention(direction):
     async def copies(core, source, out):
         if core.task_id != 0 or core.is_memory_core:
             return
@@ -280,7 +280,7 @@ def test_the_log_of_a_run_that_stopped_can_still_be_measured():
     assert (metrics.core_causes_ps.sum(axis=1) == metrics.time_ps).all()
 
 
-def test_a_table_that_is_looked_up_counts_what_was_read():
+def test_a_gathered_table_counts_only_the_bytes_read():
     """The vendor's figure counts all of the table, and passes 100 %; what must move for these rows does not."""
 
     async def rows_of(core, table, out):
@@ -348,7 +348,7 @@ async def all_rows(core, source, out):
 @pytest.mark.parametrize(
     ("kernel", "strided"), [(rows_by_a_copy, [True]), (rows_by_a_loop, [False, True]), (all_rows, [False])]
 )
-def test_a_copy_counts_as_strided_where_the_dram_serves_it_at_the_strided_rate(kernel, strided):
+def test_copies_at_the_strided_dram_rate_count_as_strided(kernel, strided):
     device = Device(X4)
     source = device.upload(np.arange(1024, dtype=np.float32), "source")
     numbers = device.upload(np.arange(0, 16, 2, dtype=np.int32), "numbers")

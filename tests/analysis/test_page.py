@@ -59,7 +59,7 @@ def times_by_cause(result, spans):
 
 @pytest.mark.parametrize("most", [10**9, 600, 40])
 @pytest.mark.parametrize("name", ["result", "staged_result"])
-def test_the_timeline_has_every_picosecond_of_every_core_once(request, name, most):
+def test_the_timeline_covers_every_picosecond_of_every_core_once(request, name, most):
     result = request.getfixturevalue(name)
     spans = cause_spans(records_of(result), most)
     np.testing.assert_array_equal(times_by_cause(result, spans), result.metrics.core_causes_ps)
@@ -74,7 +74,7 @@ def test_the_timeline_has_every_picosecond_of_every_core_once(request, name, mos
 
 
 @pytest.mark.parametrize("most", [10**9, 3000])
-def test_pipes_are_as_busy_as_the_log_has_them(staged_result, most):
+def test_pipe_busy_time_matches_the_log(staged_result, most):
     records = records_of(staged_result)
     spans = cause_spans(records, most)
     kind = np.array([lane.kind for lane in spans.lanes])[spans.lane]
@@ -110,13 +110,13 @@ def test_the_tile_map_names_the_tile_that_covers_each_cell(result):
             assert (where < found.stop[tile]).all()
 
 
-def test_a_tile_map_of_many_tiles_is_sampled_and_says_so(result):
+def test_a_large_tile_map_is_sampled_and_the_page_states_it(result):
     found = tile_map(records_of(result), result.plan, max_cells=20)
     assert found.tile.size <= 20
     assert re.search(r"\d+ of its \d+ cells are examined", found.verdict)
 
 
-def test_where_the_log_differs_from_the_plan_both_are_there(make_result):
+def test_the_map_shows_both_owners_where_log_and_plan_differ(make_result):
     differs = make_result()
     tiles = differs.plan.tiles
     moved = Tiles(np.roll(tiles.task, 1), tiles.start, tiles.stop, tiles.nram_bytes)
@@ -128,7 +128,7 @@ def test_where_the_log_differs_from_the_plan_both_are_there(make_result):
     assert "core, by the log" in page(differs)
 
 
-def test_memories_are_as_full_as_the_metrics_say(staged_result, result):
+def test_memory_occupancy_matches_the_metrics(staged_result, result):
     for run in (staged_result, result):
         found = occupancies(records_of(run))
         for kind, peak in (
@@ -144,7 +144,7 @@ def test_memories_are_as_full_as_the_metrics_say(staged_result, result):
     assert {one.names for one in occupancies(records_of(staged_result)) if one.kind is MemoryKind.SRAM} == {("stage",)}
 
 
-def test_many_allocations_are_thinned_to_their_peaks():
+def test_many_allocations_are_reduced_to_their_peaks():
     async def kernel(core, out):
         for turn in range(400):
             with core.nram.scope():
@@ -188,7 +188,7 @@ def test_ldram_has_a_row_of_its_own():
     assert tensor_traffic(records_of(device.result()))[-1][:8] == (LDRAM, (), "", False, 0, 0, 256, 0)
 
 
-def test_source_lines_are_the_kernels_own_and_sum_to_the_lines_of_the_log(staged_result):
+def test_source_line_figures_sum_to_those_of_the_log(staged_result):
     blocks = source_blocks(records_of(staged_result), staged_result.lines, staged_result.sources)
     (block,) = blocks
     assert (block.function, block.file, block.known) == ("staged", "conftest.py", True)
@@ -204,7 +204,7 @@ def test_source_lines_are_the_kernels_own_and_sum_to_the_lines_of_the_log(staged
     assert block.spent_ps == spent
 
 
-def test_without_the_source_the_lines_stay(staged_result):
+def test_lines_are_listed_without_their_source(staged_result):
     (block,) = source_blocks(records_of(staged_result), staged_result.lines, {})
     assert not block.known
     assert [line.number for line in block.lines] == sorted({line for _, line, _ in staged_result.log.lines})
@@ -285,7 +285,7 @@ def test_a_page_is_complete_and_has_a_heading_for_each_link(result):
     assert all(f"{name}-chart" in structure.ids for name in ("losses", "cores", "timeline", "tile", "bandwidth"))
 
 
-def test_figures_hold_the_figures_of_the_run(result):
+def test_charts_contain_the_figures_of_the_run(result):
     data = payload(page(result))
     figures = data["figures"]
     spent = {trace["name"]: sum(trace["y"]) for trace in figures["cores-chart"]["data"]}
@@ -346,7 +346,7 @@ def many_cores():
 
 
 @pytest.mark.parametrize("make", [empty, view, no_data, many_cores, nasty_result])
-def test_unusual_runs_have_a_page_and_a_notebook_cell(make):
+def test_unusual_runs_have_a_page_and_a_notebook_view(make):
     run = make()
     text = page(run)
     structure = _Structure()
@@ -370,7 +370,7 @@ def test_a_run_that_stopped_says_so():
     assert "The run stopped with an error" in page(run)
 
 
-def test_verification_is_shown_where_there_is_one(make_result):
+def test_the_page_shows_the_verification_if_there_is_one(make_result):
     checked = make_result()
     checked.report = None
     assert "This run was not checked" in page(checked)
@@ -430,7 +430,7 @@ def test_pages_need_plotly_only_when_written():
     assert done.stdout == "the HTML report needs plotly: pip install plotly\n"
 
 
-def test_links_to_pages_are_paths_whatever_a_run_is_called(tmp_path):
+def test_links_to_pages_are_relative_paths_for_any_run_name(tmp_path):
     result = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0, data=False)
     names = ["javascript:alert(1)", "run#1", "a b%20&\"<x>'?"]
     first, *pages, _ = write_pages(dict.fromkeys(names, result), tmp_path)

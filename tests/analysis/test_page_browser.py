@@ -109,7 +109,7 @@ def staged(browser, staged_device, tmp_path_factory):
     return Shown(browser, path)
 
 
-def test_charts_below_the_window_are_drawn_when_they_are_seen(shown):
+def test_charts_below_the_window_are_drawn_when_scrolled_to(shown):
     charts = shown.get("document.querySelectorAll('.chart .main-svg').length")
     assert shown.drawn_at_once < charts / 2
 
@@ -197,7 +197,7 @@ def test_the_timeline_shows_each_cores_time_by_cause(shown, result):
 
 
 @pytest.mark.slow
-def test_a_run_that_is_too_long_is_summed_up_and_keeps_its_shares(browser, staged_device, tmp_path, monkeypatch):
+def test_a_long_run_is_summarised_with_exact_shares(browser, staged_device, tmp_path, monkeypatch):
     monkeypatch.setattr(sections, "cause_spans", partial(cause_spans, max_spans=3500))
     run = staged_device.result("staged")
     path = tmp_path / "long.html"
@@ -241,7 +241,7 @@ def test_the_timeline_zooms_and_shows_pipes(shown, result):
     shown.clean()
 
 
-def test_pointing_at_a_tile_shows_core_box_and_bytes(shown, result):
+def test_hovering_over_a_tile_shows_core_box_and_bytes(shown, result):
     words = shown.hover("tile-chart", 0.01, 0.01, until="task 0")
     tile = next(iter(result.plan.tiles_of(0)))
     box = ", ".join(f"{start}:{stop}" for start, stop in zip(tile.start, tile.stop, strict=True))
@@ -251,14 +251,14 @@ def test_pointing_at_a_tile_shows_core_box_and_bytes(shown, result):
     assert f"{nbytes:,}".replace(",", "\u00a0") + " B of the output" in words
 
 
-def test_pointing_at_the_timeline_shows_what_happened(staged):
+def test_hovering_over_the_timeline_shows_the_operation(staged):
     staged.choose("timeline-choice", "all")
     assert "launch" in staged.hover("timeline-chart", 0.005, 0.02)
 
 
 @pytest.mark.parametrize(("chart", "unit"), [("bandwidth-chart", "GB/s"), ("memory-chart", " B")])
 @pytest.mark.parametrize("part", [0.1, 0.4, 0.9])
-def test_pointing_at_a_time_shows_all_series_with_units(shown, chart, unit, part):
+def test_hovering_over_a_time_shows_all_series_with_units(shown, chart, unit, part):
     words = shown.hover(chart, part, 0.5, until=unit)
     assert re.match(r"[\d.]+ us", words)
     assert unit in words
@@ -276,7 +276,7 @@ def test_memories_and_colours_can_be_chosen(staged, shown):
     staged.clean()
 
 
-def test_source_lines_stand_beside_their_figures(staged):
+def test_source_lines_are_shown_beside_their_figures(staged):
     rows = staged.get(
         "[...document.querySelectorAll('table.source tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
     )
@@ -290,7 +290,7 @@ def test_source_lines_stand_beside_their_figures(staged):
 NASTY = '</script><script>document.title = "taken"</script><img src=x onerror="document.title = 1"><b>bold</b>'
 
 
-def test_names_with_html_stay_text(browser, tmp_path):
+def test_names_with_html_are_shown_as_text(browser, tmp_path):
     async def kernel(core, x):
         await core.memcpy(core.nram.alloc(4, "int8", NASTY), x)
 
@@ -306,7 +306,7 @@ def test_names_with_html_stay_text(browser, tmp_path):
     one.clean()
 
 
-def test_a_run_in_which_nothing_happened_opens_too(browser, tmp_path):
+def test_the_page_of_an_empty_run_opens(browser, tmp_path):
     empty = mlusim.ops.tin_shift_forward(np.zeros((1, 0, 4, 3), np.float32), np.zeros((1, 2), np.int32))
     path = tmp_path / "empty.html"
     path.write_text(page(empty), encoding="utf-8")
@@ -315,7 +315,7 @@ def test_a_run_in_which_nothing_happened_opens_too(browser, tmp_path):
     one.clean()
 
 
-def test_charts_follow_the_theme_and_are_light_and_low_on_paper(shown):
+def test_charts_follow_the_theme_and_are_light_in_print(shown):
     paper = "getComputedStyle(document.querySelector('#timeline-chart .main-svg')).backgroundColor"
     bars = "[...document.querySelectorAll('#cores-chart .bars .point path')].map(p => getComputedStyle(p).fill)"
     fills = set(shown.get(bars))
@@ -334,7 +334,7 @@ def test_charts_follow_the_theme_and_are_light_and_low_on_paper(shown):
     shown.clean()
 
 
-def test_a_lecture_has_larger_letters_that_charts_make_room_for(browser, shown):
+def test_lecture_mode_enlarges_text_and_charts_adapt(browser, shown):
     lecture = Shown(browser, shown.path, query="?present")
     cut = """[...document.querySelectorAll('.js-plotly-plot')].flatMap(chart => {
         const frame = chart.getBoundingClientRect();

@@ -48,7 +48,7 @@ def test_a_report_is_complete_and_the_same_each_time(make_result, tmp_path):
             json.loads(content)
 
 
-def test_other_files_stay_and_old_ones_are_replaced(result, tmp_path, monkeypatch):
+def test_a_report_replaces_only_its_own_files(result, tmp_path, monkeypatch):
     (tmp_path / "timeline.png").write_text("old")
     (tmp_path / "notes.txt").write_text("mine")
     monkeypatch.setattr(pictures, "draw", lambda _: {})
@@ -63,7 +63,7 @@ def test_other_files_stay_and_old_ones_are_replaced(result, tmp_path, monkeypatc
     ]
 
 
-def test_a_report_that_fails_leaves_nothing_half_written(result, tmp_path, monkeypatch):
+def test_a_failed_report_leaves_no_partial_files(result, tmp_path, monkeypatch):
     (tmp_path / "summary.json").write_text("old")
 
     def full(*_):
@@ -85,7 +85,7 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(result, tmp_path):
         write_report(result, tmp_path / "file" / "reports")
 
 
-def test_long_runs_are_summed_up_and_say_what_they_leave_out(monkeypatch, make_result):
+def test_long_runs_are_summarised_and_state_what_is_left_out(monkeypatch, make_result):
     result = make_result()
     monkeypatch.setattr(timeline, "MAX_UNITS", 3)
     monkeypatch.setattr(timeline, "MAX_SPANS", 10)
@@ -115,7 +115,7 @@ def test_the_tile_map_shows_where_plan_and_log_differ(make_result):
     assert "core that writes (logged)" in differs
 
 
-def test_traffic_has_both_sides_and_what_stays_on_chip(staged_device):
+def test_traffic_shows_both_directions_and_on_chip_copies(staged_device):
     from mlusim.analysis.metrics import measure
 
     bars = {
@@ -131,7 +131,7 @@ def test_traffic_has_both_sides_and_what_stays_on_chip(staged_device):
     assert bars["read on the bus"][0] == 2 * tensor + 2 * 64 * 2 * 64
 
 
-def test_empty_runs_and_small_boards_are_drawn_too(tmp_path):
+def test_empty_runs_and_small_boards_can_be_drawn(tmp_path):
     empty = mlusim.ops.tin_shift_forward(np.zeros((1, 0, 4, 3), np.float32), np.zeros((1, 2), np.int32))
     assert len(write_report(empty, tmp_path)) == 11
     tiny = board("mlu370-x4").replace(nram_bytes=4096, nram_reserved_bytes=0)
@@ -155,7 +155,7 @@ def test_only_pictures_import_matplotlib():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_drawing_changes_nobody_elses_style():
+def test_drawing_leaves_the_callers_style_unchanged():
     import matplotlib as mpl
 
     before = dict(mpl.rcParams)

@@ -29,7 +29,7 @@ def spans_and_edges(draw):
 
 
 @given(spans_and_edges())
-def test_coverage_is_the_part_of_each_bin(given_spans):
+def test_coverage_is_a_fraction_per_bin(given_spans):
     (row, start, end), edges = given_spans
     busy = np.zeros((ROWS, END), bool)
     for line, low, high in zip(row, start, end, strict=True):
@@ -38,7 +38,7 @@ def test_coverage_is_the_part_of_each_bin(given_spans):
     np.testing.assert_allclose(coverage(row, start, end, ROWS, edges), expected, atol=1e-12)
 
 
-def test_shares_of_a_bin_are_never_more_than_all_of_it(staged_device):
+def test_shares_of_a_bin_never_exceed_one(staged_device):
     records = Records(staged_device.log, staged_device.board)
     every = spans(records)
     edges = np.linspace(records.start_of_run_ps, records.end_of_run_ps, 41).round().astype(np.int64)
@@ -64,7 +64,7 @@ def test_spans_of_a_lane_do_not_overlap(staged_device):
     assert (every.start_ps[order][1:] >= every.end_ps[order][:-1])[same].all()
 
 
-def test_a_copy_to_sram_is_on_the_memory_cores_pipe():
+def test_a_copy_to_sram_is_shown_on_the_memory_cores_pipe():
     async def stages(core, source):
         buffer = core.sram.alloc(256, np.float32, "stage")
         if core.core_id == 2:
@@ -91,7 +91,7 @@ def test_bandwidth_keeps_every_byte_and_never_exceeds_the_peak(staged_device, re
             assert ((read + write) <= peak).all()
 
 
-def test_bytes_of_one_copy_lie_where_it_moved():
+def test_the_bytes_of_a_copy_are_spread_over_its_transfer_time():
     async def reads(core, source):
         await core.memcpy(core.nram.alloc(4096, np.float32), source)
 

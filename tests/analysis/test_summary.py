@@ -112,7 +112,7 @@ def test_json_has_its_stable_keys_and_survives_a_round_trip(result):
     assert all(name.endswith(("_bytes", "_hz", "_bytes_per_s")) for name in list(summary["board"])[5:-1])
 
 
-def test_a_run_with_nothing_to_do_has_a_summary_too():
+def test_a_run_with_nothing_to_do_has_a_summary():
     empty = mlusim.ops.tin_shift_forward(np.zeros((1, 0, 4, 3), np.float32), np.zeros((1, 2), np.int32))
     summary = to_json(empty)
     assert (summary["time_ps"], summary["io_efficiency"], summary["plan"]["tier"]) == (0, 0.0, 0)

@@ -28,7 +28,7 @@ def some_tiles(draw):
 
 
 @given(some_tiles())
-def test_planned_owners_are_the_slices(drawn):
+def test_planned_owners_match_the_tile_slices(drawn):
     shape, tiles, split = drawn
     expected = np.full(shape, -1)
     iteration = np.full(shape, -1)
@@ -57,7 +57,7 @@ def test_a_grid_makes_rectangles_of_the_tiles():
     assert np.bincount(owners.task.reshape(-1)).tolist() == [500, 500]
 
 
-def test_logged_owners_are_what_the_output_says():
+def test_logged_owners_match_the_output():
     """Each task writes its own number, in every form of write that there is; the output is the map."""
 
     async def signs(core, out):

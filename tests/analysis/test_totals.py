@@ -60,7 +60,7 @@ DEVICE = device_of()
 
 @pytest.mark.slow
 @given(st.integers(1, 400))
-def test_totals_of_pieces_are_those_of_the_whole(piece: int) -> None:
+def test_totals_of_pieces_sum_to_the_whole(piece: int) -> None:
     records = Records(DEVICE.log, DEVICE.board)
     whole, parts = Totals(records, 1 << 40), Totals(records, piece)
     assert parts.bytes_requested == whole.bytes_requested
@@ -72,7 +72,7 @@ def test_totals_of_pieces_are_those_of_the_whole(piece: int) -> None:
 
 
 @pytest.mark.parametrize("piece", [20, 77, 150, 400])
-def test_lines_and_mixed_time_of_windows_are_those_of_the_whole(piece: int) -> None:
+def test_windows_give_the_same_line_times_as_the_whole_log(piece: int) -> None:
     records = Records(DEVICE.log, DEVICE.board)
     whole, parts = (
         {(one.file, one.line, one.function): one.spent_ps.tolist() for one in time_by_line(records, some)}
@@ -84,7 +84,7 @@ def test_lines_and_mixed_time_of_windows_are_those_of_the_whole(piece: int) -> N
 
 @pytest.mark.parametrize("most", [300, 1 << 30])
 @pytest.mark.parametrize("piece", [60, 150, 400])
-def test_spans_of_windows_have_the_times_and_operations_of_the_whole(piece: int, most: int) -> None:
+def test_windows_give_the_same_spans_as_the_whole_log(piece: int, most: int) -> None:
     records = Records(DEVICE.log, DEVICE.board)
     whole = cause_spans(records, 1 << 30, 1 << 40)
     parts = cause_spans(records, most, piece)
@@ -105,7 +105,7 @@ def totals_of(some: CauseSpans) -> dict[tuple[int, int], list[int]]:
     return found
 
 
-def test_pictures_of_windows_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_give_the_same_pictures_as_the_whole_log(monkeypatch: pytest.MonkeyPatch) -> None:
     records = Records(DEVICE.log, DEVICE.board)
     edges = np.unique(np.linspace(records.start_of_run_ps, records.end_of_run_ps, 41).round().astype(np.int64))
 
@@ -129,7 +129,7 @@ def test_pictures_of_windows_are_those_of_the_whole(monkeypatch: pytest.MonkeyPa
         np.testing.assert_allclose(parts[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-def test_nobody_reads_a_column_of_a_long_log_as_a_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_long_logs_are_never_read_by_whole_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """From the summary to the page: of ten million operations a column takes 80 MB."""
     lengths: list[int] = []
     column = log_records.Records.column
@@ -168,7 +168,7 @@ async def far_ahead(core: Core) -> None:
         core.add(held, held, held)
 
 
-def test_a_window_has_no_instruction_that_only_waits_behind_others() -> None:
+def test_a_window_excludes_instructions_that_only_wait() -> None:
     device = Device("mlu290-m5", data=False)
     device.launch(far_ahead, dim=4, kind="BLOCK")
     device.synchronize()

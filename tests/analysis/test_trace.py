@@ -104,7 +104,7 @@ def test_every_event_conforms_to_the_trace_format(trace):
             assert [type(value) for value in event["args"].values()] == [kind]
 
 
-def test_tracks_stand_in_the_order_of_the_machine(trace):
+def test_tracks_are_ordered_like_the_machine(trace):
     def named(what):
         return [event for event in trace["traceEvents"] if event["ph"] == "M" and event["name"] == what]
 

@@ -56,7 +56,7 @@ def test_a_faulty_kernel_is_found(module: bangc.Module, name: str) -> None:
     assert "checked.mlu:" in found[0].text()
 
 
-def test_a_copy_that_is_right_in_ascending_order_only_is_a_hint(module: bangc.Module) -> None:
+def test_a_copy_that_needs_ascending_order_is_a_hint(module: bangc.Module) -> None:
     report = mlusim.verify(module["shifts_down"], X, Output.like(X), dim=4)
     hints = [finding for finding in report.findings if finding.kind == "overlapping-copy"]
     assert [hint.times for hint in hints] == [1]
@@ -65,7 +65,7 @@ def test_a_copy_that_is_right_in_ascending_order_only_is_a_hint(module: bangc.Mo
     assert hints[0] not in report.errors
 
 
-def test_an_index_beyond_a_table_is_an_error_and_leaves_the_element(module: bangc.Module) -> None:
+def test_an_index_beyond_a_table_is_an_error_and_keeps_the_element(module: bangc.Module) -> None:
     mask = np.array([0, -1] + [0] * 62, np.int32)
     indices = np.arange(64, dtype=np.int32) % 2
     given = {"right": indices, "too large": indices.copy(), "no index": indices.copy()}
@@ -99,7 +99,7 @@ def test_atomics_that_a_memory_core_cannot_do_are_a_hint(module: bangc.Module) -
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_kernel_is_not_blamed(module: bangc.Module, name: str) -> None:
+def test_a_sound_kernel_has_no_errors(module: bangc.Module, name: str) -> None:
     report = mlusim.verify(module[name], X, Output.like(X), dim=4, reference=X + 1)
     assert report.ok, report.text()
 
@@ -124,7 +124,7 @@ def test_remedies_are_in_the_kernel_s_language(module: bangc.Module) -> None:
     assert "core." not in "".join(remedies.values())
 
 
-def test_a_memory_core_that_runs_what_is_not_its_own_is_named_with_the_remedy(module: bangc.Module) -> None:
+def test_a_memory_core_running_core_code_is_reported_with_a_remedy(module: bangc.Module) -> None:
     (finding,) = mlusim.verify(module["wild_on_the_memory_core"], X, Output.like(X), -(1 << 28), dim=4).errors
     assert "A memory core runs this too" in finding.text()
     assert "begin with if (__is_mpu()) return;" in finding.text()

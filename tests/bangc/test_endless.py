@@ -22,7 +22,7 @@ def module() -> bangc.Module:
     ("entry", "line", "tasks"),
     [("syncs", 6, 1), ("syncs", 6, 8), ("barriers", 10, 8), ("no_change", 16, 4), ("a_flag_that_nobody_sets", 21, 1)],
 )
-def test_a_task_that_repeats_itself_is_stopped(module: bangc.Module, entry: str, line: int, tasks: int) -> None:
+def test_a_task_that_repeats_the_same_state_is_stopped(module: bangc.Module, entry: str, line: int, tasks: int) -> None:
     device = Device(max_operations=2_000_000)
     out = device.alloc(8, "int32")
     kind = "UNION1" if tasks > 1 else "BLOCK"
@@ -31,7 +31,7 @@ def test_a_task_that_repeats_itself_is_stopped(module: bangc.Module, entry: str,
         device.synchronize()
 
 
-def test_a_loop_that_leaves_nothing_outside_its_core_is_stopped_early(module: bangc.Module) -> None:
+def test_a_loop_without_visible_effects_is_stopped_early(module: bangc.Module) -> None:
     device = Device(max_operations=60_000)
     device.launch(module["computes_on"], device.alloc(8, "int32"), dim=1, kind="BLOCK")
     message = r"endless\.mlu:7\d, .* 16 384 calls of the simulator, .* left nothing outside its core: an endless loop\?"
@@ -49,7 +49,7 @@ def test_a_loop_that_leaves_nothing_outside_its_core_is_stopped_early(module: ba
         ("waits_for_a_time", 1),
     ],
 )
-def test_a_loop_that_ends_is_left_alone(module: bangc.Module, entry: str, tasks: int) -> None:
+def test_a_finite_loop_is_not_stopped(module: bangc.Module, entry: str, tasks: int) -> None:
     device = Device()
     out = device.alloc(4, "int32")
     device.launch(module[entry], out, dim=tasks, kind="UNION1" if tasks > 1 else "BLOCK")

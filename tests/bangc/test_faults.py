@@ -92,7 +92,7 @@ def test_a_kernel_prints_to_the_terminal(module: bangc.Module, capsys: pytest.Ca
     assert capsys.readouterr().out == "task 2 says 5\nand more\n"
 
 
-def test_a_file_that_does_not_compile_shows_the_compilers_words_at_the_users_line(tmp_path: Path) -> None:
+def test_compile_errors_are_shown_at_the_users_line(tmp_path: Path) -> None:
     file = tmp_path / "wrong.mlu"
     file.write_text(
         "#include <bang.h>\n\n__mlu_entry__ void kernel(float *x) {\n    __nram__ float t[64];\n"
@@ -123,7 +123,7 @@ def test_an_argument_of_the_wrong_kind_is_named(module: bangc.Module) -> None:
         device.launch(module["divide"], device.alloc(4, "int32"), 1, 2, dim=4)
 
 
-def test_a_file_that_is_not_there_is_an_input_error() -> None:
+def test_a_missing_file_is_an_input_error() -> None:
     with pytest.raises(InputError, match=r"nowhere\.mlu: no such file"):
         bangc.compile("nowhere.mlu")
 

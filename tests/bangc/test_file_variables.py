@@ -43,7 +43,7 @@ def compiled(folder: Path, top: str, before: str, value: str) -> bangc.Kernel:
 
 @pytest.mark.grid(2)
 @pytest.mark.parametrize("name", KEEPING)
-def test_values_left_for_later_tasks_are_found(name: str, tmp_path: Path) -> None:
+def test_values_passed_to_later_tasks_are_reported(name: str, tmp_path: Path) -> None:
     top, before, value, variables = KEEPING[name]
     kernel = compiled(tmp_path, top, before, value)
     reports = [mlusim.verify(kernel, X, Output((4, 64)), dim=4) for _ in range(2)]
@@ -55,7 +55,7 @@ def test_values_left_for_later_tasks_are_found(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.grid(2)
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_passes_nothing_on_is_not_blamed(name: str, tmp_path: Path) -> None:
+def test_variables_that_pass_no_values_are_not_reported(name: str, tmp_path: Path) -> None:
     report = mlusim.verify(compiled(tmp_path, *HARMLESS[name]), X, Output((4, 64)), dim=4)
     assert report.ok, report.text()
 

@@ -29,7 +29,7 @@ def test_the_name_or_the_value_decides_the_element_type(module: bangc.Module) ->
     assert clash.tolist() == [1.5 + k for k in range(64)]
 
 
-def test_names_that_clash_are_those_of_the_file_outside(module: bangc.Module) -> None:
+def test_clashing_names_resolve_to_the_users_file(module: bangc.Module) -> None:
     assert module.entries == ["fills", "remove"]
     assert module.points()["remove"].parameters[0].name == "numbers"
 

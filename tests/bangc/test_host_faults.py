@@ -61,7 +61,7 @@ def test_memory_after_its_free_is_named(module: bangc.Module) -> None:
         run_apart(program, program.run)
 
 
-def test_what_a_program_does_not_wait_for_is_a_hint(module: bangc.Module) -> None:
+def test_unsynchronised_host_accesses_are_a_hint(module: bangc.Module) -> None:
     unsynced = {
         "early": ('"early"', r"cnrtMemcpy uses memory of nothing, launched at host_faults\.mlu:\d+, which nothing has"),
         "wrong queue": ("// any", "cnrtMemcpy uses memory of nothing, launched at"),
@@ -83,7 +83,7 @@ def test_what_a_program_does_not_wait_for_is_a_hint(module: bangc.Module) -> Non
         assert hints[0].to_json()["line"] == _line(part)
 
 
-def test_a_program_of_its_own_process_gives_its_status(module: bangc.Module) -> None:
+def test_a_program_in_its_own_process_returns_its_status(module: bangc.Module) -> None:
     for what, status in (("exit", 5), ("nothing", 0)):
         program = Program(module, Device(), (what,))
         assert run_apart(program, program.run) == status
@@ -96,14 +96,14 @@ def test_a_main_without_end_is_stopped(module: bangc.Module, monkeypatch: pytest
         run_apart(program, program.run)
 
 
-def test_faults_that_leave_the_memory_whole_are_errors_in_this_process_too(module: bangc.Module) -> None:
+def test_harmless_faults_are_errors_in_process(module: bangc.Module) -> None:
     for what in ("null", "throw", "device"):
         line = _line(f'"{what}"')
         with pytest.raises(MlusimError, match=rf"host_faults\.mlu:{line}: "):
             Program(module, Device(), (what,)).run()
 
 
-def test_errors_of_input_stay_errors_of_input(module: bangc.Module) -> None:
+def test_input_errors_keep_their_type(module: bangc.Module) -> None:
     program = Program(module, Device(), ("beyond",))
     with pytest.raises(InputError):
         run_apart(program, program.run)

@@ -42,7 +42,7 @@ def library(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_kernel_runs_beside_host_code_of_other_libraries(library: Path) -> None:
+def test_kernels_run_although_host_code_uses_other_libraries(library: Path) -> None:
     device = Device()
     x = device.alloc(64, "float32")
     device.launch(bangc.compile(library, device)["one"], x, dim=1, kind="BLOCK")
@@ -51,7 +51,7 @@ def test_a_kernel_runs_beside_host_code_of_other_libraries(library: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_call_of_such_a_library_is_an_error_where_it_is_reached(library: Path) -> None:
+def test_a_call_of_an_unavailable_library_fails_when_reached(library: Path) -> None:
     with pytest.raises(KernelError, match=r"main, library\.mlu:16: cnnlSetTensorDescriptor is not simulated: the ven"):
         run_program(bangc.compile(library), Device())
 
@@ -72,7 +72,7 @@ def test_an_unknown_name_of_the_users_own_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_runtime_answers_from_the_board(capsys: pytest.CaptureFixture[str]) -> None:
+def test_runtime_queries_return_the_boards_properties(capsys: pytest.CaptureFixture[str]) -> None:
     device = Device("mlu290")
     assert run_program(bangc.compile(KERNELS / "runtime.mlu", device), device) == 0
     board = device.board

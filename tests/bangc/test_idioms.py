@@ -42,7 +42,7 @@ RECORD = np.dtype([("rows", "i4"), ("columns", "i4"), ("alpha", "f4"), ("beta", 
 @pytest.mark.parametrize(
     "by", [Scale(5, 700, 2, 3), np.array((5, 700, 2, 3), RECORD)[()], bytes(Scale(5, 700, 2, 3))], ids=type
 )
-def test_a_record_by_value(idioms: Module, by: Any) -> None:
+def test_a_struct_can_be_passed_by_value(idioms: Module, by: Any) -> None:
     x, y = rng.integers(-9, 9, (2, 5, 700)).astype(np.float32)
     got, _ = launch(idioms["scale"], y, x, by, dim=(4, 2, 1))
     assert got.tolist() == (2 * x + 3 * y).tolist()
@@ -50,7 +50,7 @@ def test_a_record_by_value(idioms: Module, by: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype", "near"), [("float", np.float32, 1e-6), ("half", np.float16, 1e-3)])
-def test_buffers_that_change_places(idioms: Module, name: str, dtype: Any, near: float) -> None:
+def test_buffers_can_be_swapped(idioms: Module, name: str, dtype: Any, near: float) -> None:
     x = rng.standard_normal(5000).astype(dtype)
     _, got = launch(idioms[f"sigmoid<{name}>"], x, np.zeros_like(x), x.size, dim=4)
     np.testing.assert_allclose(got, 1 / (1 + np.exp(-x.astype(float))), rtol=near, atol=near)
@@ -62,7 +62,7 @@ def test_copies_within_nram_need_no_sync(idioms: Module) -> None:
     assert got.tolist() == (2 * (np.concatenate([x[::2], x[1::2]]) + 1)).tolist()
 
 
-def test_tickets_are_dealt_once_and_a_lock_loses_nothing(idioms: Module) -> None:
+def test_atomic_tickets_are_unique_and_locks_exclude(idioms: Module) -> None:
     counter, mine, total = launch(
         idioms["tickets"], np.zeros(1, np.uint32), np.zeros(8, np.uint32), np.zeros(32, np.float32), dim=8
     )
@@ -71,14 +71,14 @@ def test_tickets_are_dealt_once_and_a_lock_loses_nothing(idioms: Module) -> None
     assert set(total.tolist()) == {8}
 
 
-def test_the_height_of_a_layer_is_its_result(idioms: Module) -> None:
+def test_a_load_of_layers_returns_their_height(idioms: Module) -> None:
     x, filters, bias = rng.integers(-4, 5, 32), rng.integers(-4, 5, (128, 32)), rng.integers(-4, 5, 128)
     got = launch(idioms["layer"], np.zeros(256, np.float32), *(one.astype(np.float32) for one in (x, filters, bias)))[0]
     assert got[:128].tolist() == (filters @ x + bias).tolist()
     assert got[128:].tolist() == (2 * (filters @ x)).tolist()
 
 
-def test_strides_pads_and_sums_in_place(idioms: Module) -> None:
+def test_strides_padding_and_sums_in_place(idioms: Module) -> None:
     x = rng.integers(-9, 9, (4, 32)).astype(np.float32)
     (got, _) = launch(idioms["strided"], np.zeros((6, 64), np.float16), x)
     rows = np.full((6, 64), 7.0)
@@ -88,7 +88,7 @@ def test_strides_pads_and_sums_in_place(idioms: Module) -> None:
     assert got.tolist() == rows.tolist()
 
 
-def test_the_clock_is_the_simulated_one(idioms: Module) -> None:
+def test_clock_functions_return_simulated_time(idioms: Module) -> None:
     found = {launch(idioms["clock_of"], np.zeros(4096, np.float32), np.zeros(1, np.int64))[1][0] for _ in range(2)}
     assert len(found) == 1
     assert 1 < found.pop() < 1000
@@ -101,7 +101,7 @@ def test_an_assertion_with_a_condition(idioms: Module, capfd: pytest.CaptureFixt
         launch(idioms["checks"], 0)
 
 
-def test_counts_and_sizes_may_be_floats(idioms: Module) -> None:
+def test_counts_and_sizes_accept_floats(idioms: Module) -> None:
     x = np.arange(64, dtype=np.float32)
     _, out = launch(idioms["float_counts"], x, np.zeros(64, np.float32), 64)
     wanted = np.where(x < 32, x, 0) + (x < 16)

@@ -19,7 +19,7 @@ def memory() -> Module:
     return bangc.compile(KERNELS / "memory.mlu")
 
 
-def test_atomics_add_up_and_numbers_come_back(memory: Module) -> None:
+def test_atomics_accumulate_and_return_old_values(memory: Module) -> None:
     rng = np.random.default_rng(3)
     x = rng.integers(-3, 4, (8, 96)).astype(np.float32)
     x[np.arange(8), rng.integers(0, 96, 8)] = 9
@@ -51,7 +51,7 @@ def test_a_fused_statement_of_assembly(memory: Module) -> None:
     device.verify().check()
 
 
-def test_gather_takes_byte_offsets_from_arch_592_on(memory: Module) -> None:
+def test_gather_accepts_byte_offsets_from_arch_592(memory: Module) -> None:
     x = np.arange(20 * 8, dtype=np.float32).reshape(20, 8)
     where = np.array([3, 0, 19, 3, 7], np.uint32)
     device = Device("mlu590-h8")

@@ -40,7 +40,7 @@ def test_an_array_has_its_initial_value_in_every_task(basics: Module) -> None:
         assert device.download(out).tolist() == [1, 2, 3, 4]
 
 
-def test_copies_of_the_code_serve_one_device_after_another(basics: Module) -> None:
+def test_code_images_are_reused_by_later_devices(basics: Module) -> None:
     def run() -> None:
         device = Device()
         device.launch(basics["initial"], device.alloc(4, "float32"), dim=4)
@@ -68,7 +68,7 @@ def test_plain_accesses_are_scalar_loads_at_their_line(basics: Module) -> None:
     assert (columns["end_ps"] - columns["start_ps"])[loads].tolist() == [100 * board.scalar_gdram_latency_ps] * 4
 
 
-def test_a_task_knows_who_it_is(basics: Module) -> None:
+def test_a_task_knows_its_ids(basics: Module) -> None:
     device = Device()
     out = device.alloc((8, 6), "int32")
     device.launch(basics["identity"], out, dim=8, kind="UNION2")

@@ -31,7 +31,7 @@ def test_a_program_of_two_files_runs(module: bangc.Module, capsys: pytest.Captur
     assert lines[6] == "cnrtErrorNoMem 1 linked"
 
 
-def test_an_extern_array_is_that_of_the_file_that_defines_it(module: bangc.Module) -> None:
+def test_an_extern_array_refers_to_its_defining_file(module: bangc.Module) -> None:
     device = Device()
     y = device.alloc(4, "int32")
     device.launch(module["elsewhere"], y, dim=4, kind="BLOCK")
@@ -40,7 +40,7 @@ def test_an_extern_array_is_that_of_the_file_that_defines_it(module: bangc.Modul
     device.verify().check()
 
 
-def test_entries_of_one_name_are_told_apart(module: bangc.Module) -> None:
+def test_overloaded_entries_are_distinguished(module: bangc.Module) -> None:
     assert module.entries == [
         "first::same",
         "scaled",
@@ -62,7 +62,7 @@ def test_entries_of_one_name_are_told_apart(module: bangc.Module) -> None:
         module["typed"]
 
 
-def test_an_array_with_a_memory_space_has_a_size(tmp_path: Path) -> None:
+def test_arrays_with_a_memory_space_need_a_size(tmp_path: Path) -> None:
     file = tmp_path / "unsized.mlu"
     file.write_text("extern __mlu_shared__ char shared[];\n__mlu_entry__ void kernel(char *y) { y[0] = shared[0]; }\n")
     with pytest.raises(CompileError, match=r"(?s)unsized\.mlu:1:.*declared with its size: no launch gives one"):
@@ -80,7 +80,7 @@ def test_an_entry_may_have_a_name_of_the_c_library(tmp_path: Path) -> None:
     assert device.download(y).tolist() == [1.5]
 
 
-def test_a_call_of_what_no_file_defines_is_an_error_at_its_line(tmp_path: Path) -> None:
+def test_a_call_of_an_undefined_function_is_an_error_at_its_line(tmp_path: Path) -> None:
     file = tmp_path / "alone.mlu"
     file.write_text('#include "language.h"\nint main() {\n  printf("%s\\n", helper());\n}\n')
     with pytest.raises(KernelError, match=r"alone\.mlu:3: main called helper\(\), which no file defines"):

@@ -55,7 +55,7 @@ def test_a_kernel_is_compiled_for_the_board_that_it_runs_on(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_sweep_runs_in_processes_and_its_key_is_the_source(basics: bangc.Module, tmp_path: Path) -> None:
+def test_sweeps_run_in_processes_keyed_by_the_source(basics: bangc.Module, tmp_path: Path) -> None:
     points = [
         explore.sweep(kernel, arguments=ARGUMENTS, dim=[(4,), (8,)], workers=workers)
         for kernel, workers in ((basics["copy"], 0), (basics["copy"], 2), (f"{FILE}:copy", 0))
@@ -85,14 +85,14 @@ def test_the_commands_take_an_entry_of_a_file(tmp_path: Path, capsys: pytest.Cap
         kernel_of(str(FILE))
 
 
-def test_a_python_file_is_sent_to_the_command_for_it(tmp_path):
+def test_a_python_file_suggests_the_right_command(tmp_path):
     file = tmp_path / "add.py"
     file.write_text("async def add(core, x, out): ...\n")
     with pytest.raises(mlusim.InputError, match=r"add\.py is Python, not BANG C: `mlusim run .*add\.py:KERNEL` runs"):
         mlusim.bangc.compile(file)
 
 
-def test_a_shape_is_for_tensors_by_their_types(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_shape_applies_to_tensors_by_their_types(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "two.mlu"
     file.write_text(
         "#include <bang.h>\n"

@@ -28,7 +28,7 @@ def test_a_shared_array_is_one_for_the_cores_of_a_cluster(shared: bangc.Module, 
     report.check()
 
 
-def test_the_checker_sees_a_missing_barrier_at_the_lines_of_the_source(shared: bangc.Module) -> None:
+def test_a_missing_barrier_is_reported_at_the_source_lines(shared: bangc.Module) -> None:
     report = mlusim.verify(shared["race"], X, mlusim.Output((512,)), dim=8, kind="UNION2")
     assert not report.ok
     assert "shared.mlu:22" in report.text()
@@ -42,7 +42,7 @@ def test_a_block_launch_with_more_tasks_than_clusters_may_leave_a_shared_array_u
     report.check()
 
 
-def test_vector_results_and_plain_cpp_see_each_other_in_order(shared: bangc.Module) -> None:
+def test_vector_instructions_and_plain_cpp_see_each_others_results(shared: bangc.Module) -> None:
     x = np.arange(64, dtype=np.float32)
     report = mlusim.verify(shared["mixed"], x, mlusim.Output((4,)), dim=4, reference=np.full(4, 4033, np.float32))
     report.check()
@@ -61,7 +61,7 @@ def test_arrays_that_do_not_fit_are_an_error_with_the_arithmetic(tmp_path: Path)
         device.synchronize()
 
 
-def test_fresh_arrays_hold_no_zeros_and_reading_them_is_found(tmp_path: Path) -> None:
+def test_fresh_arrays_are_not_zero_and_reading_them_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "fresh.mlu"
     file.write_text(
         "__nram__ int tile[32];\n"

@@ -32,7 +32,7 @@ def test_a_program_runs_as_on_a_host_with_a_board(capsys: pytest.CaptureFixture[
     device.verify().check()
 
 
-def test_memory_of_a_program_is_input_or_output_by_its_copies(capfd: pytest.CaptureFixture[str]) -> None:
+def test_program_memory_is_input_or_output_by_its_copies(capfd: pytest.CaptureFixture[str]) -> None:
     device = Device()
     run_program(bangc.compile(KERNELS / "program.mlu"), device)
     assert device.log.roles() == {0: "input", 1: "input", 2: "output"}
@@ -47,7 +47,7 @@ def test_memory_of_a_program_is_input_or_output_by_its_copies(capfd: pytest.Capt
     assert report.balance.mean_bytes == 40_000 / 8
 
 
-def test_a_file_without_main_is_no_program(basics: bangc.Module) -> None:
+def test_a_file_without_main_is_not_a_program(basics: bangc.Module) -> None:
     with pytest.raises(InputError, match=r"basics\.mlu has no main: name a kernel with --entry"):
         run_program(basics, Device())
 
@@ -79,7 +79,7 @@ def test_a_program_gets_its_arguments_and_links_with_other_files(capfd: pytest.C
     assert "error: main, host_faults.mlu:" in capfd.readouterr().err
 
 
-def test_run_asks_for_an_entry_where_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_requires_an_entry_if_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:
     assert _mlusim("bangc", "run", KERNELS / "basics.mlu") == 2
     assert "name one of its entries with --entry: copy, fill<...>" in capsys.readouterr().err
 
@@ -100,7 +100,7 @@ def test_check_lists_files_entries_and_missing_intrinsics(tmp_path: Path, capsys
 
 
 @pytest.mark.slow
-def test_a_program_in_the_names_of_older_runtimes_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_with_older_runtime_names_runs(capsys: pytest.CaptureFixture[str]) -> None:
     device = Device()
     assert run_program(bangc.compile(KERNELS / "older.mlu"), device) == 0
     assert capsys.readouterr().out == "PASSED\n"
@@ -126,7 +126,7 @@ def test_a_wrong_invocation_is_an_error_at_its_line(what: str, message: str) -> 
         run_program(bangc.compile(KERNELS / "invoked.mlu"), Device(), (what,))
 
 
-def test_an_entry_by_its_c_name_from_a_host_file_with_a_half_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_extern_c_entry_is_callable_from_a_host_file_with_its_own_half(capsys: pytest.CaptureFixture[str]) -> None:
     module = bangc.compile(KERNELS / "linkage.cpp", sources=[KERNELS / "linkage.mlu"])
     assert run_program(module, Device()) == 0
     assert capsys.readouterr().out == "wrong: 0\n"

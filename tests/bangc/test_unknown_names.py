@@ -39,7 +39,7 @@ def test_a_missing_intrinsic_has_its_reason(name: str, part: str) -> None:
     assert part in why_missing(name)
 
 
-def test_known_intrinsics_have_none() -> None:
+def test_known_intrinsics_have_no_reason() -> None:
     assert not [name for name in bangc.intrinsics.names() if why_missing(name)]
 
 

@@ -201,7 +201,7 @@ def test_print(builder):
     assert repr(a) == "A: float32 [8, 24]"
 
 
-def test_a_program_is_the_net_as_it_stood(builder, a, i):
+def test_building_a_program_copies_the_net(builder, a, i):
     b = builder.gather(a, i)
     program = builder.build()
     builder.flip(b, 0)

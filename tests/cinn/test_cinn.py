@@ -124,7 +124,7 @@ def expected_of_long_net(arrays):
     return {"picked": picked, "turned": turned, "half": half, "back": back, "flags": back != 0}
 
 
-def test_a_net_gives_what_numpy_gives():
+def test_a_net_matches_numpy():
     builder, arrays = long_net()
     expected = expected_of_long_net(arrays)
     result = builder.build(outputs=list(expected)).execute(arrays)
@@ -142,7 +142,7 @@ def test_by_default_outputs_are_the_variables_that_no_operator_consumes():
 
 
 @pytest.mark.parametrize("target", ["mlu370-x4", "mlu590-h8", "mlu270-s4"])
-def test_each_step_reports_what_the_operator_alone_does(target):
+def test_each_step_reports_the_figures_of_its_operator(target):
     builder, arrays = long_net()
     result = builder.build(target, outputs=["picked", "turned", "half", "back", "flags"]).execute(arrays)
     alone = {
@@ -163,7 +163,7 @@ def test_each_step_reports_what_the_operator_alone_does(target):
         np.testing.assert_array_equal(result[name], expected.output, err_msg=name)
 
 
-def test_totals_are_the_sums_and_the_gaps():
+def test_totals_are_sums_of_steps_plus_gaps():
     builder, arrays = long_net()
     result = builder.build().execute(arrays)
     board = result.board
@@ -214,7 +214,7 @@ def test_inputs_are_uploaded_once_and_never_written(builder):
     assert [record.name for record in result.steps[0].result.log.allocations if record.task == -1] == ["x", "i", "once"]
 
 
-def test_outputs_are_not_the_callers_arrays(builder):
+def test_outputs_do_not_alias_the_inputs(builder):
     x = builder.create_input(Float(32), (4,), "x")
     bits = builder.bitcast_convert(x, Int(32))
     data = np.ones(4, np.float32)
@@ -224,7 +224,7 @@ def test_outputs_are_not_the_callers_arrays(builder):
     assert result[bits].tolist() == [0x3F800000] * 4
 
 
-def test_a_view_keeps_the_memory_of_what_it_views(builder):
+def test_a_view_keeps_its_base_memory_alive(builder):
     x = builder.create_input(Int(32), (64,), "x")
     first = builder.flip(x, 0)
     seen = builder.bitcast_convert(first, UInt(8))
@@ -330,7 +330,7 @@ def nets(draw):
 
 @hypothesis.settings(max_examples=25, deadline=None)
 @hypothesis.given(nets())
-def test_any_chain_gives_what_numpy_gives(net):
+def test_any_chain_of_operators_matches_numpy(net):
     builder, arrays, expected = net
     result = builder.build(outputs=list(expected)).execute(arrays)
     for name, array in expected.items():
@@ -417,7 +417,7 @@ def test_print_of_a_result(builder):
     assert repr(result).startswith("<result of net 'test_basic' on mlu370-x4: ")
 
 
-def test_two_runs_are_the_same_to_the_bit():
+def test_two_runs_are_bitwise_equal():
     builder, arrays = long_net()
     program = builder.build(mlusim.board("mlu590-h8"))
     first, second = program.execute(arrays), program.execute(arrays)

@@ -29,7 +29,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("kind", "name", "expected"), TYPES, ids=[name for _, name, _ in TYPES])
-def test_types_stand_for_dtypes(kind, name, expected):
+def test_types_correspond_to_dtypes(kind, name, expected):
     assert kind.numpy_dtype == np.dtype(expected)
     assert dtype_of(kind) == np.dtype(expected)
     assert repr(kind) == name

@@ -36,7 +36,7 @@ def process(*arguments, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **options)
 
 
-def test_alone_it_prints_its_help_and_how_to_start():
+def test_without_arguments_the_command_prints_help():
     assert succeed() == succeed("--help")
     assert "mlusim demo" in succeed()
     for name in ("run", "compare", "sweep", "tune"):
@@ -44,7 +44,7 @@ def test_alone_it_prints_its_help_and_how_to_start():
         assert (alone.exit_code, alone.stdout, alone.stderr) == (2, "", succeed(name, "-h"))
 
 
-def test_version_is_that_of_the_one_file_that_pyproject_reads():
+def test_version_matches_pyproject():
     import tomllib
 
     version_file = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]["path"]
@@ -62,7 +62,7 @@ def test_every_help_shows_an_example(command):
 
 @pytest.mark.parametrize("name", ENTRIES)
 @pytest.mark.parametrize("group", ["run", "compare"])
-def test_every_operator_has_its_options_and_no_option_twice(group, name):
+def test_every_operator_has_its_options_exactly_once(group, name):
     command = main.commands[group].get_command(click.Context(main), name)
     options = [option for parameter in command.params for option in parameter.opts]
     assert len(set(options)) == len(options)
@@ -81,7 +81,7 @@ def test_the_demo_shifts_a_photograph_exactly(folder):
 
 
 @pytest.mark.slow
-def test_the_demo_reports_with_a_film(folder):
+def test_the_demo_writes_a_report_with_a_film(folder):
     succeed("demo", "--report", "report", "--quiet", "--device", "mlu590-h8")
     assert Path("report/film.png").read_bytes().startswith(b"\x89PNG")
     assert Path("report/timeline.png").read_bytes().startswith(b"\x89PNG")
@@ -96,7 +96,7 @@ def test_devices_lists_every_preset():
     assert [board["name"] for board in json.loads(succeed("devices", "--json"))["boards"]] == names
 
 
-def test_devices_shows_one_with_the_source_of_every_parameter():
+def test_devices_shows_the_source_of_every_parameter():
     board = mlusim.board("mlu590-h8")
     text = " ".join(succeed("devices", "MLU590-H8").split())
     for name, source in board.sources.items():
@@ -113,7 +113,7 @@ def test_a_board_printed_as_toml_is_the_same_board(folder):
     assert {key: one[key] for key in one if key != "sources"} == {key: other[key] for key in other if key != "sources"}
 
 
-def test_usage_errors_name_the_command_whose_help_tells_more():
+def test_usage_errors_name_the_help_command():
     assert fail("runn").startswith("no command 'runn'; did you mean run? there are run, verify, compare, ")
     assert fail("runn").endswith("; see `mlusim --help`")
     assert "see `mlusim run tin_shift --help`" in fail("run", "tin_shift", "--strateg", "x")
@@ -191,12 +191,12 @@ def test_devices_errors():
     assert fail("devices", "mlu370-x4", "--toml", "--json").startswith("--toml and --json are two ways")
 
 
-def test_a_plan_that_no_board_can_hold_fails_with_code_1(folder):
+def test_a_plan_that_fits_no_board_exits_with_code_1(folder):
     Path("tiny.toml").write_text('base = "mlu370-x4"\nnram_bytes = 131_100\n')
     assert "no element of 4 B fits" in fail(*RUN, "--device", "tiny.toml", code=1)
 
 
-def test_tensors_that_do_not_fit_in_gdram_fail_with_code_1():
+def test_tensors_larger_than_gdram_exit_with_code_1():
     message = fail("run", "tin_shift", "--shape", "1,64,64,2000000", "--no-data", code=1)
     assert message.startswith("a tensor of float32 [1, 64, 64, 2000000] takes 32 768 000 000 B (30.52 GiB): it never")
     assert "GDRAM of mlu370-x4; give a smaller shape" in message
@@ -215,7 +215,7 @@ def test_tensors_that_do_not_fit_in_gdram_fail_with_code_1():
         (OSError(28, "No space left on device", "f"), "f: No space left on device", 2),
     ],
 )
-def test_whatever_is_raised_is_one_line_and_a_code(monkeypatch, error, line, code):
+def test_any_exception_is_reported_in_one_line_with_an_exit_code(monkeypatch, error, line, code):
     def raise_it(*_arguments, **_options):
         raise error
 
@@ -223,7 +223,7 @@ def test_whatever_is_raised_is_one_line_and_a_code(monkeypatch, error, line, cod
     assert fail("run", "tin_shift", "--shape", "1,2,4,4", code=code).startswith(line)
 
 
-def test_a_traceback_is_shown_where_asked_for(monkeypatch):
+def test_a_traceback_is_shown_on_request(monkeypatch):
     def raise_it(*_arguments, **_options):
         raise RuntimeError("deep inside")
 
@@ -234,7 +234,7 @@ def test_a_traceback_is_shown_where_asked_for(monkeypatch):
     assert result.exit_code == 1
 
 
-def test_a_write_that_fails_leaves_what_was_there(folder, monkeypatch):
+def test_a_failed_write_leaves_the_old_file(folder, monkeypatch):
     Path("out.npy").write_bytes(b"before")
 
     def full(stream, *_arguments, **_options):

@@ -71,7 +71,7 @@ def test_the_script_of_a_shell(shell):
     assert CliRunner().invoke(main, ["completion"], env={"SHELL": f"/usr/bin/{shell}"}).stdout == done.stdout
 
 
-def test_an_unknown_shell_is_an_error():
+def test_an_unsupported_shell_is_an_error():
     done = CliRunner().invoke(main, ["completion"], env={"SHELL": "/bin/csh"})
     assert (done.exit_code, done.stderr) == (
         2,
@@ -137,7 +137,7 @@ def test_a_line_of_bash(kernels, monkeypatch, line, wanted):
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_shells_that_do_not_split_words_get_them_whole(kernels, shell):
+def test_shells_that_do_not_split_words_get_whole_words(kernels, shell):
     found = SHELLS[shell](main, {}, "mlusim", "_MLUSIM_COMPLETE").get_completions(["run", "cast"], "--device=mlu29")
     assert [item.value for item in found] == ["--device=mlu290-m5"]
 

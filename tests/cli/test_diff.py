@@ -59,21 +59,21 @@ def test_causes_and_lines_sum_to_the_difference_exactly(other):
     assert {name: -value for name, value in back.causes_ps.items()} == found.causes_ps
 
 
-def test_a_saved_run_beside_itself_has_no_empty_tables(home):
+def test_diffing_a_saved_run_with_itself_shows_no_empty_tables(home):
     call("run", "k.py", "--shape", "4096", "--save-run", "a.zip", "-q")
     text = call("diff", "a.zip", "a.zip")
     assert "no cause took more or less time" in text
     assert "line A > B" not in text
 
 
-def test_a_run_against_itself_differs_in_nothing():
+def test_a_run_does_not_differ_from_itself():
     found = diff(shift("tight"), shift("tight"))
     assert not any(found.causes_ps.values())
     assert not any(line.time_ps for line in found.lines)
     assert all(one.before == one.after for one in found.metrics)
 
 
-def test_lines_are_found_by_their_text_where_they_moved(home):
+def test_moved_lines_are_matched_by_their_text(home):
     call("run", "k.py", "--shape", "50000", "--save-run", "a.zip", "-q")
     (home / "k.py").write_text(MOVED)
     call("run", "k.py", "--shape", "50000", "--save-run", "b.zip", "-q")
@@ -85,7 +85,7 @@ def test_lines_are_found_by_their_text_where_they_moved(home):
     assert all(after == before + 1 for before, after in numbers)
 
 
-def test_two_ways_to_run_and_a_page(home):
+def test_diff_takes_two_descriptions_and_writes_a_page(home):
     words = ("k.py:add --shape 50000", "k.py:add --shape 50000 --set tile=4096")
     text = call("diff", *words, "--report", "d")
     assert max(map(len, text.splitlines())) <= 80
@@ -104,7 +104,7 @@ def test_two_ways_to_run_and_a_page(home):
     assert (home / "e" / "diff.html").read_text() == page
 
 
-def test_what_to_try_is_faster_and_is_what_retiming_says():
+def test_suggestions_are_faster_and_match_retiming():
     result = shift("tight")
     tries = what_to_try(result)
     assert tries
@@ -153,12 +153,12 @@ def test_json_says_where_the_figures_come_from(home):
 @pytest.mark.parametrize(
     "words", ["k.py --shape 4096", "k.py:add --shape 4096", "mlusim run k.py --shape 4096", "run k.py --shape 4096"]
 )
-def test_a_run_may_be_named_as_it_is_on_the_command_line(home, words):
+def test_a_run_may_be_described_by_its_command_line(home, words):
     found = json.loads(call("diff", words, "k.py:add --shape 4096", "--json"))
     assert found["time_ps"] == 0
 
 
-def test_the_page_names_what_tells_the_runs_apart(tmp_path, monkeypatch):
+def test_the_page_title_names_the_differences_between_the_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "k.py").write_text(
         "async def move(core, x, out, tile=8):\n"

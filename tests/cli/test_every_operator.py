@@ -95,7 +95,7 @@ def test_every_operator_is_tested_here():
     assert {*OPERATORS, "tin_shift"} == set(ENTRIES)
 
 
-def test_help_reads_the_same_names_and_summaries_as_the_schemas():
+def test_help_matches_the_names_and_summaries_of_the_schemas():
     assert summaries() == {name: command.summary for name, command in COMMANDS.items()}
     assert list(summaries()) == list(COMMANDS)
 
@@ -131,7 +131,7 @@ def test_strategies_of_an_operator_on_random_inputs(operator):
 
 
 @pytest.mark.parametrize("dtype", [dtype.name for dtype in ALL])
-def test_every_element_type_goes_through_a_file_and_back(tmp_path, dtype):
+def test_every_element_type_survives_a_file_round_trip(tmp_path, dtype):
     array = np.frombuffer(np.random.default_rng(5).bytes(16 * 6), np.dtype(dtype)).reshape(3, -1)
     path = tmp_path / "x.npy"
     write_array("--out", path, array)

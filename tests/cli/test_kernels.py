@@ -108,7 +108,7 @@ def test_a_file_with_one_kernel_needs_no_name(home):
     )
 
 
-def test_a_function_that_launches_runs_too(home):
+def test_a_function_that_launches_kernels_can_be_run(home):
     text = mlusim("run", "k.py:launch", "--shape", "5000", "--set", "tile=256", "--no-data")
     assert "launch of k.py:launch" in text
     assert "give --shape and --set, no --arg" in mlusim("run", "k.py:launch", *FILES, code=2)
@@ -141,21 +141,21 @@ def test_run_with_a_check_that_fails_prints_the_findings_as_verify_does(home):
     assert not run["ok"]
 
 
-def test_verify_of_an_operator_is_run_with_check(home):
+def test_verify_takes_an_operator(home):
     words = ("verify", "cast", "--shape", "64", "--dtype", "int8")
     assert "cast on mlu370-x4: sound" in mlusim(*words)
     files = {line["file"] for line in json.loads(mlusim(*words, "--json"))["verification"]["traffic"]}
     assert files == {"cast.py"}
 
 
-def test_a_sweep_names_the_files_of_arguments_without_their_folders(home):
+def test_a_sweep_names_argument_files_without_folders(home):
     words = ("--arg", f"x={home / 'x.npy'}", "--arg", home / "x.npy", "--arg", "out=float32:5000")
     found = mlusim("sweep", "k.py:add", *words, "--no-db", "-j", "0", "--json")
     assert json.loads(found)["rows"][0]["arguments"] == "x=x.npy x.npy out=float32:5000"
     assert str(home) not in found
 
 
-def test_compare_settings_boards_and_kernels(home):
+def test_compare_takes_settings_boards_and_kernels(home):
     words = ("--shape", "5000", "--set", "tile=512,1024", "--device", "mlu370-x4,mlu590-h8")
     text = mlusim("compare", "k.py:add", *words)
     for name in ("mlu370-x4, tile=512", "mlu590-h8, tile=1024"):
@@ -171,7 +171,7 @@ def test_compare_settings_boards_and_kernels(home):
     assert [one["strategy"] for one in found["strategies"]] == ["tile=256", "tile=512"]
 
 
-def test_tune_finds_the_fastest_setting_and_its_command_gives_that_time(home):
+def test_tune_prints_a_command_that_reproduces_the_best_time(home):
     words = ("--shape", "200000", "--set", "tile=256..4096*4", "--workers", "0")
     text = mlusim("tune", "k.py:add", *words)
     assert max(map(len, text.splitlines()[:8])) <= 80
@@ -194,7 +194,7 @@ def test_sweep_takes_arguments_and_names_them(home):
     assert old["rows"][0]["time_ps"] == alone["time_ps"]
 
 
-def test_a_sweep_file_knows_the_contents_of_an_input(home):
+def test_a_sweep_detects_changed_input_files(home):
     words = ("sweep", "k.py:add", *FILES, "--db", "s.sqlite", "--workers", "0")
     mlusim(*words)
     assert "1 of them from before" in mlusim(*words)
@@ -230,7 +230,7 @@ def test_help_lists_the_options_of_a_kernel(command):
     assert mlusim(command, code=2).startswith(f"Usage: mlusim {command}")
 
 
-def test_csv_has_a_line_for_each_operation_and_may_be_replaced(home):
+def test_csv_has_a_line_per_operation(home):
     words = ("run", "k.py:add", "--shape", "5000", "--csv", "operations.csv")
     assert "wrote operations.csv: 25 operations" in mlusim(*words)
     lines = (home / "operations.csv").read_text().splitlines()
@@ -249,11 +249,11 @@ def test_csv_has_a_line_for_each_operation_and_may_be_replaced(home):
         (("sweep", "--shape", "64", "--vary", "tile=1,2"), "tile is a parameter of the kernel; write --set tile=1,2"),
     ],
 )
-def test_a_misplaced_setting_is_answered_with_the_right_option(home, words, told):
+def test_a_misplaced_setting_suggests_the_right_option(home, words, told):
     assert told in mlusim(words[0], "k.py:add", *words[1:], code=2)
 
 
-def test_tune_with_nothing_to_vary_says_so(home):
+def test_tune_without_anything_to_vary_is_an_error(home):
     text = mlusim("tune", "k.py:add", "--shape", "4096")
     assert "1 plan ran" in text
     assert "Nothing was varied: give several values, such as --set NAME=4,8,16" in text
@@ -268,23 +268,23 @@ WRONG = [
 
 @pytest.mark.parametrize("command", ["run", "verify", "compare", "tune", "sweep"])
 @pytest.mark.parametrize(("words", "message"), WRONG)
-def test_a_wrong_launch_is_wrong_usage_in_every_command(home, command, words, message):
+def test_an_invalid_launch_is_a_usage_error_in_every_command(home, command, words, message):
     assert message in mlusim(command, "k.py:add", "--shape", "5000", *words, code=2)
 
 
 @pytest.mark.parametrize("command", ["run", "verify", "compare"])
-def test_a_launch_that_the_board_cannot_hold_is_wrong_input(home, command):
+def test_a_launch_too_large_for_the_board_is_an_input_error(home, command):
     text = mlusim(command, "k.py:add", "--shape", "5000", "--dim", "6,1,1", code=2)
     assert "add: dim.x = 6 for UNION1: it must be a multiple of 4 (4 cores x 1 clusters); try 8" in text
 
 
-def test_a_launch_that_the_board_cannot_hold_is_a_point_of_a_sweep(home):
+def test_a_launch_too_large_for_the_board_is_a_failed_sweep_point(home):
     words = ("sweep", "k.py:add", "--shape", "5000", "--dim", "6,1,1", "--no-db", "--workers", "0")
     assert "the point is impossible: add: dim.x = 6" in mlusim(*words, code=1)
     assert "1 done, 1 impossible" in mlusim(*words, "--dim", "8,1,1")
 
 
-def test_a_board_without_its_option(home):
+def test_a_board_given_as_an_argument_suggests_device_option(home):
     mlusim("run", "k.py:add", "--shape", "5000", "--save-run", "r.zip", "-q")
     for words in (("retime", "r.zip"), ("run", "k.py:add", "--shape", "5000"), ("run", "flip", "--shape", "4")):
         text = mlusim(*words, "mlu590-h8", code=2)

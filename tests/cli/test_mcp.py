@@ -44,7 +44,7 @@ def call(name, *words, **more):
 
 
 @pytest.mark.slow
-def test_a_session_over_the_streams_mends_a_kernel(home):
+def test_an_mcp_session_fixes_a_kernel(home):
     server = subprocess.Popen(
         [sys.executable, "-m", "mlusim", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=home
     )
@@ -86,7 +86,7 @@ def test_a_session_over_the_streams_mends_a_kernel(home):
     assert server.returncode == 0
 
 
-def test_an_error_in_a_tool_is_its_answer():
+def test_a_tool_error_is_returned_as_its_answer():
     text, failed = call("run", "add.py:add", "--shpe", "3")
     assert failed
     assert "No such option '--shpe'" in text
@@ -125,7 +125,7 @@ def test_a_notification_gets_no_answer():
     assert respond('{"jsonrpc": "2.0", "method": "notifications/cancelled"}') is None
 
 
-def test_an_unknown_protocol_version_is_answered_with_ours():
+def test_an_unknown_protocol_version_gets_the_supported_one():
     assert ask("initialize", protocolVersion="1999-01-01")["result"]["protocolVersion"] == "2025-06-18"
     assert ask("ping")["result"] == {}
 
@@ -142,7 +142,7 @@ def test_an_unknown_protocol_version_is_answered_with_ours():
         ("raise RuntimeError('no')\nasync def f(core, out):\n    pass\n", "RuntimeError: no"),
     ],
 )
-def test_compile_says_what_is_wrong_with_a_file(home, text, message):
+def test_compile_reports_the_errors_of_a_file(home, text, message):
     (home / "bad.py").write_text(text)
     done = CliRunner().invoke(main, ["compile", "bad.py", "add.py", "--json"])
     found = json.loads(done.stdout)
@@ -166,7 +166,7 @@ def test_compile_takes_files_of_kernels():
     assert (done.exit_code, done.stderr) == (2, "error: x.npy is not a kernel's file: name a .py or a .mlu file\n")
 
 
-def test_check_is_another_name_of_verify():
+def test_check_is_an_alias_of_verify():
     done = CliRunner().invoke(main, ["check", "add.py:add", "--shape", "8192"])
     assert done.exit_code == 1
     assert "race: " in done.stdout

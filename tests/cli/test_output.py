@@ -76,7 +76,7 @@ def test_every_command_is_here():
 
 
 @pytest.mark.parametrize("name", DOES)
-def test_with_json_nothing_else_is_printed(folder, name):
+def test_json_output_contains_nothing_else(folder, name):
     done = call(*DOES[name], "--json")
     assert done.exit_code == 0, done.stderr
     assert isinstance(json.loads(done.stdout), dict | list)
@@ -117,7 +117,7 @@ def test_every_option_of_an_operator_is_in_its_help_once(group, name):
     assert heads[-1].startswith("Strategies")
 
 
-def test_exit_codes_are_those_that_the_help_names():
+def test_exit_codes_match_the_help():
     text = call("--help").stdout
     codes = re.findall(r"^ +(\d+)  ", text.partition("Exit codes:")[2], re.MULTILINE)
     assert [int(code) for code in codes] == [0, FAILED, USAGE, INTERRUPTED]
@@ -134,7 +134,7 @@ def test_a_board_as_a_file(folder):
     assert refused.stderr.startswith("error: mine.toml: unknown key 'clock_mhz'")
 
 
-def test_strategies_to_compare_may_be_listed_or_repeated():
+def test_compare_accepts_a_list_or_repeated_strategies():
     listed = json.loads(call("compare", *SMALL, "--json", "--strategy", "tight, pingpong").stdout)
     repeated = json.loads(call("compare", *SMALL, "--json", "--strategy", "tight", "--strategy", "pingpong").stdout)
     # Both say what was called, each in its own words.
@@ -183,7 +183,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_run(folder, monkey
     assert sorted(path.name for path in folder.iterdir()) == ["run.zip"]
 
 
-def test_a_file_is_as_it_was_where_writing_it_fails(tmp_path):
+def test_a_file_is_unchanged_if_writing_fails(tmp_path):
     path = tmp_path / "file"
     path.write_text("before")
 
@@ -200,7 +200,7 @@ def test_a_file_is_as_it_was_where_writing_it_fails(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_picture_is_as_it_was_where_drawing_fails(folder, monkeypatch):
+def test_a_picture_is_unchanged_if_drawing_fails(folder, monkeypatch):
     Path("errors.svg").write_text("before")
 
     def fail(_figure, stream, _suffix):
@@ -217,7 +217,7 @@ def test_a_picture_is_as_it_was_where_drawing_fails(folder, monkeypatch):
     assert sorted(path.name for path in folder.iterdir()) == ["errors.svg", "run.zip"]
 
 
-def test_names_that_are_nearly_right(folder):
+def test_misspelt_names_get_a_suggestion(folder):
     assert "did you mean compare? " in call("compre").stderr
     assert "did you mean fill-one? " in call("validate", "fil-one").stderr
     assert "did you mean float16? " in call("run", "cast", "--shape", "3", "--dtype", "flot16").stderr
@@ -225,12 +225,12 @@ def test_names_that_are_nearly_right(folder):
     assert "did you mean mlu590-h8 " in call("devices", "mlu59-h8").stderr
 
 
-def test_a_usage_error_names_the_help_of_its_command():
+def test_a_usage_error_names_its_help_command():
     assert call("run", "cast", "--dtype").stderr.endswith("; see `mlusim run cast --help`\n")
     assert call("devices", "-o").stderr.endswith("; see `mlusim devices --help`\n")
 
 
-def test_strategies_that_have_no_plan_are_named_and_the_others_compared(folder):
+def test_strategies_without_a_plan_are_named_and_the_rest_compared(folder):
     Path("tiny.toml").write_text('base = "mlu370-x4"\nnram_bytes = 131_200\n')
     words = ("compare", *SMALL, "--device", "tiny.toml")
     found = json.loads(call(*words, "--json").stdout)
@@ -244,7 +244,7 @@ def test_strategies_that_have_no_plan_are_named_and_the_others_compared(folder):
     assert named.stderr == f"error: {refused['reason']}\n"
 
 
-def test_ctrl_c_while_something_loads_is_one_line(tmp_path):
+def test_ctrl_c_during_loading_prints_one_line(tmp_path):
     (tmp_path / "k.py").write_text(
         "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nasync def k(core, x, out): ...\n"
     )

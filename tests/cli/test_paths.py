@@ -63,7 +63,7 @@ CLASHES = [
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
 @pytest.mark.parametrize(("arguments", "message"), CLASHES)
-def test_no_two_options_of_a_command_may_write_the_same_file(folder, capsys, arguments, message, force):
+def test_two_options_must_not_write_the_same_file(folder, capsys, arguments, message, force):
     (folder / "link.npy").symlink_to("x.npy")
     if "--merge" in arguments:
         mlusim.sweep("flip", shape=(3, 4), axis=0, workers=0, db="p.sqlite")
@@ -92,7 +92,7 @@ REPLACED = [
 
 
 @pytest.mark.parametrize("arguments", REPLACED, ids=lambda words: "_".join(words[:1] + words[-2:]))
-def test_nothing_that_mlusim_did_not_write_is_replaced_without_force(folder, capsys, arguments):
+def test_foreign_files_are_replaced_only_with_force(folder, capsys, arguments):
     for name in ("clip.npy", "table.csv", "sweep.png", "summary.json"):
         (folder / name).write_bytes(b"mine")
     before = contents(folder)
@@ -117,7 +117,7 @@ def test_nothing_that_mlusim_did_not_write_is_replaced_without_force(folder, cap
     ],
     ids=lambda words: words[0] + words[-1],
 )
-def test_what_mlusim_wrote_is_replaced(folder, capsys, arguments):
+def test_files_written_by_mlusim_are_replaced(folder, capsys, arguments):
     for _ in range(2):
         assert error_of(arguments, capsys) == (0, "")
 
@@ -176,7 +176,7 @@ def test_workers_leave_ctrl_c_to_their_parent():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_device_is_written_through(folder, capsys):
+def test_device_files_are_written_through(folder, capsys):
     assert error_of((*FLIP, *SHAPE, "--save-run", "/dev/null"), capsys) == (0, "")
     assert not os.path.isfile("/dev/null")  # noqa: PTH113
 
@@ -193,7 +193,7 @@ KERNEL = "async def kernel(core, x, out):\n    pass\n\nasync def two(core, x, a,
         (("mine.py:kernel", "--shape", "4", "--out", "o.npy", "--save-run", "o.npy"), "are one file: name two"),
     ],
 )
-def test_files_of_a_kernel_of_ones_own(folder, capsys, words, message):
+def test_a_users_kernel_writes_all_output_files(folder, capsys, words, message):
     (folder / "mine.py").write_text(KERNEL)
     before = contents(folder)
     code, text = error_of(("run", *words, "--quiet", "--force"), capsys)

@@ -41,7 +41,7 @@ def test_json_has_version_command_seed_and_every_board(command, tmp_path, monkey
     assert "clock_hz" in record["edited"] if command == "sweep" else record["edited"] == []
 
 
-def test_a_sweep_prints_each_reason_whole_and_once(tmp_path, monkeypatch, capsys):
+def test_a_sweep_prints_each_reason_once_and_in_full(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         main(

@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
     return folder
 
 
-def test_one_run_gets_all_that_report_writes(runs, tmp_path):
+def test_report_of_one_run_writes_every_file(runs, tmp_path):
     done = call("report", runs / "documented.zip", "-o", tmp_path / "out", "--check")
     assert done.exit_code == 0, done.output
     files = {path.name for path in (tmp_path / "out").iterdir()}
@@ -37,7 +37,7 @@ def test_one_run_gets_all_that_report_writes(runs, tmp_path):
     assert "async def tin_shift_segments" in text
 
 
-def test_several_runs_get_a_page_each_and_an_index(runs, tmp_path):
+def test_report_of_several_runs_writes_pages_and_an_index(runs, tmp_path):
     done = call("report", runs / "documented.zip", runs / "pingpong.zip", "--out", tmp_path, "--json")
     assert done.exit_code == 0, done.output
     names = ["index.html", "documented.html", "pingpong.html", "plotly.min.js"]

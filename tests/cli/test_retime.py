@@ -47,7 +47,7 @@ def test_a_run_and_the_demo_are_saved(run, tmp_path):
     assert answer["run"] == "demo.zip"
 
 
-def test_where_a_run_cannot_be_saved_is_said_before_it_runs(tmp_path):
+def test_an_unwritable_save_path_is_reported_before_the_run(tmp_path):
     words = ("run", "flip", "--shape", "4,4", "--axis", "0", "--save-run")
     assert "there is no directory" in error(*words, tmp_path / "none" / "run.zip")
     assert "is a directory" in error(*words, tmp_path)
@@ -55,14 +55,14 @@ def test_where_a_run_cannot_be_saved_is_said_before_it_runs(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_on_its_own_board_it_takes_as_long(run):
+def test_retiming_on_the_same_board_gives_the_same_time(run):
     text = printed("retime", run)
     recorded = mlusim.load(run).time_us
     assert f"cast: {recorded:.2f} us on mlu370-x4, as recorded\n{recorded:.2f} us (+0.0 %) on mlu370-x4\n" in text
     assert "where time went" in text
 
 
-def test_a_parameter_with_a_unit_and_a_number_of_any_kind(run):
+def test_parameters_accept_units_and_any_number_format(run):
     words = ("--set", "kernel_start_ps=5us", "--set", "dram_latency_growth=0.5", "--set", "name=mine")
     answer = json.loads(printed("retime", run, *words, "--keep-split", "--json"))
     parameters = {"kernel_start_ps": 5_000_000, "dram_latency_growth": 0.5, "name": "mine"}

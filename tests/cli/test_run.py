@@ -41,7 +41,7 @@ def test_npz_with_one_array_or_with_a_key(folder):
     ],
     ids=["big endian", "Fortran order", "reversed twice"],
 )
-def test_arrays_in_other_orders(folder, store):
+def test_arrays_in_any_memory_order(folder, store):
     x = np.load("x.npy").copy()
     x[0, 0, 0, 0] = 1.0  # NumPy itself quiets a signalling NaN when it swaps bytes
     np.save("y.npy", store(x))
@@ -63,7 +63,7 @@ def test_every_strategy_and_a_board_from_a_file(folder, strategy):
     assert np.load("out.npy").tobytes() == expected().tobytes()
 
 
-def test_json_holds_the_same_figures_as_the_result(folder):
+def test_json_has_the_figures_of_the_result(folder):
     found = json.loads(succeed(*RUN, "--json", "-o", "out.npy", "--report", "report"))
     result = mlusim.ops.tin_shift_forward(np.load("x.npy"), np.load("shifts.npy"))
     assert found["time_ps"] == result.time_ps
@@ -74,7 +74,7 @@ def test_json_holds_the_same_figures_as_the_result(folder):
     assert json.loads(Path("report/summary.json").read_text())["time_ps"] == result.time_ps
 
 
-def test_quiet_prints_nothing_and_still_writes(folder):
+def test_quiet_prints_nothing_but_writes_files(folder):
     assert succeed(*RUN, "--quiet", "-o", "out.npy") == ""
     assert Path("out.npy").exists()
 
@@ -116,7 +116,7 @@ def test_check_adds_the_proof(folder):
     assert "verification" not in json.loads(succeed(*RUN, "--json"))
 
 
-def test_a_run_that_is_not_sound_prints_its_report_and_fails(folder, monkeypatch):
+def test_a_run_with_errors_prints_its_report_and_fails(folder, monkeypatch):
     def unsound(*_arguments, **options):
         assert options["check"] is True
         raise mlusim.VerificationError("tin_shift: 1 error\n\nerror: race: two lines")
@@ -151,7 +151,7 @@ def test_random_inputs_repeat_and_follow_the_seed():
     assert time_ps("--seed", 1) != time_ps("--seed", 2)
 
 
-def test_compare_shows_each_strategy_and_that_results_are_equal(folder):
+def test_compare_shows_each_strategy_and_whether_results_are_equal(folder):
     text = succeed("compare", "tin_shift", *INPUTS)
     names = ["auto:", "documented", "shipped", "tight", "batched", "pingpong"]
     assert [line.split()[0] for line in text.splitlines() if line.split()[:1] and line.split()[0] in names] == names
@@ -162,6 +162,6 @@ def test_compare_shows_each_strategy_and_that_results_are_equal(folder):
     assert len(found["strategies"]) == 1
 
 
-def test_compare_without_data_says_that_it_compared_nothing():
+def test_compare_without_data_compares_no_results():
     text = succeed("compare", "tin_shift", "--shape", "1,4,4,9", "--no-data")
     assert "Timing only: results were not compared." in text

@@ -35,7 +35,7 @@ def on_a_terminal(*arguments, interrupt_after=None, **environment):
     return output.decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_colour_on_a_terminal_unless_it_is_not_wanted():
+def test_colour_is_used_on_a_terminal_unless_disabled():
     arguments = ("run", "tin_shift", "--shape", "1,4,8,49")
     coloured, code = on_a_terminal(*arguments)
     plain, _ = on_a_terminal(*arguments, NO_COLOR="1")
@@ -46,7 +46,7 @@ def test_colour_on_a_terminal_unless_it_is_not_wanted():
     assert (code, error.startswith("\x1b[31m\x1b[1merror:\x1b[0m no board")) == (2, True)
 
 
-def test_a_long_run_shows_its_progress_on_a_terminal_and_stops_at_once_when_interrupted():
+def test_a_long_run_shows_progress_and_stops_when_interrupted():
     shape = ("run", "tin_shift", "--shape", "64,32,4096,1", "--no-data", "--strategy", "documented")
     output, code = on_a_terminal(*shape, interrupt_after=b"operations")
     assert "simulating" in output

@@ -12,7 +12,7 @@ def call(*arguments):
     return CliRunner().invoke(main, arguments)
 
 
-def test_a_row_by_name_with_its_figures(tmp_path):
+def test_rows_are_selected_by_name(tmp_path):
     done = call("validate", "copy-8.4MB", "fill-one", "--plot", str(tmp_path / "errors.png"))
     assert done.exit_code == 0, done.output
     assert "copy-8.4MB" in done.output

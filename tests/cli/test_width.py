@@ -103,14 +103,14 @@ def test_help_fits_and_its_examples_can_be_pasted(path):
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if " " not in name])
-def test_full_shows_more_and_all_that_the_short_table_has(name):
+def test_the_full_table_contains_the_short_one(name):
     short, full = (CliRunner().invoke(main, [*TABLES[name], *more]).stdout for more in ((), ("--full",)))
     assert len(full) > len(short) or name == "diff"  # whose short table may be whole
     heads = next(line for line in short.splitlines() if "  " in line).split("  ")
     assert all(head.strip() in full for head in heads[:-1])  # the last of compare is one cause, or several
 
 
-def test_the_parts_of_a_wide_table_begin_with_its_keys():
+def test_parts_of_a_wide_table_repeat_its_key_columns():
     assert show.parts_of([10, 20, 20, 20], 1, 80) == [[0, 1, 2, 3]]
     assert show.parts_of([10, 20, 20, 20], 1, 60) == [[0, 1, 2], [0, 3]]
     assert show.parts_of([10, 20, 20, 20], 2, 60) == [[0, 1, 2], [0, 1, 3]]

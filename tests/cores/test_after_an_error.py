@@ -41,7 +41,7 @@ async def zero_division(core: Core) -> None:
     1 / (core.task_id * 0)
 
 
-def test_a_kernel_launches_nothing() -> None:
+def test_a_kernel_cannot_launch() -> None:
     device = Device()
 
     async def kernel(core: Core) -> None:
@@ -107,7 +107,7 @@ def test_a_device_that_stopped_is_not_used_again() -> None:
         device.synchronize()
 
 
-def test_tasks_stopped_by_another_ones_error_do_not_hide_it() -> None:
+def test_tasks_stopped_by_an_error_do_not_hide_it() -> None:
     """Not even where their own `finally` goes on using the core, or their coroutines are never awaited."""
     ended: list[int] = []
 
@@ -138,7 +138,7 @@ def test_tasks_stopped_by_another_ones_error_do_not_hide_it() -> None:
     assert set(ended) <= {0, 1, 2}
 
 
-def test_a_kernel_may_catch_what_the_simulator_refuses() -> None:
+def test_a_kernel_may_catch_simulator_errors() -> None:
     """The refused operation has not happened; the task goes on as if it had not been tried."""
     device = Device()
     x, out = device.upload(np.arange(8, dtype=np.int8)), device.alloc(8, np.int8)

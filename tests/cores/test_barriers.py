@@ -49,7 +49,7 @@ async def staggered(core: Core, name: str) -> None:
 
 @pytest.mark.parametrize("kind", GRIDS)
 @pytest.mark.parametrize("name", LATENCY)
-def test_all_leave_together_a_latency_after_the_last_came(run: Any, name: str, kind: str) -> None:
+def test_a_barrier_releases_all_tasks_one_latency_after_the_last_arrival(run: Any, name: str, kind: str) -> None:
     device = run(staggered, name, dim=GRIDS[kind], kind=kind)
     clusters = int(kind[5:])
     members = {"sync_cluster": 5, "sync_all": 5 * clusters, "sync_all_ipu": 4 * clusters}[name]
@@ -63,7 +63,7 @@ def test_all_leave_together_a_latency_after_the_last_came(run: Any, name: str, k
 
 
 @pytest.mark.parametrize("name", LATENCY)
-def test_one_tick_before_nobody_goes_on(run: Any, name: str) -> None:
+def test_no_task_passes_a_barrier_one_tick_early(run: Any, name: str) -> None:
     release = next(iter(arrivals(run(staggered, name, dim=4, kind="UNION1"), name).values()))[0][2]
     device = Device()
     seen: list[int] = []
@@ -76,7 +76,7 @@ def test_one_tick_before_nobody_goes_on(run: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sync_cluster", "sync_all", "sync_all_ipu"])
-def test_a_barrier_waits_for_the_pipes_of_those_who_come(run: Any, name: str) -> None:
+def test_a_barrier_waits_for_the_pipes_of_its_participants(run: Any, name: str) -> None:
     """What a core has stored asynchronously is there for whoever passes the barrier."""
     device = Device()
     x, out = device.upload(np.arange(4 * 4096, dtype=np.int32).reshape(4, 4096)), device.alloc((4, 4096), np.int32)
@@ -124,7 +124,7 @@ def test_a_cluster_reduction_through_sram(run: Any) -> None:
 
 
 @pytest.mark.parametrize("name", LATENCY)
-def test_for_a_block_task_each_is_just_a_sync(run: Any, name: str) -> None:
+def test_for_a_block_task_every_barrier_is_a_sync(run: Any, name: str) -> None:
     async def kernel(core: Core) -> None:
         tile = core.nram.alloc(100_000, np.int8)
         core.write_zero(tile)
@@ -176,7 +176,7 @@ async def memory_core_leaves(core: Core) -> None:
     await core.sync_cluster()  # the memory core has left
 
 
-def test_the_memory_core_has_returned(run: Any) -> None:
+def test_a_returned_memory_core_makes_sync_cluster_hang(run: Any) -> None:
     line = line_of("# the memory core has left\n")
     start = X4.kernel_start_ps
     waits = "; ".join(
@@ -196,7 +196,7 @@ async def a_core_leaves(core: Core, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sync_cluster", "sync_all"])
-def test_a_core_has_returned(run: Any, name: str) -> None:
+def test_a_returned_core_makes_barriers_hang(run: Any, name: str) -> None:
     async def kernel(core: Core) -> None:
         await a_core_leaves(core, name)
 
@@ -213,7 +213,7 @@ def test_a_core_has_returned(run: Any, name: str) -> None:
     assert line
 
 
-def test_everyone_waits_at_another_barrier(run: Any) -> None:
+def test_tasks_at_different_barriers_hang(run: Any) -> None:
     async def kernel(core: Core) -> None:
         await (core.sync_all() if core.core_id else core.sync_cluster())
 
@@ -247,7 +247,7 @@ def test_only_the_job_that_hangs_is_named(run: Any) -> None:
     assert "Returned already: task 4 (cluster 1, core 0)." in text
 
 
-def test_a_hang_of_one_queue_does_not_hide_behind_another(run: Any) -> None:
+def test_a_hang_on_one_queue_is_reported_beside_another_queue(run: Any) -> None:
     async def fine(core: Core) -> None:
         await core.sync_cluster()
 

@@ -34,7 +34,7 @@ EXPECTED = {async_load: X, vector: np.full_like(X, 7.0)}
 
 @pytest.mark.parametrize("dma", ["complete", "late"])
 @pytest.mark.parametrize("before", [async_load, vector])
-def test_a_blocking_store_sees_what_was_issued_before_it(before: Any, dma: str) -> None:
+def test_a_blocking_store_sees_earlier_results(before: Any, dma: str) -> None:
     async def kernel(core: Core, x: View, out: View) -> None:
         tile = core.nram.alloc(x.shape, x.dtype)
         await before(core, tile, x)
@@ -49,7 +49,7 @@ def test_a_blocking_store_sees_what_was_issued_before_it(before: Any, dma: str) 
 
 
 @pytest.mark.parametrize("before", [async_load, vector, on_chip])
-def test_it_begins_when_all_pipes_are_idle(run: Any, before: Any) -> None:
+def test_a_blocking_copy_begins_when_all_pipes_are_idle(run: Any, before: Any) -> None:
     """Even where it uses other buffers than they do."""
 
     async def kernel(core: Core, x: View, out: View) -> None:
@@ -89,7 +89,7 @@ def staged(calls: int, *, barrier: bool, waits: bool = True) -> Any:
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("barrier", [True, False])
 @pytest.mark.parametrize("calls", [1, 2])
-def test_a_call_of_all_cores_is_one_copy(calls: int, barrier: bool, waits: bool, dma: str) -> None:
+def test_calls_by_all_cores_are_one_copy(calls: int, barrier: bool, waits: bool, dma: str) -> None:
     device = Device(dma=dma)
     x, out = device.upload(X, "x"), device.alloc(X.shape, X.dtype, "out")
     device.launch(staged(calls, barrier=barrier, waits=waits), x, out, dim=4, kind="UNION1")
@@ -119,7 +119,7 @@ def test_calls_on_both_sides_of_a_barrier_are_two_copies(run: Any) -> None:
     assert device.result().metrics.bytes_requested["GDRAM2SRAM"] == 4 * X.nbytes
 
 
-def test_other_operands_are_another_copy(run: Any) -> None:
+def test_calls_with_other_operands_are_separate_copies(run: Any) -> None:
     async def kernel(core: Core, x: View) -> None:
         if core.is_memory_core:
             return
@@ -134,7 +134,7 @@ def test_other_operands_are_another_copy(run: Any) -> None:
     assert device.result().metrics.bytes_requested["GDRAM2SRAM"] == X.nbytes
 
 
-def test_what_another_core_reads_before_its_own_call_is_a_race() -> None:
+def test_reading_before_the_cores_own_call_is_a_race() -> None:
     async def kernel(core: Core, x: View, out: View) -> None:
         shared = core.sram.alloc(x.shape, x.dtype, "shared")
         if core.core_id == 0:
@@ -149,7 +149,7 @@ def test_what_another_core_reads_before_its_own_call_is_a_race() -> None:
     assert "task-race" in {finding.kind for finding in report.errors}
 
 
-def test_a_joined_call_is_timed_again() -> None:
+def test_a_joined_call_can_be_retimed() -> None:
     device = Device()
     x, out = device.upload(X, "x"), device.alloc(X.shape, X.dtype, "out")
     device.launch(staged(2, barrier=True), x, out, dim=4, kind="UNION1")

@@ -107,7 +107,7 @@ def test_rounding_by_hand(rounding: str | None, whole: list[int]) -> None:
 
 @pytest.mark.grid(3)
 @pytest.mark.parametrize(("source", "target"), ALLOWED)
-def test_rn_is_taken_by_every_pair_and_changes_only_float_to_integer(
+def test_rn_is_accepted_by_every_pair_and_affects_only_float_to_integer(
     source: dtypes.Dtype,
     target: dtypes.Dtype,
 ) -> None:
@@ -165,7 +165,7 @@ def test_by_hand(source: Any, value: Any, target: Any, expected: Any, count: int
 
 
 @pytest.mark.parametrize("target", NARROW, ids=name)
-def test_as_the_libraries_do(target: dtypes.Dtype) -> None:
+def test_conversions_match_numpy_and_ml_dtypes(target: dtypes.Dtype) -> None:
     x = np.random.default_rng(3).integers(0, 2**32, 200_000, np.uint32).view(np.float32)
     with np.errstate(all="ignore"):
         expected = x.astype(target)
@@ -220,13 +220,13 @@ def test_layouts(source: dtypes.Dtype, target: dtypes.Dtype, chunk: int, monkeyp
     ("source", "target"),
     [("float64", "float16"), ("float32", "int32"), ("int64", "bfloat16"), ("float16", "uint8")],
 )
-def test_longer_than_a_chunk(source: str, target: str) -> None:
+def test_arrays_longer_than_a_chunk_are_converted(source: str, target: str) -> None:
     x = np.resize(boundaries(dtypes.dtype_of(source)), 2 * module.CHUNK + 77)
     short = convert(x[: len(boundaries(dtypes.dtype_of(source)))], target)
     assert convert(x, target).tobytes() == np.resize(short, x.size).tobytes()
 
 
-def test_error_state_of_the_caller_is_left_alone() -> None:
+def test_the_callers_error_state_is_unchanged() -> None:
     x = np.array([np.nan, np.inf, 1e300, -1e300, 1e-300])
     with np.errstate(all="raise"):
         assert convert(x, np.float16).tolist()[1:] == [np.inf, np.inf, -np.inf, 0]

@@ -16,7 +16,7 @@ from mlusim.errors import InputError
 
 @pytest.mark.grid(3)
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_steps_lead_where_convert_goes(source: dtypes.Dtype, target: dtypes.Dtype) -> None:
+def test_conversion_steps_compose_to_convert(source: dtypes.Dtype, target: dtypes.Dtype) -> None:
     if source in PARTS and target not in PARTS:
         with pytest.raises(InputError, match="complex to real"):
             steps(source, target)

@@ -40,7 +40,7 @@ def slices(extents: tuple[int, ...], data: st.DataObject, shape: tuple[int, ...]
 
 @given(data=st.data())
 @QUICK
-def test_any_pair_of_strided_views_is_numpys_copy(data: st.DataObject) -> None:
+def test_copies_between_any_strided_views_match_numpy(data: st.DataObject) -> None:
     """In through one strided pair and out through another; 1-, 2- and 3-D, negative strides, broadcast sources."""
     rank = data.draw(st.integers(1, 3))
     dtype = data.draw(st.sampled_from(dtypes.ALL))
@@ -122,7 +122,7 @@ def documented_tin_shift(x: np.ndarray[Any, Any], shifts: np.ndarray[Any, Any]) 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("hw", [1, 7, 49])
-def test_every_memcpy_of_the_tin_shift_document_as_printed(run: Any, dtype: str, hw: int) -> None:
+def test_every_memcpy_printed_in_the_tin_shift_document_runs(run: Any, dtype: str, hw: int) -> None:
     batch, time, channels, groups = 2, 6, 6, 3
     x_array = np.random.default_rng(2).standard_normal((batch, time, channels, hw)).astype(dtype)
     shifts_array = np.array([[-1, 0, 2], [5, -5, 1]], np.int32)
@@ -172,7 +172,7 @@ def test_every_memcpy_of_the_tin_shift_document_as_printed(run: Any, dtype: str,
 
 @given(data=st.data())
 @QUICK
-def test_the_byte_form_is_its_definition(data: st.DataObject) -> None:
+def test_the_byte_form_matches_its_definition(data: st.DataObject) -> None:
     """1-D, 2-D and 3-D with different shapes on both sides, against the addresses written out."""
     size = data.draw(st.integers(1, 9))
     form = data.draw(st.sampled_from([1, 2, 3]))
@@ -314,7 +314,7 @@ def test_writing_an_input(run: Any) -> None:
     assert device.download(x).tolist() == [0, 1, 2, 3]
 
 
-def test_a_form_that_was_allowed_is_checked_for_the_next_buffer(run: Any) -> None:
+def test_a_cached_form_is_checked_again_for_another_buffer(run: Any) -> None:
     """The geometry is remembered; what may be written, freed or reached is not."""
     device = Device()
     x, y = device.alloc(4, np.int8), device.upload(np.zeros(4, np.int8), "y")
@@ -343,7 +343,7 @@ def test_freed_memory(run: Any) -> None:
             run(kernel, side)
 
 
-def test_freed_between_two_equal_copies(run: Any) -> None:
+def test_a_buffer_freed_between_equal_copies_is_an_error(run: Any) -> None:
     async def kernel(core: Core) -> None:
         tile = core.nram.alloc(16, np.int8)
         with core.nram.scope():
@@ -418,7 +418,7 @@ def test_2xx_has_no_3d(run: Any) -> None:
         run(kernel, device="mlu270-s4")
 
 
-def test_pointers_move_by_elements_and_bytes(run: Any) -> None:
+def test_pointer_arithmetic_counts_elements(run: Any) -> None:
     """`input + index` counts elements, `data_nram + ...` bytes."""
     device = Device()
     x, out = device.upload(np.arange(16, dtype=np.float32)), device.alloc(4, np.float32)
@@ -446,7 +446,7 @@ def test_single_elements(run: Any) -> None:
     assert device.download(out) == 5
 
 
-def test_move_is_the_move_pipe_and_nram_only(run: Any) -> None:
+def test_move_runs_on_the_move_pipe_within_nram(run: Any) -> None:
     async def kernel(core: Core, x: View, out: View) -> None:
         one, two = core.nram.alloc(16, np.int8), core.nram.alloc(16, np.int8)
         await core.memcpy(one, x)

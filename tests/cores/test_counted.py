@@ -61,7 +61,7 @@ def row_units(address: int, stride: int, nbytes: int, rows: Any) -> tuple[int, i
 
 @given(data=st.data(), blocking=st.booleans())
 @QUICK
-def test_memcpy_rows_is_the_loop(data: st.DataObject, blocking: bool) -> None:
+def test_memcpy_rows_equals_the_loop(data: st.DataObject, blocking: bool) -> None:
     """In order, so that a repeated destination keeps its last row; each row its own bus units."""
     dtype = data.draw(st.sampled_from(dtypes.ALL))
     row = tuple(data.draw(st.lists(st.integers(1, 20), max_size=2)))
@@ -100,7 +100,7 @@ def test_memcpy_rows_is_the_loop(data: st.DataObject, blocking: bool) -> None:
 
 @given(data=st.data())
 @QUICK
-def test_scalar_copy_is_the_loop(data: st.DataObject) -> None:
+def test_scalar_copy_equals_the_loop(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(dtypes.ALL))
     extents = [data.draw(st.integers(1, 12)) for _ in range(2)]
     count = data.draw(st.integers(1, 20))
@@ -128,7 +128,7 @@ def test_scalar_copy_is_the_loop(data: st.DataObject) -> None:
     assert (columns["pipe"][1], columns["count"][1]) == (SCALAR, count)
 
 
-def test_both_may_be_lists_and_small_integers(run: Any) -> None:
+def test_row_numbers_may_be_lists_or_small_integers(run: Any) -> None:
     device = Device()
     x, out = device.upload(np.arange(8, dtype=np.int32)), device.alloc(3, np.int32)
 
@@ -195,7 +195,7 @@ def test_counted_blocking_rows_cost_about_what_the_loop_costs(run: Any) -> None:
     assert row_copies(X4, count=16, row=4096) == pytest.approx(plain, rel=0.05)
 
 
-def test_rows_on_chip_start_up_each(run: Any) -> None:
+def test_on_chip_rows_each_pay_their_startup(run: Any) -> None:
     async def kernel(core: Core) -> None:
         one, two = core.nram.alloc((6, 1000), np.uint8), core.nram.alloc((6, 1000), np.uint8)
         await core.memcpy_rows(one, two, blocking=False)
@@ -246,7 +246,7 @@ def test_rows_by_addresses(data: st.DataObject) -> None:
     np.testing.assert_array_equal(device.download(out), expected)
 
 
-def test_an_index_that_has_not_arrived_or_lies_outside(run: Any) -> None:
+def test_an_index_in_flight_or_out_of_range(run: Any) -> None:
     device = Device()
     x = device.upload(np.zeros((10, 4), np.int16))
     where = device.upload(np.array([0, 1, 12], np.int32))
@@ -333,7 +333,7 @@ def test_memcpy_rows_rejects_invalid_arguments(run: Any, arguments: Any, error: 
         run(kernel, x, device=device)
 
 
-def test_rows_have_the_limits_of_their_copies(run: Any) -> None:
+def test_row_copies_obey_the_limits_of_memcpy(run: Any) -> None:
     async def queued(core: Core) -> None:
         await core.memcpy_rows(core.nram.alloc((2, 64), "int8"), core.ldram.alloc((2, 64), "int8"), blocking=False)
 
@@ -426,7 +426,7 @@ def test_a_counted_operation_that_is_not_awaited(run: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["memcpy_rows", "scalar_copy"])
-def test_rows_move_to_other_rows_of_one_view(method):
+def test_rows_can_be_copied_within_one_view(method):
     x = np.arange(48, dtype=np.float32).reshape(6, 8)
 
     async def kernel(core: Core, given: View, out: View, to: Any, origin: Any) -> None:

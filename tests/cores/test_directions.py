@@ -210,7 +210,7 @@ def test_only_sram_is_in_each_cluster(run: Any) -> None:
 # SRAM as its cores see it
 
 
-def test_one_name_is_one_buffer_for_the_cluster(run: Any) -> None:
+def test_sram_buffers_of_one_name_are_shared_by_the_cluster(run: Any) -> None:
     device = Device()
     out = device.alloc((2, 4), np.int32)
 
@@ -226,7 +226,7 @@ def test_one_name_is_one_buffer_for_the_cluster(run: Any) -> None:
     assert device.download(out).tolist() == [[0, 1, 2, 3], [10, 11, 12, 13]]
 
 
-def test_the_cluster_must_agree_on_a_name(run: Any) -> None:
+def test_cores_must_agree_on_shape_and_type_of_a_shared_buffer(run: Any) -> None:
     async def kernel(core: Core, nameless: bool) -> None:
         core.sram.alloc(4 + core.core_id % 2, np.int32, "" if nameless else "cells")
 
@@ -273,7 +273,7 @@ def test_sram_is_free_again_and_poisoned_for_the_next_job(run: Any) -> None:
 
 
 @pytest.mark.parametrize("direction", ["GDRAM2NRAM", "gdram2nram", Direction.GDRAM2NRAM])
-def test_a_direction_by_its_name(run: Any, direction: Any) -> None:
+def test_directions_may_be_given_by_name(run: Any, direction: Any) -> None:
     async def kernel(core: Core, x: View, out: View) -> None:
         tile = core.nram.alloc(SIZE, np.uint8)
         await core.memcpy(tile, x, SIZE, direction)

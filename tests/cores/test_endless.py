@@ -77,7 +77,7 @@ async def all_poll_by_atomics(core, x, flag):
         all_poll_by_atomics,
     ],
 )
-def test_a_poll_of_what_nobody_writes_is_refused_before_the_limit(kernel):
+def test_polling_an_unwritten_location_is_stopped_early(kernel):
     words = (
         r"test_endless\.py:\d+, at .*: the latest 10 000 operations of the run wrote nothing: .* raise max_operations"
     )
@@ -128,5 +128,5 @@ async def a_slow_writer_for_atomics(core, x, flag):
 
 
 @pytest.mark.parametrize("kernel", [a_slow_writer, a_walk, counts_by_atomics, a_slow_writer_for_atomics])
-def test_polls_of_what_is_written_and_walks_end_well(kernel):
+def test_polling_written_locations_and_walking_memory_are_allowed(kernel):
     assert run(kernel, dim=4).output[0] > 0

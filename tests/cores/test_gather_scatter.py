@@ -74,7 +74,7 @@ def test_gather_costs_57_ns_an_element_whatever_the_offsets(run: Any, name: str)
 
 @pytest.mark.parametrize("device", ["mlu270-s4", "mlu290", "mlu370-x4"])
 @pytest.mark.parametrize("name", ["gather", "scatter"])
-def test_before_592_there_is_no_gather(run: Any, device: str, name: str) -> None:
+def test_boards_before_arch_592_have_no_gather(run: Any, device: str, name: str) -> None:
     async def kernel(core: Core) -> None:
         tile = core.nram.alloc(64, "int32")
         getattr(core, name)(tile, tile, tile)
@@ -136,7 +136,7 @@ def test_gather_rejects_invalid_arguments(run: Any, body: Any, error: type[Excep
         run(kernel, x, where, device=device)
 
 
-def test_offsets_that_have_not_arrived(run: Any) -> None:
+def test_gather_with_offsets_in_flight_is_an_error(run: Any) -> None:
     """The instruction reads its offsets when it is issued: without a sync, poison."""
     device = Device(H8)
     x, where = device.alloc((10, 16), "float32"), device.upload(np.arange(8, dtype=np.int32))

@@ -167,7 +167,7 @@ def test_the_largest_grid_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize(("dim", "width"), [((3, 1, 1), 1), ((2, 3, 4), 1), ((8, 1, 3), 4), ((16, 5, 2), 8)])
-def test_places_are_taken_x_first(dim: tuple[int, int, int], width: int) -> None:
+def test_task_ids_count_along_x_first(dim: tuple[int, int, int], width: int) -> None:
     grid = Grid(dim, width)
     expected = [(x, y, z) for z in range(dim[2]) for y in range(dim[1]) for x in range(0, dim[0], width)]
     assert len(grid) == len(expected)
@@ -202,7 +202,7 @@ def test_a_launch_rejects_objects_that_are_not_kernels() -> None:
     refused("7 is not a kernel", 7, dim=4)
 
 
-def test_a_kernel_that_was_called() -> None:
+def test_a_coroutine_object_is_not_a_kernel() -> None:
     """Nor does the coroutine leave a warning behind."""
     refused(
         r"the kernel is a coroutine object instead of a function: pass `busy` itself instead of calling it$",
@@ -265,7 +265,7 @@ def test_partial_functions_and_methods_are_kernels(run: Any) -> None:
 # Time of a launch
 
 
-def test_start_skew_and_end(run: Any) -> None:
+def test_tasks_start_with_a_skew_and_end_with_the_kernel_overhead(run: Any) -> None:
     device = run(busy, 1000, dim=4, kind="UNION1")
     tasks = [task for task in device.log.tasks if not task.is_memory_core]
     first = X4.kernel_start_ps
@@ -322,7 +322,7 @@ def test_block_tasks_come_in_waves(run: Any, tasks: int) -> None:
     assert device.log.launches[0].end_ps == ends.max() + X4.kernel_end_ps
 
 
-def test_a_wave_waits_for_the_slowest_of_the_one_before(run: Any) -> None:
+def test_a_wave_waits_for_the_slowest_task_of_the_previous_wave(run: Any) -> None:
     async def uneven(core: Core) -> None:
         core.scalar(100_000 if core.task_id == 7 else 1)
 
@@ -331,7 +331,7 @@ def test_a_wave_waits_for_the_slowest_of_the_one_before(run: Any) -> None:
     assert device.log.tasks[32].start_ps == slowest + X4.wave_ps
 
 
-def test_a_small_grid_has_the_ports_of_all_clusters(run: Any) -> None:
+def test_a_small_grid_uses_the_ports_of_all_clusters(run: Any) -> None:
     device = run(nothing, dim=8)
     assert sorted(task.cluster for task in device.log.tasks) == list(range(8))
 
@@ -379,7 +379,7 @@ def test_block_tasks_do_not_enter_the_clusters_of_a_union() -> None:
 
 
 @pytest.mark.parametrize("kind", ["BLOCK", "UNION1"])
-def test_a_memory_core_that_still_runs_holds_its_cluster(kind: str) -> None:
+def test_a_running_memory_core_keeps_its_cluster_busy(kind: str) -> None:
     device = Device(X4.replace(clusters=2, max_union=2))
 
     async def union(core: Core) -> None:
@@ -435,7 +435,7 @@ def test_different_queues_overlap() -> None:
     check_exclusive(device)
 
 
-def test_different_queues_wait_for_room() -> None:
+def test_launches_on_different_queues_wait_for_free_cores() -> None:
     device = Device()
     for _ in range(2):
         device.launch(busy, 100_000, queue=device.queue())
@@ -500,7 +500,7 @@ def test_launched_twice_and_synchronized_in_between() -> None:
     clusters=st.sampled_from([2, 3]),
 )
 @settings(max_examples=40, deadline=None)
-def test_any_mix_of_launches(launches: list[tuple[str, int, int, int]], clusters: int) -> None:
+def test_any_mix_of_launches_completes(launches: list[tuple[str, int, int, int]], clusters: int) -> None:
     """Every task runs once, cores and clusters are never shared, queues are in order."""
     device = Device(X4.replace(clusters=clusters, max_union=2))
     queues = [device.queue() for _ in range(3)]

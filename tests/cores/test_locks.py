@@ -26,7 +26,7 @@ async def add_one(core: Core, total: View, locked: bool) -> None:
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_a_lock_makes_a_read_and_a_write_one_step(locked: bool) -> None:
+def test_a_lock_makes_read_and_write_atomic(locked: bool) -> None:
     device = Device()
     total = device.upload(np.zeros(64, np.float32), writable=True)
     device.launch(add_one, total, locked, dim=8, kind="BLOCK")
@@ -61,7 +61,7 @@ def test_waiting_tasks_acquire_the_lock_in_order_of_arrival() -> None:
         ("ll", "lock 5: this task holds it already and would wait for itself; unlock it first"),
     ],
 )
-def test_calls_that_cannot_be_meant_are_errors(calls: str, words: str) -> None:
+def test_invalid_lock_calls_are_errors(calls: str, words: str) -> None:
     async def kernel(core: Core) -> None:
         for call in calls:
             await {"l": core.lock, "u": core.unlock}[call.lower()](5 if call.islower() else -1)

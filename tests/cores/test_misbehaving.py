@@ -353,7 +353,7 @@ def named_line(kernel: Any) -> int:
 
 
 @pytest.mark.parametrize(("kernel", "error", "message"), CASES, ids=lambda item: getattr(item, "__name__", ""))
-def test_in_a_test(kernel: Any, error: type[MlusimError], message: str) -> None:
+def test_the_error_names_the_line_in_a_test(kernel: Any, error: type[MlusimError], message: str) -> None:
     place = rf"^task 0 \(cluster 0, core 0\), {re.escape(FILE)}:{named_line(kernel)}, at [\d .]+ ns: "
     with pytest.raises(error, match=place + message):
         run_alone(kernel)
@@ -368,12 +368,12 @@ def test_a_coroutine_that_is_never_awaited_is_an_error(kernel: Any, name: str) -
         run_alone(kernel)
 
 
-def test_a_helper_that_forgets_is_found_where_it_does() -> None:
+def test_a_forgotten_await_in_a_helper_is_reported_there() -> None:
     with pytest.raises(AwaitError, match=rf":{named_line(forgotten_helper)}: `helper\(\.\.\.\)` was never awaited"):
         run_alone(calls_a_forgetful_helper)
 
 
-def test_right_and_forgetful_kernels_in_two_threads() -> None:
+def test_right_and_faulty_kernels_run_in_two_threads() -> None:
     """No state of the process tells one from the other."""
 
     async def right(core: Core) -> None:
@@ -394,7 +394,7 @@ def test_right_and_forgetful_kernels_in_two_threads() -> None:
     assert warnings.showwarning is shown
 
 
-def test_as_a_script(tmp_path: Path) -> None:
+def test_the_error_names_the_line_in_a_script(tmp_path: Path) -> None:
     """All of them in one script: file, line and message are the same without pytest and with default warnings."""
     source = [
         "import asyncio",
@@ -496,7 +496,7 @@ def test_a_loop_that_issues_nothing(kernel: Any) -> None:
     )
 
 
-def test_a_slow_kernel_is_not_an_endless_one() -> None:
+def test_a_slow_kernel_is_not_endless() -> None:
     assert len(run_alone(slow_but_sound, stall_s=0.75).log) == 5
 
 

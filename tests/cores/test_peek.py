@@ -31,7 +31,7 @@ def test_peek_sees_completed_operations_only(run: Any) -> None:
     assert len(device.log) == 2
 
 
-def test_a_timing_only_run_has_nothing_to_show(run: Any) -> None:
+def test_peek_is_an_error_in_a_timing_only_run(run: Any) -> None:
     async def kernel(core: Core) -> None:
         tile = core.nram.alloc(4, "float32")
         assert str(tile) == repr(tile)

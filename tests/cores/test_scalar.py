@@ -21,7 +21,7 @@ PLACE = r"^task 0 \(cluster 0, core 0\), test_scalar\.py:\d+, at [\d .]+ ns: "
 
 
 @pytest.mark.parametrize("one", presets(), ids=lambda one: one.name)
-def test_the_vendors_cycles(one: Any) -> None:
+def test_scalar_costs_match_the_vendors_cycles(one: Any) -> None:
     """G 5.3: add and subtract 2 cycles; division 8 (fp16) or 16 (fp32); ordinary operations 1 to 3."""
     assert one.scalar_add_cycles == 2
     assert (one.scalar_divide_fp16_cycles, one.scalar_divide_fp32_cycles) == (8, 16)
@@ -68,7 +68,7 @@ def test_a_load_waits_for_its_memory(run: Any, memory: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
-def test_a_load_gives_pythons_number_and_a_store_takes_one(run: Any, dtype: np.dtype[Any]) -> None:
+def test_load_returns_and_store_accepts_python_numbers(run: Any, dtype: np.dtype[Any]) -> None:
     array = np.array([1, 0, 1], dtype)
     device = Device()
     x, out = device.upload(array), device.alloc(3, dtype)
@@ -108,9 +108,7 @@ def test_a_store_converts(run: Any, dtype: str, value: Any, expected: Any) -> No
 
 
 @pytest.mark.parametrize(("dtype", "read", "written"), [("int8", 64, 64), ("float32", 64, 64), ("complex128", 64, 64)])
-def test_a_store_to_gdram_is_a_read_modify_write_that_the_task_does_not_wait_for(
-    run: Any, dtype: str, read: int, written: int
-) -> None:
+def test_a_store_to_gdram_is_a_posted_read_modify_write(run: Any, dtype: str, read: int, written: int) -> None:
     device = Device()
     out = device.alloc(4, dtype)
 
@@ -133,7 +131,7 @@ def test_a_store_to_gdram_is_a_read_modify_write_that_the_task_does_not_wait_for
 
 
 @pytest.mark.parametrize("memory", ["nram", "sram"])
-def test_a_store_on_chip_takes_its_cycles(run: Any, memory: str) -> None:
+def test_an_on_chip_store_costs_its_cycles(run: Any, memory: str) -> None:
     async def kernel(core: Core) -> None:
         if core.is_memory_core or core.core_id:
             return
@@ -227,7 +225,7 @@ def test_a_load_of_nram_waits_for_the_vector_pipe(run: Any) -> None:
     assert seen == [5, 5]
 
 
-def test_an_early_look_at_gdram_does_not_let_the_vector_pipe_run_ahead(run: Any) -> None:
+def test_an_early_load_does_not_advance_the_vector_pipe(run: Any) -> None:
     """A fill that the pipe begins after a copy has read the buffer must not show in the copy."""
     device = Device(X4.replace(scalar_gdram_latency_ps=10**9))
     flag, x = device.upload(np.array([1])), device.upload(np.arange(64, dtype=np.int32))

@@ -11,7 +11,7 @@ from mlusim.host.device import Device
 from mlusim.memory.view import View
 
 
-def test_a_load_sees_what_the_instruction_before_it_wrote(run: Any) -> None:
+def test_a_load_sees_the_result_of_the_previous_instruction(run: Any) -> None:
     found: list[Any] = []
     device = Device("mlu370-x4")
     x = device.upload(np.array([3, 9, 4, 9] * 4096, np.float32))

@@ -39,7 +39,7 @@ def test_a_kernel_sees_capacity_and_free_bytes(run: Any) -> None:
     }
 
 
-def test_too_large_shows_the_arithmetic_and_the_largest_tile(run: Any) -> None:
+def test_an_allocation_too_large_names_the_largest_tile(run: Any) -> None:
     async def kernel(core: Core) -> None:
         core.nram.alloc((56, 56, 56), np.float32)
 
@@ -53,7 +53,7 @@ def test_too_large_shows_the_arithmetic_and_the_largest_tile(run: Any) -> None:
         run(kernel)
 
 
-def test_not_one_row_fits(run: Any) -> None:
+def test_an_allocation_of_which_no_row_fits(run: Any) -> None:
     async def kernel(core: Core) -> None:
         core.nram.alloc(1000, np.int8)
         core.nram.alloc((2, 10**6), np.int8)
@@ -87,7 +87,7 @@ def test_shapes(run: Any) -> None:
     run(kernel)
 
 
-def test_scopes_nest_and_give_back(run: Any) -> None:
+def test_nested_scopes_free_their_buffers(run: Any) -> None:
     async def kernel(core: Core) -> None:
         usable = core.nram.usable_bytes
         outer = core.nram.alloc(1024, np.int8)
@@ -123,7 +123,7 @@ def test_fresh_buffers_are_poisoned_every_time(run: Any, memory: str) -> None:
     assert (device.download(out) == 0xFF).all()
 
 
-def test_memory_is_given_back_at_the_end_of_the_task(run: Any) -> None:
+def test_memory_is_freed_at_the_end_of_the_task(run: Any) -> None:
     async def kernel(core: Core) -> None:
         core.nram.alloc(core.nram.usable_bytes, np.int8)
         core.wram.alloc(core.wram.usable_bytes, np.int8)
@@ -162,7 +162,7 @@ def test_a_copy_in_flight_may_outlive_its_scope(run: Any) -> None:
     assert (device.download(out) == 7).all()
 
 
-def test_what_a_sync_has_waited_for_acts_before_its_scope_ends(run: Any) -> None:
+def test_synced_effects_are_applied_before_the_scope_ends(run: Any) -> None:
     """A fill that has ended is no use of a freed buffer, though nothing has looked at its bytes."""
 
     async def kernel(core: Core) -> None:

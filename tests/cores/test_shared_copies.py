@@ -7,7 +7,7 @@ import numpy as np
 from mlusim import Device
 
 
-def test_a_call_that_comes_after_the_copy_ends_no_earlier_than_it_begins():
+def test_a_late_call_of_a_shared_copy_ends_no_earlier_than_it_begins():
     async def kernel(core, source):
         stage = core.sram.alloc(4096, np.float32, "stage")
         if core.is_memory_core:

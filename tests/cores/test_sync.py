@@ -83,7 +83,7 @@ def test_a_sync_with_nothing_to_wait_for_passes(run: Any) -> None:
     assert (columns["waited_for"] == -1).all()
 
 
-def test_pipes_run_side_by_side(run: Any) -> None:
+def test_pipes_run_in_parallel(run: Any) -> None:
     device = Device()
     run(three_pipes, device.upload(np.zeros(100_000, np.int8)), "imv", "sync", {}, device=device)
     columns = device.log.columns()
@@ -92,7 +92,7 @@ def test_pipes_run_side_by_side(run: Any) -> None:
 
 
 @pytest.mark.parametrize("pipe", ["io", "move", "vector"])
-def test_a_pipe_is_in_order_one_at_a_time(run: Any, pipe: str) -> None:
+def test_a_pipe_runs_one_operation_at_a_time_in_order(run: Any, pipe: str) -> None:
     async def kernel(core: Core, x: View, out: View) -> None:
         one, two = core.nram.alloc(50_000, np.int8), core.nram.alloc(50_000, np.int8)
         for size in (40_000, 100, 30_000, 1):
@@ -127,7 +127,7 @@ def test_moves_start_up_one_by_one(run: Any) -> None:
 
 
 @pytest.mark.parametrize(("device", "independent"), [("mlu270-s4", False), ("mlu290", False), ("mlu370-x4", True)])
-def test_io_and_move_are_independent_from_3xx_on(run: Any, device: str, independent: bool) -> None:
+def test_io_and_move_pipes_are_separate_from_3xx(run: Any, device: str, independent: bool) -> None:
     async def kernel(core: Core, x: View) -> None:
         tile, one, two = (core.nram.alloc(64 * 1024, np.int8) for _ in range(3))
         for _ in range(2):
@@ -235,7 +235,7 @@ async def double_buffered(core: Core, x: View, out: View, dropped: int) -> None:
 
 
 @pytest.mark.parametrize("dma", ["complete", "late"])
-def test_a_sound_kernel_is_right_in_both_modes(run: Any, dma: str) -> None:
+def test_a_sound_kernel_is_right_with_complete_and_late_copies(run: Any, dma: str) -> None:
     device = Device(dma=dma)
     x = np.arange(6 * 512, dtype=np.float32).reshape(6, 512)
     views = device.upload(x), device.alloc(x.shape, x.dtype)
@@ -243,7 +243,7 @@ def test_a_sound_kernel_is_right_in_both_modes(run: Any, dma: str) -> None:
     np.testing.assert_array_equal(device.download(views[1]), x + 1)
 
 
-def test_late_shows_a_forgotten_sync(run: Any) -> None:
+def test_late_copies_reveal_a_forgotten_sync(run: Any) -> None:
     """A copy that luck has completed in time is late where no sync has ordered it."""
     results = {}
     for dma in ("complete", "late"):
@@ -266,7 +266,7 @@ def test_late_shows_a_forgotten_sync(run: Any) -> None:
 
 
 @pytest.mark.parametrize("dropped", [0, 1])
-def test_late_shows_every_dropped_sync(run: Any, dropped: int) -> None:
+def test_late_copies_reveal_every_dropped_sync(run: Any, dropped: int) -> None:
     # Copies are quick and the addition is slow: nothing is right by luck.
     board = X4.replace(dma_read_latency_ps=0, dma_write_latency_ps=0, vector_startup_cycles=1000)
     device = Device(board, dma="late")
@@ -276,7 +276,7 @@ def test_late_shows_every_dropped_sync(run: Any, dropped: int) -> None:
     assert (device.download(views[1]) != x + 1).any()
 
 
-def test_late_waits_only_for_syncs_of_the_pipe(run: Any) -> None:
+def test_late_copies_wait_only_for_a_sync_of_their_pipe(run: Any) -> None:
     device = Device(dma="late")
     x, out = device.upload(np.arange(64, dtype=np.uint8)), device.alloc((3, 64), np.uint8)
     seen: list[int] = []
@@ -301,7 +301,7 @@ def test_late_waits_only_for_syncs_of_the_pipe(run: Any) -> None:
     assert seen == [255, 255, 255, 9, 5]
 
 
-def test_late_keeps_the_order_of_a_pipe(run: Any) -> None:
+def test_late_copies_keep_the_order_of_their_pipe(run: Any) -> None:
     """A blocking copy waits for its pipe, so copies before it act before it, and never after."""
     device = Device(dma="late")
     x, y = device.upload(np.full(64, 1, np.uint8)), device.upload(np.full(64, 2, np.uint8))
@@ -320,7 +320,7 @@ def test_late_keeps_the_order_of_a_pipe(run: Any) -> None:
     assert [set(row.tolist()) for row in device.download(out)] == [{2}, {1}]
 
 
-def test_late_and_complete_take_the_same_time(run: Any) -> None:
+def test_late_copies_take_the_same_time(run: Any) -> None:
     tables = []
     for dma in ("complete", "late"):
         device = Device(dma=dma)
@@ -330,7 +330,7 @@ def test_late_and_complete_take_the_same_time(run: Any) -> None:
     np.testing.assert_array_equal(*tables)
 
 
-def test_late_acts_at_the_end_of_a_task_at_the_latest(run: Any) -> None:
+def test_late_copies_are_applied_by_the_end_of_the_task(run: Any) -> None:
     device = Device(dma="late")
     x, out = device.upload(np.arange(64, dtype=np.uint8)), device.alloc(64, np.uint8)
 
@@ -377,7 +377,7 @@ def test_flipping_a_byte_of_nram_changes_exactly_the_outputs_that_depend_on_it(
     assert second[core_number, byte] == x[core_number, byte] ^ 0x40
 
 
-def test_a_flip_spreads_as_the_arithmetic_does(run: Any) -> None:
+def test_a_flipped_byte_spreads_by_the_arithmetic(run: Any) -> None:
     """A column sum over rows: one byte of one row changes one sum, and a byte of the sum's buffer one output."""
     x = np.ones((8, 32), np.int32)
     device = Device()
@@ -409,7 +409,7 @@ def test_the_vector_pipe_is_logged_as_such(run: Any) -> None:
     assert device.log.columns()["pipe"].tolist()[:3] == [IO, MOVE, VECTOR]
 
 
-def test_late_copies_act_after_what_the_vector_pipe_did_before_their_sync() -> None:
+def test_late_copies_are_applied_after_earlier_vector_effects() -> None:
     """The load is over long before the mul begins, and no sync says so: acting late, it comes after the mul."""
     array = np.arange(64, dtype=np.float32)
 

@@ -101,7 +101,7 @@ def test_strided(run: Any, one: Board, way: str, rows: int, row: int, gap: int) 
     assert took(device) == pytest.approx(latency + moving, abs=2)
 
 
-def test_segments_cost_whichever_side_has_the_gaps(run: Any, one: Board) -> None:
+def test_segments_cost_on_the_side_with_gaps(run: Any, one: Board) -> None:
     device = Device(one)
 
     async def kernel(core: Core, x: View) -> None:
@@ -174,7 +174,7 @@ def test_a_move_inside_a_core(run: Any, one: Board) -> None:
 
 
 @pytest.mark.parametrize("narrow", ["core", "cluster", "dram"])
-def test_the_narrowest_of_core_cluster_and_chip_decides(run: Any, narrow: str) -> None:
+def test_the_slowest_of_core_cluster_and_chip_decides(run: Any, narrow: str) -> None:
     slow = 10**9
     limits = (
         {"dram_bandwidth_bytes_per_s": slow}
@@ -201,7 +201,7 @@ def test_the_narrowest_of_core_cluster_and_chip_decides(run: Any, narrow: str) -
 
 @given(data=st.data())
 @QUICK
-def test_a_copy_alone_takes_the_time_that_planners_assume(run: Any, data: st.DataObject) -> None:
+def test_an_uncontended_copy_takes_the_planners_time(run: Any, data: st.DataObject) -> None:
     """`alone_ps` of any copy of one core is the time that it takes, to a picosecond or two."""
     one = data.draw(
         st.sampled_from([X4, H8, board("mlu290"), X4.replace(cluster_read_bandwidth_bytes_per_s=7 * 10**9), NARROW])
@@ -377,7 +377,7 @@ async def stream(core: Core, x: View, way: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mlu270-s4", "mlu370-x4", "mlu590-h8"])
-def test_the_order_of_speeds_of_a_full_chip(run: Any, name: str) -> None:
+def test_access_patterns_rank_as_expected_on_a_full_chip(run: Any, name: str) -> None:
     """Contiguous read > contiguous write > strided read > strided write (G 5.3), where the DRAM is the bound."""
     speeds = []
     for gap, way in product((0, 64), ("read", "write")):
@@ -454,7 +454,7 @@ def test_one_cores_time_never_grows_with_more_bandwidth_or_clock(name: str, fact
         "kernel_end_ps",
     ],
 )
-def test_every_cost_shows(name: str) -> None:
+def test_every_cost_parameter_affects_the_time(name: str) -> None:
     """A parameter that the kernel pays for makes it slower."""
     assert mixed_time(X4.replace(**{name: getattr(X4, name) + 10**6})) > mixed_time(X4)
 

@@ -107,7 +107,7 @@ def test_binary_and_compare(run: Any, name: str, dtype: np.dtype[Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["float64", "complex64", "float8_e5m2"])
-def test_types_that_the_vector_unit_lacks(run: Any, kind: str) -> None:
+def test_types_that_the_vector_unit_lacks_are_refused(run: Any, kind: str) -> None:
     async def kernel(core: Core) -> None:
         tile = core.nram.alloc(64, kind)
         core.add(tile, tile, tile)
@@ -151,7 +151,7 @@ def test_bool_compares(run: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*BINARY, *ROWS])
-def test_bool_does_not_compute(run: Any, name: str) -> None:
+def test_arithmetic_on_bool_is_refused(run: Any, name: str) -> None:
     async def kernel(core: Core) -> None:
         tile, one = core.nram.alloc(64, bool), core.nram.alloc(1, bool)
         getattr(core, name)(*((tile, tile, tile) if name in BINARY else (one, tile)))
@@ -311,7 +311,7 @@ def test_operands_that_overlap(run: Any, body: Any, message: str) -> None:
         run(kernel)
 
 
-def test_a_conversion_that_there_is_not_fails_where_it_is_written(run: Any) -> None:
+def test_a_nonexistent_conversion_fails_at_its_line(run: Any) -> None:
     async def kernel(core: Core, source: str, target: str, rounding: Any) -> None:
         core.convert(core.nram.alloc(8, target), core.nram.alloc(8, source), rounding)
 
@@ -346,7 +346,7 @@ def test_in_place(run: Any) -> None:
 
 @pytest.mark.parametrize("device", ["mlu370-x4", "mlu590-m9", "mlu270-s4"])
 @pytest.mark.parametrize("nbytes", [1, 127, 128, 129, 4096, 100_000])
-def test_128_bytes_per_cycle_and_never_less(run: Any, device: str, nbytes: int) -> None:
+def test_vector_time_is_rounded_up_to_128_bytes_per_cycle(run: Any, device: str, nbytes: int) -> None:
     one = board(device)
     assert one.vector_bytes_per_cycle == 128
 
@@ -440,7 +440,7 @@ def test_issue_costs_the_scalar_pipe(run: Any) -> None:
         (lambda core, x, t: core.sum_rows(t[:4], t.reshape(8, 8)), "sumpool of <view"),
     ],
 )
-def test_operands_that_are_refused(run: Any, body: Any, message: str) -> None:
+def test_invalid_operands_are_refused(run: Any, body: Any, message: str) -> None:
     async def kernel(core: Core, x: View) -> None:
         body(core, x, core.nram.alloc(64, "float32"))
 

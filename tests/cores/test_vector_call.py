@@ -69,7 +69,7 @@ def test_the_fast_overlap_check_agrees_with_the_plain_one(
     assert quick == plain
 
 
-def test_a_second_call_is_checked_where_its_operands_lie() -> None:
+def test_a_repeated_call_is_checked_at_its_own_operands() -> None:
     async def kernel(core: Core) -> None:
         x = core.nram.alloc(256, "float32")
         core.add(x[:64], x[64:128], x[64:128])
@@ -81,7 +81,7 @@ def test_a_second_call_is_checked_where_its_operands_lie() -> None:
         device.synchronize()
 
 
-def test_numbers_and_instructions_that_count_are_not_mixed_up() -> None:
+def test_cached_calls_distinguish_numbers_and_counts() -> None:
     found: list[Any] = []
 
     async def kernel(core: Core) -> None:
@@ -129,7 +129,7 @@ def test_computing_in_place_equals_computing_out_of_place(operation: Any, dtype:
         max_size=12,
     ),
 )
-def test_a_line_that_repeats_a_call_issues_what_the_plain_way_issues(board: str, calls: list[Any]) -> None:
+def test_the_cached_call_issues_what_the_uncached_call_issues(board: str, calls: list[Any]) -> None:
     def run() -> tuple[Any, ...]:
         seen: list[Any] = []
 
@@ -167,7 +167,7 @@ def test_a_line_that_repeats_a_call_issues_what_the_plain_way_issues(board: str,
         assert run() == ours
 
 
-def test_rows_of_a_buffer_are_the_same_views_and_slices_of_others_are_new() -> None:
+def test_rows_of_a_buffer_are_cached_views() -> None:
     async def kernel(core: Core, x: View) -> None:
         held = core.nram.alloc((40, 32), "float32")
         assert held[3] is held[3]

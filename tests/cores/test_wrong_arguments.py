@@ -25,7 +25,7 @@ def wrong(core, x, tile):
 
 @pytest.mark.grid(3)
 @pytest.mark.parametrize("name", METHODS)
-def test_wrong_kinds_are_refused_by_name(name):
+def test_operands_of_the_wrong_type_are_refused_by_name(name):
     draw = np.random.default_rng([ord(letter) for letter in name])
     of_python = []
     for _ in range(DRAWS):
@@ -50,7 +50,7 @@ def test_wrong_kinds_are_refused_by_name(name):
 
 @pytest.mark.parametrize("name", sorted(name for name, one in INSTRUCTIONS.items() if one.attributes))
 @pytest.mark.parametrize("value", [{}, [1], (0,), 1j, "x", None])
-def test_wrong_kinds_of_attributes_are_refused_by_name(name, value):
+def test_attributes_of_the_wrong_type_are_refused_by_name(name, value):
     async def kernel(core, x):
         instruction = INSTRUCTIONS[name]
         tiles = [core.nram.alloc((4, 4, 64), x.dtype) for _ in instruction.operands]

@@ -34,7 +34,7 @@ def test_lists_ranges_and_units(name, text, expected):
     assert all(type(value) is int for value in found)
 
 
-def test_fractions_where_the_parameter_has_them():
+def test_fractions_are_accepted_for_fractional_parameters():
     assert numbers("dram_read_efficiency", "0.7..0.9+0.1", whole=False) == [0.7, 0.8, 0.9]
 
 
@@ -88,7 +88,7 @@ def test_a_value_reads_back_from_its_text(name, value):
     assert numbers(name, text_of(name, value)) == [value]
 
 
-def test_text_takes_the_largest_unit():
+def test_text_uses_the_largest_unit():
     assert text_of("nram_bytes", 655360) == "640KiB"
     assert text_of("dram_bandwidth_bytes_per_s", 307_200_000_000) == "307.2GB/s"
     assert text_of("shape", (2, 8)) == "2x8"
@@ -96,7 +96,7 @@ def test_text_takes_the_largest_unit():
     assert text_of("backward", value=True) == "True"
 
 
-def test_an_axis_counts_from_the_end():
+def test_negative_axes_count_from_the_end():
     assert numbers("axis", "-1,0,-2") == [-1, 0, -2]
 
 

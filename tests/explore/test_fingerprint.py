@@ -104,7 +104,7 @@ VALUES = (
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_value_has_a_digest_of_its_own_however_a_function_holds_it(way):
+def test_every_captured_value_changes_the_digest(way):
     digests = [fingerprint(way(value)) for value in VALUES]
     assert [one.unknown for one in digests] == [()] * len(VALUES)
     assert len({one.sha256 for one in digests}) == len(VALUES)
@@ -112,7 +112,7 @@ def test_every_value_has_a_digest_of_its_own_however_a_function_holds_it(way):
 
 
 @given(hnp.arrays(np.int16, st.integers(1, 5000)), st.data())
-def test_one_element_of_an_array_of_any_size_is_another_digest(array, data):
+def test_changing_one_array_element_changes_the_digest(array, data):
     place = data.draw(st.integers(0, array.size - 1))
     other = array.copy()
     other[place] ^= 1
@@ -120,7 +120,7 @@ def test_one_element_of_an_array_of_any_size_is_another_digest(array, data):
     assert one == same != changed
 
 
-def test_a_helpers_code_counts_and_where_it_stands_does_not():
+def test_the_digest_covers_helper_code_but_not_its_location():
     def kernel_with(text):
         space = {"__name__": "__main__"}
         exec(text, space)  # noqa: S102
@@ -155,11 +155,11 @@ def test_helpers_that_call_each_other():
         (lambda: eval("1"), "what <lambda> reads by `eval`"),  # noqa: S307
     ],
 )
-def test_what_no_digest_can_hold_is_named(value, why):
+def test_objects_that_cannot_be_digested_are_named(value, why):
     assert fingerprint(closing_over(value)).unknown == (why,)
 
 
-def test_modules_beside_a_kernel_count_by_their_text_and_by_what_is_used_of_them(tmp_path):
+def test_sibling_modules_count_by_text_and_by_use(tmp_path):
     def digest(**files):
         for name, text in files.items():
             (tmp_path / f"{name}.py").write_text(text)

@@ -19,7 +19,7 @@ from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 ONE = Outcome(DONE, "", {"time_us": 1.5, "shape": "2x8"})
 
 
-def test_points_come_back_as_they_were(tmp_path):
+def test_points_survive_a_round_trip(tmp_path):
     path = tmp_path / "points.sqlite"
     with Store(path) as store:
         store.add("a", ONE)
@@ -38,7 +38,7 @@ def test_known_points_do_not_run_again():
         assert store.known(keys, retry=True) == {DONE, IMPOSSIBLE}
 
 
-def test_what_is_done_stays_done_and_what_is_not_is_replaced():
+def test_finished_points_stay_and_failed_points_are_replaced():
     with Store(None) as store:
         store.add("a", Outcome(DIED, "killed", {}))
         store.add("a", ONE)
@@ -54,7 +54,7 @@ def test_a_new_point_is_seen_by_others_at_once(tmp_path):
         assert set(one.read(["a", "b"])) == {"a", "b"}
 
 
-def test_an_empty_file_is_taken(tmp_path):
+def test_an_empty_file_becomes_a_store(tmp_path):
     path = tmp_path / "points.sqlite"
     path.touch()
     with Store(path) as store:
@@ -122,7 +122,7 @@ def whole():
     length=st.sampled_from([1, 1, 8, 600, 5000]),
     noise=st.binary(min_size=1, max_size=8),
 )
-def test_a_damaged_file_gives_no_other_value_and_keeps_what_is_good(place, length, noise):
+def test_a_damaged_file_keeps_only_its_valid_points(place, length, noise):
     """Bytes changed anywhere: refused, or every point as it was or missing, and what is missing can be added again."""
     content, wanted = bytearray(whole()[0]), whole()[1]
     start = place % len(content)
@@ -166,7 +166,7 @@ def test_a_damaged_row_is_named_and_replaced(tmp_path):
         assert store.read(wanted) == wanted
 
 
-def test_a_damaged_page_hides_few_points_and_the_old_file_stays(tmp_path):
+def test_a_damaged_page_loses_few_points_and_the_old_file_is_kept(tmp_path):
     path = tmp_path / "points.sqlite"
     wanted = filled(path)
     content = bytearray(path.read_bytes())

@@ -29,7 +29,7 @@ def inputs(operator, shape, dtype="float32", *, seed=0, **options):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("strategy", ["documented", "batched"])
-def test_a_point_is_what_the_operator_gives(dtype, strategy):
+def test_a_point_matches_a_run_of_the_operator(dtype, strategy):
     (row,) = here("tin_shift", shape=SHAPE, dtype=dtype, strategy=strategy, device="mlu590-h8").rows
     x, shifts = inputs("tin_shift", SHAPE, dtype)
     run = mlusim.ops.tin_shift_forward(x, shifts, device="mlu590-h8", strategy=strategy)
@@ -70,7 +70,7 @@ def test_timing_only_gives_the_same_figures_as_data():
     assert without == with_data
 
 
-def test_an_nram_limit_is_the_operators_own():
+def test_an_nram_limit_matches_the_operators_argument():
     rows = here("tin_shift", shape=SHAPE, strategy="tight", nram_limit_bytes=[None, 400, 100], nram_bytes=[None]).rows
     x, shifts = inputs("tin_shift", SHAPE)
     assert [row["status"] for row in rows] == ["done", "done", "impossible"]
@@ -101,7 +101,7 @@ def test_an_invalid_limit_is_an_error(limit):
         ("cast", (20_000,), {"dtype": "float16"}),
     ],
 )
-def test_a_limit_keeps_every_operator_right_and_within_it(operator, shape, options):
+def test_every_operator_is_right_within_an_nram_limit(operator, shape, options):
     """The run is verified, too, by the fixture of all tests: also against its plan."""
     call = getattr(mlusim.ops, "tin_shift_forward" if operator == "tin_shift" else operator)
     arrays = inputs(operator, shape, **options)
@@ -113,7 +113,7 @@ def test_a_limit_keeps_every_operator_right_and_within_it(operator, shape, optio
     assert limited.report is not None
 
 
-def test_a_limit_is_for_every_operator_of_a_net():
+def test_a_limit_applies_to_every_operator_of_a_net():
     from mlusim.cinn import Float, NetBuilder
 
     builder = NetBuilder("net")
@@ -160,7 +160,7 @@ def test_boards_of_other_sizes():
     assert chosen[1]["time_ps"] == run.time_ps
 
 
-def test_fewer_cores_are_a_launch_that_leaves_the_others_idle(kernels):
+def test_fewer_cores_leave_the_others_idle(kernels):
     few, grid = (
         mlusim.sweep(f"{kernels}:add", shape=100_000, workers=0, **given).rows[0]
         for given in ({"cores": 8}, {"dim": (4, 2, 1)})
@@ -176,7 +176,7 @@ def test_parts_of_clusters_and_none():
         changed_board(X4, None, 6, {})
 
 
-def test_tiers_change_where_the_planner_says():
+def test_tiers_change_at_the_planners_boundaries():
     rows = here("tin_shift", shape=SHAPE, strategy="tight", nram_bytes="128..4KiB*2").rows
     row_bytes, unit_bytes = 49 * 4, 4 * 49 * 4
     for row in rows:
@@ -254,7 +254,7 @@ def test_reverse_needs_its_axis():
         here("reverse", shape=(4, 4))
 
 
-def test_an_operators_function_is_its_name():
+def test_an_operators_function_stands_for_its_name():
     assert here(mlusim.ops.flip, shape=(4, 4), axis=0).rows[0]["operator"] == "flip"
     assert here(mlusim.ops.tin_shift_forward, shape=SHAPE).rows[0]["operator"] == "tin_shift"
 

@@ -54,7 +54,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_sweep_prints_a_row_for_each_point_and_keeps_them(folder):
+def test_a_sweep_prints_and_stores_a_row_per_point(folder):
     text = succeed(*TIN_SHIFT, "--strategy", "tight,batched", "--dtype", "float16", "--nram", "100,1KiB..2KiB*2")
     lines = text.splitlines()
     assert lines[0].split() == ["nram_usable_bytes", "strategy", "tier", "time", "io_eff.", "bus/min."]
@@ -96,7 +96,7 @@ def test_tables_pictures_and_json(folder):
     assert succeed(*TIN_SHIFT, "--no-db", "--quiet") == ""
 
 
-def test_a_kernel_wherever_its_option_stands(kernels):
+def test_the_kernel_option_may_be_at_any_position(kernels):
     lines = succeed(
         *("sweep", "--shape", "1000", "--set", "tile=64..128*2", "--kernel", f"{kernels}:add"),
         *("--dim", "4", "--dim", "4,8,1", "--kind", "union1,BLOCK", "--workers", "0", "--no-db"),
@@ -107,7 +107,7 @@ def test_a_kernel_wherever_its_option_stands(kernels):
     assert "--set NAME=VALUES" in succeed("sweep", "--kernel", f"{kernels}:add", "--help")
 
 
-def test_settings_are_of_their_defaults_type(folder):
+def test_settings_have_the_type_of_their_default(folder):
     Path("k.py").write_text(
         "def launch(device, shape, dtype, part=0.5, fast=False, how='a'):\n"
         "    assert (type(part), type(fast), type(how)) == (float, bool, str)\n"
@@ -182,12 +182,12 @@ def test_wrong_options_are_one_line_before_anything_runs(folder, arguments, mess
     assert names(folder) == ["notes.txt"]
 
 
-def test_an_unknown_figure_is_answered_with_the_known_ones():
+def test_an_unknown_figure_lists_the_known_ones():
     text = fail(*TIN_SHIFT, "--cores", "4,8", "--plot", "tame")
     assert text.startswith("'tame' is not a figure: take time, efficiency, traffic, or a column of numbers: time_us, ")
 
 
-def test_points_that_fail_and_sweeps_of_which_nothing_is_possible(kernels):
+def test_sweeps_with_only_failed_or_impossible_points_exit_with_code_1(kernels):
     text = fail("sweep", "--kernel", f"{kernels}:divides_by_zero", "--shape", "4", "--workers", "0", "--no-db", code=1)
     assert text.startswith("1 of 1 points failed; the first: ")
     assert text.endswith("the kernel raised ZeroDivisionError: division by zero")
@@ -212,7 +212,7 @@ def test_a_limit_on_nram_for_a_run():
 
 
 @pytest.mark.slow
-def test_the_bar_is_on_a_terminal_only(folder):
+def test_the_progress_bar_is_shown_only_on_a_terminal(folder):
     """On a pseudo-terminal as standard error; the bar is drawn there, and standard output stays a table."""
     reader, writer = pty.openpty()
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
@@ -244,7 +244,7 @@ def test_two_boards_of_one_name_are_refused(folder):
     assert succeed(*TIN_SHIFT, "--device", "mlu370-x4,MLU370-X4", "--no-db", "-q") == ""
 
 
-def test_a_reason_takes_one_line_of_the_table_and_is_whole_below(folder, monkeypatch):
+def test_a_reason_is_cut_in_the_table_and_complete_below(folder, monkeypatch):
     monkeypatch.setattr("mlusim.cli.show._WIDTH", 80)
     lines = call(*TIN_SHIFT, "--cores", "6,8", "--no-db").stdout.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["6", "8"]

@@ -102,7 +102,7 @@ def test_objects_that_are_not_kernels_are_errors(kernels, tmp_path):
         here(test_a_callable_of_this_process, shape=4)
 
 
-def test_a_kernel_without_tensors_has_a_time_too():
+def test_a_kernel_without_tensors_has_a_time():
     async def alone(core):
         pass
 
@@ -138,7 +138,7 @@ def keys(operation, **given):
     return [point.key() for point in points_of(operation, **given) if isinstance(point, Point)]
 
 
-def test_a_key_is_of_all_that_decides():
+def test_a_key_covers_everything_that_affects_the_result():
     base = {"shape": SHAPE, "strategy": "tight"}
     same, *others = (
         keys("tin_shift", **(base | change))[0]
@@ -162,7 +162,7 @@ def test_a_key_is_of_all_that_decides():
     assert keys("tin_shift", **base, nram_bytes=X4.nram_usable_bytes, cores=32) == [same]
 
 
-def test_a_changed_kernel_is_another_point(kernels):
+def test_a_changed_kernel_makes_a_new_point(kernels):
     before = keys(f"{kernels}:add", shape=4)
     assert keys(f"{kernels}:add", shape=4) == before
     kernels.write_text(kernels.read_text().replace("tile=1024", "tile=2048"))
@@ -175,13 +175,13 @@ def test_a_changed_kernel_is_another_point(kernels):
     assert keys(f"{kernels}:add", shape=4) == changed
 
 
-def test_another_model_is_another_point(monkeypatch):
+def test_a_changed_model_makes_a_new_point(monkeypatch):
     before = keys("tin_shift", shape=SHAPE)
     monkeypatch.setattr("mlusim.explore.point.model_hash", lambda: "another")
     assert keys("tin_shift", shape=SHAPE) != before
 
 
-def test_the_model_is_all_that_a_point_imports():
+def test_the_model_fingerprint_covers_all_imports_of_a_point():
     """Whatever module of ours a point loads decides its figures, or is named here as one that does not."""
     code = (
         "import sys, mlusim; mlusim.sweep('gather', shape=(8, 8), workers=0)\n"

@@ -43,7 +43,7 @@ def texts(axes):
     return [text.get_text() for text in axes.texts]
 
 
-def test_lines_are_the_figures(one_line):
+def test_lines_show_the_figures(one_line):
     time, efficiency, traffic = figure_of(one_line).axes
     done = one_line.done
     for axes, column, factor in (
@@ -69,7 +69,7 @@ def test_tier_boundaries_of_one_line_are_bands(one_line):
         assert texts(axes) == ([] if number else ["tier 3", "tier 2", "tier 1"])
 
 
-def test_points_that_are_not_possible_are_marked(one_line):
+def test_impossible_points_are_marked(one_line):
     assert one_line.rows[0]["status"] == "impossible"
     figure = figure_of(one_line)
     for axes in figure.axes:
@@ -78,7 +78,7 @@ def test_points_that_are_not_possible_are_marked(one_line):
     assert "no result: does not fit, or failed" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_boundaries_that_differ_have_their_lines_colour(two_lines):
+def test_different_boundaries_have_the_colour_of_their_line(two_lines):
     axes = figure_of(two_lines).axes[0]
     edges = {round(line.get_xdata()[0], 6): line.get_color() for line in axes.lines if list(line.get_ydata()) == [0, 1]}
     legend = axes.figure.legends[0]
@@ -118,7 +118,7 @@ def test_an_axis_of_names_keeps_its_order():
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
-def test_the_same_sweep_is_the_same_picture(tmp_path, one_line, suffix):
+def test_the_same_sweep_gives_the_same_picture(tmp_path, one_line, suffix):
     for name in ("one", "two"):
         one_line.plot(tmp_path / f"{name}{suffix}", against="nram")
     one, two = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("one", "two"))
@@ -126,7 +126,7 @@ def test_the_same_sweep_is_the_same_picture(tmp_path, one_line, suffix):
     assert one == two
 
 
-def test_the_axis_of_most_values_is_the_default(two_lines):
+def test_the_axis_with_most_values_is_the_default(two_lines):
     assert check_plot(two_lines.rows, two_lines.axes, ["time"], None) == "nram_usable_bytes"
     assert check_plot(two_lines.rows, two_lines.axes, ["time"], "strategy") == "strategy"
 
@@ -151,7 +151,7 @@ def test_plots_that_cannot_be_drawn_are_errors(two_lines, given, message):
         two_lines.plot(**given)
 
 
-def test_more_lines_than_can_be_told_apart_and_none():
+def test_too_many_lines_or_none_are_errors():
     rows = [{"a": a, "b": b, "time_us": 1.0} for a in range(MAX_LINES + 1) for b in range(2)]
     with pytest.raises(InputError, match=rf"^against b there would be {MAX_LINES + 1} lines, .* sweep fewer of them$"):
         check_plot(rows, ["a", "b"], ["time"], "b")

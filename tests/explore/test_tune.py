@@ -45,7 +45,7 @@ def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator):
 
 
 @pytest.mark.parametrize("operator", CASES)
-def test_no_strategy_by_itself_and_no_smaller_tile_is_faster(operator):
+def test_tune_is_no_slower_than_a_sweep_over_strategies_and_limits(operator):
     """Against a sweep, which knows nothing of how tune searches."""
     found = tune(operator)
     limits = [None, 200_000, 60_000, 20_000]
@@ -107,7 +107,7 @@ def test_why_a_run_loses():
     assert why_slower(best, best) == "as fast"
 
 
-def test_every_loser_has_a_reason_that_its_figures_bear_out():
+def test_reasons_for_slower_runs_match_their_figures():
     found = tune("tin_shift")
     best = found.best
     for row in found.rows[1:]:
@@ -118,7 +118,7 @@ def test_every_loser_has_a_reason_that_its_figures_bear_out():
     assert json.loads(text)["best"]["time_ps"] == best["time_ps"]
 
 
-def test_the_search_ends_early_at_the_lower_bound(monkeypatch):
+def test_the_search_stops_at_the_lower_bound(monkeypatch):
     monkeypatch.setattr("mlusim.explore.search._FLOOR_RATIO", 1e9)
     found = tune("tin_shift")
     assert found.at_floor
@@ -173,5 +173,5 @@ def test_the_command(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_operators_function_is_its_name():
+def test_an_operators_function_stands_for_its_name():
     assert mlusim.tune(mlusim.ops.flip, shape=(64, 64), axis=0, workers=0).operator == "flip"

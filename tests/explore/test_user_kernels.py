@@ -33,7 +33,7 @@ def kernel_of_a_notebook(**values):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_file_of_points_gives_no_kernel_anothers_figures(tmp_path, workers):
+def test_stored_points_are_never_shared_between_kernels(tmp_path, workers):
     db = tmp_path / "points.sqlite"
     alone, reused = [], []
     for tile in (1024, 2048, 1024):
@@ -59,7 +59,7 @@ def test_a_default_that_changes_at_run_time_is_another_kernel(tmp_path):
     assert times[0] < times[1]
 
 
-def test_a_kernel_that_no_key_can_hold_needs_a_version(tmp_path):
+def test_a_kernel_that_cannot_be_fingerprinted_needs_a_version(tmp_path):
     (tmp_path / "turns.txt").write_text("1")
     kernels = tmp_path / "kern.py"
     kernels.write_text(
@@ -85,7 +85,7 @@ def test_a_kernel_that_no_key_can_hold_needs_a_version(tmp_path):
     assert second.rows[0]["time_ps"] > first.rows[0]["time_ps"]
 
 
-def test_a_module_with_other_values_in_the_worker_is_found_out(tmp_path, monkeypatch):
+def test_a_module_that_differs_in_the_worker_is_detected(tmp_path, monkeypatch):
     (tmp_path / "values_of_mine.py").write_text("TILE = 64\n")
     monkeypatch.syspath_prepend(tmp_path)
     space = {"__name__": "__main__"}
@@ -128,7 +128,7 @@ async def crowded(core, x, out, device="a", kind=1, *, shape=2, time_us=3, dim=4
     core.scalar(len(device) * kind * shape * time_us * dim * turns)
 
 
-def test_settings_called_as_what_a_sweep_has_itself():
+def test_settings_may_have_the_names_of_sweep_arguments():
     settings = {"device": ["a", "bb"], "kind": [1, 2], "shape": [1, 2], "time_us": [1, 2], "dim": 1}
     found = mlusim.sweep(crowded, shape=4, settings=settings, workers=0)
     assert found.axes == ["set_device", "set_kind", "set_shape", "set_time_us"]
@@ -143,7 +143,7 @@ def test_settings_called_as_what_a_sweep_has_itself():
         mlusim.sweep("cast", shape=4, dtype="int8", settings=settings)
 
 
-def test_a_kernel_in_a_package_imports_its_neighbours(tmp_path):
+def test_a_kernel_in_a_package_can_import_siblings(tmp_path):
     inner = tmp_path / "outer" / "inner"
     inner.mkdir(parents=True)
     for folder in (inner, inner.parent):
@@ -200,7 +200,7 @@ def test_a_script_needs_no_main_guard(tmp_path, workers):
     assert (done.stdout, done.stderr) == ("<sweep of 2 points: 2 done>\n<sweep of 1 points: 1 done>\n", "")
 
 
-def test_a_neighbour_hides_no_installed_module(tmp_path):
+def test_a_neighbouring_file_does_not_shadow_installed_modules(tmp_path):
     (tmp_path / "matplotlib.py").write_text("raise RuntimeError('executed')\n")
     (tmp_path / "kern.py").write_text("import mine_beside\nasync def kernel(core, x, out):\n    pass\n")
     (tmp_path / "mine_beside.py").write_text("")
@@ -212,7 +212,7 @@ def test_a_neighbour_hides_no_installed_module(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_kernel_may_import_from_beside_it_while_it_runs(tmp_path, workers):
+def test_a_kernel_may_import_siblings_while_running(tmp_path, workers):
     (tmp_path / "kern.py").write_text(
         "async def kernel(core, x, out):\n    import mine_beside\n    core.scalar(mine_beside.N)\n"
     )
@@ -220,7 +220,7 @@ def test_a_kernel_may_import_from_beside_it_while_it_runs(tmp_path, workers):
     assert mlusim.sweep(f"{tmp_path}/kern.py:kernel", shape=4, workers=workers).counts["done"] == 1
 
 
-def test_arrays_as_values_of_a_kernel_go_to_workers():
+def test_array_settings_are_sent_to_workers():
     table = np.arange(5000)
 
     async def kernel(core, x, out):
@@ -230,7 +230,7 @@ def test_arrays_as_values_of_a_kernel_go_to_workers():
 
 
 @pytest.mark.slow
-def test_shards_are_all_points_once_and_merge_to_the_whole(tmp_path):
+def test_shards_partition_the_points_and_merge(tmp_path):
     given = {"shape": [(4, n) for n in range(8, 40)], "axis": [0, 1], "workers": 0}
     whole = mlusim.sweep("flip", **given)
     files = [tmp_path / f"{part}.sqlite" for part in (1, 2, 3)]
@@ -253,7 +253,7 @@ def test_shards_are_all_points_once_and_merge_to_the_whole(tmp_path):
         mlusim.sweep("flip", **given, shard=(4, 3))
 
 
-def test_what_cannot_be_on_any_board_is_in_one_shard():
+def test_impossible_points_belong_to_one_shard():
     given = {"shape": (4, 4), "axis": 0, "cores": [6, 4], "workers": 0}
     rows = [row["status"] for part in (1, 2) for row in mlusim.sweep("flip", **given, shard=(part, 2)).rows]
     assert sorted(rows) == ["done", "impossible"]

@@ -123,7 +123,7 @@ def test_a_prediction_is_the_time_of_the_changed_kernel(loss, before, after, tol
     assert tries[loss] == pytest.approx(real, rel=tolerance)
 
 
-def test_one_launch_for_many_gains_more_than_the_launches_alone():
+def test_merging_launches_gains_more_than_launch_overhead():
     found, real = time_of(whole_rows, launches=16), time_of(whole_rows)
     first = what_to_try(found)[0]
     assert first.loss == "launch"

@@ -92,7 +92,7 @@ def finished_before(out):
     return int(out.rpartition("points.sqlite, ")[2].partition(" of them")[0])
 
 
-def test_ctrl_c_says_how_far_it_came_and_how_to_go_on(kernels, start, tmp_path):
+def test_ctrl_c_reports_progress_and_how_to_continue(kernels, start, tmp_path):
     process = start(*arguments(kernels, "--workers", "2"))
     wait_for(tmp_path / "points.sqlite", 2, process)
     os.killpg(process.pid, signal.SIGINT)
@@ -118,7 +118,7 @@ def test_two_sweeps_on_one_file(kernels, start, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_is_one_point_and_the_others_go_on(kernels, tmp_path):
+def test_a_dead_worker_fails_one_point_only(kernels, tmp_path):
     db = tmp_path / "points.sqlite"
     found = mlusim.sweep(f"{kernels}:dies", shape=[100, 200, 300], how=["no", "yes"], workers=2, db=db)
     assert [(row["how"], row["status"]) for row in found.rows] == [("no", "done"), ("yes", "died")] * 3
@@ -127,7 +127,7 @@ def test_a_worker_that_dies_is_one_point_and_the_others_go_on(kernels, tmp_path)
     assert mlusim.sweep(f"{kernels}:dies", shape=100, how=["no", "yes"], workers=1, db=db).found == 1
 
 
-def test_many_processes_give_what_one_gives():
+def test_many_processes_give_the_results_of_one():
     given = {"shape": [(2, 4, 8, 49), (2, 4, 8, 98)], "strategy": "all", "dtype": ["float16", "float32"]}
     one, many = (mlusim.sweep("tin_shift", **given, workers=workers).rows for workers in (0, 2))
     assert one == many

@@ -56,7 +56,7 @@ def program(draw):
 
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_no_function_of_mluop_raises(data):
+def test_mluop_functions_never_raise(data):
     status, right = program(data.draw)
     assert isinstance(status, mluop.mluOpStatus_t)
     if right:
@@ -65,7 +65,7 @@ def test_no_function_of_mluop_raises(data):
 
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_a_net_is_refused_by_name_or_right(data):
+def test_a_random_net_is_right_or_refused_by_name(data):
     draw = data.draw
     wrong = draw(st.sets(st.integers(0, 12), max_size=2))
     number = iter(range(100))

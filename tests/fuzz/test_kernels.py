@@ -77,7 +77,7 @@ def kernel_of(operations, *, cores):
 @example(
     operations=[("call", "sum_rows", [("view", 0, 0, 0, 0), None], False)], board="mlu270-s4", dma="complete", cores=1
 )
-def test_a_random_kernel_ends_well_or_with_an_error_at_its_line(operations, board, dma, cores):
+def test_a_random_kernel_succeeds_or_fails_at_its_line(operations, board, dma, cores):
     x = np.arange(128, dtype=np.float32).reshape(8, 16)
     kernel = kernel_of(operations, cores=cores)
     out = mlusim.Output(x.shape, x.dtype)

@@ -122,7 +122,7 @@ def draw_case(draw, make, *, least_rank):
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__[:-5])
 @settings(max_examples=max(EXAMPLES // 4, 5))
 @given(data=st.data())
-def test_a_right_call_has_the_oracles_bits(make, data):
+def test_a_valid_call_matches_the_oracle_bitwise(make, data):
     draw = data.draw
     call, arguments, options, expected = draw_case(draw, make, least_rank=2 if make is reverse_sequence_case else 1)
     options["device"] = draw(st.sampled_from(BOARDS))

@@ -88,7 +88,7 @@ def test_any_number_of_any_array_replaced(name, place, wrong):
 
 
 @pytest.mark.slow
-def test_every_column_one_past_the_end_of_its_table():
+def test_indices_one_past_the_end_of_a_table_are_refused():
     tables = json.loads(whole()["run.json"])["log"]
     records = np.load(io.BytesIO(whole()["log/records.npy"]))
     sizes = {len(table) for table in tables.values() if isinstance(table, list)} | {len(Direction), len(PIPES)}
@@ -101,7 +101,7 @@ def test_every_column_one_past_the_end_of_its_table():
 
 
 @pytest.mark.parametrize(("table", "column"), [("log/launches", 4), ("log/tasks", 5)])
-def test_a_start_that_no_run_reaches_is_refused(table, column):
+def test_an_impossible_start_time_is_refused(table, column):
     array = np.load(io.BytesIO(whole()[f"{table}.npy"])).copy()
     array[column, 0] = 1 << 58
     data = io.BytesIO()
@@ -119,7 +119,7 @@ def test_an_unmodified_run_loads():
     assert use(whole()) == ""
 
 
-def test_a_shortened_log_is_not_whole():
+def test_a_truncated_log_is_refused():
     array = np.load(io.BytesIO(whole()["log/records.npy"]))
     data = io.BytesIO()
     np.save(data, array[:, :-1])
@@ -135,7 +135,7 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
         mlusim.load(tmp_path / "bomb.zip")
 
 
-def test_an_array_that_says_that_it_is_larger_than_its_member():
+def test_an_array_larger_than_its_archive_member_is_refused():
     data = io.BytesIO()
     np.lib.format.write_array_header_1_0(data, {"descr": "<i8", "fortran_order": False, "shape": (1 << 40, 25)})
     assert "says that it has shape" in use(whole() | {"log/records.npy": data.getvalue()})

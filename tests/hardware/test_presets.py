@@ -96,7 +96,7 @@ def _facts() -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("fact", _facts(), ids=lambda fact: fact["name"])
-def test_facts_are_those_of_the_sources(fact: dict[str, str]) -> None:
+def test_preset_values_match_their_sources(fact: dict[str, str]) -> None:
     board = PRESETS[fact["name"]]
     assert board.arch == int(fact["arch"])
     assert board.clusters == int(fact["clusters"])
@@ -131,7 +131,7 @@ class TestEveryPreset:
             assert letter in SOURCES, f"{name}: {source}"
             assert place.strip(), f"{name}: {source}"
 
-    def test_what_is_assumed_is_on_the_list(self, board: Board) -> None:
+    def test_every_assumed_value_is_listed(self, board: Board) -> None:
         fitted = [
             field
             for known_on, fields in (
@@ -145,7 +145,7 @@ class TestEveryPreset:
         ports = [] if board.family == "mlu290" else PORTS_OF_CLUSTERS
         assert sorted(assumed_fields(board)) == sorted([*ASSUMED_EVERYWHERE, *ports, *fitted, *ASSUMED_ON[board.name]])
 
-    def test_what_is_fitted_says_to_what(self, board: Board) -> None:
+    def test_every_fitted_value_names_its_measurements(self, board: Board) -> None:
         rows = {row.name for row in measurements()}
         for name, source in board.sources.items():
             if source.startswith("fitted: "):
@@ -160,10 +160,10 @@ class TestEveryPreset:
         usable = {"mlu370": (640 * KIB, 3968 * KIB)}.get(board.family, (384 * KIB, 1920 * KIB))
         assert (board.nram_usable_bytes, board.sram_usable_bytes) == usable
 
-    def test_vector_peaks_are_the_test_frameworks(self, board: Board) -> None:
+    def test_vector_peaks_match_the_test_framework(self, board: Board) -> None:
         assert (board.vector_peak_ops_per_cycle_fp16, board.vector_peak_ops_per_cycle_fp32) == (64, 32)
 
-    def test_one_core_does_not_pass_the_port_of_its_cluster(self, board: Board) -> None:
+    def test_one_core_cannot_exceed_its_clusters_port(self, board: Board) -> None:
         assert board.core_read_bandwidth_bytes_per_s <= board.cluster_read_bandwidth_bytes_per_s
         assert board.core_write_bandwidth_bytes_per_s <= board.cluster_write_bandwidth_bytes_per_s
 
@@ -173,7 +173,7 @@ class TestEveryPreset:
         assert (together > board.dram_bandwidth_bytes_per_s) == (board.family != "mlu290")
         assert board.cores * board.core_read_bandwidth_bytes_per_s > board.dram_bandwidth_bytes_per_s
 
-    def test_ldram_of_all_cores_fits_beside_something_in_gdram(self, board: Board) -> None:
+    def test_the_ldram_of_all_cores_leaves_room_in_gdram(self, board: Board) -> None:
         assert board.cores * board.ldram_bytes_per_core < board.gdram_bytes
 
     def test_rows_show_every_parameter_with_its_meaning(self, board: Board) -> None:
@@ -218,7 +218,7 @@ def test_board_by_name_or_alias(asked: str, found: str) -> None:
     assert mlusim.hardware.board(asked) is PRESETS[found]
 
 
-def test_a_board_comes_back_as_it_is() -> None:
+def test_a_board_object_is_returned_unchanged() -> None:
     own = PRESETS["mlu585"].replace(clusters=3)
     assert mlusim.hardware.board(own) is own
 

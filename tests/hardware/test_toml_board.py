@@ -32,7 +32,7 @@ def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
 
 
 # ------------------------------------------------------------------------------------------- what it may say
-def test_a_base_gives_what_the_file_leaves_out(tmp_path: Path) -> None:
+def test_omitted_keys_come_from_the_base(tmp_path: Path) -> None:
     board = mlusim.hardware.board(write(tmp_path, 'base = "MLU370-X4"\nclusters = 4\ndram_mixed_efficiency = 1\n'))
     assert values_of(board) == values_of(X4) | {"name": "mine", "clusters": 4, "dram_mixed_efficiency": 1}
     changed = {"name", "clusters", "dram_mixed_efficiency"}
@@ -53,7 +53,7 @@ def test_a_name_and_sources_of_its_own(tmp_path: Path) -> None:
     assert board.sources["clusters"] == "the data sheet, page 3"
 
 
-def test_a_source_alone_replaces_the_bases(tmp_path: Path) -> None:
+def test_a_source_without_a_value_replaces_the_bases_source(tmp_path: Path) -> None:
     board = board_from_toml(write(tmp_path, 'base = "mlu370-x4"\n[sources]\nwave_ps = "measured: here"\n'))
     assert (board.wave_ps, board.sources["wave_ps"]) == (X4.wave_ps, "measured: here")
 
@@ -64,7 +64,7 @@ def test_a_byte_order_mark_and_windows_lines_do_not_matter(tmp_path: Path) -> No
     assert board_from_toml(path).clusters == 4
 
 
-def test_a_text_with_a_separator_or_the_ending_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_with_a_separator_or_suffix_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, 'base = "mlu585"\n', "mlu370-x4")
     write(tmp_path, 'base = "mlu585"\n', "Mine.TOML")
     monkeypatch.chdir(tmp_path)
@@ -124,7 +124,7 @@ def test_any_board_as_toml_reads_back(board: Board, tmp_path_factory: pytest.Tem
         st.sampled_from([name for name in INTEGERS if name.endswith("_ps")]), st.integers(0, 10**15)
     )
 )
-def test_a_file_changes_what_it_names_and_nothing_else(
+def test_a_file_changes_only_the_keys_it_names(
     changes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     text = 'base = "mlu370-x4"\n' + "".join(f"{name} = {value}\n" for name, value in changes.items())

@@ -28,7 +28,7 @@ from mlusim.host.arguments import FileInput, Output, RandomInput, assign, parse_
         ("out=float32:", "out", Output((), np.dtype("float32"))),
     ],
 )
-def test_each_form_of_an_argument(text, name, value):
+def test_every_argument_syntax_is_parsed(text, name, value):
     found = parse_argument(text)
     assert (found.name, found.value, found.text) == (name, value, text)
     assert type(found.value) is type(value)
@@ -53,18 +53,18 @@ def test_invalid_arguments_are_errors(text, message):
 
 
 @given(st.sampled_from(ALL), st.lists(st.integers(0, 99), min_size=1, max_size=5))
-def test_an_output_is_read_back_as_it_is_written(dtype, shape):
+def test_an_output_argument_survives_a_round_trip(dtype, shape):
     text = f"out={dtype_name(dtype)}:{','.join(map(str, shape))}"
     assert parse_argument(text).value == Output(tuple(shape), dtype)
 
 
-def test_names_first_then_the_rest_in_order():
+def test_named_arguments_are_assigned_before_positional_ones():
     given = assign("k", ("x", "n", "out"), map(parse_argument, ["out=int8:4", "x.npy", "7"]))
     assert given == {"x": FileInput("x.npy"), "n": 7, "out": Output((4,), np.dtype("int8"))}
     assert list(given) == ["x", "n", "out"]
 
 
-def test_a_shape_stands_for_the_tensors_without_an_argument():
+def test_shape_makes_the_tensors_without_an_argument():
     given = assign("k", ("x", "y", "out"), [parse_argument("y=3")], shape=(8,), dtype="float16")
     assert given == {"x": RandomInput((8,), np.dtype("float16")), "y": 3, "out": Output((8,), np.dtype("float16"))}
 
@@ -78,7 +78,7 @@ def test_a_shape_stands_for_the_tensors_without_an_argument():
         (["x=1"], r"^k: no argument for out; give --arg out=..., a file"),
     ],
 )
-def test_arguments_that_do_not_fit_the_kernel(texts, message):
+def test_arguments_that_do_not_match_the_kernel_are_errors(texts, message):
     with pytest.raises(InputError, match=message):
         assign("k", ("x", "out"), map(parse_argument, texts), optional=("tile",))
 
@@ -104,7 +104,7 @@ async def scaled(core, x, out, factor=2.0):
     await core.memcpy(out, a)
 
 
-def test_run_gives_outputs_and_settings():
+def test_run_returns_outputs_and_takes_settings():
     x = np.arange(8, dtype=np.float32)
     result = mlusim.run(scaled, x, mlusim.Output.like(x), factor=3.0, check=True)
     assert np.array_equal(result.output, 3 * x)
@@ -149,7 +149,7 @@ def test_the_last_tensor_of_a_shape_is_the_output():
     assert isinstance(given["y"], mlusim.Output)
 
 
-def test_a_parameter_named_as_a_keyword_has_an_underscore():
+def test_a_parameter_named_like_a_keyword_gets_an_underscore():
     given = assign("race", ["out", "in_"], [parse_argument("in=8"), parse_argument("7")])
     assert given == {"out": 7, "in_": 8}
 
@@ -169,6 +169,6 @@ async def shrunk(core, x, out, *, tile=4, scale=1):
         ({"x": 3}, r"^shrunk: x is given twice, by position and by name$"),
     ],
 )
-def test_an_unknown_keyword_names_the_kernel_and_what_is_near(settings, message):
+def test_an_unknown_keyword_names_the_kernel_and_the_nearest_name(settings, message):
     with pytest.raises(TypeError, match=message):
         mlusim.run(shrunk, np.zeros(4), mlusim.Output((4,)), **settings)

@@ -76,7 +76,7 @@ def test_a_board_by_name_file_or_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (0,), (4, 0, 2), (2, 1, 3, 1, 2)])
-def test_what_is_uploaded_is_downloaded(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+def test_a_download_returns_the_upload(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     array = np.random.default_rng(1).integers(0, 256, (*shape, dtype.itemsize), np.uint8).view(dtype)[..., 0]
     device = Device()
     view = device.upload(array)
@@ -128,7 +128,7 @@ def test_read_only_arrays_lists_and_scalars() -> None:
 
 
 @pytest.mark.parametrize("dtype", [">i4", "datetime64[s]", "S3", "O", [("a", "i4")]])
-def test_element_types_that_the_board_does_not_know(dtype: Any) -> None:
+def test_unsupported_element_types_are_refused(dtype: Any) -> None:
     with pytest.raises(InputError, match=r"^input: dtype .*(is not an element type|in the other byte order)"):
         Device().upload(np.zeros(3, dtype))
 
@@ -141,7 +141,7 @@ def test_outputs_hold_poison() -> None:
     assert device.alloc(7, "half").shape == device.alloc(np.int64(7), "half").shape == (7,)
 
 
-def test_parts_are_downloaded() -> None:
+def test_parts_of_a_tensor_can_be_downloaded() -> None:
     device = Device()
     view = device.upload(np.arange(24).reshape(4, 6))
     assert device.download(view[::-1, 3]).tolist() == [21, 15, 9, 3]
@@ -151,7 +151,7 @@ def test_parts_are_downloaded() -> None:
 # Room in GDRAM
 
 
-def test_gdram_is_finite() -> None:
+def test_gdram_can_be_exhausted() -> None:
     device = Device(X4.replace(gdram_bytes=4096))
     first = device.alloc(3000, np.int8)
     with pytest.raises(
@@ -179,7 +179,7 @@ def test_free() -> None:
             use(view)
 
 
-def test_only_its_own_gdram_is_downloaded(run_kept: list[View]) -> None:
+def test_memory_of_another_device_cannot_be_downloaded(run_kept: list[View]) -> None:
     device = Device()
     with pytest.raises(
         AllocationError, match=r"^<view of .*> lies in the GDRAM of mlu370-x4, not in the GDRAM of this dev"
@@ -299,7 +299,7 @@ def test_timing_only_has_the_same_log() -> None:
     assert digest(run_busy(Device(data=False))) == digest(run_busy(Device()))
 
 
-def test_other_processes_have_the_same_log() -> None:
+def test_another_process_gives_the_same_log() -> None:
     """Whatever the seed of Python's hashes."""
     program = (
         "import importlib.util, sys\n"
@@ -330,7 +330,7 @@ def test_a_later_run_on_one_device_takes_the_same_time() -> None:
     assert len(set(spans)) == 1
 
 
-def test_a_device_that_nobody_holds_gives_up_its_bytes_at_once() -> None:
+def test_an_unreferenced_device_frees_its_memory_immediately() -> None:
     """Not when the garbage collector comes: the next device finds memory that was just in use."""
 
     async def kernel(core: Core, x: View, out: View) -> None:
@@ -370,7 +370,7 @@ def test_a_closed_device_keeps_its_log_and_nothing_else() -> None:
         device.download(x)
 
 
-def test_the_time_of_a_result_is_that_of_its_figures() -> None:
+def test_the_time_of_a_result_equals_that_of_its_figures() -> None:
     device = Device("mlu370-x4")
     assert device.result().time_ps == device.result().metrics.time_ps == 0
     x, out = device.upload(np.ones((4, 32), np.float32)), device.alloc((4, 32), np.float32)
@@ -391,7 +391,7 @@ def no_automatic_collection() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_automatic_collection")
-def test_the_bytes_of_an_output_go_with_its_array() -> None:
+def test_output_memory_is_freed_with_its_array() -> None:
     x = np.ones((4, 32), np.float32)
 
     async def kernel(core: Core, x: View, out: View) -> None:
@@ -412,7 +412,7 @@ def test_the_bytes_of_an_output_go_with_its_array() -> None:
     assert output() is None
 
 
-def test_memory_of_a_closed_device_is_poisoned_for_the_next() -> None:
+def test_memory_reused_from_a_closed_device_is_poisoned() -> None:
     seen = []
 
     async def kernel(core: Core, out: View, value: int) -> None:

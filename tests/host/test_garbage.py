@@ -39,7 +39,7 @@ def test_a_run_restores_the_thresholds_also_after_an_error() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1_000_000])
-def test_a_collector_that_is_off_or_rarer_stays_so(first: int) -> None:
+def test_a_disabled_garbage_collector_stays_disabled(first: int) -> None:
     gc.set_threshold(first, 10, 10)
     with fewer_collections:
         assert gc.get_threshold() == (first, 10, 10)

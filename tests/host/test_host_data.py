@@ -36,7 +36,7 @@ def channel(put, get):
     return kernel
 
 
-def test_an_array_of_a_closure():
+def test_an_array_of_a_closure_that_passes_values_is_reported():
     held = np.zeros((4, 64), np.float32)
 
     def put(who, row):
@@ -118,7 +118,7 @@ def test_objects_that_pass_no_values_are_not_reported(what):
     assert report.ok, report.text()
 
 
-def test_one_task_alone_passes_nothing():
+def test_a_single_task_passes_no_values():
     last = []
 
     async def kernel(core, x, out):
@@ -165,12 +165,12 @@ def by_watched_devices():
 
 
 @pytest.mark.parametrize("way", [by_run, by_device, by_watched_devices])
-def test_every_way_to_verify_a_kernel_finds_it(way):
+def test_every_way_to_verify_finds_values_passed_through_the_host(way):
     report = way()
     assert [finding.kind for finding in report.errors] == ["host-data"]
 
 
-def test_what_the_host_changes_between_two_runs_is_no_channel():
+def test_changes_by_the_host_between_runs_are_not_reported():
     scale = [1.0]
 
     async def kernel(core, x, out):

@@ -67,7 +67,7 @@ def test_short(verify_kernel):
     assert "Traceback" not in result.stdout.str()
 
 
-def test_hints_fail_where_they_are_asked_for(pytester: pytest.Pytester):
+def test_hints_fail_a_test_on_request(pytester: pytest.Pytester):
     pytester.makepyfile(
         KERNELS
         + """
@@ -81,7 +81,7 @@ def test_careful(verify_kernel):
     result.stdout.fnmatch_lines(["hint: redundant-sync: sync orders nothing on any path that ran"])
 
 
-def test_operators_are_checked_where_it_is_asked_for(pytester: pytest.Pytester):
+def test_operators_are_checked_on_request(pytester: pytest.Pytester):
     pytester.makepyfile(
         KERNELS
         + """
@@ -108,7 +108,7 @@ def test_short(verify_kernel):
     result.stdout.fnmatch_lines(["FAILED *::test_short - Failed: never-written, wrong-value: short on mlu370-x4: *"])
 
 
-def test_wrong_arguments_are_one_line(pytester: pytest.Pytester):
+def test_invalid_arguments_give_a_one_line_error(pytester: pytest.Pytester):
     pytester.makepyfile(
         KERNELS
         + """

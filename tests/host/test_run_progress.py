@@ -28,7 +28,7 @@ def launched(kernel=copy_rows):
     return device
 
 
-def test_a_run_goes_from_nothing_to_all_of_its_output():
+def test_progress_goes_from_0_to_100_percent():
     device = launched()
     bar = RunProgress(device._chip)
     assert bar.expected_bytes == 64 * 100 * 4
@@ -68,7 +68,7 @@ def test_a_launch_without_outputs_has_no_fraction():
     assert RunProgress(device._chip).fraction() is None
 
 
-def test_where_there_is_no_terminal_nothing_is_drawn(monkeypatch):
+def test_without_a_terminal_no_progress_is_drawn(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     device = launched()
@@ -80,7 +80,7 @@ def test_where_there_is_no_terminal_nothing_is_drawn(monkeypatch):
     assert stream.getvalue() == ""
 
 
-def test_on_a_terminal_it_shows_the_part_done_and_what_was_simulated(monkeypatch):
+def test_a_terminal_shows_progress_and_simulated_time(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True

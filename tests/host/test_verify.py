@@ -32,7 +32,7 @@ async def both(core, x, up, down):
         await core.memcpy(out, held)
 
 
-def test_the_report_has_the_output_and_the_kernels_own_names():
+def test_the_report_uses_the_kernels_parameter_names():
     report = verify(double, X, Output(X.shape), 3.0, reference=X * 3, **ONE)
     assert report.ok
     assert [use.name for use in report.tensors] == ["x", "out"]
@@ -40,7 +40,7 @@ def test_the_report_has_the_output_and_the_kernels_own_names():
     assert report.check() is report
 
 
-def test_no_output_shares_memory_with_what_was_given():
+def test_outputs_do_not_share_memory_with_arguments():
     x = X.copy()
     verify(double, x, Output.like(x), **ONE)
     assert (x == X).all()
@@ -64,7 +64,7 @@ def test_references_of_two_outputs():
         verify(both, X, *outputs, reference={"left": X}, **ONE)
 
 
-def test_a_reference_that_fails_is_one_error_with_its_own_line():
+def test_a_failing_reference_is_an_error_at_its_line():
     def wanted(x):
         return x.no_such_method()
 
@@ -118,7 +118,7 @@ def test_a_timing_only_run_is_verified_too():
     assert report.outputs == {}
 
 
-def test_on_another_board_and_late():
+def test_verify_takes_a_board_and_late_copies():
     report = verify(double, X, Output.like(X), device=board("mlu590-h8"), dma="late", reference=X * 2, **ONE)
     assert report.ok
     assert str(report).startswith("double on mlu590-h8: sound (3 operations of 1 task)\n\nsplit proof\n")
@@ -143,7 +143,7 @@ def test_device_verify_sees_every_launch():
     assert [use.times_read for use in report.tensors] == [1, 1, 0]
 
 
-def test_a_wrong_operator_raises_its_report(monkeypatch):
+def test_a_faulty_operator_raises_its_report(monkeypatch):
     async def forgetful(core, x, out, plan):
         if not core.is_memory_core:
             core.scalar()
@@ -216,7 +216,7 @@ def test_an_output_with_a_pitch():
         verify(rows, X, Output((8, 8), X.dtype, pitch=7), **ONE)
 
 
-def test_writes_between_the_rows_of_a_pitch_are_still_seen():
+def test_writes_into_the_pitch_gap_are_reported():
     async def wide(core, x, out):
         held = core.nram.alloc((8, 32), x.dtype, "held")
         core.write_zero(held)
@@ -231,7 +231,7 @@ def test_writes_between_the_rows_of_a_pitch_are_still_seen():
     assert [finding.kind for finding in report.errors] == ["written-again"]
 
 
-def test_an_output_that_nobody_touches_is_an_error_of_a_device_too():
+def test_an_untouched_output_is_an_error_of_device_verify():
     async def idle(core, out):
         core.scalar()
 
@@ -256,7 +256,7 @@ def test_outputs_in_a_list_are_outputs():
     assert [finding.title for finding in device.verify().errors] == ["right is never written"]
 
 
-def test_a_device_whose_run_raised_is_not_sound():
+def test_a_device_whose_run_raised_has_errors():
     async def outside(core, x, out):
         await rows(core, x, out)
         await core.memcpy(out[0], x[8])
@@ -289,7 +289,7 @@ def test_an_error_that_the_kernel_catches_is_a_finding():
     assert finding.place.endswith("await rows(core, x[row : row + 1], out[row : row + 1])")
 
 
-def test_an_allocation_that_is_tried_and_caught_is_told_once():
+def test_a_caught_allocation_error_is_reported_once():
     async def tries(core, x, out):
         try:
             core.nram.alloc(1 << 22, "uint8", "large")
@@ -300,13 +300,13 @@ def test_an_allocation_that_is_tried_and_caught_is_told_once():
     assert [(finding.kind, finding.times) for finding in report.errors] == [("swallowed", 1)]
 
 
-def test_errors_of_one_run_are_not_those_of_the_next():
+def test_errors_do_not_carry_over_to_the_next_run():
     with pytest.raises(InputError):
         Device("mlu370-x4", dma="never")
     assert verify(double, X, Output.like(X), reference=X * 2, **ONE).findings == ()
 
 
-def test_wrong_arguments_show_the_callers_line_alone():
+def test_invalid_arguments_show_only_the_callers_line():
     with pytest.raises(LaunchError) as caught:
         verify(double, X, Output.like(X), dim=3)
     files = [entry.path.name for entry in caught.traceback]
@@ -326,7 +326,7 @@ def test_wrong_arguments_show_the_callers_line_alone():
         ({"tolerance": float("nan")}, "tolerance=nan: it is a number of at least 0, relative to the reference"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(options, message):
+def test_meaningless_options_are_refused(options, message):
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
         verify(double, X, Output.like(X), **options)
 
@@ -337,7 +337,7 @@ def test_the_class_output_is_not_an_output():
 
 
 @pytest.mark.parametrize("debugger", ["pdb", "pydevd"])
-def test_a_debugger_may_hold_a_kernel(debugger):
+def test_a_kernel_may_be_paused_in_a_debugger(debugger):
     # A module of that name on the stack is what a debugger looks like from another thread.
     names = {"__name__": debugger, "time": time}
     exec("def wait():\n    time.sleep(3)\n", names)  # noqa: S102
@@ -392,7 +392,7 @@ def test_memory_at_of_a_saved_run_says_that_it_has_no_values(tmp_path):
     assert "not known" not in result.memory_at(time_ns).text()
 
 
-def test_a_wrong_value_shows_what_made_it_and_what_that_read():
+def test_a_wrong_value_names_its_producer_and_operands():
     report = verify(chain, X, Output.like(X), reference=X * 2, **ONE)
     (finding,) = report.errors
     assert [(site.role, site.operation) for site in finding.sites] == [("writes", "memcpy"), ("makes", "add")]

@@ -122,7 +122,7 @@ class TestDoubleBuffering:
             assert converted["start_ps"][turn] < copied["end_ps"][loads][turn + 1]
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_it_hides_the_conversion(self, name):
+    def test_ping_pong_hides_the_conversion(self, name):
         x = np.broadcast_to(np.float32(0), (1 << 21,))
         # One core, and so many start-ups that the conversion takes as long as a good part of the copies.
         on = one_core(name).replace(vector_startup_cycles=2000)

@@ -134,7 +134,7 @@ def test_nothing_is_launched_for_no_elements(name, strategy, x, index):
 
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("strategy", ["slab", "rows"])
-def test_one_place_looked_up_by_every_core(name, strategy):
+def test_one_row_gathered_by_every_core(name, strategy):
     x = np.arange(500, dtype=np.int16)
     result = ops.gather(x, np.full(40_000, -1), 0, device=name, strategy=strategy)
     assert np.array_equal(result.output, np.full(40_000, 499, np.int16))
@@ -143,7 +143,7 @@ def test_one_place_looked_up_by_every_core(name, strategy):
 
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("strategy", ["slab", "rows"])
-def test_every_byte_travels(name, strategy):
+def test_every_byte_is_moved(name, strategy):
     """Loaded: the index, and of x each looked-up element at least; stored: the output, no byte twice."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal((16, 300)).astype(np.float32)

@@ -77,7 +77,7 @@ def test_without_overlap_stages_run_one_after_the_other():
 
 @pytest.mark.parametrize(("overlapped", "computes"), [(True, True), (True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
-def test_stages_that_wait_are_waited_for(count, computes, overlapped):
+def test_awaitable_stages_are_awaited(count, computes, overlapped):
     plain = run(count, overlapped=overlapped, computes=computes)
     assert run(count, overlapped=overlapped, computes=computes, waits=True) == plain
 
@@ -94,7 +94,7 @@ def test_every_tile_passes_every_stage_once_and_a_sync_lies_between(count, compu
         assert times == sorted(set(times))
 
 
-def test_buffers_that_take_turns_are_free_again():
+def test_alternating_buffers_are_free_when_reused():
     # Two buffers a side: what is loaded is what tile i - 2 had, whose store was ordered by a sync before.
     periods = run(6, overlapped=True)
     when = {event: number for number, period in enumerate(periods) for event in period}

@@ -85,7 +85,7 @@ class TestWhatIsIssued:
 
     @pytest.mark.parametrize("shape", [(1,), (3, 5), (37,), (5, 77), (1000,), (9, 1001)])
     @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.complex128])
-    def test_tiles_of_no_whole_vector_on_2xx(self, shape, dtype):
+    def test_tiles_that_are_not_whole_vectors_on_2xx(self, shape, dtype):
         x = RNG.integers(0, 255, shape).astype(dtype)
         result = ops.reverse(x, [*range(x.ndim)], strategy="mirror", device=small("mlu270-s4", 2048))
         assert np.array_equal(result.output, np.flip(x))
@@ -130,7 +130,7 @@ class TestTime:
         result = ops.flip(np.zeros(shape, np.int16), axis, device=name, strategy=strategy, data=False)
         assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.15)
 
-    def test_a_segment_for_each_element_is_what_strided_pays_on_the_last_axis(self):
+    def test_strided_pays_a_segment_per_element_on_the_last_axis(self):
         shape = (32, 4096)
         strided, mirror = (
             ops.flip(np.zeros(shape, np.float32), 1, strategy=strategy, data=False)

@@ -93,7 +93,7 @@ def test_each_tier(name, dtype, wide, strategy, tier):
 
 @pytest.mark.parametrize("nram_bytes", [1600, 1000])
 @pytest.mark.parametrize("updates", [0, 20])
-def test_nram_that_is_no_multiple_of_its_alignment(nram_bytes, updates):
+def test_nram_that_is_not_a_multiple_of_its_alignment(nram_bytes, updates):
     x = np.arange(5000, dtype=np.int64)
     index = np.full(updates, 7)
     result = ops.scatter(x, index, np.arange(updates), 0, device=on("mlu370-x4", nram_bytes), strategy="rows")
@@ -203,7 +203,7 @@ class TestLastWins:
     @pytest.mark.parametrize(("name", "strategy"), WAYS)
     @pytest.mark.parametrize("dma", ["complete", "late"])
     @pytest.mark.parametrize("nram_bytes", [None, 8192])
-    def test_thousands_of_updates_of_four_places(self, name, strategy, dma, nram_bytes):
+    def test_thousands_of_updates_of_four_elements(self, name, strategy, dma, nram_bytes):
         """The places lie far from each other, in the parts of different cores; each has thousands of updates."""
         rng = np.random.default_rng(5)
         x = np.full((1, 6000), -1, np.float32)
@@ -217,7 +217,7 @@ class TestLastWins:
         assert np.array_equal(result.output, expected)
         assert len({self.writer(result.plan, place) for place in range(0, 6000, 1999)}) == 4
 
-    def test_the_updates_of_a_place_are_sorted_by_every_core(self):
+    def test_updates_of_one_element_are_applied_in_order(self):
         """By "bins" those of one place lie in all chunks, and chunks are dealt out to all cores."""
         x = np.zeros((1, 6000), np.float32)
         index = np.full((1, 12_000), 77, np.int32)
@@ -256,7 +256,7 @@ class TestLastWins:
 
 
 @pytest.mark.parametrize(("name", "strategy"), WAYS)
-def test_every_byte_travels(name, strategy):
+def test_every_byte_is_moved(name, strategy):
     """Loaded: x, the index, and src; stored: the output once, and by "rows" each update once more."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal((16, 300)).astype(np.float32)

@@ -72,7 +72,7 @@ def test_updates_apply_in_order(case, dtype, wide, device, nram_bytes):
 
 @pytest.mark.parametrize("device", BOARDS)
 @pytest.mark.parametrize("places", [1, 5, 1000])
-def test_the_last_of_thousands_of_updates_of_one_place_stays(device, places):
+def test_the_last_of_thousands_of_updates_of_one_element_wins(device, places):
     x = np.zeros((1, 20_000), np.float32)
     index = RNG.integers(0, places, (1, 60_000)).astype(np.int32) * (20_000 // places)
     src = np.arange(60_000, dtype=np.float32).reshape(1, -1)
@@ -108,7 +108,7 @@ def test_a_timing_only_run_takes_the_time_of_a_run_with_data(device):
 
 
 @pytest.mark.parametrize("device", BOARDS)
-def test_auto_takes_it_for_many_updates_of_a_large_axis_and_knows_its_time(device):
+def test_auto_chooses_bins_for_many_updates_of_a_large_axis(device):
     x = RNG.standard_normal((1, 1 << 20)).astype(np.float32)
     index = RNG.integers(0, 1 << 20, x.shape).astype(np.int32)
     result = ops.scatter(x, index, x, 1, device=device)
@@ -121,7 +121,7 @@ def test_auto_takes_it_for_many_updates_of_a_large_axis_and_knows_its_time(devic
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", BOARDS)
-def test_it_saves_loads_and_is_timed_again(device, tmp_path):
+def test_a_bins_run_can_be_saved_loaded_and_retimed(device, tmp_path):
     x = RNG.standard_normal((2, 5_000)).astype(np.float32)
     index = RNG.integers(0, 5_000, x.shape).astype(np.int32)
     result = ops.scatter(x, index, x, 1, device=on(device, 1 << 14), strategy="bins")
@@ -162,7 +162,7 @@ def test_a_file_without_the_column_of_workspaces_loads(tmp_path):
     assert mlusim.load(older).log.allocations == mlusim.load(place).log.allocations
 
 
-def test_the_workspace_is_given_back_and_no_output():
+def test_the_workspace_is_freed_and_is_not_an_output():
     x = RNG.standard_normal((2, 5_000)).astype(np.float32)
     index = RNG.integers(0, 5_000, x.shape).astype(np.int32)
     result = ops.scatter(x, index, x, 1, strategy="bins")
@@ -172,7 +172,7 @@ def test_the_workspace_is_given_back_and_no_output():
     assert result.metrics.compulsory_bytes == {"read": 2 * x.nbytes + index.nbytes, "write": x.nbytes}
 
 
-def test_the_strategy_names_the_reason_where_it_does_not_apply():
+def test_bins_names_the_reason_if_it_does_not_apply():
     x, index = np.zeros((4, 6), np.float32), np.zeros((5, 1), np.int32)
     with pytest.raises(PlanError, match=r"each lookup here replaces a row of 6; choose strategy 'rows' or 'auto'"):
         ops.scatter_nd(x, index, np.zeros((5, 6), np.float32), mode="standard", strategy="bins")
@@ -220,7 +220,7 @@ def test_bins_are_in_order_and_stable(size, bins, count, seed):
     assert np.array_equal(found["left"], rows - size * (bins - 1))
 
 
-def test_collect_bins_says_what_is_wrong():
+def test_collect_bins_names_invalid_arguments():
     rows, values = np.array([0, 9, 3], np.int32), np.zeros(3, np.float32)
     with pytest.raises(AccessError, match="row 9 is in none of 2 bins of 4 rows"):
         sort(rows, values, 4, 2)
@@ -238,7 +238,7 @@ def test_collect_bins_says_what_is_wrong():
 
 @pytest.mark.parametrize("which", range(5))
 @pytest.mark.parametrize("waits", [True, False])
-def test_the_verifier_sees_all_that_collect_bins_touches(which, waits):
+def test_the_verifier_sees_all_accesses_of_collect_bins(which, waits):
     device = mlusim.Device("mlu370-x4")
     rows = device.upload(np.arange(32, dtype=np.int32), "rows")
 

@@ -133,11 +133,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize("exercise", exercise_params())
-def test_an_exercise_as_it_is_given_is_not_yet_right(exercise, lesson_modules):
+def test_an_unsolved_exercise_fails(exercise, lesson_modules):
     assert re.search(WRONG[exercise.name[:2]], verdict(lesson_modules, exercise))
 
 
-def test_the_exercise_of_races_is_right_by_luck(lesson_modules):
+def test_the_race_exercise_gives_the_right_result_by_luck(lesson_modules):
     found = verdict(lesson_modules, LESSONS / "exercises" / "10_missing_sync.py")
     assert len(re.findall("^error: race: ", found, re.MULTILINE)) == 2
     assert "wrong-value" not in found
@@ -174,7 +174,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("number", "right", "wrong", "words"), CHANGES)
-def test_typical_mistakes_are_named(number, right, wrong, words, lesson_modules, tmp_path):
+def test_typical_mistakes_are_recognised(number, right, wrong, words, lesson_modules, tmp_path):
     solution = next(SOLUTIONS.glob(f"{number}_*.py"))
     text = solution.read_text(encoding="utf-8")
     assert right in text

@@ -38,7 +38,7 @@ def test_capacity_is_total_less_reserved() -> None:
         memory.allocate(1, "more", 1)
 
 
-def test_too_large_says_the_arithmetic() -> None:
+def test_an_allocation_too_large_names_the_sizes() -> None:
     one = board("mlu370-x4")
     memory = Memory(MemoryKind.NRAM, "mlu370-x4", one.nram_bytes, reserved_bytes=one.nram_reserved_bytes)
     memory.allocate(100, "small", 0)
@@ -50,7 +50,7 @@ def test_too_large_says_the_arithmetic() -> None:
         memory.allocate(702_464, "column", 1)
 
 
-def test_too_large_says_what_rounding_added() -> None:
+def test_an_allocation_too_large_names_the_rounding() -> None:
     with pytest.raises(AllocationError, match=r"^nram\.alloc of 1 000 B \(rounded up to 1 024 B\) does not fit: "):
         nram(1023).allocate(1000, "odd", 0)
 
@@ -124,7 +124,7 @@ def test_memories_share_no_byte(nbytes: int) -> None:
     assert [set(buffer.tolist()) for buffer in buffers] == [{number} for number in range(70)]
 
 
-def test_memories_use_what_closed_ones_held_and_never_what_live_ones_hold() -> None:
+def test_memories_reuse_the_bytes_of_closed_ones_only() -> None:
     live = nram(2048)
     held = live.allocate(2048, "live", 0).bytes()
     held[:] = 1
@@ -140,7 +140,7 @@ def test_memories_use_what_closed_ones_held_and_never_what_live_ones_hold() -> N
     assert (held == 1).all()
 
 
-def test_the_next_memory_finds_the_bytes_of_a_closed_one() -> None:
+def test_a_new_memory_reuses_the_buffer_of_a_closed_one() -> None:
     first = nram(3072)
     was = first.allocate(3072, "first", 0).bytes()
     first.close()

@@ -28,7 +28,7 @@ def touched_and_partial(phase: int, segment: int, loops: Loops, unit: int) -> tu
 
 
 @given(phase=st.integers(0, 300), segment=st.integers(1, 200), loops=LOOPS, unit=st.sampled_from([16, 32, 64]))
-def test_units_are_those_that_bytes_lie_in(phase: int, segment: int, loops: Loops, unit: int) -> None:
+def test_units_touched_match_a_count_by_byte(phase: int, segment: int, loops: Loops, unit: int) -> None:
     touched, partial = touched_and_partial(phase, segment, loops, unit)
     assert unit_counts(phase % unit, segment, loops, unit) == (touched, partial)
     assert read_bus_bytes(phase, segment, loops, unit) == touched * unit

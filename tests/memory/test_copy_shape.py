@@ -51,7 +51,7 @@ def test_a_broadcast_source_has_a_stride_of_0() -> None:
 
 @given(st.data())
 @settings(max_examples=200)
-def test_bytes_are_those_of_numpys_copy(data: st.DataObject) -> None:
+def test_copied_bytes_match_numpy(data: st.DataObject) -> None:
     """Segments and loops, walked byte by byte, move the bytes that NumPy's copy moves."""
     shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
     kinds = [data.draw(st.sampled_from([GDRAM, NRAM])) for _ in range(2)]
@@ -112,7 +112,7 @@ def strided_view(data: st.DataObject, kind: MemoryKind, shape: tuple[int, ...], 
     return view
 
 
-def test_bus_bytes_are_of_the_off_chip_sides() -> None:
+def test_bus_bytes_count_the_off_chip_sides() -> None:
     rows = buffer(GDRAM, (8, 10), np.int32)[:, :5]
     read = by_views(buffer(NRAM, (8, 5), np.int32), rows)
     assert (read.bus_read_bytes, read.bus_write_bytes) == (
@@ -156,7 +156,7 @@ def test_bus_bytes_of_any_views(data: st.DataObject) -> None:
     assert copy.bus_read_bytes == units(src)[0] + read_first
 
 
-def test_strided_is_what_the_dram_sees() -> None:
+def test_strided_describes_the_off_chip_side() -> None:
     whole, part = buffer(GDRAM, (8, 16)), buffer(GDRAM, (8, 32))[:, :16]
     nram = buffer(NRAM, (8, 32))
     assert not by_views(nram[:, :16], whole).strided  # gaps in NRAM cost the DRAM nothing

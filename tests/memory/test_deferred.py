@@ -120,7 +120,7 @@ def run(x: np.ndarray[Any, Any], plan: list[Step], least: int, board: str) -> tu
 
 @given(plan=steps, board=st.sampled_from(["mlu370-x4", "mlu590-h8"]))
 @settings(max_examples=50, deadline=None)
-def test_every_program_sees_what_plain_copies_give(plan: list[Step], board: str) -> None:
+def test_every_program_sees_the_bytes_of_plain_copies(plan: list[Step], board: str) -> None:
     x = np.random.default_rng(0).standard_normal((3 * ROWS, WIDTH)).astype(np.float32)
     plain = run(x, plan, 1 << 60, board)
     # All loads are deferred, or those of eight rows or more and others are not.
@@ -129,7 +129,7 @@ def test_every_program_sees_what_plain_copies_give(plan: list[Step], board: str)
 
 
 @pytest.mark.parametrize("name", [*STEPS, "fresh"])
-def test_every_two_steps_after_a_load_see_what_plain_copies_give(name: str) -> None:
+def test_any_two_steps_after_a_deferred_load_see_plain_bytes(name: str) -> None:
     x = np.random.default_rng(0).standard_normal((3 * ROWS, WIDTH)).astype(np.float32)
     for other in (*STEPS, "fresh"):
         plan = [("load", 0, ROWS, 3), (name, 2, 12, 3), (other, 4, 6, 3), ("peek", 0, ROWS, 0), ("peek", 0, ROWS, 1)]
@@ -178,7 +178,7 @@ def memory_of(nbytes: int) -> tuple[Memory, Deferred]:
     return memory, memory.deferred
 
 
-def test_forgotten_bytes_are_cut_out_of_a_piece_between_rows() -> None:
+def test_overwritten_rows_are_cut_out_of_a_deferred_piece() -> None:
     memory, owes = memory_of(64)
     owes.put(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8))
     owes.forget(16, 24)
@@ -189,7 +189,7 @@ def test_forgotten_bytes_are_cut_out_of_a_piece_between_rows() -> None:
     assert memory.held_bytes(0, 64).tolist() == expected.tolist()
 
 
-def test_a_piece_that_is_cut_within_a_row_is_written_first() -> None:
+def test_a_piece_cut_within_a_row_is_written_first() -> None:
     memory, owes = memory_of(64)
     owes.put(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8))
     owes.forget(20, 24)
@@ -208,7 +208,7 @@ def test_a_store_takes_each_row_from_where_it_is() -> None:
     assert len(owes.pieces) == 1
 
 
-def test_only_what_is_looked_at_is_written() -> None:
+def test_only_bytes_that_are_accessed_are_written() -> None:
     memory, owes = memory_of(64)
     owes.put(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8))
     owes.settle(20, 26)
@@ -235,7 +235,7 @@ def test_a_copy_writes_what_it_reads_and_forgets_what_it_overwrites() -> None:
 
 
 @given(data=st.data())
-def test_another_shape_without_a_copy_is_numpys(data: st.DataObject) -> None:
+def test_reshaping_without_a_copy_matches_numpy(data: st.DataObject) -> None:
     extents = st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=4)
     array = np.arange(4**4, dtype=np.int32).reshape(4, 4, 4, 4)
     part = array[tuple(slice(None, data.draw(st.integers(1, 4))) for _ in range(4))]

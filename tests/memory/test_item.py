@@ -10,7 +10,7 @@ from mlusim.dtypes import ALL, Dtype
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)
-def test_an_element_is_numpys_number(dtype: Dtype) -> None:
+def test_item_returns_the_number_that_numpy_returns(dtype: Dtype) -> None:
     device = mlusim.Device("mlu370-x4")
     # All patterns of a byte, and NaN and infinity for floats.
     content = np.random.default_rng(0).integers(0, 256, 64 * dtype.itemsize, np.uint8)

@@ -290,7 +290,7 @@ def test_mixing_lasts_a_while_after_the_last_of_a_kind() -> None:
     assert run(1.0, [9.0], wishes, 0.8) == {0: 80, 1: 190, 2: 330}
 
 
-def test_one_end_begins_the_next_transfer_at_once() -> None:
+def test_the_next_transfer_begins_when_one_ends() -> None:
     clock = Clock()
     link = QuickLink(clock, LinkLimits(1.0, [1.0]))
     ended: dict[int, int] = {}

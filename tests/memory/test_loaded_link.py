@@ -56,9 +56,7 @@ def test_without_growth_it_is_the_smaller_of_demand_and_capacity(offered: float,
 
 
 @given(rates, rates, st.floats(0, 5), st.floats(1, 10))
-def test_it_never_falls_with_demand_or_capacity_nor_exceeds_them(
-    offered: float, capacity: float, growth: float, more: float
-) -> None:
+def test_the_carried_rate_is_monotonic_and_bounded(offered: float, capacity: float, growth: float, more: float) -> None:
     here = carried(offered, capacity, growth) * (1 - 1e-12)
     assert here <= min(offered, capacity)
     assert here <= carried(offered * more, capacity, growth)
@@ -72,13 +70,13 @@ def test_equal_transfers_take_the_time_of_the_law(count: int) -> None:
     assert ends == [pytest.approx(work * count / carried(count * limit, rate, growth), abs=2)] * count
 
 
-def test_reads_and_writes_together_have_what_mixing_leaves() -> None:
+def test_mixed_reads_and_writes_have_reduced_capacity() -> None:
     flows = [(0, (1e6, 1.0, 1.0, 0, READ)), (0, (1e6, 1.0, 1.0, 0, WRITE))]
     ends = run(flows, 1.0, [1e9], 0.5, mixed=0.8)
     assert ends == [pytest.approx(2e6 / carried(2.0, 0.8, 0.5), abs=2)] * 2
 
 
-def test_a_full_port_bounds_what_its_transfers_ask_for() -> None:
+def test_a_full_port_limits_its_transfers() -> None:
     on_full, alone = (1e6, 1.0, 1.0, 0, READ), (1e6, 1.0, 1.0, 1, READ)
     ends = run([(0, on_full), (0, on_full), (0, alone)], 10.0, [1.0, 9.0], 0.3)
     part = carried(2.0, 10.0, 0.3) / 2.0

@@ -44,7 +44,7 @@ def test_a_view_is_not_a_number(view, use, remedy):
         use(view)
 
 
-def test_views_are_still_keys_and_members(view):
+def test_views_are_hashable_and_comparable(view):
     other = view[:2]
     assert view in [other, view]
     assert {view: 1, other: 2}[other] == 2

@@ -37,14 +37,14 @@ def run(link: Link, clock: Clock, flows: list[Recorded]) -> list[int]:
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=40), st.sampled_from([0.0, 0.1, 0.3, 0.6]))
 @settings(deadline=None, max_examples=60)
-def test_a_full_link_carries_what_it_carries_under_fair_sharing(works: list[int], spread: float) -> None:
+def test_weights_do_not_change_the_total_rate_of_a_full_link(works: list[int], spread: float) -> None:
     clock = Clock()
     link = QuickLink(clock, LinkLimits(0.02, [1e9], spread=spread))
     ends = run(link, clock, [Recorded(100.0 * work) for work in works])
     assert max(ends) == pytest.approx(sum(works) * 100 / 0.02, abs=len(works) + 1)
 
 
-def test_a_transfer_alone_is_exact_and_together_they_differ() -> None:
+def test_only_concurrent_transfers_are_weighted() -> None:
     alone, many = Clock(), Clock()
     assert run(QuickLink(alone, LinkLimits(0.02, [1e9], spread=0.3)), alone, [Recorded(1000)]) == [50_000]
     ends = run(QuickLink(many, LinkLimits(0.02, [1e9], spread=0.3)), many, [Recorded(1000) for _ in range(8)])
@@ -52,13 +52,13 @@ def test_a_transfer_alone_is_exact_and_together_they_differ() -> None:
 
 
 @given(st.floats(0, 0.99))
-def test_weights_lie_within_the_spread_and_any_few_neighbours_are_even(spread: float) -> None:
+def test_weights_lie_within_the_spread_and_are_evenly_distributed(spread: float) -> None:
     found = weights(spread)
     assert all(abs(weight - 1) <= spread + 1e-3 for weight in found)
     assert all(abs(np.mean(found[at : at + 34]) - 1) <= 0.06 * spread + 1e-3 for at in range(0, len(found) - 34, 34))
 
 
-def test_two_bytes_do_not_mix_with_megabytes() -> None:
+def test_a_tiny_access_does_not_trigger_the_mixing_factor() -> None:
     """A small read ends; the writes after it go at full speed at once, those after a large one do not."""
     ends = {}
     for nbytes in (2, 10_000):
@@ -96,7 +96,7 @@ def time_of(name: str, instructions: int, *, skew_ps: int = 5_000, tile: int = 6
 
 @pytest.mark.parametrize("instructions", [0, 1, 8])
 @pytest.mark.parametrize("name", ["mlu270-s4", "mlu290-m5", "mlu370-x4", "mlu590-m9"])
-def test_no_time_of_a_large_kernel_hangs_on_lockstep(name: str, instructions: int) -> None:
+def test_large_kernels_do_not_depend_on_lockstep(name: str, instructions: int) -> None:
     """Blocking load, compute, store on all cores: starts 0 to 30 ns apart, tiles a quarter larger or smaller."""
     # On MLU290 four cores share a port that is full, and so few average out over more tiles only.
     tiles = 96 if name == "mlu290-m5" else 24

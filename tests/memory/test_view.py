@@ -58,7 +58,7 @@ def shapes_and_keys(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[Any, ...]]:
 
 
 @given(shapes_and_keys())
-def test_slicing_is_numpys(case: tuple[tuple[int, ...], tuple[Any, ...]]) -> None:
+def test_slicing_matches_numpy(case: tuple[tuple[int, ...], tuple[Any, ...]]) -> None:
     shape, key = case
     view, array = view_and_array(shape)
     assert_same(view[key], array[key])
@@ -73,7 +73,7 @@ def test_slicing_is_numpys(case: tuple[tuple[int, ...], tuple[Any, ...]]) -> Non
 
 
 @given(shapes_and_keys(), shapes_and_keys())
-def test_slicing_a_slice_is_numpys(case: tuple[Any, Any], other: tuple[Any, Any]) -> None:
+def test_slicing_a_slice_matches_numpy(case: tuple[Any, Any], other: tuple[Any, Any]) -> None:
     shape, key = case
     view, array = view_and_array(shape, np.int16)
     view, array = view[key], array[key]
@@ -85,7 +85,7 @@ def test_slicing_a_slice_is_numpys(case: tuple[Any, Any], other: tuple[Any, Any]
     assert_same(deeper, expected)
 
 
-def test_numpy_integers_index_too() -> None:
+def test_numpy_integers_are_indices() -> None:
     view, array = view_and_array((4, 5))
     assert_same(view[np.int64(2), np.uint8(1) : np.int16(4)], array[2, 1:4])
 
@@ -130,14 +130,14 @@ def test_slicing_moves_nothing() -> None:
         ((..., ...), "two `...` in one index of <view of x (nram): int32 [3, 4]>: at most one"),
     ],
 )
-def test_outside_is_an_error_never_clamped(key: Any, message: str) -> None:
+def test_an_index_outside_is_an_error_and_never_clamped(key: Any, message: str) -> None:
     view, _ = view_and_array((3, 4))
     with pytest.raises(AccessError, match="^" + re.escape(message)):
         view[key]
 
 
 @given(SHAPES, st.data())
-def test_whatever_a_key_selects_lies_in_the_allocation(shape: tuple[int, ...], data: st.DataObject) -> None:
+def test_any_slice_lies_in_its_allocation(shape: tuple[int, ...], data: st.DataObject) -> None:
     """Any key at all: an error, or NumPy's elements where NumPy has the same, and never a byte outside."""
     view, array = view_and_array(shape)
     bound = st.none() | st.integers(-7, 7)
@@ -154,7 +154,7 @@ BOUNDS = st.none() | st.integers(-7, 7) | st.booleans() | st.just(1.0)
 
 
 @given(st.integers(0, 5), st.builds(slice, BOUNDS, BOUNDS, st.none() | st.integers(-2, 2)), st.booleans())
-def test_one_slice_of_one_axis_is_the_same_by_itself_and_in_a_tuple(extent: int, key: slice, made: bool) -> None:
+def test_a_slice_equals_a_tuple_with_that_slice(extent: int, key: slice, made: bool) -> None:
     view, array = view_and_array((extent,))
     if made:
         view.raw()
@@ -224,7 +224,7 @@ def test_reshape_needs_contiguous_elements() -> None:
 
 
 @given(shapes_and_keys())
-def test_contiguous_is_numpys(case: tuple[Any, Any]) -> None:
+def test_contiguity_matches_numpy(case: tuple[Any, Any]) -> None:
     shape, key = case
     view, array = view_and_array(shape)
     assert view[key].is_contiguous == array[key].flags.c_contiguous
@@ -324,13 +324,13 @@ def test_sizes(shape: tuple[int, ...]) -> None:
     assert contiguous_strides(tuple(max(n, 1) for n in shape), 8) == np.empty([max(n, 1) for n in shape]).strides
 
 
-def test_repr_says_where_and_what() -> None:
+def test_repr_names_the_memory_and_the_type() -> None:
     view, _ = view_and_array((2, 3), np.float16, "column")
     assert repr(view) == "<view of column (nram): float16 [2, 3]>"
 
 
 @given(st.integers(0, 4), st.integers(0, 4), st.sampled_from(["float32", "bool", "bfloat16"]))
-def test_the_quick_ways_of_slicing_say_what_the_plain_one_says(start, stop, dtype):
+def test_the_fast_slicing_paths_match_the_general_one(start, stop, dtype):
     device = Device("mlu370-x4")
     view = device.alloc((5, 3, 2), dtype)
     view.typed().view(np.uint8).reshape(-1)[:] = np.arange(view.nbytes) % 256
@@ -341,7 +341,7 @@ def test_the_quick_ways_of_slicing_say_what_the_plain_one_says(start, stop, dtyp
         assert sliced.raw().tobytes() == view.raw()[key].tobytes()
 
 
-def test_layouts_are_one_object_for_each_combination():
+def test_equal_layouts_are_one_object():
     view = Device("mlu370-x4").alloc((6, 4), "float32")
     assert view[1].layout is view[5].layout is view[2:3][0].layout
     assert view[1:3].layout is view[2:4].layout is not view[1:4].layout

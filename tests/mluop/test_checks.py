@@ -137,7 +137,7 @@ def test_each_check_has_status_and_reason(call, caplog, function, change, status
 
 
 @pytest.mark.parametrize("later", range(1, len(CHECKS)), ids=[check[2][:40] for check in CHECKS[1:]])
-def test_of_two_faults_the_earlier_check_wins(device, caplog, later):
+def test_the_first_failing_check_decides_the_status(device, caplog, later):
     for change, status, reason in CHECKS[:later]:
         call = Call(created(device))
         for tensor in (call.input, call.shifts, call.output):
@@ -150,7 +150,7 @@ def test_of_two_faults_the_earlier_check_wins(device, caplog, later):
 
 
 @pytest.mark.parametrize("number", range(len(CHECKS)), ids=[check[2][:40] for check in CHECKS])
-def test_no_time_is_success_before_the_pointers_and_after_all_else(call, caplog, number):
+def test_an_empty_time_axis_succeeds_before_pointers_are_checked(call, caplog, number):
     change, status, reason = CHECKS[number]
     both(spoil("input.dims.1", 0), spoil("output.dims.1", 0))(call)
     change(call)
@@ -174,7 +174,7 @@ def test_no_time_and_no_pointers(device):
     assert call.run() == MLUOP_STATUS_SUCCESS
 
 
-def test_large_shifts_of_a_tensor_without_time(device, caplog):
+def test_large_shifts_of_a_tensor_without_frames(device, caplog):
     call = Call(created(device), Tensor([2, 0, 2**30, 1], MLUOP_DTYPE_FLOAT), Tensor([2, 2**30], MLUOP_DTYPE_INT32))
     call.output = Tensor([2, 0, 2**30, 1], MLUOP_DTYPE_FLOAT)
     assert call.run() == UNSUPPORTED
@@ -188,19 +188,19 @@ def test_large_shifts_of_rows_without_elements(device, caplog):
 
 
 @pytest.mark.parametrize(("batch", "status"), [(2**16, UNSUPPORTED), (2**16 - 1, BAD)])
-def test_2_to_the_31_elements_is_the_limit(device, batch, status):
+def test_the_limit_is_2_to_the_31_elements(device, batch, status):
     source, target = (Tensor([batch, 2, 2**7, 2**7], MLUOP_DTYPE_HALF) for _ in range(2))
     call = Call(created(device), source, Tensor([batch, 1], MLUOP_DTYPE_INT32), target)
     assert call.run() == status  # BAD_PARAM: one step further, the pointers are NULL
 
 
 @pytest.mark.parametrize("strides", [(60, 20, 5, 1), [60, 20, 5, 1]])
-def test_strides_that_say_contiguous_are_none(call, strides):
+def test_explicit_contiguous_strides_are_accepted(call, strides):
     call.input.desc = descriptor(call.input.dims, MLUOP_DTYPE_FLOAT, strides)
     assert call.run() == MLUOP_STATUS_SUCCESS
 
 
-def test_the_stride_of_a_dimension_of_one_says_nothing(call):
+def test_the_stride_of_a_unit_dimension_is_ignored(call):
     call.input = Tensor([2, 3, 4, 1], MLUOP_DTYPE_FLOAT, pointer=call.input.pointer)
     call.input.desc = descriptor([2, 3, 4, 1], MLUOP_DTYPE_FLOAT, [12, 4, 1, 99])
     call.output.dims = [2, 3, 4, 1]
@@ -234,7 +234,7 @@ def test_pointer_between_elements(call, device, caplog):
 
 
 @pytest.mark.parametrize("shift", [-476, 0, 476])
-def test_any_overlap_is_in_place(device, caplog, shift):
+def test_any_overlap_counts_as_in_place(device, caplog, shift):
     call = Call(created(device))
     _, base = cnrtMalloc(device, 2048)
     call.input.pointer, call.output.pointer = base + 960, base + 960 + shift

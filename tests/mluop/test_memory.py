@@ -63,7 +63,7 @@ def refused(caplog, status, expected, reason):
     ],
     ids=["float32", "bfloat16", "bytes", "bytearray", "memoryview"],
 )
-def test_bytes_go_to_the_board_and_back(memory, host, direction):
+def test_memcpy_moves_bytes_to_the_board_and_back(memory, host, direction):
     assert cnrtMemcpy(memory, host, 64, direction) == cnrtSuccess
     expected = host.tobytes() if isinstance(host, np.ndarray) else bytes(host)
     assert held(memory).tobytes() == expected
@@ -93,7 +93,7 @@ def test_host_to_host_and_nothing(memory):
     assert cnrtMemcpy(memory + 64, b"", 0, cnrtMemcpyHostToDev) == cnrtSuccess
 
 
-def test_a_copy_leaves_the_host_array_its_own(memory):
+def test_a_copy_does_not_alias_the_host_array(memory):
     array = np.zeros(16, np.float32)
     cnrtMemcpy(memory, array, 64, cnrtMemcpyHostToDev)
     array[:] = 1
@@ -125,7 +125,7 @@ def test_a_copy_leaves_the_host_array_its_own(memory):
         ("host", "timing-only", 64, cnrtMemcpyDevToHost, cnrtErrorNotSupport, "the device is timing-only"),
     ],
 )
-def test_copies_that_are_refused(memory, caplog, dst, src, nbytes, direction, expected, reason):
+def test_invalid_copies_are_refused(memory, caplog, dst, src, nbytes, direction, expected, reason):
     arguments = {
         None: None,
         "device": memory,
@@ -153,7 +153,7 @@ def test_use_after_free_and_free_twice(memory, caplog):
     refused(caplog, cnrtFree(memory), cnrtErrorCndrvFuncCall, "<device pointer buffer of mlu370-x4> is freed already")
 
 
-def test_free_takes_what_malloc_gave(memory, caplog):
+def test_free_accepts_only_pointers_from_malloc(memory, caplog):
     refused(caplog, cnrtFree(memory + 8), cnrtErrorArgsInvalid, "buffer + 8 of mlu370-x4> is 8 B from the start")
     caplog.clear()
     refused(caplog, cnrtFree(np.zeros(2)), cnrtErrorArgsInvalid, "pointer is of type ndarray, memory of the host")
@@ -161,7 +161,7 @@ def test_free_takes_what_malloc_gave(memory, caplog):
     assert cnrtFree(memory + 8 - 8) == cnrtSuccess
 
 
-def test_freed_memory_can_be_had_again():
+def test_freed_memory_can_be_allocated_again():
     device = mlusim.Device("mlu370-x4", data=False)
     size = device.board.gdram_bytes // 2 + 128
     status, first = cnrtMalloc(device, size)
@@ -178,7 +178,7 @@ def test_sizes_that_malloc_refuses(device, caplog, nbytes):
     refused(caplog, status, cnrtErrorArgsInvalid, f"nbytes = {nbytes!r}: a size is an integer of at least 1 byte")
 
 
-def test_malloc_without_room_says_the_arithmetic(caplog):
+def test_malloc_without_room_reports_the_sizes(caplog):
     device = mlusim.Device("mlu370-x4", data=False)
     status, pointer = cnrtMalloc(device, device.board.gdram_bytes + 1)
     assert pointer is None

@@ -109,7 +109,7 @@ def test_tensors_may_lie_in_one_allocation():
 
 
 @pytest.mark.parametrize("strategy", ["documented", "shipped", "pingpong"])
-def test_profile_is_that_of_the_last_launch_alone(strategy):
+def test_the_profile_covers_only_the_last_launch(strategy):
     device = mlusim.Device("mlu370-x4")
     handle = created(device, strategy=strategy)
     assert handle.last_result is None
@@ -166,7 +166,7 @@ def test_a_timing_only_device_runs_a_host_program(shape):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_strided_but_empty_tensors_are_nothing_to_do(function):
+def test_empty_strided_tensors_launch_nothing(function):
     handle = created(mlusim.Device("mlu370-x4"))
     empty = descriptor((2, 0, 6, 7), MLUOP_DTYPE_FLOAT, (99, 50, 8, 2))
     shifts = descriptor((2, 3), MLUOP_DTYPE_INT32)
@@ -229,7 +229,7 @@ def test_large_tensors_are_described_with_a_warning(caplog):
     assert "has 2 147 483 648 elements: operators take fewer than 2^31" in record.getMessage()
 
 
-def test_members_of_enumerations_stand_by_themselves():
+def test_enumeration_members_are_module_constants():
     kinds = (mluop.mluOpStatus_t, mluop.mluOpDataType_t, mluop.mluOpTensorLayout_t, mluop.cnrtRet_t)
     for kind in (*kinds, mluop.cnrtMemTransDir_t):
         for member in kind:

@@ -19,7 +19,7 @@ PAIRS = np.array([[[0, 1]], [[1, 3]]], np.int32)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_a_function_takes_what_its_schema_says(name):
+def test_a_function_takes_the_arguments_of_its_schema(name):
     operator = OPERATORS[name]
     parameters = inspect.signature(getattr(ops, name)).parameters
     own = [one for one in parameters if one not in {"device", "strategy", "options"}]
@@ -32,7 +32,7 @@ def test_a_function_takes_what_its_schema_says(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_example_inputs_are_inputs(name):
+def test_example_inputs_are_valid(name):
     command = COMMANDS[name]
     needed = {one.name: {"dtype": "int16", "integers": (0,)}[one.kind] for one in command.attributes if one.required}
     options = command.options(needed)
@@ -52,7 +52,7 @@ def test_an_iterator_is_read_once(turn):
     assert mlusim.plan("reverse", iter(X.shape), axis=turn([0, 2])).explain() == ops.reverse(X, [0, 2]).plan.explain()
 
 
-def test_a_net_keeps_no_list_of_the_callers():
+def test_a_net_copies_the_callers_lists():
     net = cinn.NetBuilder("net")
     x = net.create_input(cinn.Float(32), X.shape, "x")
     axes = [0]
@@ -77,7 +77,7 @@ class Grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
 
 
-def test_a_tensor_that_records_gradients_is_taken_by_its_values():
+def test_a_tensor_that_requires_gradients_is_detached():
     np.testing.assert_array_equal(ops.flip(Grad(), 0).output, X[::-1])
 
 
@@ -108,7 +108,7 @@ def test_invalid_arguments_are_errors(call, message):
         call()
 
 
-def test_an_unknown_keyword_names_those_there_are():
+def test_an_unknown_keyword_lists_the_known_ones():
     with pytest.raises(TypeError, match=r"flip has no argument 'axes': did you mean axis. it has x, axis, device"):
         ops.flip(X, 0, axes=1)
 
@@ -237,6 +237,6 @@ def test_gather_nd_of_onnx_with_batch_dims(onnx_cases):
         (2, "standard", "their first 2 axes are equal"),
     ],
 )
-def test_batch_dims_that_do_not_fit(batch_dims, mode, message):
+def test_invalid_batch_dims_are_errors(batch_dims, mode, message):
     with pytest.raises(InputError, match=message):
         ops.gather_nd(X, PAIRS, mode=mode, batch_dims=batch_dims)

@@ -107,7 +107,7 @@ class TestResults:
         assert bitcast_convert(np.array([0, 0x3F80], np.uint16), "float32", strategy=strategy).output == 1.0
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
-    def test_bool_bytes_and_nan_payloads_stay(self, strategy):
+    def test_bool_bytes_and_nan_payloads_are_preserved(self, strategy):
         flags = np.array([0, 1, 2, 255], np.uint8).view(bool)
         assert bitcast_convert(flags, "int8", strategy=strategy).output.tolist() == [0, 1, 2, -1]
         signalling = np.array([0x7F800001, 0xFFC12345, 0x80000000], np.uint32)
@@ -143,7 +143,7 @@ class TestViewAndCopy:
         with pytest.raises(ValueError, match="read-only"):
             output[0] = 1
 
-    def test_a_copy_takes_every_byte_through_nram(self):
+    def test_a_copy_moves_every_byte_through_nram(self):
         x = RNG.standard_normal((100, 50)).astype(np.float32)
         result = bitcast_convert(x, "float16", strategy="copy")
         assert dict(result.bytes_requested) == {"GDRAM2NRAM": x.nbytes, "NRAM2GDRAM": x.nbytes}

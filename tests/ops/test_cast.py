@@ -138,7 +138,7 @@ class TestTheDocument:
 class TestByHand:
     @pytest.mark.parametrize("strategy", [*STRATEGIES])
     @pytest.mark.parametrize("name", BOARDS)
-    def test_values_that_others_get_wrong(self, name, strategy):
+    def test_values_that_other_libraries_convert_wrongly(self, name, strategy):
         options = {"device": name, "strategy": strategy}
         x = np.array([np.nan, np.inf, -np.inf, 1e20, -1e20, 2.9, -2.9, -0.0])
         assert cast(x, "int32", **options).output.tolist() == [0, 2**31 - 1, -(2**31), 2**31 - 1, -(2**31), 2, -2, 0]
@@ -152,12 +152,12 @@ class TestByHand:
         ].tolist() == [448, 448]
         assert np.isnan(cast(np.float32([465, 1e9]), "float8_e4m3fn", **options).output.astype(float)).all()
 
-    def test_two_roundings_of_wide_sources(self):
+    def test_double_rounding_of_wide_sources(self):
         # 1 + 2**-11 + 2**-40 is above the tie of float16; float32 drops the last part, and the tie goes to even.
         assert cast(np.array([1 + 2**-11 + 2**-40]), "float16").output.tolist() == [1.0]
         assert np.array([1 + 2**-11 + 2**-40]).astype(np.float16).tolist() != [1.0]
 
-    def test_the_same_type_keeps_its_bits(self):
+    def test_a_cast_to_the_same_type_keeps_the_bits(self):
         signalling = np.array([0x7F800001, 0xFFC12345, 0x80000000], np.uint32).view(np.float32)
         assert cast(signalling, "float").output.tobytes() == signalling.tobytes()
         flags = np.array([0, 1, 2, 255], np.uint8).view(bool)

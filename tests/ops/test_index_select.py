@@ -65,7 +65,7 @@ def test_the_plan_is_the_one_that_runs():
     assert mlusim.retime(result).time_ps == result.time_ps
 
 
-def test_nets_sweeps_and_the_command_line_have_it(tmp_path):
+def test_index_select_is_available_in_nets_sweeps_and_the_command_line(tmp_path):
     net = cinn.NetBuilder("net")
     x = net.create_input(cinn.Float(32), X.shape, "x")
     out = net.index_select(x, net.create_input(cinn.Int(32), (3,), "i"), axis=1)

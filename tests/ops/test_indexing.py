@@ -81,7 +81,7 @@ def element_cases(draw):
 
 @settings(max_examples=50, deadline=None)
 @given(element_cases())
-def test_gather_is_the_loop(case):
+def test_gather_equals_the_loop(case):
     shape, axis, wanted, seed, dtype, index_dtype, device, strategy = case
     rng = np.random.default_rng(seed)
     x = any_bits(rng, shape, dtype)
@@ -99,7 +99,7 @@ def test_gather_is_the_loop(case):
 
 @settings(max_examples=50, deadline=None)
 @given(element_cases())
-def test_scatter_is_the_loop_and_the_last_wins(case):
+def test_scatter_equals_the_loop_and_the_last_update_wins(case):
     shape, axis, wanted, seed, dtype, index_dtype, device, strategy = case
     rng = np.random.default_rng(seed)
     x = any_bits(rng, shape, dtype)
@@ -124,7 +124,7 @@ def standard_cases(draw):
 
 @settings(max_examples=50, deadline=None)
 @given(standard_cases())
-def test_standard_mode_is_tensorflows(case):
+def test_standard_mode_matches_tensorflow(case):
     shape, depth, places, seed, device = case
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(shape)
@@ -221,7 +221,7 @@ def test_odd_shapes(device, data_shape):
     )
 
 
-def test_bytes_travel_and_time_passes():
+def test_a_gather_moves_at_least_its_tensors_and_takes_time():
     x = np.arange(4096, dtype=np.float32).reshape(64, 64)
     index = np.zeros((64, 64), np.int32)
     for device in BOARDS:

@@ -32,7 +32,7 @@ def test_another_call_has_another_plan(shape: tuple[int, int], options: dict[str
     assert other.output_shape != first.output_shape or other != first
 
 
-def test_a_board_that_was_changed_has_a_plan_of_its_own() -> None:
+def test_a_modified_board_has_its_own_plan() -> None:
     x4 = board("mlu370-x4")
     first = mlusim.plan("reverse", (64, 64), axis=[0], device=x4)
     smaller = x4.replace(clusters=1)
@@ -40,13 +40,13 @@ def test_a_board_that_was_changed_has_a_plan_of_its_own() -> None:
     assert mlusim.plan("reverse", (64, 64), axis=[0], device=x4) is first
 
 
-def test_nobody_changes_a_plan_that_serves_later_calls() -> None:
+def test_a_cached_plan_cannot_be_modified() -> None:
     plan = mlusim.plan("reverse", (64, 64), axis=[0])
     with pytest.raises(ValueError, match="read-only"):
         plan.tiles.start[:] = 0
 
 
-def test_a_call_that_cannot_be_planned_is_refused_each_time() -> None:
+def test_an_unplannable_call_fails_every_time() -> None:
     tiny = board("mlu370-x4").replace(nram_bytes=128, nram_reserved_bytes=0)
     for _ in range(2):
         with pytest.raises(PlanError):

@@ -246,7 +246,7 @@ class TestReverseSequence:
         result = reverse_sequence(x, lengths, *axes, device=on(name, nram_bytes), strategy=strategy)
         assert same_bits(result, by_entries(x, lengths, *axes))
 
-    def test_whole_sequences_are_a_flip_and_none_a_copy(self):
+    def test_full_lengths_are_a_flip_and_zero_lengths_a_copy(self):
         x = bits((4, 9, 5), np.float32)
         assert same_bits(reverse_sequence(x, np.full(4, 9)), np.flip(x, 1))
         assert same_bits(reverse_sequence(x, np.zeros(4, np.int32)), x)

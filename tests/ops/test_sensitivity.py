@@ -16,7 +16,7 @@ def call():
     return FORWARD.prepared(board("mlu370-x4"), "documented", *inputs)
 
 
-def test_changes_come_by_size_and_name_uncertain_parameters(call):
+def test_sensitivities_are_sorted_and_name_uncertain_parameters(call):
     found = sensitivity(call)
     swings = [one.swing for one in found]
     assert swings == sorted(swings, reverse=True)
@@ -25,7 +25,7 @@ def test_changes_come_by_size_and_name_uncertain_parameters(call):
     assert latency.less < 0 < latency.more
 
 
-def test_a_parameter_moves_by_its_part_or_as_far_as_the_rules_allow():
+def test_a_parameter_is_varied_as_far_as_its_limits_allow():
     on = board("mlu370-x4")
     assert moved(on, "dma_read_latency_ps", 1.2).dma_read_latency_ps == round(1.2 * on.dma_read_latency_ps)
     mixed = on.dram_mixed_efficiency
@@ -35,7 +35,7 @@ def test_a_parameter_moves_by_its_part_or_as_far_as_the_rules_allow():
     assert on.dram_write_efficiency < read < on.dram_write_efficiency + 1e-4
 
 
-def test_what_a_source_says_does_not_move():
+def test_sourced_parameters_are_not_varied():
     names = movable(board("mlu370-x4"))
     assert "dma_read_latency_ps" in names
     assert not {"dram_bandwidth_bytes_per_s", "vector_bytes_per_cycle", "scalar_add_cycles", "nram_bytes"} & set(names)

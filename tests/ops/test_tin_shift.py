@@ -96,14 +96,14 @@ class TestResults:
         assert np.array_equal(tin_shift_forward(x, shifts).output, by_slices(x, shifts))  # type: ignore[arg-type]
         assert np.array_equal(x, before)
 
-    def test_bits_come_through(self) -> None:
+    def test_bits_are_preserved(self) -> None:
         bits = np.random.default_rng(0).integers(0, 2**16, (1, 3, 2, 50), np.uint16)
         bits[0, 0, 0, :4] = 0x7C01, 0xFE55, 0x8000, 0x0001  # signalling NaN, payload, -0.0, subnormal
         output = tin_shift_forward(bits.view(np.float16), np.array([[1]], np.int32)).output
         assert output is not None
         assert np.array_equal(output.view(np.uint16)[0, 1:], bits[0, :2])
 
-    def test_what_a_result_tells(self) -> None:
+    def test_a_result_has_plan_bytes_and_log(self) -> None:
         result = tin_shift_forward(X, SHIFTS, device="mlu590-h8", strategy="tight")
         assert (result.operator, result.board.name, result.plan.strategy) == (
             "tin_shift_forward", "mlu590-h8", "tight",
@@ -116,7 +116,7 @@ class TestResults:
         assert [record.name for record in result.log.allocations[:3]] == ["x", "shifts", "output"]
         assert tin_shift_backward(X, SHIFTS).operator == "tin_shift_backward"
 
-    def test_a_channel_that_fits_is_faster_than_one_cut_up(self) -> None:
+    def test_a_whole_channel_is_faster_than_a_cut_one(self) -> None:
         x = np.zeros((1, 16, 32, 784), np.float32)  # a channel for each core
         shifts = np.array([[1, -2]], np.int32)
         small = board("mlu370-x4").replace(nram_bytes=160 * 1024)
@@ -147,7 +147,7 @@ class TestTimingOnly:
             assert bare.output is None
             assert np.array_equal(full.log.table(), bare.log.table())
 
-    def test_a_tensor_that_nobody_fills(self) -> None:
+    def test_an_output_larger_than_memory_can_be_timed(self) -> None:
         x = np.broadcast_to(np.float32(1), (16, 64, 1024, 1024))  # 4.3 GB, and as much again
         result = tin_shift_forward(x, np.ones((16, 1), np.int32), strategy="batched", data=False)
         assert result.bytes_requested["NRAM2GDRAM"] == x.size * 4
@@ -178,7 +178,7 @@ class TestPlan:
         plan = plan_tin_shift([2, 8, 256, 196], 4, "half", device="mlu270-s4")
         assert (plan.itemsize, plan.board.name, plan.tier) == (2, "mlu270-s4", 1)
 
-    def test_checks_as_the_operator_does(self) -> None:
+    def test_plan_checks_arguments_like_the_operator(self) -> None:
         with pytest.raises(InputError, match="C = 256 channels do not divide into G = 3 groups"):
             plan_tin_shift((2, 8, 256, 196), 3)
         with pytest.raises(PlanError, match="no element of 4 B fits"):

@@ -139,7 +139,7 @@ class TestBorders:
         assert tiers == sorted(tiers, reverse=True)
         assert set(tiers) == {1, 2}
 
-    def test_whole_units_are_cut_only_for_want_of_them(self):
+    def test_whole_units_are_cut_only_if_there_are_too_few(self):
         """Four units: on four cores each stays whole; eight cores have more to do with halves."""
         for cores, tier in ((2, 1), (4, 1), (8, 2)):
             plan = self.plan(2**16, cores=cores)
@@ -153,7 +153,7 @@ class TestBorders:
 
 
 class TestReasons:
-    def test_both_ways_have_their_times(self):
+    def test_the_reason_has_the_times_of_both_strategies(self):
         plan = plan_gather((64, 64), (64, 64), 1)
         assert plan.reason.count(" us") == 2
         assert "slab" in plan.reason
@@ -161,7 +161,7 @@ class TestReasons:
         assert "asked for" not in plan.reason
 
     @pytest.mark.parametrize("strategy", ["slab", "rows"])
-    def test_what_was_requested(self, strategy):
+    def test_a_requested_strategy_is_used_and_named(self, strategy):
         plan = plan_gather((64, 64), (64, 64), 1, strategy=strategy)
         assert plan.reason.startswith(f"{strategy}, as requested: ")
         assert plan.parameters.strategy == plan.strategy == strategy
@@ -182,7 +182,7 @@ class TestReasons:
 
 
 class TestPredictedTimes:
-    def test_auto_takes_the_least(self):
+    def test_auto_chooses_the_fastest_strategy(self):
         for shape, axis in (((64, 64), 1), ((8, 4096), 1), ((2, 100_000), 1), ((50_000, 4), 0), ((1, 10**6), 1)):
             wanted = (shape[0], 16) if axis else (16, shape[1])
             for name in BOARDS:
@@ -195,7 +195,7 @@ class TestPredictedTimes:
                 auto = times.pop("auto")
                 assert auto == min(times.values())
 
-    def test_a_few_long_rows_are_cut_for_the_cores_that_would_be_idle(self):
+    def test_a_few_long_rows_are_cut_to_occupy_idle_cores(self):
         """30 rows of 70 KB on 64 cores: in less NRAM, which forces shorter tiles, the plan must not be faster."""
         shape, places = (1, 17_476), (30, 1)
         on = board("mlu290-m5")

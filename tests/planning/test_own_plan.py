@@ -15,7 +15,7 @@ def own(task=(0, 1), start=((0, 0), (2, 0)), stop=((2, 3), (5, 3)), nram_bytes=6
     return Plan.from_tiles(Tiles(task, start, stop, nram_bytes), (5, 3), "float16", **options)
 
 
-def test_omitted_values_are_those_of_the_board():
+def test_omitted_arguments_come_from_the_board():
     plan = own(device="mlu590-h8", name="mine")
     board = mlusim.board("mlu590-h8")
     assert (plan.kind, plan.dim) == ("UNION1", (board.cores_per_cluster, board.clusters, 1))
@@ -36,7 +36,7 @@ def test_omitted_values_are_those_of_the_board():
         ({"nram_bytes": (64, 700_000)}, r"a tile needs 700 000 B .* of NRAM and mlu370-x4 has 655 360 B"),
     ],
 )
-def test_check_finds_what_is_wrong(plan, message):
+def test_check_names_the_fault_of_a_plan(plan, message):
     with pytest.raises(PlanError, match=message):
         own(**plan).check()
 

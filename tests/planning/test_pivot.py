@@ -63,7 +63,7 @@ def test_small_tensors_are_not_cut_below_a_bus_unit():
 
 @given(st.integers(1, 10**6), st.sampled_from([1, 2, 4, 8, 16]))
 @settings(deadline=None, max_examples=50)
-def test_more_tiles_than_there_must_be_occupy_the_cores(extent, itemsize):
+def test_extra_tiles_occupy_idle_cores(extent, itemsize):
     assume(extent * itemsize > 64 * 64)
     wanted = max(cut.tasks for cut in pivot_cuts(ON, (extent,), itemsize, 1 << 18, whole_bytes=64))
     assert wanted == ON.cores

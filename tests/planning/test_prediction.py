@@ -48,7 +48,7 @@ def test_the_cycle_is_near_exact_mean_value_analysis(tasks, served_ps, elsewhere
 
 
 @given(times, times)
-def test_a_station_is_never_used_more_than_all_the_time_and_more_tasks_wait_longer(served_ps, elsewhere_ps):
+def test_utilisation_never_exceeds_one_and_more_tasks_wait_longer(served_ps, elsewhere_ps):
     cycles = [dram_cycle_ps(tasks, served_ps, elsewhere_ps) for tasks in (1, 2, 4, 8, 16, 32)]
     assert all(few <= many * (1 + 1e-9) for few, many in pairwise(cycles))
     for tasks, cycle in zip((1, 2, 4, 8, 16, 32), cycles, strict=True):
@@ -64,7 +64,7 @@ def test_equal_tasks_stay_in_step_where_arbitration_is_even():
 
 
 @given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 40))
-def test_slabs_are_counted_as_runs_of_tiles_load_them(tiles, tasks, parts):
+def test_slab_loads_are_counted_per_run_of_tiles(tiles, tasks, parts):
     tasks = min(tasks, tiles)
     slab, task = np.arange(tiles) // parts, in_runs(tiles, tasks)
     loads = [len(set(slab[task == one])) for one in range(tasks)]

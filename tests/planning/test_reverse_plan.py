@@ -82,14 +82,14 @@ class TestGroups:
         ("name", "segment", "passes"),
         [("mirror", 0, (0, 1, 2)), ("mixed", 1, (2,)), ("strided", 3, ())],
     )
-    def test_means_of_a_reversed_row(self, name, segment, passes):
+    def test_mirror_passes_of_a_reversed_row(self, name, segment, passes):
         method = method_of(coalesce((4, 5, 6), (0, 2)), 0, name)
         assert (method.segment, method.passes) == (segment, passes)
 
     @pytest.mark.parametrize(
         ("name", "segment", "passes"), [("mirror", 0, (0, 1)), ("mixed", 1, ()), ("strided", 1, ())]
     )
-    def test_means_of_a_row_that_stays(self, name, segment, passes):
+    def test_mirror_passes_of_a_row_that_is_not_reversed(self, name, segment, passes):
         method = method_of(coalesce((4, 5), (0,)), 0, name)
         assert (method.segment, method.passes) == (segment, passes)
 
@@ -143,7 +143,7 @@ class TestPlans:
         assert plan.tier == 2
         assert re.search(r"a slice of 262 144 B is cut .* to occupy .* cores, although it would fit", plan.reason)
 
-    def test_chunks_of_a_row_are_the_mirrored_ones(self):
+    def test_chunks_of_a_row_are_loaded_from_mirrored_positions(self):
         plan = public_plan((2, 5000), 1, device=small("mlu370-x4", 4096), strategy="mirror")
         (starts, stops) = (plan.tiles.start[:, 1], plan.tiles.stop[:, 1])
         assert plan.output_shape == (2, 5000, 1)
@@ -160,7 +160,7 @@ class TestPlans:
             ((4, 5, 100, 300), (0, 3), "mirror"),
         ],
     )
-    def test_auto_takes_what_the_cost_functions_say(self, name, shape, axis, wins):
+    def test_auto_chooses_the_shortest_predicted_time(self, name, shape, axis, wins):
         plan = public_plan(shape, axis, device=name)
         times = {
             strategy: public_plan(shape, axis, device=name, strategy=strategy).predicted_ps for strategy in STRATEGIES

@@ -199,7 +199,7 @@ class TestBorders:
         with pytest.raises(PlanError, match="give the board more nram_bytes or fewer nram_reserved_bytes"):
             plan_scatter((400, 2), (4, 2), 0, device=small("mlu370-x4", 128))
 
-    def test_windows_give_each_core_a_part_of_a_single_row(self):
+    def test_windows_split_a_single_row_among_cores(self):
         for strategy, cores in (("slab", 8), ("rows", 8), ("bins", 8)):
             plan = self.plan(2**18, strategy, (1, 4096), cores=cores)
             check(plan, (1, 4096))
@@ -207,7 +207,7 @@ class TestBorders:
 
 
 class TestReasons:
-    def test_all_ways_have_their_times(self):
+    def test_the_reason_has_the_times_of_all_strategies(self):
         plan = plan_scatter((64, 64), (64, 64), 1)
         assert plan.reason.count(" us") == 3
         for strategy in ("slab", "rows", "bins"):
@@ -215,7 +215,7 @@ class TestReasons:
         assert "asked for" not in plan.reason
 
     @pytest.mark.parametrize("strategy", ["slab", "rows", "bins"])
-    def test_what_was_requested(self, strategy):
+    def test_a_requested_strategy_is_used_and_named(self, strategy):
         plan = plan_scatter((64, 64), (64, 64), 1, strategy=strategy)
         assert plan.reason.startswith(f"{strategy}, as requested: ")
         assert plan.parameters.strategy == plan.strategy == strategy
@@ -245,7 +245,7 @@ class TestReasons:
 
 
 class TestPredictedTimes:
-    def test_auto_takes_the_least(self):
+    def test_auto_chooses_the_fastest_strategy(self):
         for shape, axis in (((64, 64), 1), ((8, 4096), 1), ((2, 100_000), 1), ((50_000, 4), 0), ((1, 10**6), 1)):
             wanted = (shape[0], 16) if axis else (16, shape[1])
             for name in BOARDS:
@@ -278,7 +278,7 @@ class TestPredictedTimes:
     @pytest.mark.grid(2)
     @pytest.mark.parametrize("name", ["mlu370-x4", "mlu590-h8"])
     @pytest.mark.parametrize("strategy", ["slab", "rows"])
-    def test_batches_that_little_nram_forces_are_counted(self, name, strategy):
+    def test_batches_forced_by_small_nram_are_predicted(self, name, strategy):
         """NRAM holds the values of a few updates at a time, and each batch of copies starts up anew."""
         rng = np.random.default_rng(1)
         x = np.zeros((15, 5360), np.int64)

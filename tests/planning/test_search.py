@@ -21,7 +21,7 @@ def candidate(predicted_ps: int, tasks: int, tiles: int, strategy: str = "one") 
     return Candidate(strategy=strategy, predicted_ps=predicted_ps, tasks=tasks, tiles=tiles, split="")
 
 
-def test_of_near_predictions_most_tasks_and_then_fewest_tiles_are_taken():
+def test_near_predictions_prefer_more_tasks_then_fewer_tiles():
     near = round(1_000_000 * NEAR) - 1
     few, many, more_tiles, slow = (
         candidate(1_000_000, 4, 4),
@@ -38,13 +38,13 @@ def test_the_fastest_strategy_comes_first():
     assert [(name, one.predicted_ps) for name, one in found.items()] == [("a", 10), ("b", 20)]
 
 
-def test_rooms_and_task_counts_are_positive_and_within_what_there_is():
+def test_rooms_and_task_counts_are_positive_and_within_limits():
     assert rooms(4) == (4, 2, 1, 1)
     assert task_counts(X4, 5) == (1, 2, 4, 5)
     assert max(task_counts(X4, 10**6)) == X4.cores
 
 
-def test_a_launch_ends_with_the_task_that_ends_last_not_with_the_busiest():
+def test_a_launch_ends_with_its_last_task():
     on = X4.replace(core_start_skew_ps=0, cluster_start_ps=1_000_000)
     # Nine tiles for eight tasks: the first has two, and the last starts seven clusters later.
     fixed = on.kernel_start_ps + on.kernel_end_ps

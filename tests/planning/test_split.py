@@ -40,7 +40,9 @@ class TestChooseTier:
             (128, 2, 0, 1, 30),
         ],
     )
-    def test_the_first_that_fits(self, usable: int, tier: int, units: int, rows: int, elements: int) -> None:
+    def test_the_first_tier_that_fits_is_chosen(
+        self, usable: int, tier: int, units: int, rows: int, elements: int
+    ) -> None:
         fit = choose_tier(small(usable), rows=4, row_elements=30, itemsize=4)
         assert (fit.tier, fit.units, fit.rows, fit.elements) == (tier, units, rows, elements)
 
@@ -50,7 +52,7 @@ class TestChooseTier:
         assert fit.reason == "not even a row of 400 B fits in a buffer of 128 B"
         assert fit.arithmetic[-1] == "100 elements per row = 4 chunks of up to 32, the last of 4"
 
-    def test_exactly_full_is_still_whole(self) -> None:
+    def test_a_unit_that_exactly_fills_nram_stays_whole(self) -> None:
         assert choose_tier(small(1024), rows=8, row_elements=32, itemsize=4).tier == 1
         assert choose_tier(small(1024), rows=8, row_elements=33, itemsize=4).tier == 2
 
@@ -70,7 +72,7 @@ class TestChooseTier:
         assert cut_up.reason == "a unit has 65 537 rows, and one copy takes at most 65 536 (segnum 65 535)"
         assert cut_up.arithmetic[-1] == "65 537 rows = 2 segments of up to 65 536, the last of 1"
 
-    def test_no_room_for_an_element(self) -> None:
+    def test_no_element_fits_is_an_error(self) -> None:
         with pytest.raises(
             PlanError, match=r"usable NRAM 100 B, and allocations are rounded up to 128 B: no element of 4"
         ):
@@ -83,7 +85,7 @@ class TestChooseTier:
         st.sampled_from([1, 2, 4, 8]),
         st.integers(1, 3),
     )
-    def test_what_it_says_fits_and_one_more_would_not(
+    def test_the_tile_fits_and_one_element_more_would_not(
         self, usable: int, rows: int, row_elements: int, itemsize: int, buffers: int
     ) -> None:
         capacity = buffer_bytes(small(usable), buffers)
@@ -106,10 +108,10 @@ class TestChooseTier:
 
 
 class TestDealing:
-    def test_equal_items_go_round(self) -> None:
+    def test_equal_items_are_dealt_out_round_robin(self) -> None:
         assert in_turn(np.full(7, 5), 3).tolist() == [0, 1, 2, 0, 1, 2, 0]
 
-    def test_short_items_do_not_all_fall_to_one_task(self) -> None:
+    def test_short_items_are_spread_over_tasks(self) -> None:
         # In their own order two tasks would take 9 + 9 + 9 and 1 + 1 + 1.
         sizes = np.array([9, 1, 9, 1, 9, 1])
         task = in_turn(sizes, 2)

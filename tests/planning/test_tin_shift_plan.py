@@ -87,7 +87,7 @@ class TestAnyShape:
         assert int((rows * channels * elements).max()) * plan.itemsize <= buffer
 
     @given(plans())
-    def test_explains_itself(self, planned: tuple[Plan, int]) -> None:
+    def test_explain_shows_every_line_of_the_plan(self, planned: tuple[Plan, int]) -> None:
         plan, _ = planned
         text = plan.explain()
         assert f"strategy {plan.strategy}" in text
@@ -95,7 +95,7 @@ class TestAnyShape:
 
 
 class TestDocumented:
-    def test_whole_channels_in_turn(self) -> None:
+    def test_whole_channels_are_dealt_out_in_turn(self) -> None:
         plan = plan_tin_shift(REAL, (2, 8, 256, 196), 4, F16, "documented")
         assert (plan.tier, plan.kind, plan.dim) == (1, "UNION1", (4, 8, 1))
         assert plan.unit_bytes == 8 * 196 * 2
@@ -115,7 +115,7 @@ class TestDocumented:
         rows = [[(start[2], start[1], stop[1]) for start, stop in boxes_of(plan, task)] for task in range(2)]
         assert rows == [[(0, 0, 4), (0, 8, 10), (1, 0, 4)], [(0, 4, 8), (1, 4, 8), (1, 8, 10)]]
 
-    def test_one_core_walks_a_row(self) -> None:
+    def test_the_chunks_of_a_row_belong_to_one_core(self) -> None:
         plan = plan_tin_shift(small(256), (1, 2, 3, 150), 1, F32, "documented")
         assert plan.tier == 3
         assert boxes_of(plan, 1) == [
@@ -133,7 +133,7 @@ class TestDocumented:
         assert plan.tiles.stop[:, 1].tolist() == [65_536, 70_000]
         assert "segnum 65 535" in plan.reason
 
-    def test_no_time_at_all(self) -> None:
+    def test_an_input_without_frames_is_tier_0(self) -> None:
         plan = plan_tin_shift(REAL, (1, 0, 4, 4), 1, F32, "documented")
         assert (plan.tier, len(plan.tiles)) == (0, 0)
         assert "tier       0 (nothing to do): T is 0" in plan.explain()
@@ -147,12 +147,12 @@ class TestShipped:
         assert plan.dim == (4, clusters, 1)
         assert plan.elements_by_task().sum() == items * 32
 
-    def test_seven_items_on_four_tasks(self) -> None:
+    def test_floor_division_runs_seven_items_on_four_tasks(self) -> None:
         plan = plan_tin_shift(REAL, (1, 8, 7, 4), 1, F32, "shipped")
         assert np.bincount(plan.tiles.task).tolist() == [2, 2, 2, 1]
         assert plan.arithmetic[-1] == "7 items: dim.y = min(7, 32 cores) // 4 = 1; dealt out to 4 tasks in turn"
 
-    def test_all_of_the_nram_for_any_item(self) -> None:
+    def test_shipped_allocates_all_nram_for_every_item(self) -> None:
         assert plan_tin_shift(REAL, (1, 8, 7, 4), 1, F32, "shipped").nram_bytes == 655_360
         assert plan_tin_shift(REAL, (1, 8, 7, 4), 1, F32, "documented").nram_bytes == 128
 
@@ -194,7 +194,7 @@ class TestPingpong:
 
 
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in ("auto", "pingpong")])
-def test_nram_that_holds_no_element(strategy: str) -> None:
+def test_nram_too_small_for_an_element_is_an_error(strategy: str) -> None:
     with pytest.raises(PlanError, match="no element of 4 B fits; give the board more nram_bytes"):
         plan_tin_shift(small(127), (1, 2, 2, 2), 1, F32, strategy)
 

@@ -30,7 +30,7 @@ def test_every_board_is_the_same_after_pickling():
         assert dict(other.sources) == dict(board.sources)
 
 
-def test_a_device_may_run_on_with_a_pickled_log_elsewhere():
+def test_a_device_can_continue_after_its_log_was_pickled():
     device = mlusim.Device()
 
     async def kernel(core, out):

@@ -7,7 +7,7 @@ import numpy as np
 import mlusim
 
 
-def test_records_show_a_line():
+def test_repr_of_a_record_is_one_line():
     result = mlusim.ops.cast(np.zeros(100, np.float32), dtype="int8")
     assert repr(result.board) == "<board mlu370-x4: 8 x 4 cores, DRAM 307.2 GB/s>"
     assert len(result.plan.tiles) == 1
@@ -15,5 +15,5 @@ def test_records_show_a_line():
     assert repr(result.metrics).startswith(f"<metrics: {result.time_us:.2f} us, io_efficiency ")
 
 
-def test_the_package_lists_its_public_names_only():
+def test_dir_lists_only_public_names():
     assert dir(mlusim) == sorted(mlusim.__all__)

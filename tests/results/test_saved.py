@@ -88,7 +88,7 @@ def same_log(one: Log, other: Log) -> None:
             assert rows.dtype == other.addresses[record][key].dtype
 
 
-def test_all_that_is_computed_from_a_run_is_computed_from_its_file(run, tmp_path):
+def test_a_loaded_run_gives_every_figure_of_the_run(run, tmp_path):
     read = mlusim.load(run.save(tmp_path / "run.zip"))
     same_log(read.log, run.log)
     assert read.output is None
@@ -113,7 +113,7 @@ def test_all_that_is_computed_from_a_run_is_computed_from_its_file(run, tmp_path
     assert reports[0].ok
 
 
-def test_the_source_of_every_line_comes_along(tmp_path):
+def test_a_saved_run_contains_the_source_of_every_line(tmp_path):
     run = RUNS["tin_shift"]()
     read = mlusim.load(run.save(tmp_path / "run.zip"))
     for file, line, function in read.log.lines:
@@ -132,7 +132,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.bool_, np.complex64])
-def test_the_output_comes_along_where_asked_for(dtype, tmp_path):
+def test_a_saved_run_contains_the_output_on_request(dtype, tmp_path):
     run = ops.flip(RNG.integers(0, 256, (3, 8 * np.dtype(dtype).itemsize), np.uint8).view(dtype), 0)
     read = mlusim.load(run.save(tmp_path / "run", output=True))
     assert read.output.dtype == run.output.dtype
@@ -216,7 +216,7 @@ def test_a_net_and_its_operators_can_be_saved(tmp_path):
 
 
 @pytest.mark.parametrize("board", presets(), ids=lambda board: board.name)
-def test_every_board_comes_back(board, tmp_path):
+def test_every_board_survives_saving(board, tmp_path):
     changed = board.replace(name="mine \u00fc", dram_mixed_efficiency=1 / 3)
     read = mlusim.load(ops.flip(X[0, 0], 0, device=changed, data=False).save(tmp_path / "run"))
     assert read.board == changed
@@ -326,7 +326,7 @@ def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):
         assert message.endswith("save the run again")
 
 
-def test_no_python_object_is_read(tmp_path, saved):
+def test_loading_never_unpickles_objects(tmp_path, saved):
     with zipfile.ZipFile(saved) as old, zipfile.ZipFile(tmp_path / "evil", "w") as new:
         for name in old.namelist():
             if name == "log/records.npy":
@@ -360,7 +360,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_kill_never_leaves_half_a_file(tmp_path):
+def test_a_kill_never_leaves_a_partial_file(tmp_path):
     """Saved again and again, killed in between: what is there can always be read."""
     code = (
         "import sys, numpy as np, mlusim\n"
@@ -380,7 +380,7 @@ def test_a_kill_never_leaves_half_a_file(tmp_path):
         assert mlusim.load(path).operator == "flip"
 
 
-def test_a_record_of_the_log_may_gain_fields_of_plain_kinds_only():
+def test_log_records_have_plain_field_types_only():
     """What `_table_values` can write: integers, truth, and what JSON has with tuples for lists."""
     from mlusim.results.saved import _TABLES
 
@@ -388,7 +388,7 @@ def test_a_record_of_the_log_may_gain_fields_of_plain_kinds_only():
     assert kinds <= {"int", "bool", "str", "tuple[int, ...]", "tuple[int, int, int]"}
 
 
-def test_a_column_under_its_former_name_is_read(tmp_path):
+def test_columns_with_former_names_are_read(tmp_path):
     run = mlusim.ops.gather(np.arange(40.0), np.arange(8), strategy="rows")
     assert run.log.loops
     run.save(tmp_path / "run.zip")
@@ -401,7 +401,7 @@ def test_a_column_under_its_former_name_is_read(tmp_path):
     same_log(mlusim.load(tmp_path / "former.zip").log, run.log)
 
 
-def test_short_names_tell_files_apart_and_name_no_folder_of_the_machine():
+def test_short_file_names_are_unique_and_hide_local_folders():
     package = Path(mlusim.__file__).parent
     files = ["/a/b/k.py", "/a/c/k.py", "/a/x.mlu", "kept/as.py", "<input>", str(package / "kernels" / "reverse.py")]
     names = short_names(files)
@@ -413,7 +413,7 @@ def test_short_names_tell_files_apart_and_name_no_folder_of_the_machine():
     assert names[files[-1]] == "mlusim/kernels/reverse.py"
 
 
-def test_the_same_run_is_the_same_file_in_every_folder(tmp_path):
+def test_the_same_run_gives_the_same_file_in_every_folder(tmp_path):
     text = "async def copy(core, x, out):\n    if not core.is_memory_core:\n"
     text += "        await core.memcpy(core.nram.alloc(8, x.dtype), x)\n"
     saved = []

@@ -30,14 +30,14 @@ def test_retiming_on_the_same_board_reproduces_an_operator(name, board, tmp_path
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_a_timing_only_run_retimes_equally(board):
+def test_a_timing_only_run_gives_the_same_retimed_result(board):
     for name in ("gather_rows", "scatter", "cast"):
         same_log(retime(ran(name, board)).log, ran(name, board).log)
 
 
 @pytest.mark.grid(3)
 @pytest.mark.parametrize(("number", "parameter"), list(enumerate(FASTER)))
-def test_with_another_parameter_an_operator_takes_what_a_fresh_run_takes(number, parameter):
+def test_retiming_with_another_parameter_equals_a_fresh_run(number, parameter):
     """A third of the operators for each parameter, so that neighbours share them all."""
     for name, board in zip(list(RUNS)[number % 3 :: 3], (BOARDS * len(RUNS))[number:], strict=False):
         values = changed(board, parameter)
@@ -45,7 +45,7 @@ def test_with_another_parameter_an_operator_takes_what_a_fresh_run_takes(number,
         same_run(again, fresh(ran(name, board), mlusim.board(board).replace(**values)))
 
 
-def test_on_another_board_an_operator_takes_what_a_fresh_run_takes():
+def test_retiming_an_operator_on_another_board_equals_a_fresh_run():
     same = 0
     for name, operation in RUNS.items():
         for board, other in (("mlu370-x4", "mlu370-s4"), ("mlu370-x4", "mlu370-x8"), ("mlu590-h8", "mlu590-m9")):
@@ -60,7 +60,7 @@ def test_on_another_board_an_operator_takes_what_a_fresh_run_takes():
     assert same > 10
 
 
-def test_an_operator_of_a_net_takes_as_long_as_it_did():
+def test_retiming_an_operator_of_a_net_gives_its_time():
     from mlusim.cinn import Float, NetBuilder
 
     net = NetBuilder("net")
@@ -82,7 +82,7 @@ def test_a_retimed_run_can_be_saved_and_retimed(tmp_path):
     same_run(back, run)
 
 
-def test_what_a_kernel_loaded_and_decided_stays_as_recorded():
+def test_decisions_on_loaded_values_stay_as_recorded():
     """A kernel that polls a flag issues fewer loads on a board where they are slow; the log keeps its own."""
 
     async def polls(core, flag, x):
@@ -109,7 +109,7 @@ def test_what_a_kernel_loaded_and_decided_stays_as_recorded():
     assert retime(here, slower).metrics.operations == here.metrics.operations
 
 
-def test_the_cost_of_scalar_work_by_default_is_the_boards_and_by_hand_the_kernels():
+def test_default_scalar_costs_are_the_boards_and_explicit_ones_the_kernels():
     async def works(core, cycles):
         core.scalar(cycles, count=1000)
 

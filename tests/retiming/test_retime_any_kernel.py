@@ -25,7 +25,7 @@ def test_retiming_on_the_same_board_reproduces_any_kernel(seed, board):
     clusters=st.sampled_from((None, 3)),
 )
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_on_another_board_any_kernel_takes_what_a_fresh_run_takes(seed, board, names, clusters):
+def test_retiming_any_kernel_on_another_board_equals_a_fresh_run(seed, board, names, clusters):
     values = changed(board, *sorted(names)) | ({} if clusters is None else {"clusters": clusters, "max_union": 2})
     again = retime(everything(board, seed), **values)
     same_run(again, everything(mlusim.board(board).replace(**values), seed))

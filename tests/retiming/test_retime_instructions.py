@@ -40,7 +40,7 @@ def ran(name: str) -> mlusim.Result:
 
 
 @pytest.mark.parametrize("board", ["mlu370-x4", "mlu590-h8"])
-def test_timed_again_as_it_would_run(board: str) -> None:
+def test_retimed_instructions_match_a_fresh_run(board: str) -> None:
     run = ran("mlu370-x4")
     again = mlusim.retime(run, board, keep_split=True)
     assert again.time_ps == ran(board).time_ps

@@ -94,7 +94,7 @@ def test_instructions_that_a_board_lacks_are_refused():
     assert "arch 290 needs 64 B alignment and a multiple of 128 B" in refused(device.result(), "mlu290-m5")
 
 
-def test_another_split_is_refused_unless_it_is_to_be_kept():
+def test_a_different_split_is_refused_without_keep_split():
     run = ran("tin_shift_documented", "mlu370-x4")
     one_cluster = RUNS["tin_shift_documented"](device=run.board.replace(clusters=1, max_union=1), data=False)
     assert one_cluster.plan.dim != run.plan.dim
@@ -109,7 +109,7 @@ def test_another_split_is_refused_unless_it_is_to_be_kept():
     assert "there are __gather and __scatter on arch 592" in refused(ran("scatter", "mlu370-x4"), "mlu590-h8")
 
 
-def test_a_plan_that_differs_in_any_part_is_another(tmp_path):
+def test_any_difference_between_plans_is_reported(tmp_path):
     run = ops.cast(X, "int16", data=False)
     plan = run.plan
     shifted = plan.tiles.start.copy()
@@ -129,7 +129,7 @@ def test_a_plan_that_differs_in_any_part_is_another(tmp_path):
         assert message.replace("auto", plan.strategy) in refused(run.save(tmp_path / "run"))
 
 
-def test_buffers_are_as_large_as_the_memory_makes_them():
+def test_buffer_sizes_are_rounded_up_to_the_alignment():
     async def small(core):
         if not core.is_memory_core:
             core.fill(core.nram.alloc(100, "int8"), 1)

@@ -70,7 +70,7 @@ def test_the_kind_of_a_measurement_is_read_from_its_log(row, devices):
     assert kind_of(records, measure(device.log, device.board)) == row.kind
 
 
-def test_the_aims_hold(outcomes):
+def test_the_accuracy_targets_hold(outcomes):
     figures = report.accuracy(list(outcomes.values()))
     assert figures.rows == len(outcomes) - 1
     assert figures.mean <= report.AIM_MEAN
@@ -91,7 +91,7 @@ def test_the_calibration_is_of_these_measurements():
     }
 
 
-def test_twice_the_bytes_a_row(outcomes):
+def test_doubling_the_row_scales_the_time_as_measured(outcomes):
     """They separate the start-up of a load from the vector steps. log1p contradicts them: 13 % is what is left."""
     few, many = outcomes["rows-4KB-590h8"], outcomes["rows-8KB-590h8"]
     measured = many.row.time_us / few.row.time_us
@@ -100,7 +100,7 @@ def test_twice_the_bytes_a_row(outcomes):
 
 @pytest.mark.parametrize("name", ["mlu370-x4", "mlu590-m9"])
 @pytest.mark.parametrize("inputs", [1, 2], ids=["scale is copy", "triad is add"])
-def test_a_vector_instruction_hides_behind_the_other_cores(name, inputs):
+def test_an_extra_vector_instruction_is_hidden_by_the_dram_bound(name, inputs):
     """STREAM's four, all blocking: one instruction more a tile costs nothing while the DRAM is busy."""
     times = []
     for scaled in (False, True):
@@ -145,7 +145,7 @@ def test_a_fit_recovers_a_known_parameter():
     assert values == (pytest.approx(hidden, abs=0.004),)
 
 
-def test_without_rows_a_parameter_stays_where_its_reasoning_puts_it():
+def test_a_parameter_without_measurements_keeps_its_assumed_value():
     fit = Fit([ROWS["fill-one"]])
     slopes = fit.slopes(fit.first)
     assert fit.step(fit.first, slopes, {"fill-one"}) == pytest.approx(fit.first)
@@ -160,7 +160,7 @@ def test_values_keep_the_types_of_their_fields():
 
 
 @pytest.mark.parametrize("level", [MEASURED, BEYOND])
-def test_a_band_holds_about_the_part_that_it_claims(level):
+def test_an_error_band_covers_about_its_claimed_share(level):
     found = coverage(level)
     assert found.rows == len(rows())
     assert sum(held for _, held in found.by_kind.values()) == found.held
@@ -185,7 +185,7 @@ def test_the_picture_is_drawn(tmp_path, outcomes):
     assert (tmp_path / "b.svg").read_text() == text
 
 
-def test_a_copy_loop_on_mlu290_reads_what_was_measured():
+def test_a_copy_loop_on_mlu290_matches_the_measured_bandwidth():
     """460 to 490 GB/s for tensors of a size that is not stated (mlu-ops, issue 24), held to within a tenth."""
 
     async def read(core, x, chunk):

@@ -25,14 +25,14 @@ def test_a_faulty_host_program_is_found(name):
 
 @pytest.mark.parametrize("dma", ["complete", "late"])
 @pytest.mark.parametrize("name", vendor_idioms.IDIOMS)
-def test_a_sound_idiom_is_not_blamed(name, dma):
+def test_a_sound_idiom_has_no_errors(name, dma):
     case = vendor_idioms.IDIOMS[name]
     report = mlusim.verify(case.kernel, *case.arguments, reference=case.reference, dma=dma, **case.options)
     assert report.ok, report.text()
 
 
 @pytest.mark.parametrize("name", vendor_idioms.HOST_IDIOMS)
-def test_a_sound_host_program_is_not_blamed(name):
+def test_a_sound_host_program_has_no_errors(name):
     report = vendor_idioms.HOST_IDIOMS[name]()
     assert report.ok, report.text()
 

@@ -198,7 +198,7 @@ def test_an_output_read_before_it_is_written():
     assert finding.where == "out[0:8, 0:8], 256 B in GDRAM"
 
 
-def test_a_loop_one_tile_short_and_a_place_written_twice():
+def test_an_unwritten_tile_and_a_doubly_written_one_are_named():
     async def kernel(core, x, out):
         held = core.nram.alloc(x.shape, x.dtype, "held")
         await core.memcpy(held, x)

@@ -111,7 +111,7 @@ def test_a_barrier_inside_a_lock():
     assert finding.fields["barriers"] == ["sync_all_ipu", "lock 0"]
 
 
-def test_a_task_that_does_nothing_for_ever_is_stopped():
+def test_an_endless_loop_without_operations_is_stopped():
     async def kernel(core, x):
         while True:
             pass

@@ -217,7 +217,7 @@ def test_launches_are_in_order_on_one_queue_or_when_the_host_waits(queues, wait,
         assert "launches on different queues are not ordered" in report.text()
 
 
-def test_block_tasks_that_share_a_core_have_no_order():
+def test_block_tasks_that_share_a_core_are_not_ordered():
     async def kernel(core, out):
         held = core.nram.alloc(out.shape, out.dtype, "held")
         core.fill(held, float(core.task_id))

@@ -57,7 +57,7 @@ def test_one_missing_barrier_is_one_finding():
     assert report.errors == (finding,)
 
 
-def test_two_tasks_of_a_cluster_that_write_one_place_get_the_remedy_that_fits():
+def test_two_writers_of_one_address_get_the_right_remedy():
     async def kernel(core, x, out):
         if core.is_memory_core or core.core_id > 1:
             return
@@ -97,7 +97,7 @@ def test_a_sync_missing_at_the_end_of_a_pipelines_loop_is_one_finding():
     ]
 
 
-def test_a_blocking_copy_that_was_meant_is_the_remedy_for_what_is_before_and_behind_it():
+def test_an_intended_blocking_copy_is_the_remedy_for_both_sides():
     async def kernel(core, x, out):
         held = core.nram.alloc(8, x.dtype, "held")
         total = core.nram.alloc(8, x.dtype, "total")
@@ -172,7 +172,7 @@ def test_the_wrong_half_of_a_buffer_is_one_finding():
     assert kinds_of(finding) == ["race"]
 
 
-def test_an_address_that_was_never_there_explains_the_access():
+def test_an_uninitialised_address_explains_the_access_error():
     async def lookup(core, x, index, out):
         rows = core.nram.alloc(8, index.dtype, "rows")
         core.memcpy_async(rows, index)

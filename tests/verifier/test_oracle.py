@@ -234,7 +234,7 @@ def bytes_of(log: Any, record: dict[str, int]) -> list[tuple[bool, set[Any]]]:
 
 @settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs(), st.booleans())
-def test_races_and_unwritten_bytes_are_those_of_the_oracle(programs, apart):
+def test_races_and_unwritten_bytes_match_the_oracle(programs, apart):
     """`apart`: each has a source of its own, so that no call takes part in the copy of another core."""
     device = mlusim.Device()
     x = device.upload(np.arange((CORES + 1) * WIDTH, dtype=np.float32).reshape(-1, WIDTH), "x")

@@ -84,7 +84,7 @@ def test_a_run_is_compared_with_its_plan(result):
     assert finding.rule.endswith("them to tile 0 of task 7, [0, 0, 0, 0] to [1, 5, 1, 96]")
 
 
-def test_what_the_plan_gives_is_named_where_it_is_not_written(result):
+def test_an_unwritten_tile_of_the_plan_is_named(result):
     class Skips:
         """A plan's tiles, of which a kernel sees all but one."""
 

@@ -33,7 +33,7 @@ def test_uninitialised_lanes_that_are_never_stored_are_not_reported():
     assert report.findings == (), report.text()
 
 
-def test_one_lane_too_many_that_is_stored_is_found():
+def test_storing_one_lane_too_many_is_found():
     report = verify(rounded_up, X, Output((61,)), 61, **ONE)
     (finding,) = uninitialised(report)
     assert finding.title == "mul reads a, part of which is uninitialised"
@@ -62,7 +62,7 @@ def test_marks_go_through_sram_and_back(strict):
         assert uninitialised(report)[0].sites[1].task == "task 1"
 
 
-def test_overwritten_garbage_is_not_reported():
+def test_overwritten_uninitialised_bytes_are_not_reported():
     async def kernel(core, x, out):
         a = core.nram.alloc(64, x.dtype, "a")
         await core.memcpy(out[0:64], a)
@@ -91,7 +91,7 @@ def test_the_host_may_look_at_an_output_when_it_waits():
         assert len(uninitialised(device.verify())) == wait
 
 
-def test_garbage_in_a_register_an_address_or_a_mask_is_reported_at_once():
+def test_uninitialised_registers_addresses_and_masks_are_reported():
     async def register(core, out):
         a = core.nram.alloc(8, "float32", "a")
         await core.load(a[3])
@@ -117,7 +117,7 @@ def test_garbage_in_a_register_an_address_or_a_mask_is_reported_at_once():
     assert uninitialised(verify(address, Output((8,)), **ONE)) == []
 
 
-def test_rows_carry_their_marks_with_them():
+def test_row_copies_move_marks():
     async def kernel(core, x, out, rows):
         a = core.nram.alloc((8, 8), x.dtype, "a")
         b = core.nram.alloc((4, 8), x.dtype, "b")
@@ -144,7 +144,7 @@ def test_a_transpose_moves_marks(transposed):
 
 
 @pytest.mark.parametrize("columns", [6, 8])
-def test_sums_of_rows_keep_to_their_column(columns):
+def test_sums_of_rows_keep_marks_in_their_column(columns):
     async def kernel(core, x, out):
         a, b = (core.nram.alloc((6, 8), x.dtype, name) for name in ("a", "b"))
         await core.memcpy(a[:, 0:6], x[0:36].reshape(6, 6))

@@ -15,7 +15,7 @@ def every_c_signature() -> list[tuple[str, CSignature]]:
 
 
 @pytest.mark.parametrize(("name", "one"), every_c_signature(), ids=lambda item: item if isinstance(item, str) else "")
-def test_forms_name_the_operands_and_attributes(name: str, one: CSignature) -> None:
+def test_signatures_name_operands_and_attributes(name: str, one: CSignature) -> None:
     entry: Instruction = one.instruction
     names = {argument.name for argument in one.arguments}
     stands = {attribute for argument in one.arguments for attribute in argument.stands_for}

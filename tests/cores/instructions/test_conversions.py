@@ -83,7 +83,7 @@ def test_positions_scale_by_powers_of_two() -> None:
     assert run("convert", np.empty(2, np.float32), np.array([5, -3], np.int16), position=3).tolist() == [40, -24]
 
 
-def test_positions_between_integers_are_of_each_side() -> None:
+def test_positions_of_integer_conversions_belong_to_each_operand() -> None:
     found = c_signature("__bang_short2int", 5)
     _, attributes = found.bind([0, 0, 2, 3, 5], {"dst": 4, "src": 2})
     source = np.array([1, -3], np.int16)
@@ -129,7 +129,9 @@ def test_int4(rounding: str | None) -> None:
         ),
     ],
 )
-def test_the_packed_side_of_int4_is_the_right_one(name: str, dst: Any, src: Any, message: str) -> None:
+def test_a_packed_operand_on_the_wrong_side_of_an_int4_conversion_is_refused(
+    name: str, dst: Any, src: Any, message: str
+) -> None:
     operands = [Extent(one.shape, one.itemsize) for one in (dst, src)]
     assert message in INSTRUCTIONS[name].geometry(operands, {"rounding": None, "position": 0})
 

@@ -147,7 +147,7 @@ def test_two_vectors_a_number_and_segments(name: str, kind: Any) -> None:
 
 @pytest.mark.parametrize("name", ["maxequal", "minequal", "maximum", "minimum", "nan_maximum", "nan_minimum"])
 @pytest.mark.parametrize("kind", [FLOAT16, FLOAT32, BFLOAT16], ids=str)
-def test_nan_goes_through_extrema(name: str, kind: Any) -> None:
+def test_nan_propagates_through_extrema(name: str, kind: Any) -> None:
     a, b = np.array([math.nan, 1, math.nan], kind), np.array([1, math.nan, math.nan], kind)
     assert np.isnan(run(name, np.zeros(3, kind), a, b).astype(np.float64)).all()
 
@@ -173,7 +173,7 @@ def test_bit_not(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["int32", "uint32", "int16", "uint8"])
 @pytest.mark.parametrize("name", ["sll", "srl"])
-def test_shifts_move_zeros_in(name: str, kind: str) -> None:
+def test_shifts_fill_with_zeros(name: str, kind: str) -> None:
     dtype = dtype_of(kind)
     bits = dtype.itemsize * 8
     a = rng.integers(0, 256, 16 * dtype.itemsize, np.uint8).view(dtype)
@@ -216,7 +216,7 @@ def test_series_have_two_scratch_operands(name: str) -> None:
     np.testing.assert_allclose(got, [TAYLOR[name](float(x)) for x in a], rtol=1e-6, atol=1e-7)
 
 
-def test_values_beyond_numbers_do_not_warn_or_raise() -> None:
+def test_infinities_and_nans_do_not_warn_or_raise() -> None:
     odd = np.array([math.nan, math.inf, -math.inf, -1, 0, 3e38], np.float32)
 
     async def kernel(core: Core) -> None:
@@ -290,7 +290,7 @@ def test_sums_rounded_to_zero() -> None:
     assert got.tolist() == [1, -1 + 2**-10]
 
 
-def test_the_vector_library_takes_the_count_first() -> None:
+def test_the_vector_library_takes_the_element_count_first() -> None:
     names = [argument.name for argument in c_signature("__cn_vector_sin_f32", 3).arguments]
     assert names == ["n", "dst", "src"]
     names = [argument.name for argument in c_signature("__cn_vector_mod_scalar_u64", 4).arguments]
@@ -320,7 +320,7 @@ def test_comparison_by_mode(mode: str) -> None:
     assert got.tolist() == run(mode.lower(), np.empty(40, np.float32), a, np.full(40, 0.5, np.float32)).tolist()
 
 
-def test_random_numbers_are_uniform_and_follow_from_the_seed() -> None:
+def test_random_numbers_are_uniform_and_repeatable() -> None:
     drawn = [run("rand", np.empty(1 << 16, np.int16), seed=seed) for seed in (1, 1, 2)]
     assert np.array_equal(drawn[0], drawn[1])
     assert (drawn[0] == drawn[2]).mean() < 0.01

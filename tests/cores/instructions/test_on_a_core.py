@@ -95,7 +95,7 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
         ),
     ],
 )
-def test_calls_that_are_refused(run: Any, body: Any, message: str) -> None:
+def test_invalid_calls_are_refused(run: Any, body: Any, message: str) -> None:
     async def kernel(core: Core) -> None:
         body(core, core.nram.alloc(64, "float32"))
 
@@ -103,7 +103,7 @@ def test_calls_that_are_refused(run: Any, body: Any, message: str) -> None:
         run(kernel)
 
 
-def test_numbers_come_back_in_registers(run: Any) -> None:
+def test_scalar_results_are_returned_in_registers(run: Any) -> None:
     found: dict[str, Any] = {}
     device = Device("mlu370-x4")
     x = device.upload(np.array([0, 3, 0, -1, 2, 0, 0, 5], np.float32))
@@ -162,7 +162,7 @@ def test_a_matrix_product_through_wram(run: Any) -> None:
     np.testing.assert_array_equal(device.download(out), a @ b)
 
 
-def test_a_move_by_the_vector_unit_is_in_order_with_it(run: Any) -> None:
+def test_a_vector_unit_move_is_in_order_with_vector_instructions(run: Any) -> None:
     device = Device("mlu370-x4")
     out = device.alloc((2, 8), "int32")
 
@@ -216,7 +216,7 @@ def test_a_matrix_product_costs_its_multiply_adds(run: Any, device: str, kind: s
     assert columns["end_ps"][2] - columns["start_ps"][2] == X4.cycles_ps(cycles)
 
 
-def test_a_pool_to_one_pixel_may_lie_on_any_pixel_of_its_source() -> None:
+def test_a_pool_to_one_pixel_may_write_into_its_source() -> None:
     async def kernel(core: Core, x: View, out: View, row: int) -> None:
         rows = core.nram.alloc((5, 8), x.dtype)
         await core.memcpy(rows[:4], x)

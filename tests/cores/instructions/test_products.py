@@ -14,7 +14,7 @@ from mlusim.dtypes import dtype_of
 
 
 @pytest.mark.parametrize(("kind", "target"), [("float32", "float32"), ("float16", "float32"), ("int8", "int32")])
-def test_matmul_takes_filters_as_reshape_filter_leaves_them(kind: str, target: str) -> None:
+def test_matmul_accepts_filters_from_reshape_filter(kind: str, target: str) -> None:
     m, n, k = 5, 128, 12
     a, filters = values(m * k, kind).reshape(m, k), values(n * k, kind).reshape(n, k)
     weights = run("reshape_filter", np.empty(n * k, filters.dtype), filters.reshape(n, 1, 1, k))

@@ -40,7 +40,7 @@ def test_sums(kind: str) -> None:
         ("fabsmin", lambda x: -abs(x)),
     ],
 )
-def test_extrema_have_their_index_behind_them(name: str, better: Any, kind: str) -> None:
+def test_extrema_are_followed_by_their_index(name: str, better: Any, kind: str) -> None:
     a = values(77, kind)
     numbers = [float(x) for x in a]
     index = max(range(77), key=lambda i: (better(numbers[i]), -i))

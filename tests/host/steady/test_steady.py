@@ -133,7 +133,9 @@ def test_long_loops_are_extrapolated(kernel: Any, board: str) -> None:
     rows=st.integers(1, 120),
     columns=st.integers(1, 3000),
 )
-def test_law_time_and_bytes_of_the_full_run(kernel: Any, board: str, clusters: int, rows: int, columns: int) -> None:
+def test_steady_time_and_bytes_match_the_full_run(
+    kernel: Any, board: str, clusters: int, rows: int, columns: int
+) -> None:
     x = tensor(rows * 4 * clusters + rows % 3, columns)
     given_: dict[str, Any] = {"device": board, "dim": (4, clusters, 1), "data": False}
     full = mlusim.run(kernel, x, Output(x.shape, "float32"), **given_)
@@ -149,7 +151,7 @@ def test_operators(board: str) -> None:
         same_but_for_times(full, run(*arguments, device=board, data=False, steady=True))
 
 
-def test_what_depends_on_data_is_simulated_in_full() -> None:
+def test_data_dependent_kernels_are_simulated_in_full() -> None:
     x, lengths = tensor(800, 512), np.random.default_rng(0).integers(1, 512, 800).astype(np.int32)
     given_: dict[str, Any] = {"dim": (4, 1, 1), "data": False}
     full = mlusim.run(by_value, x, lengths, Output(x.shape, "float32"), **given_)
@@ -202,6 +204,6 @@ def test_command_line() -> None:
     assert "--no-data" in refused.output
 
 
-def test_sweep_says_which_part() -> None:
+def test_a_sweep_reports_the_extrapolated_part() -> None:
     found = mlusim.sweep("cast", dtype="float16", shape=[(8, 1024), (64, 1024, 1024)], workers=0, steady=True)
     assert {"extrapolated_us", "bound_us"} <= set(found.rows[0])
