@@ -118,8 +118,8 @@ def test_remedies_are_in_the_kernel_s_language(module: bangc.Module) -> None:
     assert "`__sync_io()`" in remedies["no_sync_before_compute"]
     assert "`__sync_cluster()`" in remedies["shared_memory_without_a_barrier"]
     assert "__bang_write_value" in remedies["sum_of_nothing"]
-    assert "keep them apart" in remedies["halves_that_overlap"]
-    assert "keep them apart" not in remedies["no_sync_before_compute"]
+    assert "meant to be two buffers" in remedies["halves_that_overlap"]
+    assert "meant to be two buffers" not in remedies["no_sync_before_compute"]
     assert "begin it with `if (__is_mpu()) return;`" in remedies["stores_without_a_test_of_the_core"]
     assert "core." not in "".join(remedies.values())
 
