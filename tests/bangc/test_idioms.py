@@ -71,7 +71,7 @@ def test_atomic_tickets_are_unique_and_locks_exclude(idioms: Module) -> None:
     assert set(total.tolist()) == {8}
 
 
-def test_a_load_of_layers_returns_their_height(idioms: Module) -> None:
+def test_a_layer_has_a_result_per_filter_row(idioms: Module) -> None:
     x, filters, bias = rng.integers(-4, 5, 32), rng.integers(-4, 5, (128, 32)), rng.integers(-4, 5, 128)
     got = launch(idioms["layer"], np.zeros(256, np.float32), *(one.astype(np.float32) for one in (x, filters, bias)))[0]
     assert got[:128].tolist() == (filters @ x + bias).tolist()

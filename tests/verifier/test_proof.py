@@ -67,7 +67,9 @@ def test_a_plan_is_proved_before_anything_runs(result):
     short = dataclasses.replace(plan, tiles=Tiles(tiles.task[1:], tiles.start[1:], tiles.stop[1:], 8))
     (finding,) = prove(short)
     assert finding.kind == "bad-plan"
-    assert finding.title.startswith("elements [0, 0, 0, 0] to [1, 5, 1, 96] of the output [2, 5, 4, 96] are never written;")
+    assert finding.title.startswith(
+        "elements [0, 0, 0, 0] to [1, 5, 1, 96] of the output [2, 5, 4, 96] are never written;"
+    )
 
 
 def test_a_run_is_compared_with_its_plan(result):
