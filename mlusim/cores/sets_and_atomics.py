@@ -102,7 +102,7 @@ def atomic(
         line: source line in the log.
         operation: add, max, min, and, or, xor, exch, inc, dec or cas.
         target: elements in GDRAM.
-        operand: elements in this core's NRAM, as many as `target` has, or a number.
+        operand: elements in this core's NRAM, as many as `target` has, or a number; rows are contiguous.
         old: receives the old values of the target, in NRAM; None if they are not needed.
         register: array that receives the old values if they go to registers instead.
         compare: for cas: the value that the target must have to be replaced by `operand`.
@@ -119,7 +119,8 @@ def atomic(
         values = _values(name, operand, target.dtype)
         expected = None if compare is None else _values(name, compare, target.dtype)
         before = register if old is None else old.typed()
-        effect = partial(_combine, issuer, operation, target.typed(), values, expected, before)
+        combine = _combine if target.is_contiguous else _combine_rows
+        effect = partial(combine, issuer, operation, target.typed(), values, expected, before)
     else:
         issuer.chip.changed_by_atomic = issuer.log.count  # without data it may have changed
     return _transfer(issuer, line, name, target, sources, effect, old=old, blocking=True)
@@ -151,6 +152,20 @@ def _combine(
         np.copyto(old, before.reshape(old.shape))
 
 
+def _combine_rows(
+    issuer: Issuer, operation: str, target: Array, operand: Array, compare: Array | None, old: Array | None
+) -> None:
+    """Combine row by row: rows of the target may overlap, and each adds to the result of the one before."""
+    others = [one.reshape(target.shape) if one is not None and one.ndim else one for one in (operand, compare)]
+    before = np.empty(target.shape, target.dtype)
+    for row in np.ndindex(target.shape[:-1]):
+        operand_row, compare_row = (one[row] if one is not None and one.ndim else one for one in others)
+        assert operand_row is not None  # noqa: S101 - for the type checker
+        _combine(issuer, operation, target[row], operand_row, compare_row, before[row])
+    if old is not None:
+        np.copyto(old, before.reshape(old.shape))
+
+
 def _values(name: str, value: Value, dtype: np.dtype[Any]) -> Array:
     """Return a view's current elements, or a number in the element type."""
     return value.typed() if isinstance(value, View) else number(name, value, dtype)
@@ -171,8 +186,10 @@ def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, opera
     for view in (operand, old):
         if not isinstance(view, View):
             continue
-        if view.allocation.memory is not issuer.unit.nram or not view.is_contiguous:
-            raise OperandError(f"{name} with {view!r}: operands of an atomic are contiguous in this core's NRAM")
+        if view.allocation.memory is not issuer.unit.nram:
+            raise OperandError(f"{name} with {view!r}: operands of an atomic lie in this core's NRAM")
+        if view.size and view.shape[-1:] != (1,) and view.strides[-1:] not in ((), (view.itemsize,)):
+            raise OperandError(f"{name} with {view!r}: the elements of a row are contiguous; memcpy it to a buffer")
         if view.dtype != target.dtype or view.size != target.size:
             raise OperandError(f"{name} of {target!r} with {view!r}: as many elements of one type")
 

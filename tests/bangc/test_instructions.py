@@ -33,6 +33,19 @@ def test_atomics_accumulate_and_return_old_values(memory: Module) -> None:
     assert device.download(counts).reshape(8, 2).tolist() == expected.tolist()
 
 
+def test_an_atomic_over_overlapping_rows_adds_them_all(memory: Module) -> None:
+    x = np.arange(64, dtype=np.float32)
+    device = Device()
+    out = device.upload(np.zeros(20, np.float32), writable=True)
+    device.launch(memory["overlapping"], device.upload(x), out, dim=1, kind="BLOCK")
+    device.synchronize()
+    expected = np.zeros(20)
+    for outer in range(2):
+        for inner in range(3):
+            expected[8 * outer + 2 * inner :][:4] += x[1 + 20 * outer + 5 * inner :][:4]
+    assert device.download(out).tolist() == expected.tolist()
+
+
 def test_a_set_has_the_type_of_its_value(memory: Module) -> None:
     device = Device()
     out = device.alloc(300, "float32")

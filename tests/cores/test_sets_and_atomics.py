@@ -138,7 +138,12 @@ def test_sets_of_every_memory() -> None:
         (
             lambda core, x, t: core.atomic_add(x, x, 1),
             OperandError,
-            "atomic_add with .*: operands of an atomic are cont",
+            "atomic_add with .*: operands of an atomic lie in this core's NRAM",
+        ),
+        (
+            lambda core, x, t: core.atomic_reduce_add(x[:4], t[::2]),
+            OperandError,
+            "atomic_reduce_add with .*: the elements of a row are contiguous; memcpy it",
         ),
         (lambda core, x, t: core.gdramset(x[2:2], 1), CopyError, "gdramset of .*: it needs elements in a memory that"),
     ],
