@@ -25,7 +25,7 @@ from mlusim.cores.instructions.limits import (
     check_types,
     main_type,
 )
-from mlusim.cores.instructions.record import Instruction, Match
+from mlusim.cores.instructions.record import Instruction
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.ordering import COMPUTE_PIPES
 from mlusim.cores.syncs import sync
@@ -47,6 +47,7 @@ from mlusim.memory.view import View
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
+Positions = np.ndarray[Any, np.dtype[np.int64]]
 # Name in the log, where "memcpy" is a copy by a DMA engine.
 STREAM_MOVE = "bang_move"
 # Limit on the integer operands that a call caches: loops over tiles use a few.
@@ -104,14 +105,14 @@ def issue_and_count(
     """Issue an instruction that also counts; the result of the wait is the number. Raises as `issue_to_register`."""
     if not issuer.has_data:
         raise MissingDataError(f"{instruction.name} in a timing-only run, which has no numbers: run with data")
-    counts: list[int] = []
-    record = issue(issuer, line, instruction, operands, attributes, counts)
+    selected: list[Positions] = []
+    record = issue(issuer, line, instruction, operands, attributes, selected)
 
     def value() -> int:
-        # The checker compares only the elements written.
-        if instruction.operands[0].match is not Match.FREE:
-            issuer.log.addresses[record] = {"dst": np.arange(counts[0])}
-        return counts[0]
+        (positions,) = selected
+        # The checker compares only the elements written, and follows them from where they were.
+        issuer.log.addresses[record] = {"dst": np.arange(len(positions)), "src": positions}
+        return len(positions)
 
     return wait_for_register(issuer, line, record, value)
 
@@ -122,7 +123,7 @@ def issue(
     instruction: Instruction,
     operands: Sequence[Value],
     attributes: Mapping[str, Any],
-    counts: list[int] | None = None,
+    selected: list[Positions] | None = None,
 ) -> int:
     """Issue one instruction; returns its record.
 
@@ -132,11 +133,11 @@ def issue(
         instruction: its entry in the table.
         operands: the result, then the sources: views, or numbers where the entry allows them.
         attributes: every attribute of the entry.
-        counts: receives the number that the instruction counts, once it is complete.
+        selected: receives the positions that the instruction selects, once it is complete.
 
     Raises `OperandError` for a violated limit, `AllocationError` for memory that was freed.
     """
-    return _issue(issuer, line, _cached_call(issuer, instruction, operands, attributes), operands, counts)
+    return _issue(issuer, line, _cached_call(issuer, instruction, operands, attributes), operands, selected)
 
 
 def _cached_call(
@@ -152,7 +153,7 @@ def _cached_call(
 
 
 def _issue(
-    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any], counts: list[int] | None = None
+    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any], selected: list[Positions] | None = None
 ) -> int:
     """Issue a call that is checked except for the addresses of its operands; returns its record."""
     views: Any = [value for value in operands if isinstance(value, View)] if cached.has_numbers else operands
@@ -167,8 +168,8 @@ def _issue(
             operands = [
                 value if isinstance(value, View) else _number(issuer, cached, operands, value) for value in operands
             ]
-        if cached.instruction.remarks or counts is not None:
-            effect = _effect(issuer, line, cached, operands, counts)
+        if cached.instruction.remarks or selected is not None:
+            effect = _effect(issuer, line, cached, operands, selected)
     addresses: list[int] = []
     for view in views[:3]:
         addresses += (view.allocation.identity, view.offset)
@@ -243,12 +244,12 @@ def _add(
 
 
 def _effect(
-    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any], counts: list[int] | None
+    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any], selected: list[Positions] | None
 ) -> Callable[[], Any]:
     """Return the effect of a call that does more than compute on the elements of its operands."""
     effect = partial(cached.compute, *[operand.elements for operand in operands])
-    if counts is not None:
-        return partial(_count, counts, effect)
+    if selected is not None:
+        return partial(_select, selected, effect)
     return partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
 
 
@@ -407,5 +408,5 @@ def _note(issuer: Issuer, line: int, name: str, now_ps: int, effect: Callable[[]
         issuer.log.remark(Remark(kind, title, name, issuer.task.index, line, now_ps))
 
 
-def _count(counts: list[int], effect: Callable[[], int]) -> None:
-    counts.append(effect())
+def _select(selected: list[Positions], effect: Callable[[], Positions]) -> None:
+    selected.append(effect())

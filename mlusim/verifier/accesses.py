@@ -150,10 +150,13 @@ def _narrow_to_rows(
     codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT, *FILTERS) if name in log.ops]
     if not codes:
         return
+    filters = [log.ops.index(name) for name in FILTERS if name in log.ops]
     selecting = {log.ops.index(name) for name in (COLLECT, *FILTERS) if name in log.ops}
     record, box, side = table
     cached: dict[tuple[int, int], int] = {}
-    for row in np.flatnonzero(np.isin(columns["op"][record], codes) & (side < 2)).tolist():
+    # A filter reads its whole source, whatever it selects.
+    narrowed = np.isin(columns["op"][record], codes) & (side < np.where(np.isin(columns["op"][record], filters), 1, 2))
+    for row in np.flatnonzero(narrowed).tolist():
         shape, strides, itemsize = (getattr(log.boxes[box[row]], name) for name in ("shape", "strides", "itemsize"))
         row_bytes = itemsize * int(np.prod(shape[1:], dtype=np.int64))
         if not row_bytes:

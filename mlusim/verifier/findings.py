@@ -40,11 +40,22 @@ KINDS = {
     "unawaited": "a task ends while a copy of its own may still run",
     "overlapping-copy": "a copy within a buffer overlaps itself, and is correct only in ascending order",
     "lookup-again": "an index lies beyond its table, and is already an entry of the table",
+    "unselected": "elements that a filter did not write are stored behind those that it selected",
     "memory-core": "a memory core runs code for the MLU cores",
     "unsynced": "a program uses memory without waiting for its transfer",
 }
 HINTS = frozenset(
-    {"unused", "left", "redundant-sync", "unawaited", "overlapping-copy", "lookup-again", "memory-core", "unsynced"}
+    {
+        "unused",
+        "left",
+        "redundant-sync",
+        "unawaited",
+        "overlapping-copy",
+        "lookup-again",
+        "unselected",
+        "memory-core",
+        "unsynced",
+    }
 )
 
 _BOLD, _RED, _YELLOW, _CYAN, _DIM, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[2m", "\x1b[0m"

@@ -22,6 +22,7 @@ from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
 from mlusim.verifier.plan_comparison import is_output
 from mlusim.verifier.uninitialised_flow import Flow, Unwritten
+from mlusim.verifier.unselected import Unselected
 
 _NEVER = np.iinfo(np.int64).max
 # Accesses compared per batch.
@@ -40,39 +41,61 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
         Unwritten(int(accesses.record[row]), int(accesses.alloc[row]), starts, stops) for row, starts, stops, _ in reads
     ]
     reached = Flow(log, columns, accesses, unwritten).follow()
+    unselected = Unselected(log, columns, accesses)
     findings: dict[tuple[Any, ...], tuple[Finding, int]] = {}
     for number, (row, starts, stops, ever) in enumerate(reads):
         if number not in reached:
             continue
         record = int(accesses.record[row])
         allocation = log.allocations[int(accesses.alloc[row])]
-        key_of = (int(columns["line"][record]), allocation.name, allocation.memory)
+        stores_itself = reached[number] in (NONE, record)
+        is_hint = stores_itself and unselected.stored(unwritten[number])
+        key_of = (int(columns["line"][record]), allocation.name, allocation.memory, is_hint)
         if key_of in findings:
             finding, times = findings[key_of]
             findings[key_of] = (finding, times + 1)
             continue
-        ends = [record] if reached[number] in (NONE, record) else [record, reached[number]]
+        ends = [record] if stores_itself else [record, reached[number]]
         sites = tuple(
             site_of(log, end, role, LANES[int(order.lane[order.position[end]])])
             for end, role in zip(ends, ("reads", "passes"), strict=False)
         )
-        findings[key_of] = (
-            Finding(
-                kind="uninitialised",
-                title=f"{sites[0].operation} reads {allocation.name}, part of which is uninitialised"
-                if ever
-                else f"{sites[0].operation} reads {allocation.name} before anything is written there",
-                where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
-                nbytes=int((stops - starts).sum()),
-                sites=sites,
-                rule="fresh memory holds whatever was there before, not zeros"
-                + ("" if len(sites) == 1 else f"; at {sites[1].place} these bytes take effect"),
-                remedy=f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written",
-                fields={"buffer": allocation.name},
-            ),
-            1,
-        )
+        where = f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}"
+        nbytes = int((stops - starts).sum())
+        make = _unselected if is_hint else _uninitialised
+        findings[key_of] = make(allocation.name, where, nbytes, sites, partly=ever), 1
     return [replace(finding, times=times) for finding, times in findings.values()]
+
+
+def _uninitialised(buffer: str, where: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
+    return Finding(
+        kind="uninitialised",
+        title=f"{sites[0].operation} reads {buffer}, part of which is uninitialised"
+        if partly
+        else f"{sites[0].operation} reads {buffer} before anything is written there",
+        where=where,
+        nbytes=nbytes,
+        sites=sites,
+        rule="fresh memory holds whatever was there before, not zeros"
+        + ("" if len(sites) == 1 else f"; at {sites[1].place} these bytes take effect"),
+        remedy=f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written",
+        fields={"buffer": buffer},
+    )
+
+
+def _unselected(buffer: str, where: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
+    del partly
+    return Finding(
+        kind="unselected",
+        title=f"{sites[0].operation} stores elements of {buffer} behind those that a filter selected",
+        where=where,
+        nbytes=nbytes,
+        sites=sites,
+        rule="a filter writes only the selected elements; behind them is whatever was there before. A reader that "
+        "takes their number from another output can leave the rest out",
+        remedy="store as many elements as the filter returns, or fill the buffer before it",
+        fields={"buffer": buffer},
+    )
 
 
 def _writers(site: Site) -> str:

@@ -22,7 +22,7 @@ from mlusim.cores.instructions.wram_layout import LANES, filters_from
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.cores.vector import STREAM_MOVE
 from mlusim.log import IO, MOVE, NONE, Box, Log
-from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS, Accesses
+from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS, FILTERS, Accesses
 from mlusim.verifier.geometry import Integers
 from mlusim.verifier.plan_comparison import is_output
 
@@ -215,6 +215,8 @@ class Flow:
         if name in ATOMIC_NAMES:
             self._atomic(record, name, dst, sources, further)
             return
+        if name in FILTERS and self._filter(record, dst, *sources):
+            return
         marks = [self._elements(operand) for operand in ([*sources, *further] if name != COLLECT_BINS else sources)]
         marked = [mark for mark in marks if mark is not None and mark.any()]
         targets = [dst, *(further if name == COLLECT_BINS else ())]
@@ -301,6 +303,24 @@ class Flow:
         self._changes[dst[0]] += 1
         if marked:
             self._note(record, dst[0], lines)
+
+    def _filter(self, record: int, dst: tuple[int, ...], src: tuple[int, ...], mask: tuple[int, ...]) -> bool:
+        """Propagate marks to where a filter moves their elements; false if its selection depends on marked bytes."""
+        positions = self._log.addresses.get(record, {}).get("src")
+        marked_mask = self._elements(mask)
+        if positions is None or (marked_mask is not None and marked_mask.any()):
+            return False
+        values = self._elements(src)
+        selected = np.zeros(len(positions), np.int32) if values is None else values.reshape(-1)[positions]
+        if not selected.any() and dst[0] not in self._marks:
+            return True
+        target = self._view(dst, self._marks_of(dst[0], record))
+        front = target.reshape(-1, target.shape[-1])[: len(positions)]
+        if np.any(front != selected[:, None]):
+            front[...] = selected[:, None]
+            self._changes[dst[0]] += 1
+        self._note(record, dst[0], selected)
+        return True
 
     def _view(self, operand: tuple[int, ...], marks: Marks) -> Any:
         _, offset, code = operand

@@ -145,3 +145,19 @@ def test_elements_beyond_those_that_a_filter_selects_are_not_written(module: ban
     selected = row[row > 25]
     assert report.outputs["out"][: selected.size].tolist() == selected.tolist()
     assert all("checked.mlu:" in finding.text() for finding in found)
+
+
+@pytest.mark.parametrize(("uses", "kind"), [(0, "unselected"), (1, "uninitialised")])
+def test_storing_the_rest_of_a_tile_behind_a_filter_is_a_hint_if_the_number_is_stored(
+    module: bangc.Module, uses: int, kind: str
+) -> None:
+    row = X[0]
+    outputs = Output.like(row), Output((1,), np.int32)
+    report = mlusim.verify(module["filtered_with_count"], row, *outputs, uses, dim=1, kind="BLOCK")
+    (finding,) = report.findings
+    assert finding.kind == kind
+    assert report.ok == (not uses)
+    assert report.outputs["count"].tolist() == [np.count_nonzero(row > 25)]
+    if not uses:
+        assert finding.title == "memcpy stores elements of chosen behind those that a filter selected"
+        assert "store as many elements as the filter returns" in finding.text()

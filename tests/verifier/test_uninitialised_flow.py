@@ -186,3 +186,37 @@ def test_which_instructions_work_element_by_element():
         instruction.compute(after, *sources)
         changed = np.flatnonzero(before.view(np.uint32) != after.view(np.uint32))
         assert set(changed.tolist()) <= {17}, name
+
+
+@pytest.mark.parametrize("last", [59, 60])
+def test_a_filter_moves_marks_with_its_elements(last):
+    """Of 64 elements, 60 are written; the filter selects every third one up to `last`."""
+
+    async def kernel(core, x, out, where):
+        a, b = (core.nram.alloc(64, x.dtype, name) for name in "ab")
+        mask = core.nram.alloc(64, x.dtype, "mask")
+        await core.memcpy(a[0:60], x)
+        await core.memcpy(mask, where)
+        count = await core.filter(b, a, mask)
+        core.add(b[0:count], b[0:count], 1.0)
+        await core.memcpy(out[0:count], b[0:count])
+
+    where = np.zeros(64, np.float32)
+    where[[*range(0, 57, 3), last]] = 1
+    report = verify(kernel, X, Output((20,)), where, **ONE)
+    assert bool(uninitialised(report)) == (last == 60), report.text()
+
+
+@pytest.mark.parametrize(("written", "channels"), [(40, 40), (39, 40), (64, 64)])
+def test_a_filter_of_a_convolution_reaches_its_own_channel(written, channels):
+    async def kernel(core, x, w, out):
+        source, result = core.nram.alloc((1, 1, 16), x.dtype), core.nram.alloc((1, 1, channels), x.dtype)
+        weights = core.wram.alloc((64, 1, 1, 16), x.dtype, "weights")
+        await core.memcpy(source, x.reshape(1, 1, 16))
+        await core.memcpy(weights[0:written], w.reshape(64, 1, 1, 16)[0:written])
+        core.conv(result, source, weights, 16, 1, 1)
+        await core.memcpy(out.reshape(1, 1, channels), result)
+
+    x, w = np.ones(16, np.float32), np.ones((64, 16), np.float32)
+    report = verify(kernel, x, w, Output((channels,)), **ONE)
+    assert bool(uninitialised(report)) == (written < channels), report.text()

@@ -145,7 +145,8 @@ class Instruction:
             attributes.
         to_register: whether its result may go to a register of the task, which waits for it.
         since: first architecture that supports it.
-        counts: whether it also returns a number to the task: `compute` returns it, and the task waits for it.
+        counts: whether it also returns a number to the task, which waits for it: that of the positions in its first
+            source that `compute` returns.
         remarks: whether `compute` returns a finding as (kind, title), or None.
         tensor: whether it runs on the tensor pipe.
         exact: False if the board approximates and the simulator computes in IEEE arithmetic.

@@ -42,14 +42,15 @@ def by_elements(mask: Array, count: int) -> Array:
     return selected
 
 
-def _collect(select_by: Callable[[Array, int], Array]) -> Callable[..., int]:
-    """Selected elements at the front of the result; the rest keeps its value. Returns their number."""
+def _collect(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
+    """Selected elements at the front of the result; the rest keeps its value. Returns their positions."""
 
-    def compute(result: Array, source: Array, mask: Array) -> int:
+    def compute(result: Array, source: Array, mask: Array) -> Array:
         flat = source.reshape(-1)
-        selected = flat[select_by(mask, flat.size)]
+        positions = np.flatnonzero(select_by(mask, flat.size))
+        selected = flat[positions]
         result.reshape(-1).view(selected.dtype)[: selected.size] = selected
-        return selected.size
+        return positions
 
     return compute
 

@@ -1,0 +1,44 @@
+"""Elements of a buffer behind those that a filter selected, stored with them.
+
+A filter writes the selected elements, and leaves the rest of its destination as it was. A kernel that stores the whole
+buffer is correct if its reader takes the number of selected elements from elsewhere. Whether it does is not in the log:
+such a store is a hint if the kernel writes a further output, which may have the number, and otherwise an error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlusim.log import Log
+from mlusim.verifier.accesses import FILTERS, Accesses
+from mlusim.verifier.geometry import Integers
+from mlusim.verifier.plan_comparison import is_output
+from mlusim.verifier.uninitialised_flow import Unwritten, is_copy
+
+
+class Unselected:
+    """The destinations of the filters of one log."""
+
+    def __init__(self, log: Log, columns: dict[str, Integers], accesses: Accesses) -> None:
+        self._log = log
+        self._columns = columns
+        filters = [code for code, name in enumerate(log.ops) if name in FILTERS]
+        self._filters = np.flatnonzero(np.isin(columns["op"], filters))
+        written = set(accesses.alloc[accesses.write].tolist()) if len(self._filters) else set()
+        self._outputs = {alloc for alloc in written if is_output(log.allocations[alloc])}
+
+    def stored(self, read: Unwritten) -> bool:
+        """Whether a read is a copy to an output, of elements behind those that an earlier filter of its task wrote."""
+        columns, log = self._columns, self._log
+        name, pipe = log.ops[int(columns["op"][read.record])], int(columns["pipe"][read.record])
+        target, task = (int(columns[column][read.record]) for column in ("dst_alloc", "task"))
+        if len(self._outputs) < 2 or target not in self._outputs or not is_copy(name, pipe):
+            return False
+        before = self._filters[self._filters < read.record]
+        alike = [columns[name][before] == value for name, value in (("dst_alloc", read.alloc), ("task", task))]
+        for record in before[alike[0] & alike[1]].tolist():
+            box, first = log.boxes[int(columns["dst_box"][record])], int(columns["dst_offset"][record])
+            last = first + box.itemsize * int(np.prod(box.shape, dtype=np.int64))
+            if first <= int(read.starts.min()) and int(read.stops.max()) <= last:
+                return True
+        return False
