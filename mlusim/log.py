@@ -149,8 +149,8 @@ class Log:
         lines: source lines: (file, line, function).
         boxes: geometries of operands.
         tasks, launches, allocations: one record each.
-        addresses: for counted operations, by record, the arrays of element or row offsets; `unknown` if a timing-only
-            run does not know them.
+        addresses: for counted operations, by record, the arrays of element or row offsets, of any integer type;
+            `unknown` if a timing-only run does not know them.
         more_operands: operands beyond the three of a record, by record.
         host_waits: the number of launches so far, at each time the host waited for all of them.
         host_writes: allocations, other than inputs, that the host has written.
@@ -188,6 +188,8 @@ class Log:
         self.swallowed: list[tuple[str, str]] = []
         self.remarks: dict[tuple[str, int], Remark] = {}
         self.of_file: set[int] = set()
+        # 0, 1, 2, ..., of which `addresses` has parts.
+        self._counting = np.arange(0)
         self.seen: set[int] = set()
         self.loops: dict[int, LoopRecord] = {}
         self.byte_copies: list[int] = []
@@ -296,6 +298,12 @@ class Log:
         key = remark.kind, remark.line
         first = self.remarks.get(key)
         self.remarks[key] = remark if first is None else replace(first, times=first.times + 1)
+
+    def first(self, count: int) -> Integers:
+        """Return 0 to `count` for `addresses`, as a part of an array that all records share."""
+        if count > len(self._counting):
+            self._counting = np.arange(max(count, 2 * len(self._counting)))
+        return self._counting[:count]
 
     def close_allocation(self, identity: int, now: int) -> None:
         """Record when an allocation was freed."""

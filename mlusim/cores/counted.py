@@ -113,7 +113,7 @@ def scalar_loop(
     )
     if loop.indices[1:]:
         issuer.log.more_operands[record] = [issuer.operand(view) for view in loop.indices[1:]]
-    log_addresses(issuer, record, loop)
+    log_addresses(issuer, record, dst, src, loop)
     issuer.log.loops[record] = loop.record("scalar", extra_cycles)
     task.unawaited = record
     if task.pending_io or task.pending_move:

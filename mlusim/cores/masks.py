@@ -55,7 +55,7 @@ def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, know
 
     def finish() -> int:
         if counts:
-            issuer.log.addresses[record] = {"dst": np.arange(counts[0])}
+            issuer.log.addresses[record] = {"dst": issuer.log.first(counts[0])}
         elif known is not None:
             _, inside = known.resolve("collect")
             return known.count if inside is None else len(inside)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -140,7 +140,7 @@ def copy_loop(
         bus_write=shape.bus_write_bytes,
         direction=DIRECTION_CODES[direction],
     )
-    log_addresses(issuer, record, loop)
+    log_addresses(issuer, record, dst, src, loop)
     issuer.log.loops[record] = loop.record(method)
     if indices[1:]:
         issuer.log.more_operands[record] = indices[1:]
@@ -158,14 +158,25 @@ def copy_loop(
     return record
 
 
-def log_addresses(issuer: Issuer, record: int, loop: Loop) -> None:
-    """Log the rows that a loop copies, as far as they are known."""
-    known_rows = {key: rows for key, rows in (("dst", loop.dst_rows), ("src", loop.src_rows)) if rows is not None}
+def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: Loop) -> None:
+    """Log the rows that a loop copies, as far as they are known, in the narrowest type that holds all rows."""
+    known_rows = {
+        key: rows.astype(_row_type(view.shape[0]))
+        for key, rows, view in (("dst", loop.dst_rows, dst), ("src", loop.src_rows, src))
+        if rows is not None
+    }
     if loop.unread and not issuer.has_data:
         # A timing-only run does not know the row numbers.
         known_rows["unknown"] = np.empty(0, np.int64)
     if known_rows:
         issuer.log.addresses[record] = known_rows
+
+
+@cache
+def _row_type(rows: int) -> np.dtype[Any]:
+    """Return the type of a logged row number; a log of 8 B for each takes more memory than the data that is copied."""
+    narrow = np.min_scalar_type(max(rows - 1, 0))
+    return narrow if narrow.itemsize < 8 else np.dtype(np.int64)
 
 
 def check_index(issuer: Issuer, name: str, index: View | None) -> None:

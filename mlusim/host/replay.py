@@ -225,7 +225,7 @@ class Replay:
         operands: list[tuple[int, int, int]],
         line: int,
     ) -> Waiting | None:
-        rows = self._log.addresses.get(record, {})
+        rows = {side: rows.astype(np.int64) for side, rows in self._log.addresses.get(record, {}).items()}
         replayed = Loop(
             loop.iterations,
             loop.selected,

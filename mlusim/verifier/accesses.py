@@ -174,7 +174,7 @@ def _narrow_to_rows(
                     geometries.append(geometry)
             chosen[row] = cached[key]
             continue
-        geometry = geometry_of_rows(row_numbers, strides[0], row_bytes)
+        geometry = geometry_of_rows(row_numbers.astype(np.int64), strides[0], row_bytes)
         chosen[row] = len(geometries) if geometry is not None else NONE
         if geometry is not None:
             geometries.append(geometry)
