@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.cores.instructions.record import same_size
+from mlusim.cores.instructions.selection import compares_to_bits
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.instructions.wram_layout import LANES, filters_from
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
@@ -28,6 +29,8 @@ from mlusim.verifier.plan_comparison import is_output
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]
 
+_BITWISE = frozenset({"band", "bor", "bxor", "bnot"})
+_BYTE_BITS, _ALL_BITS = 8, 0xFF
 # Their second source consists of filters in WRAM.
 _WITH_FILTERS = frozenset({"matmul", "mlp", "conv", "conv_bias", "conv_partial"})
 _NOT_ELEMENTWISE = frozenset({"reduce_sum"})
@@ -53,6 +56,11 @@ def elementwise(name: str) -> bool:
         return False
     by_size = instruction.geometry is same_size or name in ("convert", "select")
     return by_size and name not in _NOT_ELEMENTWISE
+
+
+def _compares_to_bits(name: str) -> bool:
+    instruction = INSTRUCTIONS.get(name)
+    return instruction is not None and instruction.geometry is compares_to_bits
 
 
 def is_copy(name: str, pipe: int) -> bool:
@@ -111,6 +119,8 @@ class Flow:
         # By read, the operation through which its bytes first have an effect.
         self.reached: dict[int, int] = {}
         self._stored: dict[tuple[int, int], int] = {}
+        # By allocation with bit masks, the bits of each byte that are marked if the byte is; in other allocations, all.
+        self._bits: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
 
     def follow(self) -> dict[int, int]:
         """By index of the read, return the record through which its bytes have an effect; omits harmless reads."""
@@ -201,7 +211,9 @@ class Flow:
         further = log.more_operands.get(record, [])
         if name in BY_ROWS:
             # Row numbers and masks are read to compute addresses.
-            self._count(record, [*sources[1:], *further])
+            self._count(
+                record, [*sources[1:], *(mask for mask in further if not self._is_padding(name, sources, mask))]
+            )
             self._rows(record, dst, sources[0])
             return
         if name == COLLECT:
@@ -219,6 +231,9 @@ class Flow:
             return
         marks = [self._elements(operand) for operand in ([*sources, *further] if name != COLLECT_BINS else sources)]
         marked = [mark for mark in marks if mark is not None and mark.any()]
+        if marked and _compares_to_bits(name):
+            self._to_bits(record, dst, marked)
+            return
         targets = [dst, *(further if name == COLLECT_BINS else ())]
         for target in targets:
             box = log.boxes[target[2]]
@@ -244,6 +259,45 @@ class Flow:
                 else:
                     result = max(int(mark.max()) for mark in marked)
             self._assign(record, target, result)
+            if name in _BITWISE or is_copy(name, pipe):
+                self._move_bits(target, sources)
+
+    def _to_bits(self, record: int, dst: tuple[int, ...], marked: list[Marks]) -> None:
+        """Propagate marks through a comparison to a bit mask: 8 elements to a byte."""
+        groups = np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(-1, _BYTE_BITS)
+        marks = self._marks_of(dst[0], record)
+        span = slice(dst[1], dst[1] + len(groups))
+        marks[span] = groups.max(axis=1)
+        bits = self._bits.setdefault(dst[0], np.full(len(marks), _ALL_BITS, np.uint8))
+        bits[span] = np.packbits(groups != 0, axis=1, bitorder="little")[:, 0]
+        self._changes[dst[0]] += 1
+        self._note(record, dst[0], marks[span])
+
+    def _move_bits(self, dst: tuple[int, ...], sources: list[tuple[int, ...]]) -> None:
+        """Note the marked bits of a result that has those of its sources, byte by byte."""
+        if dst[0] not in self._marks or not any(source[0] in self._bits for source in sources):
+            return
+        parts = []
+        for source in sources:
+            marks = self._bytes(source)
+            if marks is not None:
+                bits = self._bits.get(source[0])
+                known = _ALL_BITS if bits is None else self._view(source, bits).reshape(-1)
+                parts.append(np.where(marks.reshape(-1) != 0, known, 0))
+        to = self._bits.setdefault(dst[0], np.full(len(self._marks[dst[0]]), _ALL_BITS, np.uint8))
+        target = self._view(dst, to)
+        if all(part.size == target.size for part in parts):
+            target[...] = np.bitwise_or.reduce(parts).reshape(target.shape)
+
+    def _is_padding(self, name: str, sources: list[tuple[int, ...]], mask: tuple[int, ...]) -> bool:
+        """Whether all marked bits of a bit mask lie behind the last offset of a gather or scatter."""
+        bits = self._bits.get(mask[0])
+        if name not in ("gather", "scatter") or bits is None or len(sources) < 2:
+            return False
+        count = int(np.prod(self._log.boxes[sources[1][2]].shape, dtype=np.int64))
+        marks = self._bytes(mask)
+        undefined = np.where(marks.reshape(-1) != 0, self._view(mask, bits).reshape(-1), 0).astype(np.uint8)
+        return undefined.size * _BYTE_BITS >= count and not np.unpackbits(undefined, bitorder="little")[:count].any()
 
     def _atomic(
         self,
@@ -322,14 +376,14 @@ class Flow:
         self._note(record, dst[0], selected)
         return True
 
-    def _view(self, operand: tuple[int, ...], marks: Marks) -> Any:
+    def _view(self, operand: tuple[int, ...], marks: np.ndarray[Any, Any]) -> Any:
         _, offset, code = operand
         box = self._log.boxes[code]
         if 0 in box.shape:
-            return np.empty((*box.shape, box.itemsize), np.int32)
+            return np.empty((*box.shape, box.itemsize), marks.dtype)
         width = marks.itemsize
         strides = (*(stride * width for stride in box.strides), width)
-        return np.ndarray((*box.shape, box.itemsize), np.int32, marks.data, offset * width, strides)
+        return np.ndarray((*box.shape, box.itemsize), marks.dtype, marks.data, offset * width, strides)
 
     def _bytes(self, operand: tuple[int, ...]) -> Any:
         marks = self._marks.get(operand[0])
@@ -345,6 +399,8 @@ class Flow:
         if not marked and operand[0] not in self._marks:
             return
         target = self._view(operand, self._marks_of(operand[0], record))
+        if operand[0] in self._bits:
+            self._view(operand, self._bits[operand[0]])[...] = _ALL_BITS
         marks = np.asarray(result)[..., None]
         if np.any(target != marks):
             target[...] = marks

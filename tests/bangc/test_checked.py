@@ -161,3 +161,15 @@ def test_storing_the_rest_of_a_tile_behind_a_filter_is_a_hint_if_the_number_is_s
     if not uses:
         assert finding.title == "memcpy stores elements of chosen behind those that a filter selected"
         assert "store as many elements as the filter returns" in finding.text()
+
+
+@pytest.mark.parametrize("inverted", [0, 1])
+@pytest.mark.parametrize("count", [12, 13])
+def test_bits_of_a_mask_behind_the_last_row_of_a_gather_are_padding(count: int, inverted: int) -> None:
+    module = bangc.compile(Path(__file__).parent / "kernels" / "checked.mlu", "mlu590-h8")
+    row, where = X[0][:16] - 25, np.arange(0, 64, 4, dtype=np.uint32)
+    arguments = row, where, Output((16,)), count, inverted
+    report = mlusim.verify(module["gathered_by_bits"], *arguments, device="mlu590-h8", dim=1, kind="BLOCK")
+    assert [finding.kind for finding in report.errors] == ["uninitialised"] * (count > 12), report.text()
+    selected = (row[:12] > 0) != bool(inverted)
+    assert report.outputs["out"][:12].tolist() == np.where(selected, row[:12], 0).tolist()

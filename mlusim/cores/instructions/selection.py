@@ -124,7 +124,8 @@ def _with_head(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> C
     return check
 
 
-def _to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+def compares_to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    """Check the sizes of a comparison whose result is a bit mask; returns what is wrong, or an empty string."""
     del attributes
     result, first, second = operands
     if first.size != second.size:
@@ -224,7 +225,7 @@ SELECTION: list[Instruction] = [
             c_signatures=("dst[bits(n)] src0[n] src1[n] n",),
             operands=(BITS, Operand("src0"), Operand("src1")),
             types=NUMBERS,
-            geometry=_to_bits,
+            geometry=compares_to_bits,
             multiple_2xx=512,
         )
         for name, operation, sign in (
