@@ -67,8 +67,8 @@ _NATIVE = np.dtype("=i2").str[0]
 _RAW: dict[int, Dtype] = {1: UINT8, 2: UINT16, 4: UINT32, 8: UINT64, 16: np.dtype("V16")}
 
 
-def dtype_of(name_or_dtype: object) -> Dtype:
-    """Return the element type for a name, a dtype or a type.
+def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
+    """Return the element type for a name, a dtype or a type; `what` is the name of a tensor in messages.
 
     Accepted: a NumPy or ml_dtypes dtype or scalar type; Python's bool, int, float and complex (64 bits a number, as
     in NumPy); a name ("float16", "bfloat16", and "half", "float", "double" with the board's widths); NumPy's codes
@@ -76,15 +76,16 @@ def dtype_of(name_or_dtype: object) -> Dtype:
 
     Raises `InputError` for anything else and for a byte order that is not this machine's.
     """
-    found = _lookup(name_or_dtype)
+    where = f"{what}: " if what else ""
+    found = _lookup(name_or_dtype, where)
     if found is None:
-        found = _lookup(getattr(name_or_dtype, "numpy_dtype", None))
+        found = _lookup(getattr(name_or_dtype, "numpy_dtype", None), where)
     if found is None:
         near = nearest(name_or_dtype, _NAMES.values()) if isinstance(name_or_dtype, str) else ""
         value = str(name_or_dtype) if isinstance(name_or_dtype, np.dtype) else repr(name_or_dtype)
         text = " ".join(value[:200].split())
         msg = (
-            f"dtype {text} is not an element type; {near}accepted are {', '.join(_NAMES.values())}, "
+            f"{where}dtype {text} is not an element type; {near}accepted are {', '.join(_NAMES.values())}, "
             "given as a NumPy or ml_dtypes dtype or type, as a name ('half' and 'float' too), or as an object with an "
             "attribute numpy_dtype"
         )
@@ -137,37 +138,40 @@ def bounds(dtype: Dtype) -> tuple[float, float]:
     return float(info.min), float(info.max)
 
 
-def _lookup(value: object) -> Dtype | None:
-    """Return the element type of a dtype, name or type; None if there is none."""
+def _lookup(value: object, where: str) -> Dtype | None:
+    """Return the element type of a dtype, name or type; None if there is none. `where` begins messages."""
     if isinstance(value, np.dtype):
         dtype = _BY_DTYPE.get(value)
         if dtype is None and not value.isnative and value.newbyteorder("=") in _BY_DTYPE:
-            raise _byte_order_error(value)
+            raise _byte_order_error(value, where)
         return dtype
     if isinstance(value, str):
-        return _named(value)
+        return _named(value, where)
     return _BY_TYPE.get(value) if isinstance(value, type) else None
 
 
-def _named(name: str) -> Dtype | None:
+def _named(name: str, where: str) -> Dtype | None:
     """Return the element type of a name or a code; None if there is none."""
     dtype = _BY_NAME.get(name)
     if dtype is not None:
         return dtype
     if name in _AMBIGUOUS:
-        msg = f"dtype {name!r} is 32 bits wide on the board and 64 in NumPy: name the width, such as 'int32' or 'int64'"
-        raise InputError(msg)
+        raise InputError(
+            f"{where}dtype {name!r} is 32 bits wide on the board and 64 in NumPy: name the width, such as 'int32' or "
+            "'int64'"
+        )
     order, code = name[:1], name[1:]
     if order not in {"<", ">", "=", "|"} or code not in _CODES:
         return None
     dtype = _CODES[code]
     if order in {"<", ">"} and order != _NATIVE and dtype.itemsize > 1:
-        raise _byte_order_error(np.dtype(name))
+        raise _byte_order_error(np.dtype(name), where)
     return dtype
 
 
-def _byte_order_error(dtype: Dtype) -> InputError:
+def _byte_order_error(dtype: Dtype, where: str) -> InputError:
+    native = dtype.newbyteorder("=").name
     return InputError(
-        f"dtype {dtype.str!r} is {dtype.newbyteorder('=').name} in the other byte order, and elements are in this "
-        f"machine's ({_NATIVE!r}): convert with x.astype(x.dtype.newbyteorder('='))",
+        f"{where}dtype {dtype.str!r} is {native} in the other byte order, and elements are in this machine's "
+        f"({_NATIVE!r}): convert with x.astype(x.dtype.newbyteorder('='))",
     )

@@ -65,8 +65,8 @@ def _as_pointer(operand: Any) -> Pointer:
     if isinstance(operand, Pointer):
         return operand
     raise CopyError(
-        f"memcpy copies between views or pointers of the device, and {shown(operand)} is neither; pass arrays to the "
-        "kernel as arguments"
+        f"memcpy copies between views or pointers of the device, and {shown(operand)} is neither; an array is "
+        "uploaded only if it is an argument of its own, not in a list"
     )
 
 

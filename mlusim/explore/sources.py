@@ -362,7 +362,7 @@ def _described(function: Function, name: str, version: str, **source: str) -> Us
         raise InputError(f"{name} takes no core, the first parameter of a kernel: write async def {name}(core, ...)")
     if launches and len(required) != 3:
         raise InputError(
-            f"{name}({', '.join(required)}) is a plain function, and such a one is called as {name}(device, shape, "
+            f"{name}({', '.join(required)}) is a plain function, which is called as {name}(device, shape, "
             "dtype, **settings): it uploads, allocates and launches; a kernel is an `async def`"
         )
     sha256, unknown = _digest(function, version)

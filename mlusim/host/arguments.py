@@ -25,7 +25,7 @@ from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_array, as_count, as_shape
+from mlusim.inputs import as_array, as_count, as_shape, shown
 
 if TYPE_CHECKING:
     from mlusim.host.device import Device
@@ -62,7 +62,7 @@ class Output:
 
     def make(self, device: Device, name: str) -> View:
         """Allocate the tensor on a device. Raises `InputError` for a pitch smaller than a row."""
-        dtype = dtype_of(self.dtype)
+        dtype = dtype_of(self.dtype, name)
         shape = as_shape(f"{name}: the shape", self.shape)
         pitch = as_count(f"{name}: pitch", self.pitch, least=0)
         if not pitch:
@@ -138,6 +138,8 @@ class Argument(NamedTuple):
 
 def parse_argument(text: str) -> Argument:
     """Parse `value` or `name=value`. Raises `InputError`."""
+    if not isinstance(text, str):
+        raise InputError(f"{shown(text)} is not an argument as text: write {FORMS}, with or without NAME=")
     name, equals, value = text.partition("=")
     if not equals:
         name, value = "", text

@@ -14,7 +14,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
 
 import numpy as np
@@ -81,6 +81,8 @@ class Device:
         log_folder: str | Path | None = None,
         dry: bool = False,
     ) -> None:
+        if not isinstance(data, bool | np.bool_):
+            raise InputError(f"data={data!r}: choose True, or False for a timing-only run")
         as_count("max_operations", max_operations)
         check_seconds("stall_s", stall_s)
         if dma not in ("complete", "late"):
@@ -149,10 +151,7 @@ class Device:
         that the board does not support.
         """
         array = as_array(name, array)
-        try:
-            dtype = dtype_of(array.dtype)
-        except InputError as error:
-            raise InputError(f"{name}: {error.message}") from None
+        dtype = dtype_of(array.dtype, name)
         adopt = None
         if self._chip.data or keep_data:
             contiguous = array.copy(order="C") if writable else np.ascontiguousarray(array)
@@ -196,7 +195,7 @@ class Device:
 
         Raises `AllocationError` if it does not fit, `InputError` for an invalid shape or element type.
         """
-        element = dtype_of(dtype)
+        element = dtype_of(dtype, name)
         extents = as_shape(f"{name}: the shape", shape)
         nbytes = math.prod(extents) * element.itemsize
         allocation = self._chip.allocate(
@@ -232,15 +231,16 @@ class Device:
             )
         self._check_own(view)
         check_usable(view.allocation, write=False)
-        if self._waiting and not self._broken:
-            raise InputError(
-                f"download of {view!r} before {self._waiting} has run: a launch only queues; call synchronize() first"
-            )
+        self._check_ran(f"download of {view!r}")
         array = view.typed().view()
         if view.allocation.read_only:
             # These may be the bytes of the array that the caller uploaded.
             array.setflags(write=False)
         return array
+
+    def _check_ran(self, what: str) -> None:
+        if self._waiting and not self._broken:
+            raise InputError(f"{what} before {self._waiting} has run: a launch only queues; call synchronize() first")
 
     def _check_own(self, view: View) -> None:
         if view.allocation.memory is not self._chip.gdram:
@@ -387,6 +387,13 @@ class Device:
         self.close()
         return arrays
 
+    def __enter__(self) -> Self:
+        """Return the device; leaving the `with` block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Release the bytes of all memories, so that the next device can reuse them; the log stays.
 
@@ -437,6 +444,7 @@ class Device:
         """
         from mlusim.verifier.check import check_log, with_findings
 
+        self._check_ran("verify")
         report = check_log(self.log, self.board, name=name, rewrites=rewrites, left=left, stopped=self._error)
         return with_findings(report, self.host_data)
 
@@ -448,10 +456,12 @@ class Device:
             theory_ops: operations that the kernels' purpose requires, for compute_efficiency; 0 for pure data movement.
                 If not given, the compute efficiency is unknown.
 
-        Later runs extend the same log: call this again for figures that include them.
+        Later runs extend the same log: call this again for figures that include them. Raises `InputError` while
+        launches are pending.
         """
         from mlusim.results.result import Result
 
+        self._check_ran("result")
         names = dict.fromkeys(launch.kernel for launch in self.log.launches)
         return Result(
             operator=name or ", ".join(names) or "nothing",

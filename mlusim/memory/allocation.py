@@ -295,13 +295,16 @@ def _recycle(buffer: Bytes) -> None:
 def check_usable(allocation: Allocation, *, write: bool) -> None:
     """Raise if an access uses freed memory or writes to an input."""
     if allocation.freed:
-        raise AllocationError(
-            f"{allocation.name} in {allocation.memory.name} was freed; use it before its scope ends or allocate again"
+        remedy = (
+            "upload or allocate it again"
+            if allocation.memory.kind is MemoryKind.GDRAM
+            else "use it before its scope ends or allocate again"
         )
+        raise AllocationError(f"{allocation.name} in {allocation.memory.name} was freed; {remedy}")
     if write and allocation.read_only:
         raise AccessError(
-            f"{allocation.name} is an input and inputs are never written; write to an output (on the command line "
-            f"--arg {allocation.name}=DTYPE:SHAPE) or a buffer of your own"
+            f"{allocation.name} is an input and inputs are never written; pass Output(shape, dtype) or InOut(array) "
+            f"(on the command line --arg {allocation.name}=DTYPE:SHAPE), or write to a buffer of your own"
         )
 
 

@@ -308,7 +308,7 @@ def test_outside_its_allocation(run: Any, move: int) -> None:
 def test_writing_an_input(run: Any) -> None:
     device = Device()
     x = device.upload(np.arange(4.0), "x")
-    message = r": x is an input and inputs are never written; write to an output \(.*\) or a buffer of your own$"
+    message = r": x is an input and inputs are never written; pass Output\(.*\), or write to a buffer of your own$"
     with pytest.raises(AccessError, match=message):
         run(one_copy, x[:2], x[2:], device=device)
     assert device.download(x).tolist() == [0, 1, 2, 3]
@@ -361,7 +361,8 @@ def test_only_views_and_pointers_of_the_device(run: Any, wrong: Any) -> None:
         await core.memcpy(core.nram.alloc(4, np.int8), wrong)
 
     with pytest.raises(
-        CopyError, match=r": memcpy copies between views or pointers of the device, and .* is neither; pass arrays "
+        CopyError,
+        match=r": memcpy copies between views or pointers of the device, and .* is neither; an array is uploaded only",
     ):
         run(kernel)
 

@@ -96,9 +96,7 @@ def test_objects_that_are_not_kernels_are_errors(kernels, tmp_path):
         InputError, match=r"^dim: add_twice launches its kernels itself: make it a setting of add_twice$"
     ):
         here(f"{kernels}:add_twice", shape=4, dim=4)
-    with pytest.raises(
-        InputError, match=r"is a plain function, and such a one is called as test\w+\(device, shape, dtype"
-    ):
+    with pytest.raises(InputError, match=r"is a plain function, which is called as test\w+\(device, shape, dtype"):
         here(test_a_callable_of_this_process, shape=4)
 
 

@@ -172,3 +172,22 @@ async def shrunk(core, x, out, *, tile=4, scale=1):
 def test_an_unknown_keyword_names_the_kernel_and_the_nearest_name(settings, message):
     with pytest.raises(TypeError, match=message):
         mlusim.run(shrunk, np.zeros(4), mlusim.Output((4,)), **settings)
+
+
+async def _nothing(core):
+    del core
+
+
+def test_arguments_of_a_sweep_are_text():
+    with pytest.raises(InputError, match="is not an argument as text: write a file"):
+        mlusim.sweep(_nothing, arguments=[np.zeros(3)], workers=0)
+
+
+def test_an_invalid_element_type_names_its_tensor():
+    async def kernel(core, x, out):
+        del core, x, out
+
+    with pytest.raises(InputError, match=r"^out: dtype 'float33' is not an element type; did you mean float32"):
+        mlusim.run(kernel, np.zeros(3), mlusim.Output(3, "float33"))
+    with pytest.raises(InputError, match=r"^x: dtype '>f4' is float32 in the other byte order"):
+        mlusim.run(kernel, np.zeros(3, ">f4"), mlusim.Output(3))

@@ -175,7 +175,9 @@ def test_free() -> None:
     ):
         device.free(view)
     for use in (device.download, lambda freed: device.download(freed[1:])):
-        with pytest.raises(AllocationError, match=r"^x in the GDRAM of mlu370-x4 was freed; use it before"):
+        with pytest.raises(
+            AllocationError, match=r"^x in the GDRAM of mlu370-x4 was freed; upload or allocate it again"
+        ):
             use(view)
 
 
@@ -434,3 +436,32 @@ def test_memory_reused_from_a_closed_device_is_poisoned() -> None:
 def test_only_views_are_downloaded(given: Any) -> None:
     with pytest.raises(InputError, match="is not a tensor of the device: give what alloc or upload returned"):
         Device("mlu370-x4").download(given)
+
+
+def test_results_need_a_synchronized_device():
+    async def kernel(core):
+        del core
+
+    device = Device()
+    device.launch(kernel)
+    for call in (device.result, device.verify):
+        with pytest.raises(
+            InputError, match=r"before kernel has run: a launch only queues; call synchronize\(\) first"
+        ):
+            call()
+    device.synchronize()
+    assert device.result().time_ps > 0
+
+
+def test_a_with_block_closes_the_device():
+    with Device() as device:
+        x = device.upload(np.zeros(4))
+    with pytest.raises(
+        AllocationError, match=r"input in the GDRAM of mlu370-x4 was freed; upload or allocate it again$"
+    ):
+        device.download(x)
+
+
+def test_data_is_a_truth_value():
+    with pytest.raises(InputError, match="data='no': choose True, or False for a timing-only run"):
+        Device(data="no")
