@@ -218,7 +218,7 @@ def check(
 ) -> int:
     """Check .mlu files: which compile, their entries, the intrinsics they call, and the missing ones.
 
-    Exit code 0 where every file compiles and nothing is missing, else 1.
+    The exit code is 0 if every file compiles and nothing is missing, else 1.
     """
     from mlusim.bangc.survey import survey
 

@@ -26,7 +26,7 @@ To install it for every new shell:
 \b
 Examples:
   mlusim completion bash
-  eval "$(mlusim completion)"         in this shell, which $SHELL names
+  eval "$(mlusim completion)"         # for this shell, named by $SHELL
 """
 
 

@@ -39,7 +39,7 @@ Examples:
   mlusim devices --full
   mlusim devices mlu590-h8
   mlusim devices mlu370-x4 --toml -o mine.toml
-  mlusim devices mine.toml --quiet     says what is wrong with a file, or nothing
+  mlusim devices mine.toml --quiet     # prints only the errors of a file
   mlusim run tin_shift --shape 2,8,256,196 --device mine.toml
 """
 

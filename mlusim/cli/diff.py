@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HELP = """\
 Compare two runs: where the difference of their times comes from, by cause and by source line, and every figure.
 
-Each of A and B is a saved run, or the words after `mlusim run` in quotes, which then runs (timing only). The causes
+Each of A and B is a saved run, or the arguments of `mlusim run` in quotes, which is then run (timing only). The causes
 and the lines sum to the difference exactly, per core on average. With --report, diff.html shows both timelines on one
 scale.
 

@@ -41,7 +41,7 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
         kernel_name: the kernel, for completion.
         several: settings and launches may have several values.
     """
-    more = "; may be repeated, and VALUES be a list or range: tile=1024..8192*2" if several else "; may be repeated"
+    more = "; may be repeated, and VALUES may be a list or range: tile=1024..8192*2" if several else "; may be repeated"
     operations = click.Option(
         ["--theory-ops"],
         type=OPERATIONS,
@@ -69,7 +69,7 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
             ["--shape"],
             type=SHAPE,
             metavar="SHAPE",
-            help="Shape of the tensors without --arg: random inputs, and the last one the output; of a .mlu file, "
+            help="Shape of the tensors without --arg: random inputs, and the last one the output; in a .mlu file, "
             "pointers to const are inputs and others outputs.",
         ),
         click.Option(

@@ -21,8 +21,8 @@ _HELP = """\
 Serve the tools compile, check, run, diff and explain to a program, by the Model Context Protocol (MCP) on standard
 input and output.
 
-A tool takes `words`, those that its command has on the command line, and gives the command's JSON. A client's
-configuration is the command `mlusim` with the argument `mcp`; files are found from the directory that it starts in.
+A tool takes `words`, the arguments of its command, and returns the command's JSON. A client's configuration is the
+command `mlusim` with the argument `mcp`; relative paths start from the directory in which it is started.
 
 \b
 Examples:

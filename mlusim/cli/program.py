@@ -201,9 +201,9 @@ Simulate Cambricon MLU boards: exact results, bytes on every link, time and wher
 
 \b
 Start here:
-  mlusim demo                      a photograph, shifted in time on a board
-  mlusim devices                   the boards there are
-  mlusim run tin_shift --help      run an operator on your own arrays
+  mlusim demo                      # shift a photograph in time on a board
+  mlusim devices                   # list the boards
+  mlusim run tin_shift --help      # run an operator on your own arrays
   mlusim compare tin_shift --shape 2,8,256,196
 
 All times are those of a model, not measurements: `mlusim devices NAME` says where each number comes from, and

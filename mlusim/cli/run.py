@@ -250,8 +250,8 @@ Examples:
   mlusim run tin_shift --shape 2,8,256,196 --dtype float16 --device mlu590-h8 --explain
   mlusim run add.py:add --arg x=x.npy --arg y=y.npy --arg out=float32:1000000 --report reports/
 
-bfloat16 and the 8-bit floats, which .npy cannot name, are written as records of one field that bears the type's
-name: np.load("y.npy")["bfloat16"].view("bfloat16").
+bfloat16 and the 8-bit floats, which .npy cannot name, are written as records with one field, named after the
+type: np.load("y.npy")["bfloat16"].view("bfloat16").
 """
 
 

@@ -93,8 +93,8 @@ def make_sweep_kernel(kernel_name: str) -> click.Command:
         ["--kernel-version"],
         default="",
         metavar="TEXT",
-        help="For what the key of a point cannot hold, such as a file that the kernel reads: another text, other "
-        "points.",
+        help="Version of what the key of a point cannot include, such as a file that the kernel reads: a new version "
+        "makes new points.",
     )
     command = SectionedCommand(
         kernel_name,

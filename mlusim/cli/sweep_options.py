@@ -228,7 +228,8 @@ def run_options() -> list[click.Parameter]:
         click.Option(
             ["--against"],
             metavar="AXIS",
-            help="Axis of the picture: nram, cores, bandwidth, shape_3, strategy, ... [default: that of most values]",
+            help="Axis of the picture: nram, cores, bandwidth, shape_3, strategy, ... [default: the one with most "
+            "values]",
         ),
         click.Option(
             ["--picture"],

@@ -87,7 +87,7 @@ def tune_options() -> list[Any]:
             ["--db"],
             type=NEW_FILE,
             metavar="FILE",
-            help="SQLite file for what was simulated, as of `mlusim sweep`. [default: none]",
+            help="SQLite file for finished points, as for `mlusim sweep`. [default: none]",
         ),
         click.Option(
             ["--workers", "-j"],

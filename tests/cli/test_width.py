@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -100,6 +102,9 @@ def test_help_fits_and_its_examples_can_be_pasted(path):
         if line.endswith("\\"):
             assert after.startswith("        ")
     assert not any(r"\b" in line for line in lines)
+    # Remarks on an example are comments of the shell.
+    for example in re.findall(r"^    (mlusim .*(?:\\\n.*)*)", done.stdout, re.MULTILINE):
+        assert "  " not in re.sub(r" \\\n +", " ", example).partition(" #")[0].rstrip(), example
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if " " not in name])

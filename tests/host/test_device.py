@@ -175,9 +175,7 @@ def test_free() -> None:
     ):
         device.free(view)
     for use in (device.download, lambda freed: device.download(freed[1:])):
-        with pytest.raises(
-            AllocationError, match=r"^x in the GDRAM of mlu370-x4 was freed; upload or"
-        ):
+        with pytest.raises(AllocationError, match=r"^x in the GDRAM of mlu370-x4 was freed; upload or"):
             use(view)
 
 
