@@ -1,18 +1,34 @@
 """Verification of a kernel and its split, as pure functions of the log.
 
-geometry         the bytes of an operand, and exact overlap tests between operands
-accesses         every operand of the log, as a row of a table
-happens_before   the order of the operations that the hardware guarantees
-conflicts        pairs of conflicting accesses that are not ordered
-races            conflicting pairs that share bytes, as findings
-cells            how often, and by which task, each byte of a tensor is accessed
-uninitialised    uninitialised reads, unused allocations, leaks
-coverage         the split proof: each byte written once, by the right task, and the traffic
-hints            redundant syncs
-findings         a finding, its text and its JSON
-report           all findings and figures of a run
-check            runs every check over one log
-check_by_default whether operators are verified by default: `checked()`
+check             runs every check over one log
+
+Bytes:
+  geometry, row_geometry   the bytes of an operand, and exact overlap tests between operands
+  accesses                 every operand of the log, as a row of a table
+  overlaps                 which of many pairs of accesses share bytes
+  cells, condensed         how often, and by which task, each byte of a tensor is accessed
+  coordinates              byte ranges as tensor coordinates
+
+Order:
+  lanes                    operations that are in order among themselves
+  happens_before           the order of the operations that the hardware guarantees
+  handshakes               the order between tasks that atomics establish
+
+Checks:
+  conflicts, races         pairs of accesses to the same bytes that nothing orders, as findings
+  missing_syncs, remedies  races that one sync would fix, and that sync
+  releases                 buffers released while a transfer may use them
+  uninitialised            uninitialised reads, unused allocations, leaks; `uninitialised_flow` follows their effect
+  coverage, overwrites     the split proof: each byte written once, by the right task
+  plan_comparison          whether a run follows its plan
+  early_exit, locks_left   deadlocks, errors in kernels, locks that are not released
+  reference, producer      wrong values, and the operation that computed them
+  hints, remarks           redundant syncs, and observations made while the run went on
+
+Results:
+  findings                 a finding, its text and its JSON; `consequences` folds findings into their cause
+  balance, tensor_use      figures of the split
+  report, proof_map        all findings and figures of a run, as text, JSON or a picture
 
 `mlusim.verify`, which runs a kernel and checks its log, is in `mlusim.host.verify`.
 """

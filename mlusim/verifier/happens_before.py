@@ -43,7 +43,7 @@ class Order:
     Args:
         log: the log of a run, complete or not.
         columns: `log.columns()`.
-        without: source lines (indices) of syncs to ignore, to determine what they order.
+        without: source lines (indices) of syncs to ignore, to find out what they order.
 
     Attributes:
         position: by record, its position.

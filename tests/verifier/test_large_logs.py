@@ -1,0 +1,53 @@
+"""The methods for large logs and tensors find what the methods for small ones find."""
+
+from __future__ import annotations
+
+import pytest
+
+import faulty_kernels
+import mlusim
+import vendor_idioms
+from mlusim.verifier import cells, conflicts, overlaps, uninitialised
+from mlusim.verifier.check import check_log
+
+# Limits up to which the checker compares all pairs, batches and grids at once.
+LIMITS = {
+    "pairs by kind": [(conflicts, "_MAX_PAIRS_PER_ACCESS", 0), (conflicts, "FEW_PAIRS", -1)],
+    "a task at a time": [(conflicts, "_BATCH_ROWS", 1), (uninitialised, "_BATCH_ROWS", 1)],
+    "few pairs at a time": [(overlaps, "_BATCH_PAIRS", 1), (overlaps, "_BATCH", 1), (overlaps, "FEW_PAIRS", -1)],
+    "cells of unequal size": [(cells, "_SMALL_GRID", 0), (cells, "_MAX_CELLS_PER_RUN", 0)],
+    "few runs at a time": [(cells, "_BATCH_RUNS", 1), (cells, "_MAX_BATCHED_SEGMENTS", 0)],
+}
+CASES = {f"fault {name}": case for name, case in faulty_kernels.FAULTS.items()}
+CASES |= {f"idiom {name}": case for name, case in vendor_idioms.IDIOMS.items()}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """The log of each case, made when it is first needed."""
+    made = {}
+
+    def run(name):
+        if name not in made:
+            case = CASES[name]
+            made[name] = mlusim.verify(case.kernel, *case.arguments, **case.options)
+        return made[name]
+
+    return run
+
+
+def findings(run, rewrites):
+    report = check_log(run.log, run.result.board, rewrites=rewrites, stopped=None if not run.stopped else ValueError())
+    return [finding.to_json() for finding in report.findings], report.tensors
+
+
+@pytest.mark.grid(2)
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("name", CASES)
+def test_limits_of_the_checker_do_not_change_its_findings(runs, monkeypatch, name, limits):
+    run = runs(name)
+    rewrites = CASES[name].options.get("rewrites", ())
+    expected = findings(run, rewrites)
+    for module, limit, value in LIMITS[limits]:
+        monkeypatch.setattr(module, limit, value)
+    assert findings(run, rewrites) == expected
