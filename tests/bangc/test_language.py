@@ -101,3 +101,18 @@ def test_bounds_may_have_operators_of_two_signs() -> None:
     device.launch(bangc.compile(KERNELS / "bounds.mlu", device)["bounds"], x, dim=1, kind="BLOCK")
     device.synchronize()
     assert device.download(x).tolist() == [131064, *[2] * 63]
+
+
+def test_headers_of_the_half_types(tmp_path: Path) -> None:
+    file = tmp_path / "halves.mlu"
+    file.write_text(
+        "#include <bang_fp16.h>\n#include <bang_bf16.h>\n"
+        "__mlu_entry__ void halves(const __half *x, __bang_bfloat16 *out) {\n"
+        "    out[0] = (__bang_bfloat16)(float)x[0];\n}\n"
+    )
+    device = Device("mlu590-h8")
+    out = device.alloc(1, "bfloat16")
+    module = bangc.compile(file, "mlu590-h8")
+    device.launch(module["halves"], device.upload(np.array([1.5], np.float16)), out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert float(device.download(out)[0]) == 1.5

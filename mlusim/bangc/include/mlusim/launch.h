@@ -4,11 +4,12 @@
 
 namespace mlusim {
 
-// A grid: a `cnrtDim3_t`, a `dim3`, or tasks in x alone.
+// A grid: a `cnrtDim3_t`, a `dim3`, `{x, y, z}`, or tasks in x alone.
 struct Grid {
     unsigned x, y, z;
     template <class D, class = decltype(D::x)> Grid(const D &dim) : x(dim.x), y(dim.y), z(dim.z) {}
     Grid(int tasks) : x(unsigned(tasks)), y(1), z(1) {}
+    template <class X, class Y, class Z> Grid(X x, Y y, Z z) : x(unsigned(x)), y(unsigned(y)), z(unsigned(z)) {}
 };
 
 // Where a launch stands, and how it is made.
