@@ -15,7 +15,7 @@ import numpy as np
 
 from mlusim.bangc.image import RUN_COUNT_WORD
 from mlusim.bangc.lines import raise_at
-from mlusim.cores.scalar import access
+from mlusim.cores.scalar import access, arithmetic
 from mlusim.errors import AccessError
 from mlusim.memory.layout import layout_of
 from mlusim.memory.view import View
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 Loops = tuple[tuple[int, int], ...]
 
 _FEW = 16
+# Any two accesses are a run. Runs of fewer accesses than this on average are irregular.
+_SHORT = 4
+# Ordinary operations of a loop for each of its accesses, as thirds: address, arithmetic, branch. Read off the scalar
+# matmul in NRAM on MLU370 (30 cycles an iteration of two loads and a store, of 6 cycles each; 12 remain for four
+# operations of 3). ASSUMED of other loops: assembly listings of MLU270 have 13 and 17 operations for two loads.
+_ORDINARY_THIRDS = 4
 # Flag of a run: some loaded values were those of fresh memory.
 _FRESH = 1 << 15
 # A run as written by the fibre: RUN of `mlusim.bangc.image`.
@@ -68,8 +74,8 @@ async def _several(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) ->
 async def _group(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> None:
     """Record runs of one instruction on one tensor."""
     pc, meta = int(runs["pc"][0]), int(runs["meta"][0])
-    if len(runs) > _FEW and int(runs["count"].max()) == 1:
-        await _scattered(bridge, function, pc, runs["address"], meta)
+    if len(runs) > _FEW and int(runs["count"].sum()) < _SHORT * len(runs):
+        await _scattered(bridge, function, pc, _addresses(runs), meta)
         return
     starts = runs["address"].astype(np.int64)
     equal = (np.diff(runs["count"].astype(np.int64)) == 0) & (np.diff(runs["stride"]) == 0)
@@ -88,6 +94,15 @@ async def _group(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> N
         if waits is not None:
             await waits
         position = stop
+
+
+def _addresses(runs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the address of each access of some runs."""
+    counts = runs["count"].astype(np.int64)
+    step = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    addresses: np.ndarray[Any, Any] = np.repeat(runs["address"].astype(np.int64), counts)
+    addresses += np.repeat(runs["stride"], counts) * step
+    return addresses
 
 
 class _Shape:
@@ -125,9 +140,16 @@ def _record_access(
         known = bridge.scalar_shapes[key] = _Shape(bridge, function, pc, loops, meta)
     allocation, offset = _inside(bridge, known.line, address - known.below, known.reach, write=known.write)
     view = View.laid_out(allocation, offset + known.below, known.layout)
+    _charge_ordinary(bridge, known.line, known.total)
     if seen and not known.write and allocation.is_poisoned:
         bridge.issuer.log.seen.add(bridge.issuer.log.count)
     return access(bridge.issuer, known.line, known.name, view, known.total, write=known.write)
+
+
+def _charge_ordinary(bridge: Bridge, line: int, accesses: int) -> None:
+    """Charge the scalar operations that surround the accesses of a loop."""
+    if accesses > 1:
+        arithmetic(bridge.issuer, line, count=accesses * _ORDINARY_THIRDS // 3)
 
 
 async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarray[Any, Any], meta: int) -> None:
@@ -145,6 +167,7 @@ async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarr
         offsets = np.unique((offsets[:, None] + np.arange(size)).reshape(-1))
     rows = offsets // dtype.itemsize
     view = View(allocation, offset, (int(rows[-1]) + 1,), (dtype.itemsize,), dtype)
+    _charge_ordinary(bridge, line, len(addresses))
     log = bridge.issuer.log
     record = log.count
     name = "store_rows" if write else "load_rows"

@@ -8,12 +8,13 @@ statuses.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.bangc.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
 from mlusim.bangc.host_memory import HostMemory
 from mlusim.bangc.host_order import HostOrder, Place
 from mlusim.errors import InputError, KernelError
+from mlusim.hardware.host_launch import host_launch_us
 from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 
 _HANDLE = 0x10000
 _MAX_UNION_KIND = 4
+
+
+class _Placed(NamedTuple):
+    """A notifier that was placed: the end of the launches before it, their number, and whether the host had waited."""
+
+    time_ps: int
+    launches: int
+    idle: bool
 
 
 class Cnrt(HostMemory):
@@ -38,7 +47,9 @@ class Cnrt(HostMemory):
         self.queued: dict[int, list[Any]] = {}
         self.order = HostOrder(device.log)
         self._queues: dict[int, Any] = {}
-        self._notifiers: dict[int, int | None] = {}
+        self._notifiers: dict[int, _Placed | None] = {}
+        # For each queue, the number of its launches that the host has waited for.
+        self._waited: dict[int, int] = {}
         self._handles = _HANDLE
         self._texts: dict[str, Any] = {}
 
@@ -84,10 +95,12 @@ class Cnrt(HostMemory):
     def cnrtQueueSync(self, handle: int) -> int:
         self.queue(handle)
         self.device.synchronize()
+        self._waited[handle] = len(self.queued.get(handle, []))
         return 0
 
     def cnrtSyncDevice(self) -> int:
         self.device.synchronize()
+        self._waited = {queue: len(launches) for queue, launches in self.queued.items()}
         return 0
 
     def cnrtNotifierCreate(self, target: int, *_: Any) -> int:
@@ -103,15 +116,17 @@ class Cnrt(HostMemory):
 
     def cnrtWaitNotifier(self, notifier: int) -> int:
         self._check_notifier(notifier)
-        self.device.synchronize()
-        return 0
+        return self.cnrtSyncDevice()
 
     def cnrtPlaceNotifier(self, notifier: int, queue: int) -> int:
         """Record when all launches queued so far have ended; runs them first, so that simulated time is known."""
         self._check_notifier(notifier)
-        self.cnrtQueueSync(queue)
-        ends = [self.device.log.launches[launch.index].end_ps for launch in self.queued.get(queue, [])]
-        self._notifiers[notifier] = max(ends, default=0)
+        self.queue(queue)
+        self.device.synchronize()
+        launches = self.queued.get(queue, [])
+        ends = [self.device.log.launches[launch.index].end_ps for launch in launches]
+        idle = self._waited.get(queue, 0) == len(launches)
+        self._notifiers[notifier] = _Placed(max(ends, default=0), len(launches), idle)
         return 0
 
     def cnrtQueueWaitNotifier(self, notifier: int, queue: int, _: int) -> int:
@@ -134,7 +149,10 @@ class Cnrt(HostMemory):
         first, last = self._notifiers[start], self._notifiers[end]
         if first is None or last is None:
             return self.failed("cnrtErrorNotReady")
-        self.write(target, "<f", (last - first) / PS_PER_US / microseconds)
+        # On an idle queue, the first notifier takes effect before the host has launched the kernel; launches that
+        # follow are queued while their predecessors run.
+        host_us = host_launch_us(self.device.board.name) if first.idle and last.launches > first.launches else 0.0
+        self.write(target, "<f", ((last.time_ps - first.time_ps) / PS_PER_US + host_us) / microseconds)
         return 0
 
     def _check_notifier(self, handle: int) -> None:

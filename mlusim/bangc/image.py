@@ -35,7 +35,7 @@ ARENA_BYTES = 1 << 28
 GAP_BYTES = 1 << 16
 _STACK_BYTES = 1 << 20
 _HOST_STACK_BYTES = 1 << 23
-_RUNS = 1 << 15
+_RUNS = 1 << 12
 # Protected pages at the ends of a stack.
 GUARD_BYTES = 1 << 16
 _WORD = ctypes.c_uint64

@@ -21,7 +21,7 @@ typedef uint64_t Word;
 static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
 // Addresses before and behind each array that are none's: an index that leaves its array meets no other one.
 static const Word GAP = 1 << 16;
-enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, SPINS = 1 << 12, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, FRESH = 1 << 15, POISON = 0xFF };
+enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, FRESH = 1 << 15, POISON = 0xFF };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
 
@@ -45,7 +45,7 @@ struct Fibre {
     Slot slots[SLOTS];
     jmp_buf here, back;
     ucontext_t first;
-    Word started;
+    Word started, recent;
     void (*body)(void *, char *), *function;
     char *arguments;
 };
@@ -144,14 +144,14 @@ static void touch(Word address, Word size, Word write, Word pc) {
     }
     if (out) wild(address, pc, write | size << 1);
     if (f->pending && !(read_only && !write)) back(f, SETTLE), f->pending = 0;
+    if (++f->recent == BATCH) flush(f), back(f, DRAIN), f->recent = 0;  // others may change what a loop waits for
     Word meta = size | write << 8 | kind << 9 | range << 16 | (!write && fresh(address, size) ? FRESH : 0);
     if (slot.run.count) {
         if (slot.run.pc == pc && (slot.run.meta | FRESH) == (meta | FRESH)) {
             if (slot.run.count == 1) slot.run.stride = int64_t(address - slot.run.address), slot.next = address;
             if (address == slot.next) {
                 ++slot.run.count, slot.next += slot.run.stride, slot.run.meta |= meta;
-                bool spins = !slot.run.stride && !write && !read_only && slot.run.count % SPINS == 0;
-                return spins ? flush(f), back(f, DRAIN) : (void)0;  // others may change what it waits for
+                return;
             }
         }
         flush_slot(f, slot);

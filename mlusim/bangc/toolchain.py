@@ -88,15 +88,21 @@ class Compiler:
     @property
     def seen(self) -> tuple[str, ...]:
         """Options that make plain accesses call the simulator."""
-        entry = (
-            ("--param", "tsan-instrument-func-entry-exit=0") if self.gnu else ("-mllvm", _NO_ENTRY, "-mllvm", _READS)
-        )
-        return (*_SEEN, *entry)
+        return (*_SEEN, *(_SEEN_GNU if self.gnu else _SEEN_CLANG))
 
 
-_NO_ENTRY = "-tsan-instrument-func-entry-exit=0"
-# Also instrument a load before a store to the same address: results of vector instructions must be present by then.
-_READS = "-tsan-instrument-read-before-write=1"
+_SEEN_GNU = (
+    *("--param", "tsan-instrument-func-entry-exit=0"),
+    # A function that ends without its return returns, as with older compilers, instead of running into the next one.
+    *("-fsanitize=unreachable", "-fsanitize-undefined-trap-on-error"),
+)
+_SEEN_CLANG = (
+    *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
+    # As above.
+    "-fno-strict-return",
+    # Also instrument a load before a store to the same address: results of vector instructions must be present by then.
+    *("-mllvm", "-tsan-instrument-read-before-write=1"),
+)
 
 
 def find_compiler(command: str | None = None) -> Compiler:

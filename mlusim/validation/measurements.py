@@ -12,6 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import TypeVar
 
+from mlusim.hardware.host_launch import host_launch_us
+
 T = TypeVar("T")
 
 FIT = "fit"
@@ -21,9 +23,9 @@ BOUND = "bound"
 # Host time included in a measurement, in microseconds, by prefix of the row's name.
 _OVERHEAD_US = {
     "hardsigmoid": 590.0,
-    # One launch between two notifiers: the rest of the time, without the kernel, is host time.
-    "matmul-1core-370x8": 27.0,
-    "matmul-1core-370x4": 48.0,
+    # One launch between two notifiers.
+    "matmul-1core-370x8": host_launch_us("mlu370-x8"),
+    "matmul-1core-370x4": host_launch_us("mlu370-x4"),
 }
 
 # Rows that determine a parameter directly: they agree by construction, so they do not validate the model.

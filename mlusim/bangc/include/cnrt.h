@@ -108,8 +108,8 @@ typedef enum { cnrtDeviceScheduleSpin = 0, cnrtDeviceScheduleBlock = 1, cnrtDevi
 typedef enum { cnrtQueueDefault = 0, cnrtQueueSyncSpin = 1, cnrtQueueSyncBlock = 2, cnrtQueueSyncYield = 4 } cnrtQueueFlag_t;
 
 typedef struct { unsigned int x, y, z; } cnrtDim3_t;
-typedef struct cnrtQueueStruct *cnrtQueue_t;
-typedef struct cnrtNotifierStruct *cnrtNotifier_t;
+typedef struct cnrtQueue *cnrtQueue_t;
+typedef struct cnrtNotifier *cnrtNotifier_t;
 typedef int cnrtDev_t;
 // Device attributes; the numbers are those of `cn_api.h`.
 typedef enum {

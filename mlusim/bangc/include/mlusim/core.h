@@ -14,7 +14,7 @@ typedef _Float16 half;
 
 #define MLUSIM_PLAIN __attribute__((no_sanitize("thread"), noinline, unused))
 
-// The upper half of a float. Arithmetic goes through float and rounds to nearest even.
+// The upper half of a float. Each operation is computed in float and rounded to nearest even.
 struct bfloat16_t {
     uint16_t bits;
     bfloat16_t() = default;
@@ -30,11 +30,27 @@ struct bfloat16_t {
         __builtin_memcpy(&value, &word, 4);
         return value;
     }
-    bfloat16_t &operator+=(float other) { return *this = bfloat16_t(float(*this) + other); }
-    bfloat16_t &operator-=(float other) { return *this = bfloat16_t(float(*this) - other); }
-    bfloat16_t &operator*=(float other) { return *this = bfloat16_t(float(*this) * other); }
-    bfloat16_t &operator/=(float other) { return *this = bfloat16_t(float(*this) / other); }
+    bfloat16_t operator+() const { return *this; }
+    bfloat16_t operator-() const { return bfloat16_t(-float(*this)); }
+    bfloat16_t &operator++() { return *this = bfloat16_t(float(*this) + 1); }
+    bfloat16_t &operator--() { return *this = bfloat16_t(float(*this) - 1); }
+    bfloat16_t operator++(int) { bfloat16_t before = *this; ++*this; return before; }
+    bfloat16_t operator--(int) { bfloat16_t before = *this; --*this; return before; }
 };
+// As with half: two bfloat16_t, or one and an integer, give a bfloat16_t; with a wider type the result is of that type.
+template <class T>
+using mlusim_with_bfloat16 = std::enable_if_t<std::is_arithmetic<T>::value || std::is_same<T, half>::value,
+    std::conditional_t<std::is_integral<T>::value, bfloat16_t, std::common_type_t<float, T>>>;
+#define MLUSIM_BFLOAT16(op)                                                                                           \
+    inline bfloat16_t operator op(bfloat16_t a, bfloat16_t b) { return bfloat16_t(float(a) op float(b)); }            \
+    template <class T> inline mlusim_with_bfloat16<T> operator op(bfloat16_t a, T b) {                                \
+        return mlusim_with_bfloat16<T>(float(a) op b);                                                                \
+    }                                                                                                                 \
+    template <class T> inline mlusim_with_bfloat16<T> operator op(T a, bfloat16_t b) {                                \
+        return mlusim_with_bfloat16<T>(a op float(b));                                                                \
+    }                                                                                                                 \
+    template <class T> inline bfloat16_t &operator op##=(bfloat16_t &a, T b) { return a = bfloat16_t(float(a op b)); }
+MLUSIM_BFLOAT16(+) MLUSIM_BFLOAT16(-) MLUSIM_BFLOAT16(*) MLUSIM_BFLOAT16(/)
 typedef bfloat16_t bfloat16;
 typedef bfloat16_t bf16;
 
