@@ -61,7 +61,7 @@ def call(
 
     If the result is left out and the instruction supports a register result, returns an awaitable for it.
     """
-    repeated = issuer.repeated.get(line)
+    repeated = None if named else issuer.repeated.get(line)
     if repeated is not None and repeated.instruction is instruction and _issue_again(issuer, line, repeated, arguments):
         return None
     if not (named or instruction.counts):

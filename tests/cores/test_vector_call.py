@@ -184,3 +184,17 @@ def test_rows_of_a_buffer_are_cached_views() -> None:
     device = Device("mlu370-x4")
     device.launch(kernel, device.upload(np.zeros((2, 2), np.float32)), dim=1, kind="BLOCK")
     device.synchronize()
+
+
+def test_an_unknown_argument_is_an_error_also_where_the_line_repeats_a_call() -> None:
+    async def kernel(core: Core) -> None:
+        held = core.nram.alloc(64, "float32")
+        core.fill(held, 1.0)
+        for named in ({}, {}, {}, {"bogus": 1}):
+            core.add(held, held, held, **named)
+        await core.sync()
+
+    device = Device("mlu370-x4")
+    device.launch(kernel, dim=1, kind="BLOCK")
+    with pytest.raises(MlusimError, match="got the argument 'bogus' that it has not"):
+        device.synchronize()
