@@ -159,20 +159,37 @@ def _view_copy(issuer: Issuer, dst: View, src: View) -> tuple[CopyGeometry, Any]
     )
     geometry = issuer.copy_geometries.get(key)
     if geometry is None:
-        shape = view_copy_shape(dst, src, issuer.board.arch, issuer.dram_unit_bytes)
-        geometry = issuer.copy_geometries[key] = copy_geometry(
-            issuer,
-            dst,
-            src,
-            shape,
-            issuer.log.box(dst.shape, dst.strides, dst.itemsize),
-            issuer.log.box(src.shape, src.strides, src.itemsize),
-            as_typed=dst.dtype == src.dtype and dst.dtype.isbuiltin == 1,
-        )
+        geometry = issuer.copy_geometries[key] = _new_view_copy(issuer, dst, src)
     if not issuer.has_data or dst_allocation.freed or src_allocation.freed:
         return geometry, None
     arrays = (dst.typed(), src.typed()) if geometry.as_typed else (dst.raw(), src.raw())
     return geometry, large_copy_effect(issuer, dst, src, *arrays) if geometry.is_large else arrays
+
+
+def _new_view_copy(issuer: Issuer, dst: View, src: View) -> CopyGeometry:
+    """Return the geometry of a copy that this unit has not issued yet."""
+    to, origin = dst.allocation.memory, src.allocation.memory
+    geometries = issuer.chip.copy_geometries
+    key = None
+    if to is issuer.chip.gdram and origin is issuer.unit.nram:
+        key = (dst.layout, src.layout, (dst.allocation.address + dst.offset) % issuer.dram_unit_bytes, "store")
+    elif origin is issuer.chip.gdram and to is issuer.unit.nram:
+        key = (dst.layout, src.layout, (src.allocation.address + src.offset) % issuer.dram_unit_bytes, "load")
+    geometry: CopyGeometry | None = geometries.get(key)
+    if geometry is None:
+        geometry = copy_geometry(
+            issuer,
+            dst,
+            src,
+            view_copy_shape(dst, src, issuer.board.arch, issuer.dram_unit_bytes),
+            issuer.log.box(dst.shape, dst.strides, dst.itemsize),
+            issuer.log.box(src.shape, src.strides, src.itemsize),
+            as_typed=dst.dtype == src.dtype and dst.dtype.isbuiltin == 1,
+        )
+        if key is not None:
+            # Loads and stores of all cores: neither the core nor the address in NRAM matters.
+            geometries[key] = geometry
+    return geometry
 
 
 def _issue(

@@ -122,7 +122,8 @@ def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
         return
     if not len(rows):
         return
-    low, high = int(rows.min()), int(rows.max())
+    # The reductions of `min` and `max`, without their calls in Python.
+    low, high = int(np.minimum.reduce(rows)), int(np.maximum.reduce(rows))
     if low < 0 or high >= extent:
         bad = low if low < 0 else high
         raise AccessError(f"{name}: index {bad} is outside {view!r}, which has {extent}")

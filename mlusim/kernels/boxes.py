@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def boxed(view: View, start: Extents, stop: Extents) -> View:
     """Return a box of a view; axes beyond those of `start` stay whole."""
-    return view[tuple(slice(low, high) for low, high in zip(start, stop, strict=True))]
+    return view[tuple(map(slice, start, stop))]
 
 
 def front(buffer: View, shape: Extents) -> View:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count, repeat
+from operator import sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ class Tile(NamedTuple):
     @property
     def shape(self) -> tuple[int, ...]:
         """Elements along each axis."""
-        return tuple(stop - start for start, stop in zip(self.start, self.stop, strict=True))
+        return tuple(map(sub, self.stop, self.start))
 
 
 class Tiles:
