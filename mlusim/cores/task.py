@@ -18,6 +18,7 @@ from mlusim.cores.unawaited import forgotten, unstarted
 from mlusim.cores.waiting import SUSPEND, Waiting
 from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
 from mlusim.log import IO, MOVE, NONE, VECTOR, TaskRecord
+from mlusim.memory.not_numeric import NotNumeric, missing_attribute
 from mlusim.units import format_ns, group_digits
 
 if TYPE_CHECKING:
@@ -38,6 +39,16 @@ def _not_awaitable(error: BaseException) -> str:
             f"{_AWAITABLE}"
         )
     return f"{error}: {_AWAITABLE}"
+
+
+def _raised(error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, AttributeError) and isinstance(error.obj, NotNumeric):
+        text = missing_attribute(error.obj, str(error.name))
+    words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
+    if isinstance(error, AttributeError) and isinstance(error.obj, list):
+        words += "; a list among the arguments stays one: np.array(...) makes a tensor in GDRAM of it"
+    return words
 
 
 class Abandoned(BaseException):
@@ -178,11 +189,7 @@ class Task:
             if isinstance(error, TypeError | AttributeError) and self.unawaited != NONE and self._refused is None:
                 # `core.load(x) + 1`, `for value in core.load_array(x)`: the cause is the missing `await`.
                 raise self._forgotten_await() from error
-            text = str(error)
-            words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
-            if isinstance(error, AttributeError) and isinstance(error.obj, list):
-                words += "; a list among the arguments stays one: np.array(...) makes a tensor in GDRAM of it"
-            raise KernelError(words, self._where(error)) from error
+            raise KernelError(_raised(error), self._where(error)) from error
         if self.chip.noted:
             self._log_swallowed()
         if waits is not SUSPEND:

@@ -80,6 +80,7 @@ class View(NotNumeric):
         view.offset = offset
         view.layout = layout
         view.elements = None
+        view.rows = None
         return view
 
     @property
