@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from mlusim.memory.link import LinkLimits
 from mlusim.memory.loaded_link import dram_link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from mlusim.cores.task import Task
 
 MEMORY_CORE_ID = 0x80
 
@@ -112,7 +115,8 @@ class Chip:
         self.copy_geometries: dict[Any, Any] = {}
         self.vector_calls: dict[Any, Any] = {}
         self.vector_geometries: dict[Any, Any] = {}
-        # Errors created while the current kernel runs.
+        # The task whose kernel runs, and the errors created meanwhile.
+        self.running: Task | None = None
         self.noted: list[MlusimError] = []
         # Called when nothing can run on the chip any more.
         self.at_close: list[Callable[[], Any]] = []

@@ -285,6 +285,8 @@ def check_launch(
             f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
         )
     if not inspect.iscoroutinefunction(kernel):
+        if inspect.iscoroutinefunction(getattr(kernel, "__call__", None)):  # noqa: B004 - a method, not whether it can
+            raise LaunchError(f"{shown(kernel)} is an object whose `__call__` is a kernel: pass that method itself")
         written = name if callable(kernel) and name.isidentifier() else "kernel"
         given_name = name if callable(kernel) else shown(kernel)
         raise LaunchError(

@@ -166,6 +166,7 @@ class Task:
         """Run the kernel until its next wait."""
         coroutine = self._coroutine
         assert coroutine is not None  # noqa: S101 - for the type checker
+        self.chip.running = self
         try:
             waits = coroutine.send(None)
         except StopIteration:

@@ -47,6 +47,8 @@ class Waiting:
         task = self._task
         if task.unawaited < 0:
             raise AwaitError("awaited twice: await the result of a core method once, where it is called")
+        if task.chip.running is not task:
+            raise AwaitError(f"this awaits an operation of {task.name}: a kernel uses only its own core")
         task.unawaited = NONE
         if self._finish is None:
             # An iterator over a tuple costs a third of a generator.

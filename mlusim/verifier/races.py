@@ -207,7 +207,7 @@ class Races:
         first, second = self._sites(a, b, ("writes" if writes[0] else "reads", "writes" if writes[1] else "reads"))
         where, nbytes = self._where(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
-        first_name, second_name = _name(first), _name(second)
+        first_name, second_name = self._names(a, b, first, second)
         title = {
             (True, False): f"{second_name} reads {name} before {first_name} is known to have written it",
             (False, True): f"{second_name} writes {name} while {first_name} may still read it",
@@ -225,6 +225,15 @@ class Races:
             times=times,
             fields={"sync": sync, "buffer": name},
         )
+
+    def _names(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str]:
+        """Name two tasks, with their launches if these differ."""
+        tasks = [int(self.order.task[self.order.position[self.accesses.record[row]]]) for row in (a, b)]
+        launches = [self.log.tasks[task].launch for task in tasks]
+        of_launch = [""] * 2
+        if launches[0] != launches[1]:
+            of_launch = [f" of launch {number} ({self.log.launches[number].kernel})" for number in launches]
+        return _name(first) + of_launch[0], _name(second) + of_launch[1]
 
     def _order_them(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
         """Return the sync that would order two tasks, if any, with rule and remedy."""

@@ -300,3 +300,20 @@ def test_wrong_number_of_arguments(count: int) -> None:
         LaunchError, match=rf"^kernel\(core.*\) -> .* was launched with {count} arguments after `core`: "
     ):
         run_alone(kernel, *range(count))
+
+
+def test_a_kernel_uses_only_its_own_core() -> None:
+    cores: list[Core] = []
+
+    async def kernel(core: Core) -> None:
+        if core.is_memory_core:
+            return
+        cores.append(core)
+        await core.sync_all_ipu()
+        await cores[0].sync()
+
+    device = Device("mlu370-x4")
+    device.launch(kernel, dim=4)
+    message = r"^task 1 .*: this awaits an operation of task 0 \(cluster 0, core 0\): a kernel uses only its own core$"
+    with pytest.raises(AwaitError, match=message):
+        device.synchronize()

@@ -262,6 +262,16 @@ def test_partial_functions_and_methods_are_kernels(run: Any) -> None:
     assert seen == [1, 2]
 
 
+def test_an_object_that_can_be_called_names_the_method_to_pass(run: Any) -> None:
+    class Operator:
+        async def __call__(self, core: Core) -> None:
+            pass
+
+    with pytest.raises(LaunchError, match=r"is an object whose `__call__` is a kernel: pass that method itself$"):
+        run(Operator())
+    run(Operator().__call__)
+
+
 # Time of a launch
 
 

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+import mlusim
 from findings import ONE, X, assert_text, only
 from mlusim import InOut, Output, VerificationError, verify
 from mlusim.verifier.findings import HINTS, KINDS, Finding
@@ -333,3 +334,21 @@ def test_an_atomic_does_not_wait_for_a_posted_store():
 
     finding = only(verify(kernel, InOut(np.zeros(1, np.int32)), Output(2, "int32"), dim=4), "task-race")
     assert "\nor, if an atomic follows the store, sync() between them: an atomic does not wait for" in finding.remedy
+
+
+def test_a_race_between_launches_names_them():
+    async def copy(core, x, out):
+        if core.is_memory_core or core.task_id:
+            return
+        held = core.nram.alloc(8, x.dtype)
+        await core.memcpy(held, x)
+        await core.memcpy(out, held)
+
+    device = mlusim.Device()
+    x, y, z = device.upload(X[0]), device.alloc(8, X.dtype, "y"), device.alloc(8, X.dtype, "z")
+    device.launch(copy, x, y)
+    device.launch(copy, y, z, queue=device.queue())
+    device.synchronize()
+    finding = only(device.verify(), "task-race")
+    assert "task 0 of launch 0 (copy)" in finding.title
+    assert "task 0 of launch 1 (copy)" in finding.title
