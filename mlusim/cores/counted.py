@@ -64,7 +64,7 @@ def scalar_copy(
     for view, write in ((dst, True), (src, False)):
         check_view("scalar_copy", view)
         if view.allocation.memory is not issuer.unit.nram or not view.is_contiguous:
-            raise OperandError(f"scalar_copy of {view!r}: both sides are contiguous views in this core's NRAM")
+            raise OperandError(f"scalar_copy of {view!r}: both sides must be contiguous views in this core's NRAM")
         check_usable(view.allocation, write=write)
     if dst.itemsize != src.itemsize or row_bytes_of("scalar_copy", dst) != row_bytes_of("scalar_copy", src):
         raise OperandError(f"scalar_copy of {src!r} to {dst!r}: elements and rows must be equally large")

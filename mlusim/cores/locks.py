@@ -59,7 +59,7 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
         raise OperandError(f"{name} {number}: the number of a lock is 0 or more")
     lock = locks.setdefault(number, Lock())
     if name == "unlock" and lock.owner is not task:
-        raise OperandError(f"unlock {number}: this task does not hold that lock; pair it with a lock before")
+        raise OperandError(f"unlock {number}: this task does not hold that lock; call lock({number}) first")
     if name == "lock" and lock.owner is task:
         raise OperandError(f"lock {number}: this task holds it already and would wait for itself; unlock it first")
     issuer.begin()

@@ -44,7 +44,10 @@ def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, know
     for view in (dst, src, mask):
         check_view("collect", view)
     if mask.size != src.size or dst.size < src.size or dst.dtype != src.dtype:
-        raise OperandError(f"collect of {src!r} by {mask!r} to {dst!r}: one type, a mask for each, room for all")
+        raise OperandError(
+            f"collect of {src!r} by {mask!r} to {dst!r}: dst and src must have the same element type, mask and src the "
+            "same number of elements, and dst at least as many"
+        )
     check_apart("collect", dst, src)
     check_apart("collect", dst, mask)
     if not issuer.has_data and known is None:
@@ -102,7 +105,7 @@ def collect_bins(  # noqa: PLR0913 - most are keywords
     for view in views:
         check_view("collect_bins", view)
     if not is_integer(rows.dtype) or rows_out.dtype != rows.dtype or mask.itemsize != rows.itemsize:
-        raise OperandError(f"collect_bins of {rows!r} to {rows_out!r} with {mask!r}: integers of one width")
+        raise OperandError(f"collect_bins of {rows!r} to {rows_out!r} with {mask!r}: all must be integers of one width")
     if values_out.dtype != values.dtype or len({view.size for view in views}) > 1:
         raise OperandError(
             f"collect_bins of {rows!r} and {values!r} to {rows_out!r} and {values_out!r} with {mask!r}: as many "
@@ -167,7 +170,7 @@ def _bins(numbers: Any, size: int, bins: int) -> Any:
     low, high = int(bin_of.min()), int(bin_of.max())
     if low < 0 or high >= bins:
         bad = int(numbers.min() if low < 0 else numbers.max())
-        raise AccessError(f"collect_bins: row {bad} is in none of {bins} bins of {size} rows")
+        raise AccessError(f"collect_bins: row {bad} is outside the {bins} bins of {size} rows")
     return bin_of.astype(np.uint8 if bins <= 1 << 8 else np.uint16)
 
 

@@ -53,9 +53,9 @@ def by_offsets(
     for side in (dst, src, offsets, *(() if mask is None else (mask,))):
         check_view(name, side)
     if not is_integer(offsets.dtype) or not offsets.size:
-        raise OperandError(f"{name} with offsets {offsets!r}: they are integers, one or more")
+        raise OperandError(f"{name} with offsets {offsets!r}: they must be integers, one or more")
     if mask is not None and mask.size != offsets.size:
-        raise OperandError(f"{name} with mask {mask!r} for {offsets.size} offsets: it has one element for each")
+        raise OperandError(f"{name} with mask {mask!r} for {offsets.size} offsets: it must have one element for each")
     for view in (offsets, mask):
         check_index(issuer, name, view)
     far, near = (dst, src) if name == "scatter" else (src, dst)
@@ -106,7 +106,9 @@ def copy_loop(
         check_usable(view.allocation, write=write)
     direction = DIRECTIONS.get((src.memory, dst.memory))
     if direction is None:
-        raise CopyError(f"no __memcpy goes {src.memory.value} to {dst.memory.value}; stage the bytes through NRAM")
+        raise CopyError(
+            f"__memcpy has no direction {src.memory.value} to {dst.memory.value}; stage the bytes through NRAM"
+        )
     if method == "queued" and not direction.asynchronous:
         raise CopyError(f"memcpy_async has no {direction.name}: use memcpy_rows(..., blocking=True)")
     check_row(direction, row_bytes, dst, src, issuer.board.arch, issuer.board.dram_unit_bytes)

@@ -80,12 +80,14 @@ def _count_of(rows: Indices | Addresses | View) -> int:
 def row_numbers(name: str, rows: Any) -> Rows:
     """Check the row numbers passed by a kernel: addresses, a list in NRAM, or one axis of integers."""
     if isinstance(rows, View) and not is_integer(rows.dtype):
-        raise OperandError(f"{name} by rows {rows!r}: they are integers")
+        raise OperandError(f"{name} by rows {rows!r}: they must be integers")
     if rows is None or isinstance(rows, Addresses | View):
         return rows
     array = np.asarray(rows)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise OperandError(f"{name} with indices of {array.dtype} {list(array.shape)}: they are one axis of integers")
+        raise OperandError(
+            f"{name} with indices of {array.dtype} {list(array.shape)}: they must be one axis of integers"
+        )
     return array.astype(np.int64, copy=False)
 
 

@@ -123,12 +123,12 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value[()]
     if not isinstance(value, bool | int | float | complex | np.generic) or isinstance(value, str | bytes):
-        raise OperandError(f"{name} with {value!r:.60}: it takes a number here, not {type(value).__name__}")
+        raise OperandError(f"{name} with {value!r:.60}: the value must be a number, not {type(value).__name__}")
     with np.errstate(all="ignore"):
         try:
             return np.asarray(value).astype(dtype)
         except (OverflowError, TypeError, ValueError):
-            raise OperandError(f"{name} with {value!r:.60}: {dtype_name(dtype)} has no such number") from None
+            raise OperandError(f"{name} with {value!r:.60}: {dtype_name(dtype)} cannot represent it") from None
 
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:
@@ -159,7 +159,7 @@ def arithmetic(issuer: Issuer, line: int, cycles: int | None = None, count: int 
     """
     each = issuer.board.scalar_op_cycles if cycles is None else cycles
     if not (isinstance(each, int | np.integer) and isinstance(count, int | np.integer) and min(each, count) >= 0):
-        raise OperandError(f"scalar of {count} operations of {cycles} cycles: both are integers and not negative")
+        raise OperandError(f"scalar of {count} operations of {cycles} cycles: both must be integers of at least 0")
     if int(each) * int(count) > _MAX_CYCLES or count > _MAX_CYCLES:
         raise OperandError(
             f"scalar of {count} operations of {each} cycles: at most {_MAX_CYCLES} cycles in all, days at any clock"

@@ -71,7 +71,9 @@ class Scratch:
         if self._memory.kind is MemoryKind.SRAM:
             return self._shared(extents, element, name, cluster)
         if cluster is not None:
-            raise AllocationError(f"{self._memory.kind.value}.alloc of cluster {cluster}: only SRAM has one in each")
+            raise AllocationError(
+                f"{self._memory.kind.value}.alloc of cluster {cluster}: only SRAM belongs to a cluster"
+            )
         allocation = self._allocate(
             self._memory, extents, element, name or f"{self._memory.kind.value} buffer {len(self._owned)}"
         )
@@ -130,12 +132,15 @@ class Scratch:
 
     def _shared(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str, cluster_id: int | None) -> View:
         if not name:
-            raise AllocationError("sram.alloc needs a name: all cores of the cluster that give it share the buffer")
+            raise AllocationError(
+                "sram.alloc needs a name: all cores of the cluster that use the same name share the buffer"
+            )
         job, cluster = self._task.job, self._task.unit.cluster
         if cluster_id is not None:
             if not 0 <= cluster_id < len(job.clusters):
                 raise AllocationError(
-                    f"sram.alloc of {name!r} in cluster {cluster_id}: the union has {len(job.clusters)} of them"
+                    f"sram.alloc of {name!r} in cluster {cluster_id}: the union has clusters 0 to "
+                    f"{len(job.clusters) - 1}"
                 )
             cluster = job.clusters[cluster_id]
         shared = job.sram_buffers.setdefault(cluster.index, {})

@@ -179,10 +179,12 @@ def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, opera
     if target.dtype not in NUMBERS or (
         operation in {"and", "or", "xor", "inc", "dec"} and target.dtype.kind not in "iu"
     ):
-        raise OperandError(f"{name} of {dtype_name(target.dtype)} elements: there is no such atomic")
+        raise OperandError(f"{name} of {dtype_name(target.dtype)} elements: this atomic does not support them")
     address = target.allocation.address + target.offset
     if address % target.itemsize:
-        raise OperandError(f"{name} of {target!r} at byte {address}: the address is a multiple of {target.itemsize} B")
+        raise OperandError(
+            f"{name} of {target!r} at byte {address}: the address must be a multiple of {target.itemsize} B"
+        )
     for view in (operand, old):
         if not isinstance(view, View):
             continue
@@ -191,7 +193,9 @@ def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, opera
         if view.size and view.shape[-1:] != (1,) and view.strides[-1:] not in ((), (view.itemsize,)):
             raise OperandError(f"{name} with {view!r}: the elements of a row are contiguous; memcpy it to a buffer")
         if view.dtype != target.dtype or view.size != target.size:
-            raise OperandError(f"{name} of {target!r} with {view!r}: as many elements of one type")
+            raise OperandError(
+                f"{name} of {target!r} with {view!r}: both must have the same number of elements and the same type"
+            )
 
 
 def _transfer(
@@ -215,7 +219,7 @@ def _transfer(
     origin = MemoryKind.SRAM if unit.is_memory_core else MemoryKind.NRAM
     direction = DIRECTIONS.get((origin, dst.memory))
     if direction is None or not dst.size:
-        raise CopyError(f"{name} of {dst!r}: it needs elements in a memory that this core writes")
+        raise CopyError(f"{name} of {dst!r}: it needs at least one element, in a memory that this core can write")
     shape = _shape(issuer, dst, direction, rereads=name in ATOMIC_NAMES)
     cost = copy_cost(issuer.board, shape, memory_core=unit.is_memory_core)
     issuer.begin()

@@ -331,7 +331,9 @@ def stream_move(issuer: Issuer, line: int, dst: View, src: View) -> int:
     for view in (dst, src):
         check_operand(issuer, STREAM_MOVE, view, write=view is dst)
     if dst.nbytes != src.nbytes or not dst.size:
-        raise OperandError(f"{STREAM_MOVE} of {src!r} to {dst!r}: as many bytes on both sides, one or more")
+        raise OperandError(
+            f"{STREAM_MOVE} of {src!r} to {dst!r}: both sides must have the same number of bytes, at least one"
+        )
     effect = partial(_move, dst, src) if issuer.has_data else None
     return _enqueue(issuer, line, STREAM_MOVE, (dst, src), geometry_of(issuer, None, (dst, src), 1), effect)
 

@@ -5,7 +5,8 @@ is recording values for a test. But if a run modifies such an object and the ker
 between tasks in a way that no board provides, free of charge.
 
 Examined: objects named by the kernel and by the functions of its file that it calls: closures, globals, arguments. Not
-seen: objects reached through other modules.
+seen: objects reached through other modules, and objects that an earlier run of the same kernel left with the values
+that this run writes again.
 """
 
 from __future__ import annotations

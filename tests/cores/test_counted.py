@@ -289,12 +289,12 @@ def test_an_index_in_flight_or_out_of_range(run: Any) -> None:
         (
             lambda c, x, t: (t, x, [0.0], [0]),
             OperandError,
-            r"memcpy_rows with indices of float64 \[1\]: they are one axis",
+            r"memcpy_rows with indices of float64 \[1\]: they must be one axis",
         ),
         (
             lambda c, x, t: (t, x, [[0]], [[0]]),
             OperandError,
-            r"memcpy_rows with indices of int64 \[1, 1\]: they are one",
+            r"memcpy_rows with indices of int64 \[1, 1\]: they must be one",
         ),
         (lambda c, x, t: (t, x, [True], [0]), OperandError, "memcpy_rows with indices of bool"),
         (
@@ -367,7 +367,7 @@ def test_rows_to_sram_run_on_the_memory_cores_engine(run: Any) -> None:
         (
             lambda c, x, t: (t, x, [0], [0]),
             OperandError,
-            "scalar_copy of <view of input .*>: both sides are contiguous views",
+            "scalar_copy of <view of input .*>: both sides must be contiguous views",
         ),
         (lambda c, x, t: (t[:4], t[1:5]), OperandError, "scalar_copy from <.*> to <.*>: they overlap"),
         (

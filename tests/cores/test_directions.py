@@ -194,7 +194,7 @@ def test_sram_beyond_the_union_is_an_error(run: Any, cluster: int) -> None:
         core.sram.alloc(32, np.int32, "there", cluster=cluster)
 
     with pytest.raises(
-        AllocationError, match=rf": sram\.alloc of 'there' in cluster {cluster}: the union has 2 of them$"
+        AllocationError, match=rf": sram\.alloc of 'there' in cluster {cluster}: the union has clusters 0 to 1$"
     ):
         run(kernel, dim=8, kind="UNION2")
 
@@ -203,7 +203,7 @@ def test_only_sram_is_in_each_cluster(run: Any) -> None:
     async def kernel(core: Core) -> None:
         core.nram.alloc(32, np.int32, cluster=0)
 
-    with pytest.raises(AllocationError, match=r": nram\.alloc of cluster 0: only SRAM has one in each$"):
+    with pytest.raises(AllocationError, match=r": nram\.alloc of cluster 0: only SRAM belongs to a cluster$"):
         run(kernel)
 
 
@@ -231,7 +231,7 @@ def test_cores_must_agree_on_shape_and_type_of_a_shared_buffer(run: Any) -> None
         core.sram.alloc(4 + core.core_id % 2, np.int32, "" if nameless else "cells")
 
     with pytest.raises(
-        AllocationError, match=r": sram\.alloc needs a name: all cores of the cluster that give it share"
+        AllocationError, match=r": sram\.alloc needs a name: all cores of the cluster that use the same name share"
     ):
         run(kernel, True, dim=4, kind="UNION1")
     with pytest.raises(

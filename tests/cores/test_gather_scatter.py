@@ -108,7 +108,7 @@ def test_boards_before_arch_592_have_no_gather(run: Any, device: str, name: str)
         (
             lambda core, x, t, o: core.gather(t, x, o.view("float32")),
             OperandError,
-            "gather with offsets <.*>: they are inte",
+            "gather with offsets <.*>: they must be inte",
         ),
         (
             lambda core, x, t, o: core.gather(t, t, o),

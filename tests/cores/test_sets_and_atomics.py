@@ -133,7 +133,7 @@ def test_sets_of_every_memory() -> None:
         (
             lambda core, x, t: core.atomic_reduce_add(x, t[:3]),
             OperandError,
-            "atomic_reduce_add of .*: as many elements",
+            "atomic_reduce_add of .*: both must have the same number of elements",
         ),
         (
             lambda core, x, t: core.atomic_add(x, x, 1),

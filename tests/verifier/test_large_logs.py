@@ -18,7 +18,8 @@ LIMITS = {
     "cells of unequal size": [(cells, "_SMALL_GRID", 0), (cells, "_MAX_CELLS_PER_RUN", 0)],
     "few runs at a time": [(cells, "_BATCH_RUNS", 1), (cells, "_MAX_BATCHED_SEGMENTS", 0)],
 }
-CASES = {f"fault {name}": case for name, case in faulty_kernels.FAULTS.items()}
+# Kernels that change objects of the host behave differently when they run again, and their faults are not in the log.
+CASES = {f"fault {name}": case for name, case in faulty_kernels.FAULTS.items() if "host-data" not in case.kinds}
 CASES |= {f"idiom {name}": case for name, case in vendor_idioms.IDIOMS.items()}
 
 

@@ -113,7 +113,7 @@ def same_size(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     """Check that all operands have equal sizes; returns "" or the rule."""
     del attributes
     sizes = {operand.size for operand in operands if not operand.is_number}
-    return "" if len(sizes) == 1 else "operands have as many elements"
+    return "" if len(sizes) == 1 else "operands must have the same number of elements"
 
 
 def once(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
