@@ -56,7 +56,7 @@ def test_waiting_tasks_acquire_the_lock_in_order_of_arrival() -> None:
 @pytest.mark.parametrize(
     ("calls", "words"),
     [
-        ("u", "unlock 5: this task does not hold that lock; call lock({number}) first"),
+        ("u", r"unlock 5: this task does not hold that lock; call lock\(5\) first"),
         ("L", "lock -1: the number of a lock is 0 or more"),
         ("ll", "lock 5: this task holds it already and would wait for itself; unlock it first"),
     ],

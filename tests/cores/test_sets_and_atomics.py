@@ -129,7 +129,11 @@ def test_sets_of_every_memory() -> None:
             OperandError,
             "atomic_reduce_add of .*: atomics are on GDRAM",
         ),
-        (lambda core, x, t: core.atomic_reduce_and(x, 1), OperandError, "atomic_reduce_and of float32 elements: there"),
+        (
+            lambda core, x, t: core.atomic_reduce_and(x, 1),
+            OperandError,
+            "atomic_reduce_and of float32 elements: this atomic",
+        ),
         (
             lambda core, x, t: core.atomic_reduce_add(x, t[:3]),
             OperandError,
@@ -145,7 +149,11 @@ def test_sets_of_every_memory() -> None:
             OperandError,
             "atomic_reduce_add with .*: the elements of a row are contiguous; memcpy it",
         ),
-        (lambda core, x, t: core.gdramset(x[2:2], 1), CopyError, "gdramset of .*: it needs elements in a memory that"),
+        (
+            lambda core, x, t: core.gdramset(x[2:2], 1),
+            CopyError,
+            "gdramset of .*: it needs at least one element, in a memory that",
+        ),
     ],
 )
 def test_invalid_sets_and_atomics_are_rejected(run: Any, body: Any, error: Any, message: str) -> None:

@@ -222,9 +222,9 @@ def test_bins_are_in_order_and_stable(size, bins, count, seed):
 
 def test_collect_bins_names_invalid_arguments():
     rows, values = np.array([0, 9, 3], np.int32), np.zeros(3, np.float32)
-    with pytest.raises(AccessError, match="row 9 is in none of 2 bins of 4 rows"):
+    with pytest.raises(AccessError, match="row 9 is outside the 2 bins of 4 rows"):
         sort(rows, values, 4, 2)
-    with pytest.raises(AccessError, match="row -1 is in none of 2 bins of 5 rows"):
+    with pytest.raises(AccessError, match="row -1 is outside the 2 bins of 5 rows"):
         sort(rows - 1, values, 5, 2)
     with pytest.raises(OperandError, match="as many elements each"):
         sort(rows, values, 4, 3, room=4)
