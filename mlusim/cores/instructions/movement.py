@@ -346,7 +346,7 @@ FILLS: list[Instruction] = [
 EXPANSION: list[Instruction] = [
     Instruction(
         name="expand_channel_mul",
-        summary="dst[i, c] = src1[i, c] * src0[i]; wram is the instruction's scratch",
+        summary="dst[i, c] = src1[i, c] * src0[i]; wram holds a filter of ones (ASSUMED, not read)",
         group="Tensor",
         compute=_expand_mul,
         intrinsics=("__bang_expand_channel_mul",),
@@ -358,7 +358,7 @@ EXPANSION: list[Instruction] = [
     ),
     Instruction(
         name="expand_channel_mul_add",
-        summary="dst[i, c] = src1[i, c] * src0[i] + src2[i, c]; wram is the instruction's scratch",
+        summary="dst[i, c] = src1[i, c] * src0[i] + src2[i, c]; wram holds a filter of ones (ASSUMED, not read)",
         group="Tensor",
         compute=_expand_mul_add,
         intrinsics=("__bang_expand_channel_mul_add",),
