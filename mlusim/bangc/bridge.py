@@ -50,7 +50,8 @@ _NULL_BYTES = 1 << 16
 _NO_RECORD = -1
 _ON_A_MEMORY_CORE = (
     ". A memory core runs this too, and has no NRAM or WRAM: it reads zeros there (ASSUMED), not what the other cores "
-    "have; begin with if (__is_mpu()) return;"
+    "have; begin with if (__is_mpu()) return; or, if barriers such as __sync_cluster() follow, which count the memory "
+    "core, guard this line by if (!__is_mpu())"
 )
 
 

@@ -266,13 +266,20 @@ class Races:
             # With a barrier alone, one of the two writes would still be useless.
             remedy = f"{own_bytes}\nor, if both writes are meant, {barrier}"
             if first.place == second.place and "memory core" in (first.task, second.task):
-                leaves = "if (__is_mpu()) return;" if first.is_compiled else "if core.is_memory_core: return"
                 return (
                     sync,
                     "a union launch runs the kernel on the memory cores too",
-                    f"begin it with `{leaves}`\nor {remedy}",
+                    f"{self._without_memory_cores(compiled=first.is_compiled)}\nor {remedy}",
                 )
         return sync, "cores run in parallel; only a barrier orders operations of different cores", remedy
+
+    def _without_memory_cores(self, *, compiled: bool) -> str:
+        """Return how to leave out the memory cores, which the barriers of a union or cluster count."""
+        if {"sync_cluster", "sync_all"} & set(self.log.ops):
+            guard = "if (!__is_mpu())" if compiled else "if not core.is_memory_core:"
+            return f"guard this line by `{guard}`; the memory core has to reach the barriers"
+        leaves = "if (__is_mpu()) return;" if compiled else "if core.is_memory_core: return"
+        return f"begin it with `{leaves}`"
 
     def _other_order(self, a: int, b: int) -> str:
         """Return further ways to order two tasks: those that the kernel uses elsewhere."""

@@ -113,6 +113,7 @@ def test_remedies_are_in_the_kernel_s_language(module: bangc.Module) -> None:
             "sum_of_nothing",
             "halves_that_overlap",
             "stores_without_a_test_of_the_core",
+            "stores_before_a_barrier",
         )
     }
     assert "`__sync_io()`" in remedies["no_sync_before_compute"]
@@ -121,6 +122,8 @@ def test_remedies_are_in_the_kernel_s_language(module: bangc.Module) -> None:
     assert "meant to be two buffers" in remedies["halves_that_overlap"]
     assert "meant to be two buffers" not in remedies["no_sync_before_compute"]
     assert "begin it with `if (__is_mpu()) return;`" in remedies["stores_without_a_test_of_the_core"]
+    # Without the memory core, the others would wait at the barrier for ever.
+    assert "guard this line by `if (!__is_mpu())`; the memory core" in remedies["stores_before_a_barrier"]
     assert "core." not in "".join(remedies.values())
 
 

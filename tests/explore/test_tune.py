@@ -168,6 +168,7 @@ def test_the_command(tmp_path, monkeypatch):
     assert command_line(*words, "--quiet") == f"{found.command}\n"
     printed = json.loads(command_line(*words, "--json"))
     assert printed.pop("provenance")["boards"].keys() == {found.board.name}
+    assert printed.pop("format") == "mlusim-tune/1"
     assert printed == json.loads(json.dumps(found.to_json()))
     assert len(command_line(*words, "--all").splitlines()) > len(text.splitlines())
     assert list(tmp_path.iterdir()) == []
