@@ -69,7 +69,7 @@ def plot_sweep(
     """Draw a panel per metric, and write it as PNG or SVG if a path is given; see `Sweep.plot`."""
     chosen = check_plot(rows, axes, metrics, against)
     if path is not None and path.suffix.lower() not in (".png", ".svg"):
-        raise InputError(f"{path}: a picture is written as .png or .svg: name it so")
+        raise InputError(f"{path}: a picture is a .png or .svg file: use one of these suffixes")
     with drawing():
         figure = draw_sweep(rows, axes, metrics, chosen, title)
         if path is not None:

@@ -132,11 +132,11 @@ class Runner:
             # Dask retries a point on another worker, and gives up on one that kills several.
             if self._client is not None and type(error).__name__ == "KilledWorker":
                 return DIED, _DEAD, {}, 0.0
-            raise MlusimError(f"the cluster gave a point up: {type(error).__name__}: {error}") from error
+            raise MlusimError(f"the cluster gave up on a point: {type(error).__name__}: {error}") from error
         if answer[0] == STALE:
             raise MlusimError(
-                "a worker has another mlusim than this process: install the same everywhere, and where its source "
-                "changed meanwhile, start again"
+                "a worker runs a different mlusim than this process: install the same version everywhere, and restart "
+                "if its source has changed"
             )
         return answer
 

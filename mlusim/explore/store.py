@@ -230,9 +230,11 @@ class Store:
         if "not a database" in text:
             return InputError(f"{self.path} is not an SQLite file: name another one for the points")
         if "unable to open" in text or "readonly" in text:
-            return InputError(f"{self.path}: cannot be written ({text}): name a file in a directory that can be")
+            return InputError(f"{self.path}: cannot be written ({text}): name a file in a writable directory")
         if "locked" in text:
-            return InputError(f"{self.path} is locked by another program for more than {_WAIT_S:g} s: end that first")
+            return InputError(
+                f"{self.path} has been locked by another program for more than {_WAIT_S:g} s: end it first"
+            )
         return InputError(f"{self.path}: {text}; is the disk full, or the file damaged? Name another one")
 
     def close(self) -> None:

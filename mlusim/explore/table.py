@@ -50,14 +50,16 @@ def check_table(text: str | Path) -> Path:
     """Return the path of a table, validated before anything runs. Raises `InputError`."""
     path = as_path(text)
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path}: a table is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}: name it so")
+        raise InputError(
+            f"{path}: a table is a {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} file: use one of these suffixes"
+        )
     if path.suffix.lower() == ".parquet":
         try:
             import pyarrow.parquet  # noqa: F401 - only whether it is there
         except ImportError:
             raise InputError(f"{path}: Parquet needs pyarrow: pip install pyarrow, or name a .csv") from None
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: name a file in a directory that there is")
+        raise InputError(f"{path}: name a file in an existing directory")
     return path
 
 

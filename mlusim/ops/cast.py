@@ -103,7 +103,7 @@ def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object, saturate: bool 
     if saturate and x.dtype == BFLOAT16 and on.needs_aligned_vectors:
         raise InputError(
             f"cast: saturate=True from bfloat16 on {on.name}: the vector unit of arch {on.arch} does not compute on "
-            "bfloat16; cast it to float32, and that with saturate=True"
+            "bfloat16; cast it to float32 first, then with saturate=True"
         )
     return plan_elementwise(on, math.prod(x.shape), x.dtype.itemsize, target.itemsize, passes, strategy, "cast")
 

@@ -368,7 +368,7 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
 def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     log = Log(values["board"])
     if tuple(values["columns"]) != COLUMNS:
-        raise ValueError("the columns of its log are others")
+        raise ValueError("its log has different columns")
     table = np.ascontiguousarray(array("log/records").T, np.int64)
     if len(table) != values.get("records", len(table)):
         raise ValueError(f"its log has {len(table)} of {values['records']} records")

@@ -31,6 +31,14 @@ _LANE_NAMES = {
 }
 
 
+# By whether the first and the second access write.
+_TITLES = {
+    (True, False): "{second} reads {name} before {first} is known to have written it",
+    (False, True): "{second} writes {name} while {first} may still read it",
+    (True, True): "{first} and {second} write the same bytes of {name}",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Races:
     """Finds the races of one log.
@@ -138,7 +146,11 @@ class Races:
         kinds = sorted({record.memory for record in self.log.allocations})
         return np.array([kinds.index(record.memory) for record in self.log.allocations], np.int64)
 
-    def _sites(self, a: int, b: int, roles: tuple[str, str]) -> tuple[Site, Site]:
+    def _writes(self, a: int, b: int) -> tuple[bool, bool]:
+        return bool(self.accesses.write[a]), bool(self.accesses.write[b])
+
+    def _sites(self, a: int, b: int) -> tuple[Site, Site]:
+        roles = ("writes" if write else "reads" for write in self._writes(a, b))
         records, lanes = self.accesses.record[[a, b]], self.order.lanes_of(self.accesses.where([a, b]))
         first, second = (
             site_of(self.log, int(record), role, LANES[int(lane)])
@@ -158,19 +170,13 @@ class Races:
         return text, int((stops - starts).sum())
 
     def _in_task(self, a: int, b: int, times: int) -> Finding:
-        writes = bool(self.accesses.write[a]), bool(self.accesses.write[b])
-        first, second = self._sites(a, b, ("writes" if writes[0] else "reads", "writes" if writes[1] else "reads"))
+        first, second = self._sites(a, b)
         where, nbytes = self._where(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
         lane = int(self.order.lane[self.order.position[self.accesses.record[a]]])
-        title = {
-            (True, False): f"{second.operation} reads {name} before {first.operation} is known to have written it",
-            (False, True): f"{second.operation} writes {name} while {first.operation} may still read it",
-            (
-                True,
-                True,
-            ): f"{first.operation} and {second.operation} write the same bytes of {name} in no defined order",
-        }[writes]
+        title = _TITLES[self._writes(a, b)].format(first=first.operation, second=second.operation, name=name)
+        if self._writes(a, b) == (True, True):
+            title += " in no defined order"
         sync, pipe = LANE_SYNCS[lane]
         rule = f"{_LANE_NAMES[first.pipe]} and {_LANE_NAMES[second.pipe]} run in parallel; only a sync orders them"
         if second.operation in BY_OFFSETS and second.pipe == "scalar":
@@ -203,16 +209,11 @@ class Races:
         return (low[0] - low[1]) * (high[0] - high[1]) > 0
 
     def _between(self, a: int, b: int, times: int) -> Finding:
-        writes = bool(self.accesses.write[a]), bool(self.accesses.write[b])
-        first, second = self._sites(a, b, ("writes" if writes[0] else "reads", "writes" if writes[1] else "reads"))
+        first, second = self._sites(a, b)
         where, nbytes = self._where(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
         first_name, second_name = self._names(a, b, first, second)
-        title = {
-            (True, False): f"{second_name} reads {name} before {first_name} is known to have written it",
-            (False, True): f"{second_name} writes {name} while {first_name} may still read it",
-            (True, True): f"{first_name} and {second_name} write the same bytes of {name}",
-        }[writes]
+        title = _TITLES[self._writes(a, b)].format(first=first_name, second=second_name, name=name)
         sync, rule, remedy = self._order_them(a, b, first, second)
         return Finding(
             kind="task-race",

@@ -231,7 +231,7 @@ def test_an_impossible_point_is_a_row_with_its_reason():
         ({"workers": -1}, r"workers=-1: a number of processes, or 0 for this one"),
         (
             {"workers": 10**6},
-            r"workers=1000000: this machine has \d+ cores, and more than 4 processes for a core bring nothing",
+            r"workers=1000000: this machine has \d+ cores, and more than 4 processes per core are no faster",
         ),
         ({"workers": None, "client": 3}, r"client=3 is not a dask\.distributed\.Client"),
         ({"client": 3}, r"workers and client: points run on this machine or on the cluster; leave one of them off"),
@@ -293,9 +293,9 @@ def test_tables_by_suffix(tmp_path):
     assert float(done["time_us"]) == found.rows[0]["time_us"]
     assert int(done["bus_read_bytes"]) == found.rows[0]["bus_read_bytes"]
     assert (refused["status"], refused["time_us"]) == ("impossible", "")
-    with pytest.raises(InputError, match=r"table\.txt: a table is written as \.parquet, \.csv or \.json: name it so$"):
+    with pytest.raises(InputError, match=r"table\.txt: a table is a \.parquet, \.csv or \.json file: use one"):
         found.save(tmp_path / "table.txt")
-    with pytest.raises(InputError, match=r"name a file in a directory that there is$"):
+    with pytest.raises(InputError, match=r"name a file in an existing directory$"):
         found.save(tmp_path / "gone" / "table.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv", "table.csv.json", "table.json"]
 

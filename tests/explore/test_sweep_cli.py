@@ -160,7 +160,7 @@ def test_every_operator_has_its_options_once_and_an_example_that_runs(group, nam
     ("arguments", "message"),
     [
         (("--db", "notes.txt"), "notes.txt is not an SQLite file: name another one for the points"),
-        (("-o", "t.xls"), "t.xls: a table is written as .parquet, .csv or .json: name it so"),
+        (("-o", "t.xls"), "t.xls: a table is a .parquet, .csv or .json file: use one of these suffixes"),
         (("-o", "gone/t.csv"), "--out gone/t.csv: there is no directory "),
         (("--vary", "clock_hz"), "--vary clock_hz: write NAME=VALUES"),
         (("--vary", "clock_hz=1GB"), "clock_hz: '1GB': no unit 'GB': it takes Hz, kHz, MHz, GHz"),
