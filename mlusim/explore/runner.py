@@ -61,7 +61,7 @@ class Runner:
         if workers is not None and workers > _PER_CORE * core_count():
             raise InputError(
                 f"workers={workers}: this machine has {core_count()} cores, and more than {_PER_CORE} processes "
-                "for a core bring nothing"
+                "per core are no faster"
             )
         self.workers = core_count() if workers is None else workers
         self._pool: Executor | None = None
