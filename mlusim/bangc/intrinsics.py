@@ -120,10 +120,14 @@ def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, ByteForm
             f"memcpy of {size - 2 * _SIGN} B: a size is not negative (unsigned, this is {group_digits(size)}); "
             "look at what it is computed from"
         )
-    if direction.destination is MemoryKind.WRAM:
+    if direction.destination is MemoryKind.WRAM and len(values) not in _WITH_CLUSTER:
         _note_filters(bridge, dst, size, strides)
         return bridge.pointer(dst), bridge.pointer(src), byte_form(bridge.issuer, size, direction, tuple(strides))
     if len(values) in _WITH_CLUSTER:
+        if direction is not Direction.SRAM2SRAM:
+            raise CopyError(
+                f"memcpy in direction {direction.name} with a cluster: only SRAM2SRAM takes one; leave it out"
+            )
         target = bridge.remote(dst, strides.pop())
         return target, bridge.pointer(src), byte_form(bridge.issuer, size, direction, tuple(strides))
     form = bridge.byte_forms[key] = byte_form(bridge.issuer, size, direction, tuple(strides))
