@@ -27,7 +27,13 @@ _MAX_UNION_KIND = 4
 
 
 class _Placed(NamedTuple):
-    """A notifier that was placed: the end of the launches before it, their number, and whether the host had waited."""
+    """A notifier that was placed.
+
+    Attributes:
+        time_ps: when it took effect.
+        launches: number of launches of the program so far, in all queues.
+        idle: whether the host had waited for all launches of its queue.
+    """
 
     time_ps: int
     launches: int
@@ -119,13 +125,14 @@ class Cnrt(HostMemory):
         return self.cnrtSyncDevice()
 
     def cnrtPlaceNotifier(self, notifier: int, queue: int) -> int:
-        """Record when all launches queued so far have ended; runs them first, so that simulated time is known."""
+        """Record when all launches of the queue have ended; runs them first, so that simulated time is known."""
         self._check_notifier(notifier)
         self.queue(queue)
         self.device.synchronize()
-        launches = self.queued.get(queue, [])
-        ends = [self.device.log.launches[launch.index].end_ps for launch in launches]
-        idle = self._waited.get(queue, 0) == len(launches)
+        own, launches = self.queued.get(queue, []), self.device.log.launches
+        idle = self._waited.get(queue, 0) == len(own)
+        # On an idle queue it takes effect at once, after what other queues have done.
+        ends = [launch.end_ps for launch in launches] if idle else [launches[launch.index].end_ps for launch in own]
         self._notifiers[notifier] = _Placed(max(ends, default=0), len(launches), idle)
         return 0
 

@@ -48,11 +48,13 @@ def test_a_notifier_on_an_idle_queue_includes_the_hosts_launch(
     module = bangc.compile(KERNELS / "host_language.mlu", board)
     # A function without its return runs on behind its call.
     assert run_program(module, device) == 0
-    increments, difference_us, busy_us = capsys.readouterr().out.split()
+    increments, difference_us, busy_us, fresh_us = capsys.readouterr().out.split()
     assert increments == "2"
     # The launch on a busy queue begins a gap after the one before it.
     assert float(difference_us) == pytest.approx(host_us, abs=2 * device.board.queued_kernel_gap_ps / 1e6)
     assert 0 < float(busy_us) < 5
+    # What another queue did before the first notifier of a new queue is not part of the time.
+    assert float(fresh_us) == pytest.approx(0, abs=2 * device.board.queued_kernel_gap_ps / 1e6)
 
 
 def test_irregular_accesses_are_few_records() -> None:
