@@ -107,6 +107,13 @@ def check_operations(theory_ops: Any) -> int | None:
     return None if theory_ops is None else as_count("theory_ops", theory_ops, least=0)
 
 
+def check_flags(**flags: object) -> None:
+    """Raise `InputError` for an option that is neither True nor False: the text "no" would count as True."""
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise InputError(f"{name}={shown(value)}: choose True or False")
+
+
 def check_seconds(what: str, value: Any) -> None:
     """Raise if a time is not a number above 0; infinity is allowed."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0:

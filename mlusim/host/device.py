@@ -28,7 +28,7 @@ from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchE
 from mlusim.hardware import Board, board
 from mlusim.host.garbage import fewer_collections
 from mlusim.host.watchdog import Watchdog
-from mlusim.inputs import as_array, as_count, as_shape, check_operations, check_seconds, shown
+from mlusim.inputs import as_array, as_count, as_shape, check_flags, check_operations, check_seconds, shown
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.view import Pointer, View
@@ -150,6 +150,7 @@ class Device:
         Raises `AllocationError` if it does not fit, `InputError` for anything but an array, and for an element type
         that the board does not support.
         """
+        check_flags(keep_data=keep_data, writable=writable)
         array = as_array(name, array)
         dtype = dtype_of(array.dtype, name)
         adopt = None
@@ -193,8 +194,9 @@ class Device:
             overwritten: kernels write every element before anything reads it, so a large tensor may use host memory of
                 an earlier result that nobody refers to any more. That saves time: fresh memory has to be cleared.
 
-        Raises `AllocationError` if it does not fit, `InputError` for an invalid shape or element type.
+        Raises `AllocationError` if it does not fit, `InputError` for an invalid shape, element type or option.
         """
+        check_flags(workspace=workspace, keep_data=keep_data, overwritten=overwritten)
         element = dtype_of(dtype, name)
         extents = as_shape(f"{name}: the shape", shape)
         nbytes = math.prod(extents) * element.itemsize

@@ -463,3 +463,9 @@ def test_a_with_block_closes_the_device():
 def test_data_is_a_truth_value():
     with pytest.raises(InputError, match="data='no': choose True, or False for a timing-only run"):
         Device(data="no")
+    device = Device()
+    for option in ("workspace", "keep_data", "overwritten"):
+        with pytest.raises(InputError, match=f"{option}='no': choose True or False"):
+            device.alloc(4, np.float32, **{option: "no"})
+    with pytest.raises(InputError, match="writable=1: choose True or False"):
+        device.upload(np.ones(4, np.float32), writable=1)
