@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.memory.deferred import DeferredLoad, DeferredStore
+from mlusim.memory.deferred import Piece
 from mlusim.memory.view import Pointer, View
 
 if TYPE_CHECKING:
@@ -25,23 +25,22 @@ def copy_effect(to: Array, origin: Array) -> Any:
 
 
 def large_copy_effect(issuer: Issuer, dst: View | Pointer, src: View | Pointer, to: Array, origin: Array) -> Any:
-    """Return the effect of a large copy: deferred if its bytes need not pass through NRAM, else as `copy_effect`."""
+    """Return the effect of a large copy.
+
+    If its bytes need not pass through NRAM, that is the `Piece` of a deferred load, or the arguments of
+    `Deferred.store`; otherwise it is that of `copy_effect`.
+    """
     unit = issuer.unit
     deferred = unit.deferred
-    from_nram = src.allocation.memory is unit.nram
-    near, pointer = (origin, src) if from_nram else (to, dst)
-    if deferred is not None and near.flags.c_contiguous:
-        first = pointer.allocation.address + pointer.offset
-        if from_nram:
-            return DeferredStore(
-                deferred,
-                first,
-                first + near.nbytes,
-                to,
-                origin if origin.shape == to.shape else origin.reshape(to.shape),
-            )
-        if src.allocation.read_only and first not in deferred.written_early:
-            return DeferredLoad(deferred, first, first + near.nbytes, origin)
+    if deferred is not None and src.allocation.memory is unit.nram:
+        if origin.flags.c_contiguous:
+            first = src.allocation.address + src.offset
+            held = origin if origin.shape == to.shape else origin.reshape(to.shape)
+            return first, first + origin.nbytes, to, held
+    elif deferred is not None and src.allocation.read_only and to.flags.c_contiguous:
+        first = dst.allocation.address + dst.offset
+        if first not in deferred.written_early:
+            return Piece(first, first + to.nbytes, origin)
     return copy_effect(to, origin)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.memory.deferred import LEAST_BYTES, Conversion, Deferred
+from mlusim.memory.deferred import LEAST_BYTES, Conversion, Deferred, Piece
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def done_unmoved(
         least = _MIN_REPEATED_BYTES if first in deferred.written_early else LEAST_BYTES
         if instruction.name in _FILLS and result.nbytes >= least:
             value = call.attributes.get("value", 0)
-            bytes_of = _bytes_of_int if value.__class__ is int else _bytes_of
-            deferred.put(first, last, _constant(result.size, result.dtype, bytes_of(value, result.dtype)))
+            element_of = _element_of_int if value.__class__ is int else _element_of
+            deferred.put(Piece(first, last, element_of(value, result.dtype)))
         else:
             deferred.forget(first, last)
             if effect is None:
@@ -62,7 +62,7 @@ def done_unmoved(
     if deferred_source is None:
         return False
     if instruction.name == "mirror":
-        deferred.put(*_span(result), deferred_source[..., ::-1])
+        deferred.put(Piece(*_span(result), deferred_source[..., ::-1]))
         return True
     if instruction.name == "convert" and deferred_source.flags.c_contiguous:
         first, last = _span(result)
@@ -70,7 +70,7 @@ def done_unmoved(
             deferred.forget(first, last)
             call.compute(result.elements, deferred_source)
         else:
-            deferred.put(first, last, deferred_source, Conversion(call.compute, result.dtype))
+            deferred.put(Piece(first, last, deferred_source, Conversion(call.compute, result.dtype)))
         return True
     return False
 
@@ -82,18 +82,13 @@ def settle_operands(deferred: Deferred, operands: Sequence[Any]) -> None:
             deferred.settle(*_span(operand))
 
 
-@lru_cache(maxsize=256)
-def _constant(count: int, dtype: np.dtype[Any], element: bytes) -> np.ndarray[Any, Any]:
-    """Return an array with `count` references to a single element."""
-    return np.ndarray((count,), dtype, element, 0, (0,))
-
-
-def _bytes_of(value: Any, dtype: np.dtype[Any]) -> bytes:
+def _element_of(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return a number as an array of rank 0."""
     with np.errstate(all="ignore"):
-        return np.asarray(value).astype(dtype).tobytes()
+        return np.asarray(value).astype(dtype)
 
 
-_bytes_of_int = lru_cache(maxsize=256)(_bytes_of)
+_element_of_int = lru_cache(maxsize=256)(_element_of)
 
 
 def _span(view: View) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.memory.deferred import DeferredLoad, DeferredStore
+from mlusim.memory.deferred import Piece
 from mlusim.memory.link import WRITE, Flow, Link
 from mlusim.memory.timing import CopyCost
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Transfer(Flow):
     """One copy in a pipe, and a flow on its link while bytes are transferred.
 
-    `effect` copies the bytes: a call, the arrays (to, from), or a deferred copy; None in a timing-only run. `task`
-    issued it, and waits for it if `blocks` is true.
+    `effect` copies the bytes: a call, the arrays (to, from), or a result of `large_copy_effect`; None in a timing-only
+    run. `task` issued it, and waits for it if `blocks` is true.
     """
 
     __slots__ = ("blocks", "effect", "issue_ps", "latency_ps", "pipe", "record", "task")
@@ -60,14 +60,17 @@ class Transfer(Flow):
                 if unit.late_effects:
                     # A pipe is in order: copies that wait for its sync act before those issued after it.
                     unit.apply_late(io=pipe is not unit.move, move=pipe is unit.move)
-                if effect.__class__ is tuple:
-                    to, origin = effect
-                    if unit.pieces and unit.deferred is not None:
-                        unit.deferred.copy(to, origin)
+                deferred = unit.deferred
+                if deferred is not None and effect.__class__ is Piece:
+                    deferred.put(effect)
+                elif effect.__class__ is tuple:
+                    if deferred is not None and len(effect) == 4:
+                        deferred.store(*effect)
+                    elif deferred is not None and unit.pieces:
+                        deferred.copy(*effect)
                     else:
+                        to, origin = effect
                         to[...] = origin
-                elif effect.__class__ is DeferredLoad or effect.__class__ is DeferredStore:
-                    effect.act()
                 else:
                     if unit.pieces:
                         unit.settle()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,48 +34,64 @@ class Conversion(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class Piece(NamedTuple):
+class Piece:
     """Bytes [first, last) of a memory that are still to be written: the elements of `source` in C order.
 
-    If there is a conversion, `source` is contiguous, and the bytes are those of its converted elements.
+    A source of rank 0 is the value of all elements. With a conversion, the source is contiguous, and the bytes are
+    those of its converted elements.
     """
 
-    first: int
-    last: int
-    source: Array
-    conversion: Conversion | None = None
+    __slots__ = ("conversion", "first", "last", "source")
 
-    def part(self, first: int, last: int) -> Piece | None:
-        """Return bytes [first, last) as a piece if both bounds fall between rows of the source, else None."""
+    def __init__(self, first: int, last: int, source: Array, conversion: Conversion | None = None) -> None:
+        self.first = first
+        self.last = last
+        self.source = source
+        self.conversion = conversion
+
+    def elements(self, first: int, last: int) -> Array | None:
+        """Return the part of the source for bytes [first, last), or None if a bound falls inside one of its rows."""
+        source = self.source
+        if not source.ndim:
+            itemsize = source.itemsize
+            return None if (first - self.first) % itemsize or (last - self.first) % itemsize else source
         if first == self.first and last == self.last:
-            return self
-        rows = len(self.source)
-        row_bytes = (self.last - self.first) // rows
+            return source
+        row_bytes = (self.last - self.first) // len(source)
         start, left = divmod(first - self.first, row_bytes)
         stop, over = divmod(last - self.first, row_bytes)
-        return None if left or over else Piece(first, last, self.source[start:stop], self.conversion)
+        return None if left or over else source[start:stop]
 
-    def as_dtype(self, dtype: np.dtype[Any], *, contiguous: bool) -> Piece | None:
-        """Return the piece for a target of another dtype, contiguous or not; None if its elements do not match."""
-        if self.conversion is not None:
-            return self if contiguous and dtype.itemsize == self.conversion.dtype.itemsize else None
-        if self.source.dtype == dtype:
-            return self
-        source = _as_dtype(self.source, dtype)
-        return None if source is None else Piece(self.first, self.last, source)
+    def part(self, first: int, last: int) -> Piece | None:
+        """Return bytes [first, last) as a piece, or None if a bound falls inside a row of the source."""
+        source = self.elements(first, last)
+        return None if source is None else Piece(first, last, source, self.conversion)
 
-    def write(self, target: Array) -> None:
-        """Write the elements to an array of as many elements, possibly of another shape (see `as_dtype`)."""
-        source = self.source
+    def write(self, target: Array, first: int, last: int) -> bool:
+        """Write bytes [first, last) to an array, possibly of another shape or dtype.
+
+        Returns false, without effect, if a bound falls inside a row of the source or elements do not match.
+        """
+        source = self.elements(first, last)
+        if source is None:
+            return False
         if self.conversion is not None:
-            self.conversion.compute(target.view(self.conversion.dtype).reshape(source.shape), source)
-            return
-        if target.shape != source.shape:
+            compute, dtype = self.conversion
+            if not target.flags.c_contiguous or target.itemsize != dtype.itemsize:
+                return False
+            compute(target.view(dtype).reshape(source.shape), source)
+            return True
+        if source.dtype is not target.dtype:
+            source = _as_dtype(source, target.dtype)
+            if source is None:
+                return False
+        if source.ndim and source.shape != target.shape:
             if target.flags.c_contiguous:
                 target = target.reshape(source.shape)
             else:
                 source = source.reshape(target.shape)
         target[...] = source
+        return True
 
 
 class Deferred:
@@ -96,49 +111,47 @@ class Deferred:
         self.pieces: list[Piece] = []
         self.written_early: set[int] = set()
 
-    def put(self, first: int, last: int, source: Array, conversion: Conversion | None = None) -> None:
-        """Defer a load of bytes [first, last) from `source`, of rank 1 or more, which must not change meanwhile."""
+    def put(self, piece: Piece) -> None:
+        """Defer writing a piece, whose source must not change meanwhile."""
         if self.pieces:
-            self.forget(first, last)
-        self.pieces.append(Piece(first, last, source, conversion))
+            self.forget(piece.first, piece.last)
+        self.pieces.append(piece)
 
     def find(self, first: int, last: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         """Return the source of exactly bytes [first, last), not copied, with this shape and dtype, or None."""
         for piece in self.pieces:
             if piece.first == first and piece.last == last and piece.conversion is None:
                 source = _as_dtype(piece.source, dtype)
+                if source is not None and not source.ndim:
+                    return np.ndarray(shape, dtype, source, 0, (0,) * len(shape))
                 return None if source is None else _without_copy(source, shape)
         return None
 
     def store(self, first: int, last: int, target: Array, held: Array) -> None:
         """Store `held`, the array on [first, last), in `target`, each row from its source or from memory."""
-        row_bytes = (last - first) // len(target)
-        contiguous = target.flags.c_contiguous
-        parts: list[Piece] = []
+        rows = len(target)
+        row_bytes = (last - first) // rows
+        written: list[tuple[int, int]] = []
         for piece in self.pieces:
-            low, high = max(piece.first, first), min(piece.last, last)
-            if low < high:
-                part = piece.part(low, high)
-                by_rows = (low - first) % row_bytes == 0 == (high - first) % row_bytes
-                if part is not None:
-                    part = part.as_dtype(target.dtype, contiguous=contiguous)
-                if part is None or not by_rows:
-                    self.settle(first, last)
-                    target[...] = held
-                    return
-                if low == first and high == last:
-                    part.write(target)
-                    return
-                parts.append(part)
+            low = piece.first if piece.first > first else first
+            high = piece.last if piece.last < last else last
+            if low >= high:
+                continue
+            start, before = divmod(low - first, row_bytes)
+            stop, after = divmod(high - first, row_bytes)
+            if before or after or not piece.write(target[start:stop], low, high):
+                self.settle(first, last)
+                target[...] = held
+                return
+            written.append((start, stop))
+            rows -= stop - start
+        if not rows:
+            return
         done = 0
-        for part in sorted(parts, key=attrgetter("first")):
-            start, stop = (part.first - first) // row_bytes, (part.last - first) // row_bytes
+        for start, stop in (*sorted(written), (len(target), len(target))):
             if done < start:
                 target[done:start] = held[done:start]
-            part.write(target[start:stop])
             done = stop
-        if done < len(target):
-            target[done:] = held[done:]
 
     def copy(self, to: Array, origin: Array) -> None:
         """Copy arrays, either of which may lie in this memory; writes only the deferred bytes that the copy reads."""
@@ -155,84 +168,44 @@ class Deferred:
 
     def forget(self, first: int, last: int) -> None:
         """Cancel the deferred loads of bytes [first, last), which are about to be overwritten."""
-        pieces = self.pieces
-        for piece in pieces[:]:
+        rest: list[Piece] = []
+        for piece in self.pieces:
             if piece.first >= last or piece.last <= first:
+                rest.append(piece)
                 continue
-            pieces.remove(piece)
-            rest = []
-            if piece.first < first:
-                rest.append((piece.first, first))
-            if piece.last > last:
-                rest.append((last, piece.last))
-            parts = [piece.part(*borders) for borders in rest]
-            if None in parts:
-                self._write(piece)
-            else:
-                pieces += [part for part in parts if part is not None]
+            before = piece.part(piece.first, first) if piece.first < first else piece
+            after = piece.part(last, piece.last) if piece.last > last else piece
+            if before is None or after is None:
+                self._write(piece, piece.first, piece.last)
+                continue
+            rest += [part for part in (before, after) if part is not piece]
+        self.pieces[:] = rest
 
     def settle(self, first: int = 0, last: int | None = None) -> None:
         """Write the deferred bytes of [first, last), or of the whole memory by default.
 
         If a piece reaches beyond these bounds, only whole rows of its source that they need are written.
         """
-        pieces = self.pieces
-        for piece in pieces[:]:
+        rest: list[Piece] = []
+        for piece in self.pieces:
             if piece.last <= first or (last is not None and piece.first >= last):
+                rest.append(piece)
                 continue
             self.written_early.add(piece.first)
-            pieces.remove(piece)
             before = piece.part(piece.first, first) if piece.first < first else None
             after = piece.part(last, piece.last) if last is not None and last < piece.last else None
-            low = piece.first if before is None else first
-            high = piece.last if after is None or last is None else last
-            self._write(piece.part(low, high) or piece)
-            pieces += [part for part in (before, after) if part is not None]
+            rest += [part for part in (before, after) if part is not None]
+            self._write(piece, first if before else piece.first, after.first if after else piece.last)
+        self.pieces[:] = rest
 
     def restart(self) -> None:
         """Drop all pieces at the end of a task, when the memory can no longer be read."""
         self.pieces.clear()
         self.written_early.clear()
 
-    def _write(self, piece: Piece) -> None:
-        content = self._memory.held_bytes(piece.first, piece.last)
-        piece.write(content if piece.conversion is not None else content.view(piece.source.dtype))
-
-
-class DeferredLoad:
-    """The effect of a large load: defer bytes [first, last) to the elements of `source`."""
-
-    __slots__ = ("_deferred", "_first", "_last", "_source")
-
-    def __init__(self, deferred: Deferred, first: int, last: int, source: Array) -> None:
-        self._deferred = deferred
-        self._first = first
-        self._last = last
-        self._source = source
-
-    def act(self) -> None:
-        """Apply the effect when the load completes."""
-        self._deferred.put(self._first, self._last, self._source)
-
-
-class DeferredStore:
-    """The effect of a large store: target = held, the array on [first, last)."""
-
-    __slots__ = ("_deferred", "_first", "_held", "_last", "_target")
-
-    def __init__(self, deferred: Deferred, first: int, last: int, target: Array, held: Array) -> None:
-        self._deferred = deferred
-        self._first = first
-        self._last = last
-        self._target = target
-        self._held = held
-
-    def act(self) -> None:
-        """Apply the effect when the store completes."""
-        if self._deferred.pieces:
-            self._deferred.store(self._first, self._last, self._target, self._held)
-        else:
-            self._target[...] = self._held
+    def _write(self, piece: Piece, first: int, last: int) -> None:
+        dtype = piece.source.dtype if piece.conversion is None else piece.conversion.dtype
+        piece.write(self._memory.held_bytes(first, last).view(dtype), first, last)
 
 
 def _as_dtype(source: Array, dtype: np.dtype[Any]) -> Array | None:
@@ -241,15 +214,13 @@ def _as_dtype(source: Array, dtype: np.dtype[Any]) -> Array | None:
         return source
     if source.itemsize == dtype.itemsize:
         return source.view(dtype)
-    if (source.shape[-1] * source.itemsize) % dtype.itemsize:
+    if not source.ndim:
+        element = source.tobytes() * (dtype.itemsize // source.itemsize or 1)
+        one_byte = len(set(element)) == 1
+        return np.ndarray((), dtype, element) if one_byte or dtype.itemsize > source.itemsize else None
+    if (source.shape[-1] * source.itemsize) % dtype.itemsize or source.strides[-1] != source.itemsize:
         return None
-    if source.strides[-1] == source.itemsize:
-        return source.view(dtype)
-    # All elements are one repeated element.
-    element = source[:1].tobytes() * (dtype.itemsize // source.itemsize or 1)
-    if source.strides != (0,) or (dtype.itemsize < source.itemsize and len(set(element)) > 1):
-        return None
-    return np.ndarray((source.nbytes // dtype.itemsize,), dtype, element, 0, (0,))
+    return source.view(dtype)
 
 
 def _without_copy(source: Array, shape: tuple[int, ...]) -> Array | None:

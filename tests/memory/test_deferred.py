@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import mlusim
 from mlusim.cores.core import Core
 from mlusim.memory.allocation import Memory
-from mlusim.memory.deferred import Deferred, _without_copy
+from mlusim.memory.deferred import Deferred, Piece, _without_copy
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View
 
@@ -180,7 +180,7 @@ def memory_of(nbytes: int) -> tuple[Memory, Deferred]:
 
 def test_overwritten_rows_are_cut_out_of_a_deferred_piece() -> None:
     memory, owes = memory_of(64)
-    owes.put(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8))
+    owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
     owes.forget(16, 24)
     assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(0, 16), (24, 64)]
     owes.settle()
@@ -191,7 +191,7 @@ def test_overwritten_rows_are_cut_out_of_a_deferred_piece() -> None:
 
 def test_a_piece_cut_within_a_row_is_written_first() -> None:
     memory, owes = memory_of(64)
-    owes.put(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8))
+    owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
     owes.forget(20, 24)
     assert owes.pieces == []
     assert memory.held_bytes(0, 64).tolist() == list(range(64))
@@ -200,7 +200,7 @@ def test_a_piece_cut_within_a_row_is_written_first() -> None:
 def test_a_store_takes_each_row_from_where_it_is() -> None:
     memory, owes = memory_of(32)
     memory.held_bytes(0, 32)[:] = 7
-    owes.put(8, 24, np.arange(16, dtype=np.uint8).reshape(2, 8))
+    owes.put(Piece(8, 24, np.arange(16, dtype=np.uint8).reshape(2, 8)))
     target = np.full((4, 8), 99, np.uint8)
     owes.store(0, 32, target, memory.held_bytes(0, 32).reshape(4, 8))
     assert target.reshape(-1).tolist() == [7] * 8 + list(range(16)) + [7] * 8
@@ -210,10 +210,10 @@ def test_a_store_takes_each_row_from_where_it_is() -> None:
 
 def test_only_bytes_that_are_accessed_are_written() -> None:
     memory, owes = memory_of(64)
-    owes.put(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8))
+    owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
     owes.settle(20, 26)
     assert owes.pieces == []
-    owes.put(0, 64, np.arange(64, 128, dtype=np.uint8).reshape(8, 8))
+    owes.put(Piece(0, 64, np.arange(64, 128, dtype=np.uint8).reshape(8, 8)))
     owes.settle(16, 24)
     assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(0, 16), (24, 64)]
     assert memory.held_bytes(0, 64).tolist() == [*range(16), *range(80, 88), *range(24, 64)]
@@ -222,7 +222,7 @@ def test_only_bytes_that_are_accessed_are_written() -> None:
 def test_a_copy_writes_what_it_reads_and_forgets_what_it_overwrites() -> None:
     memory, owes = memory_of(64)
     held = memory.held_bytes(0, 64).reshape(8, 8)
-    owes.put(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8))
+    owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
     owes.copy(held[0:1], held[4:5])
     assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(8, 32), (40, 64)]
     assert held[0].tolist() == held[4].tolist() == list(range(32, 40))
