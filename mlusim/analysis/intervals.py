@@ -16,7 +16,7 @@ def intervals(track: Any, start: Any, stop: Any) -> Integers:
     """Return the intervals [start, stop) on their tracks, without empty ones."""
     track, start, stop = np.broadcast_arrays(track, start, stop)
     nonempty = stop > start
-    return np.stack([track[nonempty], start[nonempty], stop[nonempty]], axis=1).astype(np.int64)
+    return np.stack([track[nonempty], start[nonempty], stop[nonempty]], axis=1).astype(np.int64, copy=False)
 
 
 def no_intervals() -> Integers:
@@ -29,16 +29,19 @@ def union(*sets: Integers) -> Integers:
     every = np.concatenate([no_intervals(), *sets])
     if len(every) == 0:
         return every
-    every = every[np.lexsort((every[:, 1], every[:, 0]))]
     track, start, stop = every.T
-    # One running maximum for all tracks: shift the times of each track above those of the previous one.
-    origin = int(start.min())
-    lift = (np.cumsum(np.diff(track, prepend=track[:1]) != 0)) * (int(stop.max()) - origin + 1)
-    low, high = start - origin + lift, stop - origin + lift
-    reach = np.maximum.accumulate(high)
+    # One axis for all tracks, on which the times of each track are above those of the previous one: one sort, and one
+    # running maximum.
+    base, origin = int(track.min()), int(start.min())
+    span = int(stop.max()) - origin + 1
+    low = (track - base) * span + (start - origin)
+    order = np.argsort(low)
+    reach = np.maximum.accumulate((low + (stop - start))[order])
+    low = low[order]
     first = np.flatnonzero(np.concatenate([[True], low[1:] > reach[:-1]]))
     last = np.concatenate([first[1:], [len(every)]]) - 1
-    return np.stack([track[first], start[first], (reach - lift)[last] + origin], axis=1)
+    number, since = np.divmod(low[first], span)
+    return np.stack([number + base, since + origin, reach[last] - number * span + origin], axis=1)
 
 
 def lengths(disjoint: Integers, tracks: int) -> Integers:
