@@ -1,8 +1,9 @@
 """The index on one core: its NRAM, and the row numbers that vector instructions compute from it.
 
-Before arch 592, copy loops compute their own addresses (`mlusim.memory.addresses`). From arch 592 on, the vector pipe
-computes them for a whole tile: convert to one width, separate the columns, wrap negative values, multiply and add. The
-part of an address that depends only on the position of a lookup is a table in NRAM.
+Before arch 592, copy loops can compute their own addresses (`mlusim.memory.addresses`). The vector pipe computes them
+for a whole tile from arch 592 on, and from arch 300 on if a window filters the lookups or it is faster: convert to one
+width, separate the columns, wrap negative values, multiply and add. The part of an address that depends only on the
+position of a lookup is a table in NRAM.
 """
 
 from __future__ import annotations

@@ -110,6 +110,7 @@ class Updates:
         self._src = src
         self._reader = IndexTiles(core, index.dtype, self._chunk.lookups_at_once, settings.index_arithmetic)
         self._listed = settings.index_arithmetic.lists(core.board)
+        self._numbered = core.board.has_gather or settings.index_arithmetic.numbered
         if self._chunk.values_at_once:
             values = core.nram.alloc(self._chunk.values_at_once * self._chunk.row, src.dtype, "values")
             self._values_in = fronts_of(values)
@@ -141,12 +142,15 @@ class Updates:
                 await core.sync_io()
                 if count:
                     await self._copy(rows, values, to, positions)
-            elif core.board.has_gather:
+            elif self._numbered:
                 copy_box_async(core, loaded, source)
                 offsets, _ = self._reader.offsets(addresses)
                 await core.sync()
-                core.scatter(rows, values, offsets)
-                await core.sync()
+                if core.board.has_gather:
+                    core.scatter(rows, values, offsets)
+                    await core.sync()
+                else:
+                    await self._copy(rows, values, offsets, None)
             else:
                 await copy_box(core, loaded, source)
                 await self._copy(rows, values, addresses, None)

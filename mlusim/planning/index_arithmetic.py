@@ -20,6 +20,8 @@ class IndexArithmetic:
         narrowed: number of columns restricted to a window.
         wide: whether row numbers need 64 bits.
         binned: whether vector instructions sort the lookups into bins.
+        numbered: whether vector instructions compute the row numbers of all lookups for a copy loop, which then loads
+            them.
     """
 
     columns: int
@@ -27,6 +29,7 @@ class IndexArithmetic:
     narrowed: int
     wide: bool
     binned: bool = False
+    numbered: bool = False
 
     def width(self) -> int:
         """Return the bytes of a row number."""
@@ -41,7 +44,7 @@ class IndexArithmetic:
 
     def buffers(self, board: Board, index_itemsize: int) -> dict[str, int]:
         """Return, by name, the bytes per lookup of the buffers that vector instructions need besides the index."""
-        if not (board.has_gather or self.lists(board) or self.binned):
+        if not (board.has_gather or self.lists(board) or self.binned or self.numbered):
             return {}
         width = self.width()
         sizes = {"converted": self.columns * width} if index_itemsize != width else {}

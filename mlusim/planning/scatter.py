@@ -8,7 +8,7 @@ bins   Updates are first sorted by region of x (`mlusim.planning.scatter_bins`).
 Boxes and regions are parts of the shared axes, and windows of the indexed axes if those are too few or too large. A
 core with a window reads every index value that may fall in it and filters: from arch 300 on by vector instructions,
 which list the updates to apply, before that in the scalar loop. In standard mode it can then fetch only the listed
-rows.
+rows. Without a window, from arch 300 on, either vector instructions compute the row numbers or the scalar loop does.
 
 Predicted time decides (`mlusim.planning.lookup_cost`), assuming evenly distributed index values.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -241,14 +241,13 @@ def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[Lookup
     board, itemsize, lookups = job.board, job.itemsize, job.lookups
     shape = lookups.x_shape
     slab_bytes = math.prod(sizes) * itemsize
-    arithmetic = _arithmetic(job, sizes)
     room = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
     tiles = count_boxes(shape, sizes)
     grid = _grid_of(board, tiles)
     first = len(leading(lookups))
     rows = lookups.batch_dims + lookups.columns
     even = all(extent % size == 0 for extent, size in zip(shape[rows:], sizes[rows:], strict=True))
-    for fetch in ways_to_read(job, arithmetic):
+    for arithmetic, fetch in _ways_to_update(job, _arithmetic(job, sizes)):
         chunk = chunk_of(job, sizes, arithmetic, room // parts, strategy="slab", fetch=fetch)
         if chunk is None:
             continue
@@ -271,6 +270,14 @@ def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[Lookup
                 chunk=chunk,
             ),
         )
+
+
+def _ways_to_update(job: Job, arithmetic: IndexArithmetic) -> Iterator[tuple[IndexArithmetic, bool]]:
+    """Yield the alternatives for addresses of updates in NRAM, and for fetching rows by list (`ways_to_read`)."""
+    for fetch in ways_to_read(job, arithmetic):
+        yield arithmetic, fetch
+    if not (job.board.has_gather or job.board.needs_aligned_vectors or arithmetic.narrowed):
+        yield replace(arithmetic, numbered=True), False
 
 
 def _slab_details(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str, sizes: Extents) -> tuple[str, ...]:

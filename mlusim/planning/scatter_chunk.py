@@ -104,8 +104,12 @@ def updated(
         if chunk.fetch:
             return *read, costs.rows(LOAD, row_bytes, selected, address=double)
         return *read, costs.select(method, chunk.row, itemsize, selected, selected, double)
-    address = scalar_address(board, arithmetic)
     count = chunk.lookups_at_once
+    if arithmetic.numbered:
+        numbered_ps = board.cycles_ps(arithmetic.vector_cycles(board, count))
+        written = costs.select(method, chunk.row, itemsize, count, count, board.scalar_nram_cycles)
+        return index, values.overlapped_with(numbered_ps), written
+    address = scalar_address(board, arithmetic)
     if strategy == "rows" and board.has_gather:
         written = costs.rows_at_once(STORE, row_bytes, count, arithmetic)
     elif strategy == "rows":
@@ -134,6 +138,8 @@ def details_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str)
     if arithmetic.lists(job.board):
         applied = "fetched by a copy each" if chunk.fetch else f"applied by {method}"
         method = f"listed by vector instructions, then {applied}"
+    elif arithmetic.numbered:
+        method = f"numbered by vector instructions, then applied by {method}"
     else:
         method = f"applied by {method or 'the instruction of arch 592'}"
     return (

@@ -178,6 +178,27 @@ def test_the_instruction_of_arch_592_and_the_loop_before_it(name, strategy, dtyp
         assert with_it.time_ps < without.time_ps
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float32", "complex128"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_row_numbers_by_vector_instructions_or_by_the_loop(dtype, wide):
+    """Before arch 592, on rows of x that stay whole: whichever is faster, with equal bits."""
+    rng = np.random.default_rng(5)
+    x = any_bits(rng, (48, 600), dtype)
+    index = rng.integers(-600, 600, (48, 500)).astype("int64" if wide else "int32")
+    src = any_bits(rng, index.shape, dtype)
+    cores = {"clusters": 1, "cores_per_cluster": 2}
+    by_vector, by_loop = (
+        ops.scatter(x, index, src, 1, device=on("mlu370-x4", vector_startup_cycles=cycles, **cores), strategy="slab")
+        for cycles in (64, 100_000)
+    )
+    assert same_bits(by_vector, put(x, index, src, 1))
+    assert same_bits(by_loop, by_vector.output)
+    assert by_vector.plan.parameters.index_arithmetic.numbered
+    assert operations(by_vector)["minequal"] == operations(by_vector)["scalar_copy"]
+    assert not by_loop.plan.parameters.index_arithmetic.numbered
+    assert "minequal" not in operations(by_loop)
+
+
 @pytest.mark.parametrize(("name", "strategy"), [*WAYS, *((name, "auto") for name in BOARDS)])
 @pytest.mark.parametrize(("x", "index"), [((0, 3), (0, 3)), ((4, 0), (5, 0)), ((4, 3), (0, 3)), ((4, 3), (2, 0))])
 def test_no_elements_and_no_updates(name, strategy, x, index):
