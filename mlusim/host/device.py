@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from weakref import finalize
+from weakref import finalize, ref
 
 import numpy as np
 from simpy.core import EmptySchedule
@@ -108,8 +108,9 @@ class Device:
         # The kernel queued last, until it has run.
         self._waiting = ""
         # A chip and its parts form reference cycles. No one can run a chip without its device, so free its bytes with
-        # the device, long before the garbage collector would: the next device then reuses the memory.
-        finalize(self, self._chip.let_go).atexit = False
+        # the device, long before the garbage collector would: the next device then reuses the memory. The reference is
+        # weak because the chip of a failed run refers to its error, whose traceback refers to the device.
+        finalize(self, _let_go, ref(self._chip)).atexit = False
 
     def __repr__(self) -> str:
         waiting = f", {self._waiting} is queued" if self._waiting else ""
@@ -503,6 +504,13 @@ class Device:
         if all(task.finished or task.waits_for.startswith("lock ") for task in tasks):
             rule = "A lock is held until its task releases it: release it on every path, and lock in the same order"
         raise HangError(f"deadlock: {count} for ever: {_some(waiting)}.{returned_text} {rule}")
+
+
+def _let_go(chip: ref[Chip]) -> None:
+    """Free the resources of a chip, unless the garbage collector does."""
+    alive = chip()
+    if alive is not None:
+        alive.let_go()
 
 
 def _some(texts: list[str]) -> str:

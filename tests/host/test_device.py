@@ -352,6 +352,25 @@ def test_an_unreferenced_device_frees_its_memory_immediately() -> None:
         gc.enable()
 
 
+def test_the_garbage_collector_frees_the_device_of_a_failed_run() -> None:
+    """Its error refers to it by the traceback, and its chip to the error."""
+
+    def chip_of_a_failed_run() -> weakref.ref[Any]:
+        chips = []
+
+        async def kernel(core: Core, x: View) -> None:
+            chips.append(weakref.ref(core.issuer.chip))
+            core.add(x, x, 1.5)
+
+        with pytest.raises(mlusim.OperandError, match="vector operands lie in this core's NRAM"):
+            mlusim.run(kernel, np.zeros(64, np.float32), dim=1, kind="BLOCK")
+        return chips[0]
+
+    chip = chip_of_a_failed_run()
+    gc.collect()
+    assert chip() is None
+
+
 def test_a_closed_device_keeps_its_log_and_nothing_else() -> None:
     device = mlusim.Device("mlu370-x4")
     x = device.upload(np.arange(64, dtype=np.float32))
