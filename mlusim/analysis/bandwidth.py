@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -83,24 +83,47 @@ def _by_bin(bin_index: Integers, amount: Rates, edges: Integers) -> Rates:
     return np.bincount(bin_index, amount, minlength=len(edges) - 1).astype(np.float64)
 
 
-def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", about: str = "") -> Figure:
+class Bandwidth(NamedTuple):
+    """Bandwidth over a run, as drawn.
+
+    Attributes:
+        at: (bins + 1,) edges of the bins, in `unit`s since the first launch.
+        read, write: (bins,) GB/s.
+        peak, mean: of the board and of the run, GB/s.
+        unit: unit of time.
+    """
+
+    at: Rates
+    read: Rates
+    write: Rates
+    peak: float
+    mean: float
+    unit: str
+
+
+def bandwidth_of(records: Records) -> Bandwidth | None:
+    """Return the bandwidth over a run; None if nothing was launched."""
+    if not records.time_ps:
+        return None
+    begin, end = records.start_of_run_ps, records.end_of_run_ps
+    edges = np.unique(np.linspace(begin, end, _BINS + 1).round().astype(np.int64))
+    seconds = np.diff(edges) / PS_PER_S
+    read, write = (nbytes / seconds / _BYTES_PER_GB for nbytes in bus_bytes_over_time(records, edges))
+    peak = records.board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
+    unit, scale = time_unit(records.time_ps)
+    return Bandwidth((edges - begin) / scale, read, write, peak, mean_bytes_per_s(records) / _BYTES_PER_GB, unit)
+
+
+def draw_bandwidth(bandwidth: Bandwidth | None, title: str = "Achieved DRAM bandwidth", about: str = "") -> Figure:
     """Draw the bandwidth of reads and writes over time, stacked, with the board's peak and the run's mean."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    begin, end = records.start_of_run_ps, records.end_of_run_ps
-    if not records.time_ps:
+    if bandwidth is None:
         figure = new_figure(2.2, title, about)
         nothing_ran(figure.subplots(), "nothing was launched: no byte moved")
         return figure
-    edges = np.unique(np.linspace(begin, end, _BINS + 1).round().astype(np.int64))
-    read, write = bus_bytes_over_time(records, edges)
-    seconds = np.diff(edges) / PS_PER_S
-    read, write = read / seconds / _BYTES_PER_GB, write / seconds / _BYTES_PER_GB
-    peak = records.board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
-    mean = mean_bytes_per_s(records) / _BYTES_PER_GB
-    unit, scale = time_unit(records.time_ps)
-    at = (edges - begin) / scale
+    at, read, write, peak, mean, unit = bandwidth
     highest = float((read + write).max())
     # A curve far below the peak gets a second panel with its own scale.
     tops = [1.08 * max(peak, highest)] + [1.08 * highest] * (0 < highest < _MAGNIFY_BELOW * peak)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from mlusim.hardware import Board
     from mlusim.planning.plan import Plan
 
 _FEW_TILES = 64
@@ -31,13 +31,32 @@ def output_allocation(records: Records, plan: Plan) -> int:
     return next(iter(shaped + writable), NONE)
 
 
-def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: str = "") -> Figure:
-    """Draw core and iteration in two panels: as planned and, below, as logged if that differs."""
+@dataclass(frozen=True, eq=False)
+class TileMap:
+    """Who writes each part of an output, as drawn.
+
+    Attributes:
+        grid: the sampled elements; None for an output without elements.
+        panels: for each row of the picture its origin, and (rows, columns) the core and the iteration.
+        about: the number of tiles, and whether plan and log agree.
+        numbered: whether the tiles are few enough to be labelled.
+        cores, cores_per_cluster: of the board.
+    """
+
+    grid: Grid | None
+    panels: list[tuple[str, Integers, Integers]]
+    about: str
+    numbered: bool
+    cores: int
+    cores_per_cluster: int
+
+
+def tile_map_of(records: Records, plan: Plan) -> TileMap:
+    """Compare the tiles of a plan with the writes of the log: as planned and, below, as logged if that differs."""
+    board = records.board
     grid = grid_of(plan.output_shape, plan.tiles)
     if not len(plan.tiles) or not len(grid.rows) * len(grid.columns):
-        figure = new_figure(2.2, title, about)
-        nothing_ran(figure.subplots(), "the output has no elements: no tiles")
-        return figure
+        return TileMap(None, [], "", numbered=False, cores=board.cores, cores_per_cluster=board.cores_per_cluster)
     cores = core_of_task(records, plan)
     planned = planned_owners(grid, plan.tiles)
     planned_core = cores[planned.task]
@@ -56,15 +75,39 @@ def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: 
     examined = len(grid.rows) * len(grid.columns)
     if examined < grid.row_extent * grid.column_extent:
         agreed += f"; {group_digits(examined)} of {group_digits(grid.row_extent * grid.column_extent)} cells examined"
-    figure = new_figure(1.0 + 3.4 * len(panels), title, about, f"{group_digits(len(plan.tiles))} tiles; {agreed}")
+    return TileMap(
+        grid,
+        panels,
+        f"{group_digits(len(plan.tiles))} tiles; {agreed}",
+        numbered=len(plan.tiles) <= _FEW_TILES,
+        cores=board.cores,
+        cores_per_cluster=board.cores_per_cluster,
+    )
+
+
+def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: str = "") -> Figure:
+    """Draw core and iteration in two panels: as planned and, below, as logged if that differs."""
+    return draw_map(tile_map_of(records, plan), title, about)
+
+
+def draw_map(tile_map: TileMap, title: str, about: str) -> Figure:
+    """Draw a tile map that has been computed."""
+    grid, panels = tile_map.grid, tile_map.panels
+    if grid is None:
+        figure = new_figure(2.2, title, about)
+        nothing_ran(figure.subplots(), "the output has no elements: no tiles")
+        return figure
+    figure = new_figure(1.0 + 3.4 * len(panels), title, about, tile_map.about)
     axes = figure.subplots(len(panels), 2, squeeze=False, sharex=True, sharey=True)
     for row, (origin, core, iteration) in enumerate(panels):
         heads = (f"core that writes ({origin})", f"its {'write' if origin == 'logged' else 'iteration'} ({origin})")
-        for column, (values, colours, head) in enumerate(((core, "cores", heads[0]), (iteration, "cividis", heads[1]))):
-            _panel(figure, axes[row, column], grid, values, colours, records.board)
-            axes[row, column].set_title(head, fontsize=10)
+        top = max(int(core.max()), 0)
+        listed = core_colours(max(tile_map.cores, top + 1), tile_map.cores_per_cluster)[: top + 1]
+        for column, (values, colours) in enumerate(((core, listed), (iteration, None))):
+            _panel(figure, axes[row, column], grid, values, colours)
+            axes[row, column].set_title(heads[column], fontsize=10)
         axes[row, 0].set_ylabel(axis_label(grid, 0, grid.split))
-        if origin != "logged" and len(plan.tiles) <= _FEW_TILES:
+        if origin != "logged" and tile_map.numbered:
             _name_tiles(axes[row], grid, core, iteration)
     for column in range(2):
         axes[-1, column].set_xlabel(axis_label(grid, grid.split, len(grid.shape) - grid.inner))
@@ -90,20 +133,19 @@ def verdict(same: float, unwritten: float, logged: Owners) -> str:
     return text if logged.complete else text + " (first writes only: there are too many)"
 
 
-def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: str, board: Board) -> None:
-    """Draw one map with its colour bar; unwritten parts stay white."""
+def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: list[str] | None) -> None:
+    """Draw one map with its colour bar, by default on a scale; unwritten parts stay white."""
     from matplotlib import colormaps
     from matplotlib.colors import BoundaryNorm, ListedColormap, Normalize
     from matplotlib.ticker import MaxNLocator
 
     top = max(int(values.max()), 0)
     norm: Any
-    if colours == "cores":
-        listed = core_colours(max(board.cores, top + 1), board.cores_per_cluster)[: top + 1]
-        colour_map: Any = ListedColormap(listed).with_extremes(bad=_UNWRITTEN)
+    if colours is not None:
+        colour_map: Any = ListedColormap(colours).with_extremes(bad=_UNWRITTEN)
         norm = BoundaryNorm(np.arange(top + 2) - 0.5, top + 1)
     else:
-        colour_map = colormaps[colours].with_extremes(bad=_UNWRITTEN)
+        colour_map = colormaps["cividis"].with_extremes(bad=_UNWRITTEN)
         # Discrete colours for few values, a continuous scale for many.
         norm = BoundaryNorm(np.arange(top + 2) - 0.5, colour_map.N) if top < _FEW_COLOURS else Normalize(0, top)
     image = axes.imshow(
