@@ -19,7 +19,7 @@ from mlusim.cores.pipe import Transfer
 from mlusim.cores.scalar import check_view
 from mlusim.cores.shared_copy import SharedCopy
 from mlusim.errors import CopyError
-from mlusim.log import ASYNCHRONOUS, BLOCKING, MOVE, NONE
+from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, NONE
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import check_apart, view_copy_shape
 from mlusim.memory.kinds import Direction, MemoryKind
@@ -142,6 +142,8 @@ def _check_and_issue(
         raise CopyError(f"memcpy_async has no {geometry.direction.name}: use `await core.memcpy(...)`")
     if geometry.stream_instruction >= 0 and not (blocking or by_move_pipe):
         _issue_in_stream(issuer, line, dst, src, geometry, effect)
+    elif geometry.by_memory_core:
+        _issue_to_memory_core(issuer, line, dst, src, geometry, effect, blocking)
     else:
         _issue(issuer, line, dst, src, geometry, effect, blocking)
 
@@ -162,8 +164,11 @@ def _view_copy(issuer: Issuer, dst: View, src: View) -> tuple[CopyGeometry, Any]
         geometry = issuer.copy_geometries[key] = _new_view_copy(issuer, dst, src)
     if not issuer.has_data or dst_allocation.freed or src_allocation.freed:
         return geometry, None
-    arrays = (dst.typed(), src.typed()) if geometry.as_typed else (dst.raw(), src.raw())
-    return geometry, large_copy_effect(issuer, dst, src, *arrays) if geometry.is_large else arrays
+    if geometry.as_typed:
+        to, origin = dst.typed(), src.typed()
+    else:
+        to, origin = dst.raw(), src.raw()
+    return geometry, large_copy_effect(issuer, dst, src, to, origin) if geometry.is_large else (to, origin)
 
 
 def _new_view_copy(issuer: Issuer, dst: View, src: View) -> CopyGeometry:
@@ -201,23 +206,29 @@ def _issue(
     effect: Any,
     blocking: int,
 ) -> None:
-    """Record a copy and submit it to its DMA pipe."""
+    """Record a copy and submit it to the DMA pipe of this core."""
     task, unit = issuer.task, issuer.unit
-    engine = unit.cluster.memory_core if geometry.by_memory_core else unit
-    pipe = engine.move if geometry.pipe == MOVE else engine.io
-    issue_ps = task.now_ps = task.now_ps + issuer.issue_ps
-    waits = blocking and not task.is_idle()
+    pipe = unit.io if geometry.pipe == IO else unit.move
+    issue_ps = start_ps = task.now_ps = task.now_ps + issuer.issue_ps
+    waited_for = NONE
+    waits: object = False
+    if blocking and not issuer.dry:
+        waits = task.pending_io or task.pending_move or unit.late_effects
+        if unit.vector_free_ps > issue_ps and not waits:
+            # Only the compute pipe is busy, and its end is known.
+            start_ps = task.now_ps = unit.vector_free_ps
+            waited_for = unit.vector_record
     # A copy on an idle pipe starts immediately; `pipe.start` handles the others.
-    starts = pipe.current is None and geometry.has_work and not (waits or geometry.by_memory_core)
+    starts = pipe.current is None and geometry.has_work and not waits
     record = issuer.log.records.add(
         geometry.instructions[blocking],
         task.index,
         line,
         issue_ps,
-        issue_ps,
+        start_ps,
         NONE,
         geometry.cost.latency_ps if starts else 0,
-        NONE,
+        waited_for,
         dst.allocation.identity,
         dst.offset,
         src.allocation.identity,
@@ -227,27 +238,48 @@ def _issue(
         task.unawaited = record
     if issuer.dry:
         return
-    if geometry.by_memory_core:
-        operands = (dst.allocation.identity, dst.offset, geometry.dst_box, src.allocation.identity, src.offset)
-        call = (*operands, geometry.src_box, blocking)
-        shared = SharedCopy(pipe, task, record, issue_ps, geometry.cost, effect, blocking, call)
-        if waits:
-            task.when_idle(shared.begin)
-        else:
-            shared.begin()
-        return
-    transfer = Transfer(pipe, task, record, issue_ps, geometry.cost, effect, blocking)
+    transfer = Transfer(pipe, task, record, start_ps, geometry.cost, effect, blocking)
     if starts:
-        task.pending_io += pipe is not unit.move
-        task.pending_move += pipe is unit.move
+        if pipe is unit.io:
+            task.pending_io += 1
+        else:
+            task.pending_move += 1
         pipe.current = transfer
         if pipe.twin is not None:
             pipe.twin.current = transfer
-        pipe.link.join(transfer, issue_ps + transfer.latency_ps, issuer.chip.environment.now)
+        pipe.link.join(transfer, start_ps + transfer.latency_ps, issuer.chip.environment.now)
     elif waits:
         task.when_idle(partial(pipe.submit_after_wait, transfer))
     else:
         pipe.submit(transfer)
+
+
+def _issue_to_memory_core(
+    issuer: Issuer,
+    line: int,
+    dst: View | Pointer,
+    src: View | Pointer,
+    geometry: CopyGeometry,
+    effect: Any,
+    blocking: int,
+) -> None:
+    """Record a copy and submit it to the engine of the cluster's memory core, which other cores may join."""
+    task, engine = issuer.task, issuer.unit.cluster.memory_core
+    pipe = engine.io if geometry.pipe == IO else engine.move
+    issue_ps = task.now_ps = task.now_ps + issuer.issue_ps
+    operands = (dst.allocation.identity, dst.offset, src.allocation.identity, src.offset)
+    instruction = geometry.instructions[blocking]
+    record = issuer.log.records.add(instruction, task.index, line, issue_ps, issue_ps, NONE, 0, NONE, *operands)
+    if blocking:
+        task.unawaited = record
+    if issuer.dry:
+        return
+    call = (*operands, geometry.dst_box, geometry.src_box, blocking)
+    shared = SharedCopy(pipe, task, record, issue_ps, geometry.cost, effect, blocking, call)
+    if blocking and not task.is_idle():
+        task.when_idle(shared.begin)
+    else:
+        shared.begin()
 
 
 def _issue_in_stream(

@@ -170,15 +170,16 @@ class Deferred:
         """Cancel the deferred loads of bytes [first, last), which are about to be overwritten."""
         rest: list[Piece] = []
         for piece in self.pieces:
-            if piece.first >= last or piece.last <= first:
+            low, high = piece.first, piece.last
+            if low >= last or high <= first:
                 rest.append(piece)
-                continue
-            before = piece.part(piece.first, first) if piece.first < first else piece
-            after = piece.part(last, piece.last) if piece.last > last else piece
-            if before is None or after is None:
-                self._write(piece, piece.first, piece.last)
-                continue
-            rest += [part for part in (before, after) if part is not piece]
+            elif low < first or high > last:
+                before = piece.part(low, first) if low < first else piece
+                after = piece.part(last, high) if high > last else piece
+                if before is None or after is None:
+                    self._write(piece, low, high)
+                else:
+                    rest += [part for part in (before, after) if part is not piece]
         self.pieces[:] = rest
 
     def settle(self, first: int = 0, last: int | None = None) -> None:

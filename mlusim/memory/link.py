@@ -62,15 +62,19 @@ class LinkLimits(NamedTuple):
 
 
 class RateClock:
-    """The virtual clock of all flows with one limit: bytes of work served per flow, over its weight."""
+    """The virtual clock of all flows with one limit: bytes of work served per flow, over its weight.
 
-    __slots__ = ("flows", "heap", "limit", "rate", "served", "weight")
+    Its time is that of the link, `Link._served`, plus `ahead`. While the link is full, all clocks have one rate, and only
+    the link's time advances.
+    """
+
+    __slots__ = ("ahead", "heap", "limit", "rate", "weight")
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.rate = 0.0
-        self.served = 0.0
-        self.flows = 0
+        self.ahead = 0.0
+        # The sum of the weights of its flows; exactly 0 without flows, as weights are multiples of a power of 2.
         self.weight = 0.0
         self.heap: list[tuple[float, int, Flow]] = []
 
@@ -119,6 +123,7 @@ class Link:
         self._clocks: dict[float, RateClock] = {}
         self._least_limit = INFINITE
         self._common_rate = 0.0  # of all clocks, if they share one because the link is full; else 0
+        self._served = 0.0
         self._updated_ps = 0
         # Whether a flow has moved to another clock: heaps may then contain it twice.
         self._moved = False
@@ -168,10 +173,9 @@ class Link:
         # Reset empty sums to exactly 0, so that rounding errors do not accumulate.
         self._demand = self._demand - flow.limit * flow.weight if self._flows else 0.0
         self._port_demand[port] = self._port_demand[port] - flow.limit / flow.ratio if flows else 0.0
-        traffic = flow.traffic
-        if traffic & 1:
+        if flow.traffic != WRITE:
             self._reads_until = self._mixes_until(flow, self._reads_until, now)
-        if traffic >> 1:
+        if flow.traffic != READ:
             self._writes_until = self._mixes_until(flow, self._writes_until, now)
 
     def _mixes_until(self, flow: Flow, until_ps: int, now: int) -> int:
@@ -188,17 +192,12 @@ class Link:
             self._serve(int(mixed_until))
             self._share(int(mixed_until))
         elapsed = now - self._updated_ps
-        if not elapsed:
-            return
         self._updated_ps = now
-        rate = self._common_rate
-        if rate:
-            served = rate * elapsed
+        if self._common_rate:
+            self._served += self._common_rate * elapsed
+        elif elapsed:
             for clock in self._clocks.values():
-                clock.served += served
-        else:
-            for clock in self._clocks.values():
-                clock.served += clock.rate * elapsed
+                clock.ahead += clock.rate * elapsed
 
     def _admit(self, now: int) -> None:
         """Admit the flows that have joined by `now`, each at its own time; advance the clocks to the last of these."""
@@ -207,21 +206,19 @@ class Link:
         while arrivals and arrivals[0][0] <= now:
             joined_ps, order, flow = arrivals.pop(0)
             self._serve(joined_ps)
-            limit = flow.limit
+            limit, weight, port = flow.limit, flow.weight, flow.port
             if limit not in clocks:
                 self._add_clock(limit)
             clock = flow.clock = clocks[limit]
-            weight = flow.weight
-            clock.flows += 1
             clock.weight += weight
-            flow.finish = finish = clock.served + flow.work / weight
+            flow.finish = finish = self._served + clock.ahead + flow.work / weight
             heappush(clock.heap, (finish, order, flow))
             self._flows += 1
             self._weight += weight
-            traffic = flow.traffic
-            self._readers += traffic & 1
-            self._writers += traffic >> 1
-            port = flow.port
+            if flow.traffic != WRITE:
+                self._readers += 1
+            if flow.traffic != READ:
+                self._writers += 1
             flows = self._port_flows[port]
             flows.append(flow)
             self._demand += limit * weight
@@ -304,17 +301,15 @@ class Link:
             assert clock is not None  # noqa: S101 - for the type checker
             if clock.limit != limit:
                 self._moved = True
-                remaining = flow.finish - clock.served
-                clock.flows -= 1
+                remaining = flow.finish - clock.ahead
                 clock.weight -= flow.weight
-                if not clock.flows:
+                if not clock.weight:
                     self._drop_clock(clock)
                 if limit not in self._clocks:
                     self._add_clock(limit)
                 clock = flow.clock = self._clocks[limit]
-                clock.flows += 1
                 clock.weight += flow.weight
-                flow.finish = clock.served + remaining
+                flow.finish = clock.ahead + remaining
                 heappush(clock.heap, (flow.finish, flow.order, flow))
 
     def _arm(self, now: int) -> None:
@@ -326,9 +321,9 @@ class Link:
         if self._moved:
             self._drop_moved()
         soonest = INFINITE
-        rate = self._common_rate
+        rate, served = self._common_rate, self._served
         for clock in self._clocks.values():
-            due = (clock.heap[0][0] - clock.served) / (rate or clock.rate)
+            due = (clock.heap[0][0] - clock.ahead - served) / (rate or clock.rate)
             if due < soonest:
                 soonest = due
         arrivals = self._arrivals
@@ -351,12 +346,15 @@ class Link:
 
     def _drop_moved(self) -> None:
         """Remove flows that have moved to another clock from the top of each heap."""
+        entries = 0
         for clock in self._clocks.values():
             heap = clock.heap
             finish, order, flow = heap[0]
             while flow.clock is not clock or flow.order != order or flow.finish != finish:
                 heappop(heap)
                 finish, order, flow = heap[0]
+            entries += len(heap)
+        self._moved = entries > self._flows
 
     def _look_ahead(self, soonest: float, now: int) -> float:
         """Time from `now` to the next completion, given the flows that join before it; a lower bound.
@@ -405,7 +403,8 @@ class Link:
     def _ring_now(self, now: int) -> None:
         """Complete the flows that are due, share the link again and set the timer."""
         self._armed_ps = -1
-        self._admit(now)
+        if self._arrivals and self._arrivals[0][0] <= now:
+            self._admit(now)
         self._serve(now)
         done = self._pop_due()
         if done:
@@ -426,14 +425,14 @@ class Link:
     def _pop_due(self) -> list[Flow]:
         """Take the flows that are complete off their heaps."""
         done: list[Flow] = []
-        rate = self._common_rate
+        rate, served, moved = self._common_rate, self._served, self._moved
         for clock in self._clocks.values():
             heap = clock.heap
             # Flows due within the tolerance are due now, or the timer would ring at this time for ever.
-            horizon = clock.served + (rate or clock.rate) * _TWO_TICKS
+            horizon = served + clock.ahead + (rate or clock.rate) * _TWO_TICKS
             while heap and heap[0][0] <= horizon:
                 finish, order, flow = heappop(heap)
-                if flow.clock is clock and flow.order == order and flow.finish == finish:
+                if not moved or (flow.clock is clock and flow.order == order and flow.finish == finish):
                     done.append(flow)
                     # A flow that left this clock and came back is in its heap twice.
                     flow.finish = INFINITE
@@ -444,17 +443,18 @@ class Link:
         if len(done) > 1:
             done.sort(key=order_of)
         for flow in done:
-            clock = flow.clock
+            clock, weight = flow.clock, flow.weight
             flow.clock = None
             assert clock is not None  # noqa: S101 - for the type checker
-            clock.flows -= 1
-            clock.weight -= flow.weight
-            self._weight -= flow.weight
-            if not clock.flows:
+            clock.weight -= weight
+            self._weight -= weight
+            if not clock.weight:
                 self._drop_clock(clock)
             self._unsettled.add(flow.port)
-            self._readers -= flow.traffic & 1
-            self._writers -= flow.traffic >> 1
+            if flow.traffic != WRITE:
+                self._readers -= 1
+            if flow.traffic != READ:
+                self._writers -= 1
             self._leave(flow, now)
         # Completed transfers often begin the next one: the link is shared once, after all of them.
         self._completing = True

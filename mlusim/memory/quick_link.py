@@ -14,7 +14,7 @@ from math import ceil
 from operator import le
 
 from mlusim.memory.clock import Alarm, Clock
-from mlusim.memory.flow import Flow, order_of
+from mlusim.memory.flow import READ, WRITE, Flow, order_of
 from mlusim.memory.link import INFINITE, Link, LinkLimits
 from mlusim.units import TICK_TOLERANCE
 
@@ -34,7 +34,7 @@ class QuickLink(Link):
 
     def _joined(self, flow: Flow, ready_ps: int, now: int) -> None:
         if self._contended:
-            super()._joined(flow, ready_ps, now)
+            Link._joined(self, flow, ready_ps, now)
         else:
             self._schedule_end(flow, flow.work / flow.weight, ready_ps, now)
 
@@ -93,13 +93,12 @@ class QuickLink(Link):
                 if limit not in self._clocks:
                     self._add_clock(limit)
                 clock = flow.clock = self._clocks[limit]
-                clock.flows += 1
                 clock.weight += weight
-                flow.finish = clock.served + flow.finish - limit * (now - flow.since_ps)
+                flow.finish = self._served + clock.ahead + flow.finish - limit * (now - flow.since_ps)
                 heappush(clock.heap, (flow.finish, flow.order, flow))
                 self._weight += weight
-                self._readers += flow.traffic & 1
-                self._writers += flow.traffic >> 1
+                self._readers += flow.traffic != WRITE
+                self._writers += flow.traffic != READ
             if flows:
                 self._unsettled.add(port)
                 self._port_floor = min(self._port_floor, self._port_rates[port] / len(flows))
@@ -115,13 +114,13 @@ class QuickLink(Link):
                 clock = flow.clock
                 assert clock is not None  # noqa: S101 - for the type checker
                 flow.clock = None
-                self._schedule_end(flow, flow.finish - clock.served, now, now)
+                self._schedule_end(flow, flow.finish - clock.ahead - self._served, now, now)
         for ready_ps, _, flow in self._arrivals:
             self._schedule_end(flow, flow.work / flow.weight, ready_ps, now)
         self._clocks.clear()
         self._least_limit = self._port_floor = self._mixed_until = INFINITE
         self._moved = False
-        self._common_rate = self._weight = 0.0
+        self._common_rate = self._weight = self._served = 0.0
         self._readers = self._writers = 0
         self._unsettled.clear()
         return True

@@ -177,17 +177,19 @@ class View(NotNumeric):
             at = offset
             counts = []
             for item, extent, stride in zip(key, shape, strides):  # noqa: B905 - axes that it does not name stay whole
-                if item.__class__ is int and 0 <= item < extent:
+                if item.__class__ is int:
+                    if not 0 <= item < extent:
+                        break
                     at += item * stride
                     counts.append(-1)
-                    continue
-                if item.__class__ is not slice or item.step is not None:
+                elif item.__class__ is slice and item.step is None:
+                    start, stop = 0 if item.start is None else item.start, extent if item.stop is None else item.stop
+                    if not (start.__class__ is stop.__class__ is int and 0 <= start < stop <= extent):
+                        break
+                    at += start * stride
+                    counts.append(stop - start)
+                else:
                     break
-                start, stop = 0 if item.start is None else item.start, extent if item.stop is None else item.stop
-                if not (start.__class__ is stop.__class__ is int and 0 <= start < stop <= extent):
-                    break
-                at += start * stride
-                counts.append(stop - start)
             else:
                 offset, part = at, layout.cuts[tuple(counts)]
         if part is None:
