@@ -64,8 +64,8 @@ class LinkLimits(NamedTuple):
 class RateClock:
     """The virtual clock of all flows with one limit: bytes of work served per flow, over its weight.
 
-    Its time is that of the link, `Link._served`, plus `ahead`. While the link is full, all clocks have one rate, and only
-    the link's time advances.
+    Its time is that of the link, `Link._served`, plus `ahead`. While the link is full, all clocks have one rate, and
+    only the link's time advances.
     """
 
     __slots__ = ("ahead", "heap", "limit", "rate", "weight")
@@ -94,6 +94,8 @@ class Link:
         self._schedule: Any = environment.schedule
         self._armed_ps = -1
         self._completing = False
+        # Whether the virtual clocks are in use: always, except in a `QuickLink`.
+        self._contended = True
         # Capacity.
         self._rate = rate
         self._mixed_rate = rate * limits.mixed_factor
@@ -152,16 +154,19 @@ class Link:
             self._weighted += 1
         else:
             flow.weight = 1.0
-        insort(arrivals, (ready_ps, flow.order, flow))
-        self._joined(flow, ready_ps, now)
-
-    def _joined(self, _flow: Flow, ready_ps: int, now: int) -> None:
-        """Reset the timer if a flow that joins at `ready_ps` matters before the timer rings."""
-        # When flows join while others complete, the link is shared once, after all of them.
-        if not (self._completing or now <= self._armed_ps <= ready_ps):
+        insort(arrivals, (ready_ps, self._order, flow))
+        if not self._contended:
+            self._schedule_end(flow, flow.work / flow.weight, ready_ps, now)
+        elif not (self._completing or now <= self._armed_ps <= ready_ps):
+            # The flow matters before the timer rings. When flows join while others complete, the link is shared once,
+            # after all of them.
             self._admit(now)
             self._serve(now)
             self._arm(now)
+
+    def _schedule_end(self, flow: Flow, work: float, since_ps: int, now: int) -> None:
+        """Schedule the end of a flow without contention; a hook for `QuickLink`."""
+        raise NotImplementedError
 
     def _leave(self, flow: Flow, now: int) -> None:
         """Take a completed flow off the link and its port."""
@@ -444,7 +449,6 @@ class Link:
             done.sort(key=order_of)
         for flow in done:
             clock, weight = flow.clock, flow.weight
-            flow.clock = None
             assert clock is not None  # noqa: S101 - for the type checker
             clock.weight -= weight
             self._weight -= weight

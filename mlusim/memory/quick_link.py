@@ -32,12 +32,6 @@ class QuickLink(Link):
         self._ends: dict[int, list[Flow]] = {}
         self._end_alarm = Alarm(self._ring_end)
 
-    def _joined(self, flow: Flow, ready_ps: int, now: int) -> None:
-        if self._contended:
-            Link._joined(self, flow, ready_ps, now)
-        else:
-            self._schedule_end(flow, flow.work / flow.weight, ready_ps, now)
-
     def _schedule_end(self, flow: Flow, work: float, since_ps: int, now: int) -> None:
         """Schedule the end of a flow at its own limit, with `work` (over its weight) remaining at `since_ps`."""
         flow.finish = work
