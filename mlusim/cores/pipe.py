@@ -105,7 +105,7 @@ class DmaPipe:
         unit: the core or memory core that it belongs to.
         link: the shared link that its transfers join; transfers without work (moves inside a core) take only their
             latency.
-        read_port, write_port: indices of the cluster's ports on that link.
+        read_port, write_port: indices of the cluster's ports among `Link.ports`.
     """
 
     __slots__ = (
@@ -127,8 +127,8 @@ class DmaPipe:
     def __init__(self, unit: Unit, link: Link, read_port: int, write_port: int) -> None:
         self.unit = unit
         self.link = link
-        self.read_port = read_port
-        self.write_port = write_port
+        self.read_port = link.ports[read_port]
+        self.write_port = link.ports[write_port]
         self.current: Transfer | None = None
         self.queue: deque[Transfer] = deque()
         self.twin: DmaPipe | None = None

@@ -11,6 +11,29 @@ if TYPE_CHECKING:
 READ, WRITE, READ_AND_WRITE = 1, 2, 3
 
 
+class Port:
+    """A port of a link, shared by the cores of a cluster.
+
+    Attributes:
+        rate: bytes per picosecond of all its flows together.
+        flows: its flows in flight.
+        joined: number of its flows in flight or still to join.
+        demand: the rate that the flows in flight would have without contention.
+        unsettled: whether its flows may have a wrong limit.
+        full: whether it limits some of its flows below the flows' own limit (`LoadedLink`).
+    """
+
+    __slots__ = ("demand", "flows", "full", "joined", "rate", "unsettled")
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self.flows: list[Flow] = []
+        self.joined = 0
+        self.demand = 0.0
+        self.unsettled = False
+        self.full = False
+
+
 class Flow:
     """One transfer on a link.
 
@@ -18,7 +41,7 @@ class Flow:
         work: bytes of link time that the transfer needs.
         limit: work per picosecond that the transfer's own port allows.
         ratio: bytes of work per byte through the port, 1 or more.
-        port: index of the shared (cluster) port.
+        port: the shared port, one of `Link.ports`.
         traffic: READ, WRITE or READ_AND_WRITE.
         weight: share of a full link, relative to the other flows.
     """
@@ -40,7 +63,7 @@ class Flow:
     # Together with `callbacks`, what SimPy requires of an event: a flow can be scheduled itself.
     _ok = True
 
-    def __init__(self, work: float, limit: float, ratio: float, port: int, traffic: int) -> None:
+    def __init__(self, work: float, limit: float, ratio: float, port: Port, traffic: int) -> None:
         self.work = work
         self.weight = 1.0
         self.limit = limit

@@ -29,7 +29,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from mlusim.memory.clock import Alarm, Clock
-from mlusim.memory.flow import READ, READ_AND_WRITE, WEIGHTS, WRITE, Flow, order_of, port_rate, weights
+from mlusim.memory.flow import READ, READ_AND_WRITE, WEIGHTS, WRITE, Flow, Port, order_of, port_rate, weights
 from mlusim.units import TICK_TOLERANCE
 
 __all__ = ["INFINITE", "READ", "READ_AND_WRITE", "WRITE", "Flow", "Link", "LinkLimits", "RateClock", "weights"]
@@ -88,7 +88,7 @@ class Link:
     """
 
     def __init__(self, environment: Clock, limits: LinkLimits) -> None:
-        rate, port_rates = limits.rate, limits.port_rates
+        rate = limits.rate
         self._environment = environment
         self._alarm = Alarm(self._ring)
         self._schedule: Any = environment.schedule
@@ -99,7 +99,7 @@ class Link:
         # Capacity.
         self._rate = rate
         self._mixed_rate = rate * limits.mixed_factor
-        self._port_rates = port_rates
+        self.ports = [Port(rate) for rate in limits.port_rates]
         self._weights = weights(limits.spread)
         self._weighted = 0
         # Mixing of reads and writes: until when ended flows of each kind count as in flight, and when mixing ends
@@ -116,11 +116,8 @@ class Link:
         self._readers = 0
         self._writers = 0
         self._arrivals: list[tuple[int, int, Flow]] = []
-        self._port_flows: list[list[Flow]] = [[] for _ in port_rates]
-        self._port_joined = [0] * len(port_rates)  # in flight or still to join
-        # The rates that the flows in flight would have without contention, on the link and on each port.
+        # The rate that the flows in flight would have without contention.
         self._demand = 0.0
-        self._port_demand = [0.0] * len(port_rates)
         # Virtual clocks, by limit.
         self._clocks: dict[float, RateClock] = {}
         self._least_limit = INFINITE
@@ -131,7 +128,7 @@ class Link:
         self._moved = False
         # Ports whose flows may have a wrong limit. That does not matter while the link is so full that no flow reaches
         # `_port_floor`, the least rate that any of these ports gives a flow.
-        self._unsettled: set[int] = set()
+        self._unsettled: list[Port] = []
         self._port_floor = INFINITE
 
     def restart(self) -> None:
@@ -145,10 +142,9 @@ class Link:
         arrivals = self._arrivals
         others = self._flows + len(arrivals)
         port = flow.port
-        sharers = self._port_joined[port] = self._port_joined[port] + 1
+        sharers = port.joined = port.joined + 1
         if others and (
-            (others + 1) * flow.limit > self._rate
-            or (sharers > 1 and sharers * flow.limit > self._port_rates[port] * flow.ratio)
+            (others + 1) * flow.limit > self._rate or (sharers > 1 and sharers * flow.limit > port.rate * flow.ratio)
         ):
             flow.weight = self._weights[self._weighted % WEIGHTS]
             self._weighted += 1
@@ -171,13 +167,13 @@ class Link:
     def _leave(self, flow: Flow, now: int) -> None:
         """Take a completed flow off the link and its port."""
         port = flow.port
-        flows = self._port_flows[port]
+        flows = port.flows
         flows.remove(flow)
-        self._port_joined[port] -= 1
+        port.joined -= 1
         self._flows -= 1
         # Reset empty sums to exactly 0, so that rounding errors do not accumulate.
         self._demand = self._demand - flow.limit * flow.weight if self._flows else 0.0
-        self._port_demand[port] = self._port_demand[port] - flow.limit / flow.ratio if flows else 0.0
+        port.demand = port.demand - flow.limit / flow.ratio if flows else 0.0
         if flow.traffic != WRITE:
             self._reads_until = self._mixes_until(flow, self._reads_until, now)
         if flow.traffic != READ:
@@ -224,15 +220,20 @@ class Link:
                 self._readers += 1
             if flow.traffic != READ:
                 self._writers += 1
-            flows = self._port_flows[port]
+            flows = port.flows
             flows.append(flow)
             self._demand += limit * weight
-            self._port_demand[port] += limit / flow.ratio
-            self._unsettled.add(port)
-            floor = self._port_rates[port] / len(flows)
+            port.demand += limit / flow.ratio
+            if not port.unsettled:
+                self._unsettle(port)
+            floor = port.rate / len(flows)
             if floor < self._port_floor:
                 self._port_floor = floor
             self._share(joined_ps)
+
+    def _unsettle(self, port: Port) -> None:
+        port.unsettled = True
+        self._unsettled.append(port)
 
     def _add_clock(self, limit: float) -> None:
         self._clocks[limit] = RateClock(limit)
@@ -278,9 +279,9 @@ class Link:
     def _level(self, left: float) -> float:
         """Return the common rate of the flows that no port limits, given the capacity that is left."""
         for port in self._unsettled:
-            flows = self._port_flows[port]
-            if flows:
-                self._settle(self._port_rates[port], flows)
+            port.unsettled = False
+            if port.flows:
+                self._settle(port.rate, port.flows)
         self._unsettled.clear()
         self._port_floor = INFINITE
         weight_left = self._weight
@@ -384,7 +385,7 @@ class Link:
             slower = rate * weight / (weight + flow.weight)
             weight += flow.weight
             port = flow.port
-            if slower > flow.limit or slower * (len(self._port_flows[port]) + added) > self._port_rates[port]:
+            if slower > flow.limit or slower * (len(port.flows) + added) > port.rate:
                 # The port limits this flow and leaves more to the others: share anew when it joins.
                 return ahead
             left = (soonest - ahead) * rate
@@ -454,7 +455,8 @@ class Link:
             self._weight -= weight
             if not clock.weight:
                 self._drop_clock(clock)
-            self._unsettled.add(flow.port)
+            if not flow.port.unsettled:
+                self._unsettle(flow.port)
             if flow.traffic != WRITE:
                 self._readers -= 1
             if flow.traffic != READ:

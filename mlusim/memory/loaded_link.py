@@ -37,8 +37,6 @@ class LoadedLink(Link):
     def __init__(self, environment: Clock, limits: LinkLimits) -> None:
         super().__init__(environment, limits)
         self._growth = limits.latency_growth
-        # Ports that limit some of their flows below the flows' own limit.
-        self._full: set[int] = set()
         # The highest rate so far at which a single flow could use its port.
         self._fastest = 0.0
 
@@ -54,19 +52,15 @@ class LoadedLink(Link):
 
     def _settle_ports(self) -> None:
         for port in self._unsettled:
-            flows = self._port_flows[port]
-            rate = self._port_rates[port]
-            if len(flows) * self._fastest <= rate and port not in self._full:
+            port.unsettled = False
+            if len(port.flows) * self._fastest <= port.rate and not port.full:
                 continue
             demand = 0.0
-            for flow in flows:
+            for flow in port.flows:
                 demand += flow.limit / flow.ratio
-            if demand > rate:
-                self._full.add(port)
-                self._settle(rate, flows)
-            elif port in self._full:
-                self._full.discard(port)
-                self._settle(rate, flows)
+            if demand > port.rate or port.full:
+                port.full = demand > port.rate
+                self._settle(port.rate, port.flows)
         self._unsettled.clear()
 
     def _share(self, now: int) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from heapq import heappush
 from math import ceil
-from operator import le
 
 from mlusim.memory.clock import Alarm, Clock
 from mlusim.memory.flow import READ, WRITE, Flow, order_of
@@ -59,15 +58,15 @@ class QuickLink(Link):
             joined_ps, _, flow = arrivals[0]
             port = flow.port
             demand = self._demand + flow.limit * flow.weight
-            port_demand = self._port_demand[port] + flow.limit / flow.ratio
-            if demand > self._mixed_rate or port_demand > self._port_rates[port]:
+            port_demand = port.demand + flow.limit / flow.ratio
+            if demand > self._mixed_rate or port_demand > port.rate:
                 self._begin_contention(joined_ps)
                 self._ring_now(now)
                 return
             del arrivals[0]
             self._demand = demand
-            self._port_demand[port] = port_demand
-            self._port_flows[port].append(flow)
+            port.demand = port_demand
+            port.flows.append(flow)
             self._flows += 1
         if len(done) > 1:
             done.sort(key=order_of)
@@ -81,8 +80,8 @@ class QuickLink(Link):
         self._contended = True
         self._ends.clear()
         self._updated_ps = now
-        for port, flows in enumerate(self._port_flows):
-            for flow in flows:
+        for port in self.ports:
+            for flow in port.flows:
                 limit, weight = flow.limit, flow.weight
                 if limit not in self._clocks:
                     self._add_clock(limit)
@@ -93,18 +92,19 @@ class QuickLink(Link):
                 self._weight += weight
                 self._readers += flow.traffic != WRITE
                 self._writers += flow.traffic != READ
-            if flows:
-                self._unsettled.add(port)
-                self._port_floor = min(self._port_floor, self._port_rates[port] / len(flows))
+            if port.flows:
+                self._unsettle(port)
+                self._port_floor = min(self._port_floor, port.rate / len(port.flows))
 
     def _end_contention(self, now: int) -> bool:
         if self._demand > self._mixed_rate * _UNCONTENDED_DEMAND:
             return False
-        if not all(map(le, self._port_demand, self._port_rates)):
+        if any(port.demand > port.rate for port in self.ports):
             return False
         self._contended = False
-        for flows in self._port_flows:
-            for flow in flows:
+        for port in self.ports:
+            port.unsettled = False
+            for flow in port.flows:
                 clock = flow.clock
                 assert clock is not None  # noqa: S101 - for the type checker
                 flow.clock = None

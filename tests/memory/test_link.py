@@ -34,7 +34,7 @@ class Recorded(Flow):
     __slots__ = ("ended", "following", "link", "number")
 
     def __init__(self, link: Link, number: int, wish: Wish, ended: dict[int, int]) -> None:
-        super().__init__(wish.work, wish.limit, wish.ratio, wish.port, wish.traffic)
+        super().__init__(wish.work, wish.limit, wish.ratio, link.ports[wish.port], wish.traffic)
         self.link, self.number, self.ended = link, number, ended
         self.following: Recorded | None = None
 

@@ -36,8 +36,8 @@ def run(flows: list[tuple[int, Any]], rate: float, ports: list[float], growth: f
     def join(flow: Flow) -> Any:
         return lambda _: link.join(flow, clock.now, clock.now)
 
-    for number, (at_ps, how) in enumerate(flows):
-        clock.after(at_ps, join(Recorded(number, ended, *how)))
+    for number, (at_ps, (work, limit, ratio, port, traffic)) in enumerate(flows):
+        clock.after(at_ps, join(Recorded(number, ended, work, limit, ratio, link.ports[port], traffic)))
     clock.run()
     return [ended[number] for number in range(len(flows))]
 

@@ -20,8 +20,8 @@ from mlusim.units import KIB
 class Recorded(Flow):
     __slots__ = ("ended",)
 
-    def __init__(self, work: float, traffic: int = READ) -> None:
-        super().__init__(work, 1.0, 1.0, 0, traffic)
+    def __init__(self, link: Link, work: float, traffic: int = READ) -> None:
+        super().__init__(work, 1.0, 1.0, link.ports[0], traffic)
         self.ended = -1
 
     def done(self, now: int) -> None:
@@ -40,14 +40,15 @@ def run(link: Link, clock: Clock, flows: list[Recorded]) -> list[int]:
 def test_weights_do_not_change_the_total_rate_of_a_full_link(works: list[int], spread: float) -> None:
     clock = Clock()
     link = QuickLink(clock, LinkLimits(0.02, [1e9], spread=spread))
-    ends = run(link, clock, [Recorded(100.0 * work) for work in works])
+    ends = run(link, clock, [Recorded(link, 100.0 * work) for work in works])
     assert max(ends) == pytest.approx(sum(works) * 100 / 0.02, abs=len(works) + 1)
 
 
 def test_only_concurrent_transfers_are_weighted() -> None:
     alone, many = Clock(), Clock()
-    assert run(QuickLink(alone, LinkLimits(0.02, [1e9], spread=0.3)), alone, [Recorded(1000)]) == [50_000]
-    ends = run(QuickLink(many, LinkLimits(0.02, [1e9], spread=0.3)), many, [Recorded(1000) for _ in range(8)])
+    first, second = (QuickLink(clock, LinkLimits(0.02, [1e9], spread=0.3)) for clock in (alone, many))
+    assert run(first, alone, [Recorded(first, 1000)]) == [50_000]
+    ends = run(second, many, [Recorded(second, 1000) for _ in range(8)])
     assert len(set(ends)) == 8
 
 
@@ -64,9 +65,9 @@ def test_a_tiny_access_does_not_trigger_the_mixing_factor() -> None:
     for nbytes in (2, 10_000):
         clock = Clock()
         link = QuickLink(clock, LinkLimits(1.0, [1e9], mixed_factor=0.5, mixing_ps=10**9, mixing_reach=4.0))
-        run(link, clock, [Recorded(nbytes)])
+        run(link, clock, [Recorded(link, nbytes)])
         start = clock.now
-        ends[nbytes] = run(link, clock, [Recorded(20_000, WRITE)])[0] - start
+        ends[nbytes] = run(link, clock, [Recorded(link, 20_000, WRITE)])[0] - start
     assert ends[2] == pytest.approx(20_000, abs=10)
     # Mixed throughout: four times 10 000 picoseconds cover the write at half the rate.
     assert ends[10_000] == pytest.approx(40_000, abs=10)
