@@ -141,7 +141,13 @@ class Unit:
             if effect is not None:
                 effect()
             elif call is not None:
-                call.compute(*[view.elements for view in operands])
+                ufunc = call.ufunc
+                if ufunc is None:
+                    call.compute(*[view.elements for view in operands])
+                else:
+                    # Optimised: as `call.compute`, without its calls in Python and without an intermediate array.
+                    result, first, second = operands
+                    ufunc(first.elements, second.elements, out=result.elements)
 
     def settle(self) -> None:
         """Write deferred loads to the NRAM."""

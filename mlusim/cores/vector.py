@@ -194,23 +194,29 @@ def _issue_again(issuer: Issuer, line: int, cached: VectorCall, operands: Sequen
     addresses: list[int] = []
     for view, layout in zip(operands, cached.operand_layouts):  # noqa: B905 - equal lengths, checked above
         if view.__class__ is not View:
-            if view.__class__ is layout and (not has_data or view in cached.numbers):
+            if view.__class__ is layout:
                 continue
             return False
+        if view.layout is not layout:
+            return False
         allocation, offset = view.allocation, view.offset
-        if view.layout is not layout or allocation.memory is not nram or allocation.freed:
-            return False
-        if first is None:
-            first, start = allocation, offset
-        elif allocation is first and (apart or offset != start):
-            return False
-        if aligned and (allocation.address + offset) % ALIGNED_ADDRESS_BYTES:
-            return False
+        if allocation is first:
+            # An operand that begins at the first one is aligned like it.
+            if apart or offset != start:
+                return False
+        else:
+            misaligned = aligned and (allocation.address + offset) % ALIGNED_ADDRESS_BYTES
+            if misaligned or allocation.memory is not nram or allocation.freed:
+                return False
+            if first is None:
+                first, start = allocation, offset
         if has_data and view.elements is None:
             view.typed()
         addresses += (allocation.identity, offset)
     if has_data and cached.has_numbers:
-        operands = [value if value.__class__ is View else cached.numbers[value] for value in operands]
+        operands = [
+            value if value.__class__ is View else _number(issuer, cached, operands, value) for value in operands
+        ]
     _add(issuer, line, cached, addresses, None, operands)
     return True
 

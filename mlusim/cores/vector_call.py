@@ -56,6 +56,7 @@ class VectorCall:
     Attributes:
         instruction, attributes: the call.
         compute: the computation with these attributes, on the arrays of the operands.
+        ufunc: a NumPy function that computes the same from the sources into the result, or None.
         duration_ps: time on the compute pipe.
         code: number of its instruction in the log.
         more_boxes: boxes of the views beyond the first three, which are stored outside the records.
@@ -82,6 +83,7 @@ class VectorCall:
         "more_boxes",
         "numbers",
         "operand_layouts",
+        "ufunc",
     )
 
     def __init__(
@@ -96,6 +98,7 @@ class VectorCall:
         self.compute: Callable[..., Any] = (
             partial(instruction.compute, **attributes) if attributes else instruction.compute
         )
+        self.ufunc = _ufunc_for(instruction, views)
         count = instruction.count([view.dtype for view in views], attributes)
         self.duration_ps, widest, size, boxes, count = geometry_of(issuer, instruction, views, count)
         recorded = (*boxes, NONE, NONE)[:_RECORDED]
@@ -148,6 +151,19 @@ class VectorCall:
         check_overlap(self.instruction, operands)
         if self._multiple:
             check_all_aligned(self.instruction, self.instruction.name, issuer.board, views)
+
+
+def _ufunc_for(instruction: Instruction, views: Sequence[View]) -> np.ufunc | None:
+    """Return the NumPy function of an instruction if it can write to the result, without an intermediate array."""
+    ufunc, shapes = instruction.ufunc, {view.shape for view in views}
+    if ufunc is None or len(shapes) > 1:
+        return None
+    result, *sources = (np.empty(0, view.dtype) for view in (*views, views[-1])[:3])
+    try:
+        ufunc(*sources, out=result)
+    except TypeError:
+        return None
+    return ufunc
 
 
 def call_key(instruction: Instruction, arguments: Sequence[Any]) -> tuple[Any, ...]:

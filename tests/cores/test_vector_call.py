@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from hypothesis import strategies as st
 
 from mlusim.cores import vector
 from mlusim.cores.core import Core
-from mlusim.cores.instructions.elementwise import binary
+from mlusim.cores.instructions.record import Instruction
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.vector_call import VectorCall
+from mlusim.cores.vector_call import VectorCall, _ufunc_for
 from mlusim.errors import AccessError, MlusimError, OperandError
 from mlusim.host.device import Device
 from mlusim.memory.view import View
@@ -102,20 +103,33 @@ def test_cached_calls_distinguish_numbers_and_counts() -> None:
     assert found == [4.0, 4.5, 4.0, 5.0, 3, 3, 3, 3]
 
 
-@given(
-    st.sampled_from([np.add, np.less, np.maximum, np.logical_xor]),
-    st.sampled_from(["float16", "float32", "int8", "int32", "uint16"]),
-    st.sampled_from([((8,), (8,)), ((2, 4), (8,)), ((8,), ())]),
+@pytest.mark.parametrize(
+    "instruction", [entry for entry in INSTRUCTIONS.values() if entry.ufunc], ids=attrgetter("name")
 )
-def test_computing_in_place_equals_computing_out_of_place(operation: Any, dtype: str, shapes: Any) -> None:
-    rng = np.random.default_rng(3)
-    a = rng.integers(0, 3, shapes[0]).astype(dtype)
-    b = rng.integers(0, 3, shapes[1]).astype(dtype)
-    plain = binary(partial(operation))
-    ours, theirs = a.copy(), a.copy()
-    binary(operation)(ours, ours, b)
-    plain(theirs, theirs, b)
-    assert ours.tobytes() == theirs.tobytes()
+@pytest.mark.parametrize("is_number", [False, True])
+def test_ufunc_into_the_result_equals_compute(instruction: Instruction, is_number: bool) -> None:
+    for dtype in instruction.types:
+        rng = np.random.default_rng(3)
+        a, b = rng.integers(0, 256, (2, 40, dtype.itemsize), np.uint8).view(dtype).reshape(2, 40)
+        second = b[0] if is_number else b
+        ufunc = _ufunc_for(instruction, [extent(array) for array in (a, a, second) if array.ndim])
+        assert ufunc is instruction.ufunc
+        ours, theirs = a.copy(), a.copy()
+        with np.errstate(all="ignore"):
+            ufunc(ours, second, out=ours)
+            instruction.compute(theirs, theirs, second)
+        assert ours.tobytes() == theirs.tobytes()
+
+
+def test_no_ufunc_for_operands_of_different_shapes() -> None:
+    views = [extent(np.zeros(shape)) for shape in ((8,), (2, 4), (8,))]
+    assert _ufunc_for(INSTRUCTIONS["add"], views) is None
+    assert _ufunc_for(INSTRUCTIONS["band"], views[:1]) is None
+
+
+def extent(array: Any) -> Any:
+    """What `_ufunc_for` reads of a view."""
+    return SimpleNamespace(shape=array.shape, dtype=array.dtype)
 
 
 @given(

@@ -45,19 +45,7 @@ def binary(function_of_two: Ufunc) -> Callable[..., None]:
         values = function_of_two(a.reshape(-1), b.reshape(-1) if b.ndim else b)
         np.copyto(result.reshape(-1), values, casting="unsafe")
 
-    def compute_in_place(result: Array, a: Array, b: Array) -> None:
-        # Optimised: as `compute` without an intermediate array if shapes and types allow it, as in most calls.
-        shape = a.shape
-        if result.shape == shape and (b.shape == shape or not b.ndim):
-            try:
-                function_of_two(a, b, out=result)
-            except TypeError:
-                pass
-            else:
-                return
-        compute(result, a, b)
-
-    return compute_in_place if isinstance(function_of_two, np.ufunc) else compute
+    return compute
 
 
 def unary(function_of_one: Ufunc) -> Callable[..., None]:
@@ -190,6 +178,7 @@ def _pair(
         summary=summary,
         group=group,
         compute=binary(operation),
+        ufunc=operation if isinstance(operation, np.ufunc) else None,
         intrinsics=spellings,
         operands=(DST, SRC0, SRC1),
         **({"c_signatures": ("dst[n] src0[n] src1[n]|number n",)} | more),
@@ -203,6 +192,7 @@ def _pair(
             name=f"cycle_{stem}",
             summary=f"{summary.replace('src0', 'src').replace('src1', 'seg')}; seg repeats along src",
             compute=cycle(operation),
+            ufunc=None,
             intrinsics=(f"__bang_cycle_{stem}",),
             c_signatures=("dst[n] src[n] seg[m] n m",),
             operands=(DST, Operand("src"), SEG),

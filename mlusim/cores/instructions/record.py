@@ -153,6 +153,7 @@ class Instruction:
         compute: (result, *sources, **attributes): writes the result in place, with NumPy's floating-point warnings
             disabled. The result has the destination's shape and type; sources have their own, or are numbers of the
             first source's type.
+        ufunc: the NumPy function that computes it from two sources of the result's shape, or a source and a number.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Instruction:
     tensor: bool = False
     since: int = SERIES_2XX
     exact: bool = True
+    ufunc: np.ufunc | None = None
 
     @property
     def signature(self) -> str:
