@@ -21,19 +21,12 @@ class Barrier:
         self._chip = chip
         self._latency_ps = latency_ps
         self.waiting: list[tuple[Task, int]] = []
-        self._arrivals = 0
         self._arrivals_of: dict[int, int] = {}
         self._first = chip.barriers
         chip.barriers += 1 << 20
 
-    def number(self) -> int:
-        """Return the number in the log of the round that the next arrival joins."""
-        number = self._first + self._arrivals // self.participants
-        self._arrivals += 1
-        return number
-
-    def number_of(self, task: Task) -> int:
-        """As `number` for a barrier where no task waits: counts the rounds that this task has passed."""
+    def number(self, task: Task) -> int:
+        """Return the number in the log of the round that a task arrives at: its own rounds, counted."""
         passed = self._arrivals_of.get(task.index, 0)
         self._arrivals_of[task.index] = passed + 1
         return self._first + passed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -33,6 +33,13 @@ MEMORY_CORE_ID = 0x80
 def sram_name(board: str, cluster: int) -> str:
     """Return the name of a cluster's SRAM in messages and in the log."""
     return f"the SRAM of cluster {cluster} of {board}"
+
+
+class Watch(Protocol):
+    """An observer of a run, which may run a part of it."""
+
+    def run(self, chip: Chip, step: Callable[[], None]) -> None:
+        """Process events by `step` as long as there is something to observe."""
 
 
 class Cluster:
@@ -68,7 +75,8 @@ class Chip:
         late: delay the effect of asynchronous copies to the sync that orders them.
         max_operations: limit on the operations of one task.
         log_folder: folder of the scratch file with the records of the log; None: in memory.
-        dry: only record what kernels issue; nothing takes time (`mlusim.host.steady`).
+        dry: only record what the first and the last task of each launch issue; nothing takes time
+            (`mlusim.host.steady`).
     """
 
     def __init__(
@@ -85,6 +93,8 @@ class Chip:
         self.data = data
         self.late = late
         self.dry = dry
+        # Runs a part of the events, and may skip operations that repeat (`mlusim.host.steady.watch`).
+        self.watch: Watch | None = None
         self.max_operations = max_operations
         self.environment = Clock()
         self.log = Log(board.name, log_folder)

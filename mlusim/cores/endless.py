@@ -37,6 +37,9 @@ def check_end(issuer: Issuer) -> None:
     task, chip = issuer.task, issuer.chip
     if task.unawaited >= 0 or task.operations > chip.max_operations:
         raise task.refusal()
+    if issuer.at_check is not None:
+        issuer.at_check()
+        return
     issuer.next_check = min(task.operations + max(first_check(chip.max_operations), 1), chip.max_operations)
     only_read = max(chip.max_operations // _SHARE, _MIN_READS)
     if _polls(chip, only_read):

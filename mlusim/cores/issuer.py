@@ -8,6 +8,7 @@ kernel that called it, retiming the line in the saved log, and a front end for a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mlusim.cores.endless import check_end, first_check
@@ -33,11 +34,14 @@ class Issuer:
         has_data: whether memories have bytes.
         dry: instructions are recorded but take no time, and nothing is waited for (`mlusim.host.steady`).
         blocked: the awaitable that a blocking copy returns.
+        next_check, at_check: number of operations of the task beyond which it is checked, before the next operation is
+            issued (`mlusim.cores.endless`); what to call instead, if anything.
         sync_codes: numbers in the log of the syncs issued so far, by name and pipes.
         repeated: the vector instruction that a source line has issued last (`mlusim.cores.vector`).
     """
 
     __slots__ = (
+        "at_check",
         "blocked",
         "board",
         "chip",
@@ -62,14 +66,19 @@ class Issuer:
         self.board = chip.board
         self.log: Log = chip.log
         self.has_data = chip.data
-        self.dry = chip.dry
-        self.blocked = task.passing if chip.dry else task.suspending
+        self.set_dry(dry=chip.dry)
         self.next_check = first_check(chip.max_operations)
+        self.at_check: Callable[[], None] | None = None
         self.issue_ps = chip.board.cycles_ps(chip.board.issue_cycles)
         self.dram_unit_bytes = chip.board.dram_unit_bytes
         self.copy_geometries = unit.copy_geometries
         self.sync_codes: dict[tuple[str, int], int] = {}
         self.repeated: dict[int, VectorCall] = {}
+
+    def set_dry(self, *, dry: bool) -> None:
+        """Set whether instructions take time."""
+        self.dry = dry
+        self.blocked = self.task.passing if dry else self.task.suspending
 
     def begin(self) -> None:
         """Count an instruction and charge its issue."""

@@ -71,7 +71,8 @@ class Job:
         self.tasks.append(task)
         self._remaining += 1
         unit.task = task
-        begin = partial(task.start, launch.kernel, Core(task), launch.arguments, launch.settings)
+        kernel = launch.kernel if not launch.chip.dry or task.linear_id in {0, launch.last} else _idle
+        begin = partial(task.start, kernel, Core(task), launch.arguments, launch.settings)
         launch.chip.environment.after(delay_ps, lambda _: begin())
 
     def task_done(self, task: Task) -> None:
@@ -139,6 +140,11 @@ class Launch:
         self.waiting = Grid(dim, self.union * chip.board.cores_per_cluster if self.union else 1)
         self.running: list[Job] = []
         self._waves = 0
+
+    @property
+    def last(self) -> int:
+        """`taskId` of the last task."""
+        return math.prod(self.dim) - 1
 
     def place(self) -> None:
         """Start all jobs that fit on the free units."""
@@ -224,6 +230,10 @@ class Launch:
         self.arguments, self.settings = (), {}
         self.chip.log.close_launch(self.index, self.chip.environment.now)
         self.queue.launch_done(self)
+
+
+async def _idle(*_: Any, **__: Any) -> None:
+    """The kernel of the tasks that a dry run leaves out."""
 
 
 class Queue:

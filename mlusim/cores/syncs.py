@@ -97,11 +97,11 @@ def _arrive(issuer: Issuer, line: int, name: str, target: Barrier) -> Waiting:
     task = issuer.task
     issuer.begin()
     now_ps = task.now_ps
+    number = target.number(task)
     if issuer.dry:
-        number = target.number_of(task)
         task.unawaited = issuer.record(name, SYNC, line, now_ps, now_ps, now_ps, detail=number, alone_ps=0)
         return task.passing
-    record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=target.number(), alone_ps=0)
+    record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=number, alone_ps=0)
     task.waits_for = task.here(line, name)
     arrive = partial(task.arrive_at, target, record)
     if not task.drain(ALL_PIPES, record, arrive):

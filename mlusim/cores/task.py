@@ -24,6 +24,7 @@ from mlusim.units import format_ns, group_digits
 if TYPE_CHECKING:
     from mlusim.cores.barrier import Barrier
     from mlusim.cores.chip import Chip
+    from mlusim.cores.issuer import Issuer
     from mlusim.cores.launch import Job
     from mlusim.cores.unit import Unit
 
@@ -75,13 +76,13 @@ class Task:
         "chip",
         "finished",
         "index",
+        "issuer",
         "job",
         "now_ps",
         "operations",
         "passing",
         "pending_io",
         "pending_move",
-        "resumes_below",
         "scratches",
         "suspending",
         "task_id",
@@ -101,8 +102,6 @@ class Task:
         self.operations = 0
         self.pending_io = 0
         self.pending_move = 0
-        # A replay sets this to limit how far it issues ahead: the task resumes when fewer transfers are pending.
-        self.resumes_below = 0
         self.finished = False
         self.waits_for = ""
         # Whether the current wait is that of a blocking copy, which does not wait for posted stores.
@@ -157,6 +156,7 @@ class Task:
         self.chip.log.tasks.append(record)
         self.unit.task = self
         self.unit.vector_free_ps = self.unit.stream_copied_ps = self.now_ps
+        self.issuer: Issuer = core.issuer
         self._coroutine = kernel(core, *arguments, **settings)
         # A reference to the frame keeps its variables after the kernel returns.
         self._frame = getattr(self._coroutine, "cr_frame", None)
@@ -209,7 +209,7 @@ class Task:
         """Advance to `time_ps`; returns true if the kernel must suspend, to be resumed at that time."""
         self.now_ps = time_ps
         delay = time_ps - self.chip.environment.now
-        if delay <= 0 or self.chip.dry:
+        if delay <= 0 or self.issuer.dry:
             return False
         self.chip.environment.after(delay, self.resume)
         return True
@@ -224,12 +224,8 @@ class Task:
             if now > self.now_ps:
                 self.now_ps = now
             self.resume()
-        elif self._then is not None:
-            if not self._busy():
-                self._drained(transfer.record, now)
-        elif self.pending_io < self.resumes_below:
-            self.resumes_below = 0
-            self.resume()
+        elif self._then is not None and not self._busy():
+            self._drained(transfer.record, now)
 
     def drain(self, mask: int, record: int, then: Callable[[], None]) -> bool:
         """Wait for the pipes of `mask` (bits of `log.PIPES`); returns false if they are already free, as of `now_ps`.

@@ -64,7 +64,8 @@ class Device:
         progress: show a progress bar for runs longer than a second or two.
         log_folder: folder for a scratch file that holds the records (88 B per operation) instead of memory, for runs of
             millions of operations. It is removed when the process ends.
-        dry: kernels issue their operations, but no time passes: `mlusim.host.steady` times them later.
+        dry: only the first and the last task of each launch issue their operations, and no time passes; for
+            `mlusim.host.steady`.
 
     Not modelled: the host link (uploads and downloads take no simulated time) and the host time of a launch.
     """
@@ -336,6 +337,8 @@ class Device:
             with self._watch, fewer_collections:
                 self._chip.place_all()
                 try:
+                    if self.chip.watch is not None:
+                        self.chip.watch.run(self._chip, step)
                     while True:
                         step()
                 except EmptySchedule:

@@ -9,7 +9,7 @@ Data-dependent behaviour is replayed as logged: branches taken after a load, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
@@ -127,8 +127,7 @@ class Replay:
         self._new_task[number] = issuer.task.index
         events = self._events[number]
         event = 0
-        for position in self._positions(number, issuer):
-            record = int(records[position])
+        for position, record in enumerate(records.tolist()):
             while event < len(events) and events[event][0] <= position:
                 self._buffer_event(issuer, *events[event][1:])
                 event += 1
@@ -142,19 +141,6 @@ class Replay:
                 await waits
         for _, identity, frees in events[event:]:
             self._buffer_event(issuer, identity, frees)
-
-    def records_of(self, task: int) -> Integers:
-        """Return the records of a task in the old log, in order."""
-        return self._records[task]
-
-    @property
-    def new_tasks(self) -> list[int]:
-        """By task of the old log, its index in the new one."""
-        return self._new_task
-
-    def _positions(self, number: int, issuer: Issuer) -> Iterator[int]:  # noqa: ARG002 - read by `mlusim.host.steady`
-        """Yield the indices of a task's operations to issue, in order."""
-        return iter(range(len(self._records[number])))
 
     def _issue(self, issuer: Issuer, record: int) -> Waiting | None:  # noqa: PLR0911 - one for each kind
         """Issue one operation; return an awaitable if its task has to wait."""

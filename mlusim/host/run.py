@@ -15,6 +15,7 @@ from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.host_data import parameter_names
 from mlusim.host.steady.steady import check_steady, timed
+from mlusim.host.steady.watch import Watch
 from mlusim.inputs import as_array, check_operations, is_tensor
 from mlusim.memory.view import View
 from mlusim.results.result import Result
@@ -65,7 +66,7 @@ def run(  # noqa: PLR0913 - most are keywords
         dma, max_operations, stall_s, progress: as in `Device`.
         check: verify the run; the report is the result's `report`.
         steady: with `data=False`: simulate until the tasks reach a steady state and extrapolate the rest, with an error
-            bound; the result's `steady` describes the extrapolation. Kernels without a steady state run twice.
+            bound; the result's `steady` describes the extrapolation.
         theory_ops: operations that the kernel's purpose requires, for compute_efficiency; 0 for pure data movement;
             None: unknown.
         settings: arguments of the kernel by parameter name, including arrays and outputs.
@@ -77,10 +78,11 @@ def run(  # noqa: PLR0913 - most are keywords
     check_steady(steady=steady, data=data, check=check)
     placed, named = by_name(kernel, arguments, settings)
 
-    def launched(*, dry: bool) -> tuple[Device, Uploaded]:
+    def launched(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, Uploaded]:
         on = Device(
             device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress, dry=dry
         )
+        on.chip.watch = watch
         uploaded = launch(on, kernel, placed, named, dim=dim, kind=kind)
         if check:
             on.watch_host_data()
@@ -88,7 +90,7 @@ def run(  # noqa: PLR0913 - most are keywords
         return on, uploaded
 
     if steady:
-        on, log = timed(lambda dry: launched(dry=dry)[0])
+        on, log = timed(lambda **how: launched(**how)[0])
         return Result(
             operator=getattr(kernel, "__name__", ""),
             output=None,
@@ -97,7 +99,7 @@ def run(  # noqa: PLR0913 - most are keywords
             log=log,
             theory_ops=theory_ops,
         )
-    on, uploaded = launched(dry=False)
+    on, uploaded = launched()
     outputs = {name: on.download(view) for name, view in uploaded.outputs.items()} if data else {}
     result = on.result(getattr(kernel, "__name__", ""), theory_ops=theory_ops)
     result.outputs = outputs

@@ -12,6 +12,7 @@ from mlusim.dtypes import Dtype
 from mlusim.errors import InputError, nearest
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.steady.steady import check_steady, timed, too_few
+from mlusim.host.steady.watch import Watch
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
@@ -143,8 +144,9 @@ def run(
     plan = call.plan
     check_steady(steady=steady, data=data, check=bool(check))
 
-    def launched(*, dry: bool) -> tuple[Device, View]:
+    def launched(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, View]:
         device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations, dry=dry)
+        device.chip.watch = watch
         inputs = [device.upload(value.array, value.name, keep_data=value.keep_data) for value in call.inputs]
         if call.view:
             output = call.view(inputs[0])
@@ -159,9 +161,9 @@ def run(
 
     if steady:
         tiles = int(np.bincount(plan.tiles.task).max()) if len(plan.tiles) else 0
-        device, log = timed(lambda dry: launched(dry=dry)[0], too_few(tiles))
+        device, log = timed(lambda **how: launched(**how)[0], too_few(tiles))
     else:
-        device, output = launched(dry=False)
+        device, output = launched()
         log = device.log
     array = None
     if data:

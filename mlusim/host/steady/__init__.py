@@ -2,8 +2,10 @@
 
   mlusim.ops.cast(x, "float16", data=False, steady=True)
 
-There are four steps, one per file: `steady` runs the kernels dry, which logs the operations without times; `periods`
-finds loops in them; `skips` replays the log and, once the tasks are steady, skips repeats; `expand` fills in the times
-of the skipped operations. The resulting log is complete: every operation with its operands and bytes. Only times are
-extrapolated.
+It is an ordinary run that is watched (`watch`). From time to time, the loops of all tasks are found in the log
+(`courses`, `periods`), and their common pace and its uncertainty are measured (`pace`). Once that suffices, every task
+issues the middle of its loop without simulating it (`fast_forward`), and the last iterations are simulated again.
+Afterwards, the times of the skipped operations are filled in (`expand`). The resulting log is complete: every operation
+with its operands and bytes. Only times are extrapolated. A run that is not extrapolated costs little more than
+without being watched.
 """

@@ -1,127 +1,154 @@
-"""Assembles the log of the whole run from a dry log and the times of a replay with skips."""
+"""Fills in the times of skipped operations, in the log of a run that skipped them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from mlusim.host.steady.courses import Codes, cost_of
 from mlusim.host.steady.periods import Integers
-from mlusim.host.steady.skips import CuttingReplay, Skip
+from mlusim.host.steady.watch import Cut, Skip
 from mlusim.log import NONE, AllocationRecord, LaunchRecord, Log, SkippedRecord, TaskRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Spanned = TypeVar("Spanned", TaskRecord, LaunchRecord, AllocationRecord)
 _TIMES = ("issue_ps", "start_ps", "end_ps", "latency_ps")
+# Periods that the skipped operations repeat.
+_REPEATED = 12
 
 
-def expand(dry: Log, replay: CuttingReplay, timed: Log) -> Log:
-    """Fill in the times of a dry log, and return it.
+def expand(log: Log, skips: Sequence[Skip]) -> float | None:
+    """Complete a log with the times of its skipped operations.
 
-    Args:
-        dry: the complete dry log.
-        replay: its replay.
-        timed: the log of that replay.
+    Returns the bound of the error of the run's time, in picoseconds; None if the skipped operations are not repeats of
+    those before them, and the log is useless.
     """
-    skips = replay.skips
-    columns = {name: timed.records.column(name, slice(0, len(timed))) for name in (*_TIMES, "waited_for")}
-    # By record of the replay, its record in the dry log: after a skipped stretch if in flight when it began.
-    final = np.full(len(timed), NONE, np.int64)
-    filled = []
-    for number, course in replay.courses.items():
-        records = replay.records_of(number)
-        numbers = np.array(course.numbers, np.int64)
-        times = {name: columns[name][numbers] for name in _TIMES}
-        pieces = _Pieces(records, numbers, times)
-        for skip in skips:
-            pieces.add(skip, number)
-        pieces.finish()
-        final[numbers] = pieces.records
-        filled.append(pieces)
-    for pieces in filled:
-        waited = columns["waited_for"][pieces.numbers]
-        dry.records.set_times(pieces.records, pieces.times | {"waited_for": np.where(waited < 0, NONE, final[waited])})
-        for numbers, templates, shifted in pieces.filled:
-            # A skipped operation waited for the operation at the same distance as in the period that it repeats.
-            before = final[np.maximum(columns["waited_for"][templates], 0)]
-            apart = final[templates] - before
-            own = (columns["waited_for"][templates] >= 0) & (apart > 0) & (apart <= numbers - numbers[0] + len(numbers))
-            dry.records.set_times(numbers, shifted | {"waited_for": np.where(own, numbers - apart, NONE)})
+    codes = Codes(log)
+    courses = []
+    for number in range(len(log.tasks)):
+        own = [(skip, skip.cuts.get(number)) for skip in skips]
+        if sum(cut is not None for _, cut in own) > 1:
+            return None
+        courses.append(_Course(codes.records_of(number), own))
+    unlike = [course.unlike(log, codes.codes) for course in courses]
+    if None in unlike:
+        return None
+    unlike_ps = max(error for error in unlike if error is not None)
+    _set_times(log, courses)
 
     def at(time_ps: int) -> int:
         return time_ps if time_ps < 0 else time_ps + sum(skip.length_ps for skip in skips if skip.now_ps < time_ps)
 
-    new = replay.new_tasks
-    old = np.argsort(new).tolist()
-
     def moved(span: Spanned) -> Spanned:
         return replace(span, start_ps=at(span.start_ps), end_ps=at(span.end_ps))
 
-    dry.tasks = [moved(timed.tasks[number]) for number in new]
-    dry.launches = [moved(launch) for launch in timed.launches]
-    dry.allocations = [
-        moved(replace(allocation, task=allocation.task if allocation.task == NONE else old[allocation.task]))
-        for allocation in timed.allocations
-    ]
-    dry.skipped = [_skipped(skips, index) for index in range(len(skips))]
-    return dry
+    log.tasks = [moved(task) for task in log.tasks]
+    log.launches = [moved(launch) for launch in log.launches]
+    log.allocations = [moved(allocation) for allocation in log.allocations]
+    for skip in skips:
+        start_ps = skip.now_ps + sum(record.end_ps - record.start_ps for record in log.skipped)
+        operations = sum(cut.operations for cut in skip.cuts.values())
+        bound_ps = round(skip.bound_ps + unlike_ps)
+        log.skipped.append(SkippedRecord(start_ps, start_ps + skip.length_ps, operations, bound_ps))
+    return float(sum(record.bound_ps for record in log.skipped))
 
 
-def _skipped(skips: Sequence[Skip], position: int) -> SkippedRecord:
-    skip = skips[position]
-    start_ps = skip.now_ps + sum(skip.length_ps for skip in skips[:position])
-    operations = sum(cut.operations for cut in skip.cuts.values())
-    return SkippedRecord(start_ps, start_ps + skip.length_ps, operations, skip.bound_ps)
+def _set_times(log: Log, courses: Sequence[_Course]) -> None:
+    """Set the times of all records."""
+    columns = {name: log.records.column(name, slice(0, len(log))) for name in (*_TIMES, "waited_for")}
+    # By simulated record, the record that gets its times: of operations in flight at a skip, one after it.
+    final = np.arange(len(log))
+    for course in courses:
+        final[course.simulated] = course.records[course.index]
+    for course in courses:
+        simulated, waited = course.simulated, columns["waited_for"][course.simulated]
+        times = course.moved({name: columns[name][simulated] for name in _TIMES})
+        log.records.set_times(final[simulated], times | {"waited_for": np.where(waited < 0, NONE, final[waited])})
+        if course.cut is None:
+            continue
+        filled, template, shift = course.fill()
+        moved = {name: values[template] + (0 if name == "latency_ps" else shift) for name, values in times.items()}
+        # A skipped operation waited for the operation at the same distance as in the period that it repeats.
+        before = final[np.maximum(waited[template], 0)]
+        apart = course.index[template] - np.searchsorted(course.records, before)
+        own = (waited[template] >= 0) & np.isin(before, course.records) & (apart > 0)
+        source = course.records[(np.searchsorted(course.records, filled) - apart).clip(0, len(course.records) - 1)]
+        log.records.set_times(filled, moved | {"waited_for": np.where(own, source, NONE)})
 
 
-class _Pieces:
-    """The records of one task: the simulated ones, and the skipped ones between them."""
+class _Course:
+    """The records of one task: which are simulated, and to which place each belongs.
 
-    def __init__(self, records: Integers, numbers: Integers, times: dict[str, Integers]) -> None:
-        self.numbers = numbers
-        self.times = times
-        # By simulated operation, its index in the task.
-        self._operations = np.arange(len(numbers))
-        self._shift = np.zeros(len(numbers), np.int64)
-        self._all = records
-        self._fills: list[tuple[Integers, Integers, Integers]] = []
-        self._later: list[tuple[int, int]] = []
-        self.records: Integers = records
-        self.filled: list[tuple[Integers, Integers, dict[str, Integers]]] = []
+    Attributes:
+        records: all records of the task, in order.
+        cut: what it skipped, if anything.
+        simulated: the simulated records.
+        index: by simulated record, its index in `records` once the skipped operations are in front of those in flight.
+    """
 
-    def add(self, skip: Skip, number: int) -> None:
-        """Insert a skipped stretch."""
-        cut = skip.cuts.get(number)
+    def __init__(self, records: Integers, own: Sequence[tuple[Skip, Cut | None]]) -> None:
+        self.records = records
+        self._skips = [skip for skip, _ in own]
+        self.cut: Cut | None = None
+        is_simulated = np.ones(len(records), bool)
+        for skip, cut in own:
+            if cut is None:
+                continue
+            self.cut, self._skip = cut, skip
+            first = cut.position + 2
+            if cut.forward is not None:
+                first = int(np.searchsorted(records, cut.forward.first))
+            is_simulated[first : first + cut.operations] = False
+        self.simulated = records[is_simulated]
+        self.index = np.arange(len(self.simulated))
+        self._later = np.zeros(len(self.simulated), bool)
+        if self.cut is not None:
+            self._later = self.index > self.cut.position
+            self.index = self.index + np.where(self._later, self.cut.operations, 0)
+
+    def unlike(self, log: Log, codes: Integers) -> float | None:
+        """Return by how much, in picoseconds, skipped operations take longer or shorter than those that they repeat.
+
+        None if they are others.
+        """
+        cut = self.cut
         if cut is None:
-            # The task issued nothing in that time: operations that end later are delayed by its length.
-            self._later.append((skip.now_ps, skip.length_ps))
-            return
-        first = int(self._operations[cut.position]) + 1
-        offset = np.arange(cut.operations)
-        template = cut.position - cut.measured + 1 + offset % cut.measured
-        rounds = offset // cut.measured + 1
-        # The repeats together fill the stretch exactly.
-        shift = rounds * (skip.length_ps / cut.operations * cut.measured)
-        self._fills.append((first + offset, template, np.rint(shift).astype(np.int64) + self._shift[template]))
-        self._operations[cut.position + 1 :] += cut.operations
-        self._shift[cut.position + 1 :] += skip.length_ps
+            return 0.0
+        if cut.forward is not None and (cut.forward.failed or not cut.forward.done):
+            return None
+        first, length = cut.position + 1, cut.period
+        own = codes[self.records]
+        if not np.array_equal(
+            own[first : first + cut.operations], own[first - length : first + cut.operations - length]
+        ):
+            return None
+        measured = min(_REPEATED * length, first // length * length)
+        whole = cut.operations // measured * measured
+        cost = cost_of(log, self.records[first - measured : first + whole])
+        before = float(cost[:measured].sum())
+        apart = cost[measured:].sum() / before - whole / measured if before else 0.0
+        return float(abs(apart) / max(whole / measured, 1.0) * self._skip.length_ps)
 
-    def finish(self) -> None:
-        """Compute records and times."""
-        self.records = self._all[self._operations]
-        simulated = dict(self.times)
-        self.times = self._moved(simulated, self._shift)
-        for operations, template, shift in self._fills:
-            times = self._moved({name: values[template] for name, values in simulated.items()}, shift)
-            self.filled.append((self._all[operations], self.numbers[template], times))
-
-    def _moved(self, times: dict[str, Integers], shift: Integers) -> dict[str, Integers]:
+    def moved(self, times: dict[str, Integers]) -> dict[str, Integers]:
+        """Return times of the simulated operations with the skipped time added."""
         moved = {"latency_ps": times["latency_ps"]}
         for name in ("issue_ps", "start_ps", "end_ps"):
-            later = sum((np.where(times[name] > now, length, 0) for now, length in self._later), np.int64(0))
-            moved[name] = times[name] + shift + later
+            moved[name] = times[name].copy()
+            for skip in self._skips:
+                own = self.cut is not None and skip is self._skip
+                moved[name] += np.where(self._later if own else times[name] > skip.now_ps, skip.length_ps, 0)
         moved["issue_ps"] = np.minimum(moved["issue_ps"], moved["start_ps"])
         return moved
+
+    def fill(self) -> tuple[Integers, Integers, Integers]:
+        """Return the skipped records, the simulated operations that they repeat, and the time between both."""
+        cut = self.cut
+        assert cut is not None  # noqa: S101 - for the type checker
+        first = cut.position + 1
+        measured = min(_REPEATED * cut.period, first // cut.period * cut.period)
+        offset = np.arange(cut.operations)
+        # The repeats together fill the stretch exactly.
+        shift = (offset // measured + 1) * (self._skip.length_ps / cut.operations * measured)
+        return self.records[first + offset], first - measured + offset % measured, np.rint(shift).astype(np.int64)

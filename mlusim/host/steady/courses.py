@@ -1,0 +1,160 @@
+"""The loop that each running task is in, from the log of the run so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mlusim.cores.syncs import BARRIERS
+from mlusim.host.steady.periods import Integers, Period, codes_of, period_at
+from mlusim.log import IO, NONE, Log
+from mlusim.records import INSTRUCTION
+
+if TYPE_CHECKING:
+    from mlusim.cores.task import Task
+    from mlusim.host.steady.pace import Numbers
+
+# Periods that a task executes before it counts as steady, periods then measured, and periods simulated at its end.
+WARM, MEASURED, LEFT = 4, 16, 4
+
+
+class Course(NamedTuple):
+    """A task in a loop.
+
+    Attributes:
+        task: the task.
+        records: its records, in order.
+        position: index of the last record up to which all are complete.
+        period: the loop around that record, as far as it has been issued.
+        ends: end times of one operation of each period.
+        progress: by these times, the periods that the task has executed since it began.
+        alone_ps: time of a period without other tasks.
+        rounds: by barrier, the number of times that a period passes it.
+        group: tasks with the same group execute the same loop next to equally many neighbours.
+    """
+
+    task: Task
+    records: Integers
+    position: int
+    period: Period
+    ends: Numbers
+    progress: Numbers
+    alone_ps: int
+    rounds: dict[str, int]
+    group: tuple[Any, ...]
+
+
+class Codes:
+    """The codes, tasks and times of the records of a log at one moment."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.codes = codes_of(log)
+        self._table, self._rows = log.records.instructions()
+        tasks = log.records.column("task", slice(0, len(log)))
+        self._order = np.argsort(tasks, kind="stable")
+        self._bounds = np.searchsorted(tasks[self._order], np.arange(len(log.tasks) + 1))
+
+    def records_of(self, task: int) -> Integers:
+        """Return the records of a task, in order."""
+        return self._order[self._bounds[task] : self._bounds[task + 1]]
+
+    def course_of(self, task: Task, now: int) -> Course | None:
+        """Return the loop that a task is in; None if it has not executed enough of it."""
+        records = self.records_of(task.index)
+        column = self._log.records.column
+        all_ends = column("end_ps", records)
+        under_way = np.flatnonzero((all_ends < 0) | (all_ends > now))
+        position = int(under_way[0]) - 1 if len(under_way) else len(records) - 1
+        codes = self.codes[records]
+        if position < 0:
+            return None
+        period = period_at(codes, position, WARM + MEASURED + 1)
+        if period is None:
+            return None
+        length = period.operations
+        last = records[position + 1 - length : position + 1]
+        instructions = self._table[self._rows[last]]
+        of = {name: instructions[:, INSTRUCTION.index(name)] for name in ("op", "pipe", "alone_ps")}
+        of |= {name: column(name, last) for name in ("start_ps", "end_ps")}
+        # The end of a period is that of its longest copy, or of its longest operation.
+        longest = int(np.argmax(np.where(of["pipe"] == IO, of["alone_ps"] + 1, 0) * (1 << 20) + of["alone_ps"]))
+        marks = np.arange(position + 1 - period.before * length + longest, position + 1, length)
+        names = [self._log.ops[op] for op in of["op"].tolist()]
+        neighbours = sum(unit.task is not None and not unit.task.finished for unit in task.unit.cluster.cores)
+        return Course(
+            task=task,
+            records=records,
+            position=position,
+            period=period,
+            ends=all_ends[marks].astype(np.float64),
+            progress=(marks + 1) / length,
+            alone_ps=_alone_ps(of),
+            rounds={name: names.count(name) for name in BARRIERS if name in names},
+            group=(length, neighbours, np.sort(codes[position + 1 - length : position + 1]).tobytes()),
+        )
+
+    def waits_at_barrier(self, task: Task) -> bool:
+        """Whether a task waits at a barrier."""
+        records = self.records_of(task.index)
+        last = self._log.records.op(int(records[-1])) if len(records) else NONE
+        return bool(task.waits_for) and last != NONE and self._log.ops[last] in BARRIERS
+
+
+def _alone_ps(of: dict[str, Integers]) -> int:
+    """Return the time that a period takes without other tasks, or more, from its records.
+
+    Copies follow each other; so do other operations, unless they run beside copies now.
+    """
+    copies = of["pipe"] == IO
+    others = ~copies
+    overlaps = np.minimum.outer(of["end_ps"][others], of["end_ps"][copies])
+    overlaps = overlaps - np.maximum.outer(of["start_ps"][others], of["start_ps"][copies])
+    hidden_ps = int(overlaps.clip(min=0).sum())
+    copies_ps, others_ps = int(of["alone_ps"][copies].sum()), int(of["alone_ps"][others].sum())
+    return max(copies_ps, others_ps, copies_ps + others_ps - hidden_ps)
+
+
+def loop_end(log: Log, launch: int, issued: int) -> int:
+    """Return the number of operations that tasks of a launch have issued when their loop ends.
+
+    Args:
+        log: a dry log with some tasks of the launch.
+        launch: the launch.
+        issued: number of operations issued by a task that is in the loop.
+
+    Of several tasks, the least number; 0 if one is not in a loop.
+    """
+    codes = Codes(log)
+    ends = []
+    for number, task in enumerate(log.tasks):
+        own = codes.records_of(number)
+        if task.launch != launch or task.is_memory_core or not len(own):
+            continue
+        period = period_at(codes.codes[own], issued - 1, MEASURED) if issued <= len(own) else None
+        ends.append(0 if period is None else issued + period.after * period.operations)
+    return min(ends, default=0)
+
+
+def cost_of(log: Log, records: Integers) -> Integers:
+    """Return the times that operations take alone."""
+    table, rows = log.records.instructions()
+    costs: Integers = table[:, INSTRUCTION.index("alone_ps")][rows[records]]
+    return costs
+
+
+def crews(courses: Sequence[Course]) -> list[list[Course]]:
+    """Return the courses by tasks that meet at barriers, and therefore advance together.
+
+    The first course of each is that of an MLU core.
+    """
+    across = any(name.startswith("sync_all") and "cluster" not in name for course in courses for name in course.rounds)
+    by_key: dict[Any, list[Course]] = {}
+    for course in courses:
+        key: Any = course.task.index
+        if course.rounds:
+            key = (id(course.task.job), -1 if across else course.task.unit.cluster.index)
+        by_key.setdefault(key, []).append(course)
+    return [sorted(crew, key=lambda course: course.task.unit.is_memory_core) for crew in by_key.values()]

@@ -1,0 +1,165 @@
+"""The pace of tasks in loops, how far they drift apart, and what both make uncertain about the end of a run.
+
+Cores that share a full link overtake each other at random, but the link does the same work in any case. The pace of all
+tasks together is therefore well known long before that of one task is. At the end, tasks run out of work at different
+times; the others then speed up until each reaches the limit of its own port, and only from then on is time lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+
+# Standard deviations of a statistical bound.
+_SURE = 3.0
+# Parts of the measured time, and the numbers of consecutive ones whose paces are compared.
+_PARTS, _LENGTHS = 32, (1, 2, 4, 8)
+_UNSURE_GROWTH = 0.2
+# How leads grow with the number of periods: as its square root if periods are independent; measured: 0.35 to 0.7.
+_GROWTH, _MOST_GROWTH = 0.5, 0.6
+# Tasks whose leads change by a quarter of a period, as a standard deviation, are at any point of their loops; those
+# whose leads change by less than a seventh remain where they are.
+_OUT_OF_STEP, _IN_STEP = 0.25, 0.15
+# Simulated ends of a run.
+_ENDS = 200
+
+
+class Pace(NamedTuple):
+    """The pace of tasks that execute the same loop.
+
+    Attributes:
+        period_ps: mean time of a period.
+        error: bound of its relative error.
+        progress: mean number of periods of a task at the end of the measured time.
+        measured: mean number of periods in the measured time.
+        leads: (tasks,) periods by which each task is ahead of the mean.
+        drift: standard deviation of the change of leads in the measured time, in periods.
+    """
+
+    period_ps: float
+    error: float
+    progress: float
+    measured: float
+    leads: Numbers
+    drift: float
+
+    def spread(self, periods: float, growth: float = _GROWTH) -> float:
+        """Return the standard deviation by which leads change in that many periods."""
+        return float(self.drift * (max(periods, 0.0) / self.measured) ** growth)
+
+    def in_step(self, periods: float) -> bool:
+        """Whether tasks that still are at the same point of their loops may leave it in that many more periods.
+
+        Their pace may then change.
+        """
+        return self.drift < _OUT_OF_STEP and self.spread(periods) > _IN_STEP
+
+    def _changes(self, spread: float) -> Numbers:
+        """Return (ends, tasks) random changes of the leads, with that standard deviation."""
+        changes = np.random.default_rng(0).standard_normal((_ENDS, len(self.leads))) * spread
+        return changes - changes.mean(axis=1, keepdims=True)  # type: ignore[no-any-return]
+
+    def _lost(self, changes: Numbers, alone_ps: float) -> Numbers:
+        """Return (ends,) periods lost at the end of a run, when tasks run out of work at different times.
+
+        Args:
+            changes: (ends, tasks) by how much leads change until then.
+            alone_ps: time of a period without other tasks.
+        """
+        leads = self.leads + changes
+        count = len(self.leads)
+        # The task with the least work ends first; then the others share its part of the link.
+        work = np.diff(np.sort(-leads, axis=1), axis=1, prepend=0.0)
+        slowdown = np.maximum(alone_ps / self.period_ps, np.arange(count, 0, -1) / count).clip(max=1.0)
+        return (work * slowdown).sum(axis=1) + leads.mean(axis=1)  # type: ignore[no-any-return]
+
+    def typical_changes(self, periods: float, alone_ps: float) -> Integers:
+        """Return typical changes of the leads in that many periods, as whole periods.
+
+        Of many possible ones, those that lose about the mean time at the end.
+        """
+        changes = self._changes(self.spread(periods))
+        whole = np.rint(changes)
+        apart = self._lost(whole, alone_ps) - self._lost(changes, alone_ps).mean()
+        return whole[int(np.argmin(np.abs(apart)))].astype(np.int64)  # type: ignore[no-any-return]
+
+    def skip_error(self, periods: float, measured: float = 0.0) -> float:
+        """Return a bound of the error, in periods, of the time of that many more periods.
+
+        Args:
+            periods: mean number of periods of a task that are skipped.
+            measured: number of periods to measure, if not those measured here; then the least bound to hope for.
+
+        Both the measured and the skipped periods are random. Where periods compensate each other, the error of their
+        mean is inversely proportional to their number.
+        """
+        of = measured or self.measured
+        return self.error * self.measured / of * float(np.sqrt(periods * (periods + of)))
+
+    def end_error(self, periods: float, alone_ps: float, *, exact: bool = False) -> float:
+        """Return a bound of the error, in periods, of the time from now to the end of the last task.
+
+        Args:
+            periods: mean number of periods to that end.
+            alone_ps: time of a period without other tasks.
+            exact: the least bound, with an exactly known drift.
+
+        The leads at the end are random: their effect is computed for many possible ends.
+        """
+        if len(self.leads) == 1:
+            return 0.0
+        spread = most = self.spread(periods)
+        if not exact:
+            # The drift is itself measured on a few tasks.
+            most = self.spread(periods, _MOST_GROWTH) * (1 + 1 / (2 * (len(self.leads) - 1)) ** 0.5)
+        expected = self._lost(self._changes(spread), alone_ps)
+        lost = self._lost(self._changes(most), alone_ps)
+        return float(abs(lost.mean() - expected.mean()) + _SURE * lost.std())
+
+
+def pace_of(ends: Sequence[Numbers], progress: Sequence[Numbers], begin: float, end: float) -> Pace:
+    """Measure the pace of tasks that execute the same loop.
+
+    Args:
+        ends: by task, the end times of its periods.
+        progress: by task, the number of periods that it has executed by each of these.
+        begin, end: the time to measure, within the ends of every task.
+    """
+    grid = np.linspace(begin, end, _PARTS + 1)
+    steps = np.array([np.interp(grid, *task) for task in zip(ends, progress, strict=True)])
+    means = steps.mean(axis=0)
+    measured = float(means[-1] - means[0])
+    leads = steps - means
+    return Pace(
+        period_ps=(end - begin) / measured,
+        error=_SURE * _error(means) / measured,
+        progress=float(means[-1]),
+        measured=measured,
+        leads=leads[:, -1],
+        drift=float(np.std(leads[:, -1] - leads[:, 0])),
+    )
+
+
+def _error(means: Numbers) -> float:
+    """Return the standard error of the progress in the measured time, given that in its parts.
+
+    By how much the progress in parts of several lengths differs from the mean: if periods are independent, that grows
+    with the square root of the length; if they compensate each other, it grows less. The growth is measured on few
+    parts, so the square root is assumed unless it is clearly less.
+    """
+    apart = []
+    for length in _LENGTHS:
+        off = means[length:] - means[:-length] - (means[-1] - means[0]) * length / _PARTS
+        apart.append(float((off**2).mean() / (1 - length / _PARTS)) ** 0.5)
+    growth = 0.5
+    if all(apart):
+        measured = np.polyfit(np.log(_LENGTHS), np.log(apart), 1)[0]
+        growth = float(np.clip(measured + _UNSURE_GROWTH, 0.25, 0.5))
+    return max(
+        float(error * (_PARTS / length) ** growth) for length, error in zip(_LENGTHS, apart, strict=True) if length > 1
+    )

@@ -1,0 +1,295 @@
+"""Watches a run, and skips repeats once its tasks are steady.
+
+At intervals, all running tasks are examined. If each is in a loop, and their pace is known precisely enough, each skips
+as many periods as pass in the same time: its kernel issues their operations without simulating them
+(`FastForward`), or, where they wait in its pipe already, they leave the pipe. The last periods of all tasks are
+simulated, so the end of the run is real.
+
+Tasks meet the end with typical leads (`Pace.leads_after`), and the bound includes what other leads would change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mlusim.cores.locks import LOCK_NAMES
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES
+from mlusim.host.steady.courses import LEFT, MEASURED, WARM, Codes, Course, crews, loop_end
+from mlusim.host.steady.fast_forward import FastForward
+from mlusim.host.steady.pace import Pace, pace_of
+from mlusim.log import NONE, SCALAR, Log
+from mlusim.memory.kinds import Direction
+
+if TYPE_CHECKING:
+    from mlusim.cores.chip import Chip
+    from mlusim.cores.task import Task
+
+# Largest relative error of a run's time.
+ALLOWED = 0.005
+# Fraction of a run that has to be skipped for an extrapolation to pay off.
+_MIN_SKIPPED = 0.25
+# Part of the time in loops that counts as transient.
+_UNMEASURED = 0.2
+# Part of that error that may be expected in advance.
+_RESERVE = 0.9
+# Events between two looks at the tasks: at first, then relative to the events so far; and the number of operations of
+# each task below which a look is useless.
+_FIRST_EVENTS, _MORE_EVENTS, _FEWEST = 500, 0.6, 2 * (WARM + MEASURED)
+_BY_MEMORY_CORE = [code for code, direction in enumerate(Direction) if direction.by_memory_core]
+
+
+class Cut(NamedTuple):
+    """Operations that one task skipped.
+
+    Attributes:
+        position: index in the task's records of the last completed operation; in time, the skipped ones follow it.
+        operations: number of skipped operations.
+        period: operations of a period.
+        forward: how they were issued; None if they were taken out of the pipe, two operations after `position`.
+    """
+
+    position: int
+    operations: int
+    period: int
+    forward: FastForward | None
+
+
+class Skip(NamedTuple):
+    """Operations skipped by all tasks: in simulated time (without it) the start, its length, and its error bound."""
+
+    now_ps: int
+    length_ps: int
+    bound_ps: float
+    cuts: dict[int, Cut]
+
+
+class _Group(NamedTuple):
+    """Tasks in the same loop.
+
+    Attributes:
+        members: one task of each crew.
+        pace: their pace.
+        periods: mean number of periods left.
+        alone_ps: time of a period without other tasks.
+    """
+
+    members: list[Course]
+    pace: Pace
+    periods: float
+    alone_ps: int
+
+    def most_skipped(self) -> float:
+        """Return the time that can be skipped such that every task has some periods left."""
+        most = float(self.pace.leads.max()) + 2 * self.pace.spread(self.periods)
+        return (self.periods - LEFT - most) * self.pace.period_ps
+
+    def errors(self, skipped_ps: float) -> tuple[float, float]:
+        """Return bounds of the errors of a skip, in picoseconds: of the pace, and of the end of the run."""
+        period_ps = self.pace.period_ps
+        skipped = skipped_ps / period_ps
+        return self.pace.skip_error(skipped) * period_ps, self.pace.end_error(skipped, self.alone_ps) * period_ps
+
+    def least_errors(self) -> tuple[float, float]:
+        """As `errors`, for a skip of a quarter of the run after a measurement of half of it."""
+        period_ps = self.pace.period_ps
+        half = (self.pace.progress + self.periods) / 2
+        end_error = self.pace.end_error(half, self.alone_ps, exact=True)
+        return self.pace.skip_error(half / 2, half) * period_ps, end_error * period_ps
+
+
+class Watch:
+    """Watches the run of a chip, and skips what repeats.
+
+    Args:
+        dry_log: returns the log of a dry run.
+
+    Attributes:
+        skips: what was skipped.
+        why: why nothing more is skipped.
+    """
+
+    def __init__(self, dry_log: Callable[[], Log]) -> None:
+        self._dry_log = dry_log
+        # By launch, the number of operations of its tasks when their loop ends.
+        self._loop_ends: dict[int, int] = {}
+        self.skips: list[Skip] = []
+        self.why = ""
+
+    def run(self, chip: Chip, step: Callable[[], None]) -> None:
+        """Run a chip until nothing more can be skipped; raises `EmptySchedule` if that is its end."""
+        self._chip = chip
+        passed = 0
+        more = _FIRST_EVENTS
+        while more:
+            for _ in range(more):
+                step()
+            passed += more
+            more = round(passed * self._look())
+
+    def _look(self) -> float:
+        """Skip repeats if all running tasks are steady.
+
+        Returns the number of events until the next look, relative to the events so far; 0 if there need not be one.
+        """
+        tasks = [unit.task for unit in self._chip.units() if unit.task is not None]
+        skipped = {number for skip in self.skips for number in skip.cuts}
+        if any(task.index == NONE or task.index in skipped for task in tasks):
+            return _MORE_EVENTS
+        if not tasks or np.median([task.operations for task in tasks]) < _FEWEST:
+            return _MORE_EVENTS
+        self.why = unfit(self._chip.log)
+        if self.why:
+            return 0.0
+        courses = self._courses(tasks)
+        if not courses:
+            return _MORE_EVENTS
+        begin = max(float(course.ends[WARM]) for course in courses)
+        end = min(float(course.ends[-1]) for course in courses)
+        begin += (end - begin) * _UNMEASURED
+        if any(
+            np.searchsorted(course.ends, end) - np.searchsorted(course.ends, begin) < MEASURED for course in courses
+        ):
+            return _MORE_EVENTS
+        by_group: dict[Any, list[Course]] = {}
+        for crew in crews(courses):
+            by_group.setdefault(crew[0].group, []).append(crew[0])
+        groups = []
+        for members in by_group.values():
+            pace = pace_of([one.ends for one in members], [one.progress for one in members], begin, end)
+            periods = self._loop_end(members[0]) / members[0].period.operations - pace.progress
+            groups.append(_Group(members, pace, periods, max(one.alone_ps for one in members)))
+        return self._decide(courses, groups)
+
+    def _courses(self, tasks: list[Task]) -> list[Course]:
+        """Return the loops of all tasks but those that wait at a barrier; empty if one is not in a loop."""
+        codes = Codes(self._chip.log)
+        now = self._chip.environment.now
+        courses = []
+        for task in tasks:
+            course = codes.course_of(task, now)
+            if course is not None:
+                courses.append(course)
+            elif not codes.waits_at_barrier(task):
+                return []
+        return courses
+
+    def _decide(self, courses: list[Course], groups: list[_Group]) -> float:
+        """Skip as much as the tasks' paces allow; returns as `_look`."""
+        now = self._chip.environment.now
+        skipped_ps = min(group.most_skipped() for group in groups)
+        own_ps = now + max(group.periods * group.pace.period_ps for group in groups)
+        if skipped_ps < _MIN_SKIPPED * own_ps:
+            self.why = f"its tasks repeat no loop much more than {WARM + MEASURED + LEFT} times"
+            return 0.0
+        if any(group.pace.in_step(group.periods) for group in groups):
+            return _MORE_EVENTS
+        total_ps = own_ps + sum(skip.length_ps for skip in self.skips)
+        allowed_ps = _RESERVE * ALLOWED * total_ps - sum(skip.bound_ps for skip in self.skips)
+        bound_ps = max(float(np.hypot(*group.errors(skipped_ps))) for group in groups)
+        if bound_ps <= allowed_ps:
+            return self._skip(courses, groups, skipped_ps, bound_ps)
+        pace_ps, end_ps = (max(errors) for errors in zip(*(group.least_errors() for group in groups), strict=True))
+        if pace_ps > allowed_ps:
+            self.why = "its tasks do not settle at one pace"
+            return 0.0
+        if np.hypot(pace_ps, end_ps) > allowed_ps:
+            self.why = "its tasks drift apart: the run could end more than 0.5 % earlier or later than extrapolated"
+            return 0.0
+        return _MORE_EVENTS
+
+    def _loop_end(self, course: Course) -> int:
+        """Return the number of operations that a task has issued when its loop ends."""
+        end = course.position + 1 + course.period.after * course.period.operations
+        if len(course.records) - end >= course.period.operations:
+            return end
+        # The loop may continue beyond what has been issued.
+        launch = course.task.job.launch.index
+        if launch not in self._loop_ends:
+            self._loop_ends[launch] = loop_end(self._dry_log(), launch, len(course.records))
+        return max(end, self._loop_ends[launch])
+
+    def _skip(self, courses: list[Course], groups: list[_Group], length_ps: float, bound_ps: float) -> float:
+        """Let every task skip what passes in that time; returns as `_look`."""
+        own_periods: dict[int, int] = {}
+        # The slowest group skips whole periods, which the other ones match as well as they can.
+        for members, pace, _, alone_ps in sorted(groups, key=lambda group: -group.pace.period_ps):
+            periods = length_ps / pace.period_ps
+            each = (round(periods) if own_periods else int(periods)) + pace.typical_changes(periods, alone_ps)
+            group_ps = float(each.mean()) * pace.period_ps
+            if not own_periods:
+                length_ps = group_ps
+            bound_ps += abs(group_ps - length_ps)
+            own_periods |= dict(zip((one.task.index for one in members), each.tolist(), strict=True))
+        if min(own_periods.values()) < 1:
+            return _MORE_EVENTS
+        cuts: dict[int, Cut] = {}
+        queued = []
+        for crew in crews(courses):
+            periods_of = _periods_of(crew, own_periods[crew[0].task.index])
+            if not periods_of:
+                return _MORE_EVENTS
+            for course, periods in zip(crew, periods_of, strict=True):
+                length = course.period.operations
+                cuts[course.task.index] = Cut(course.position, periods * length, length, None)
+                queued.append(_waits_in_pipe(course, periods * length))
+        if None in queued:
+            return _MORE_EVENTS
+        for course, in_pipe in zip(chain.from_iterable(crews(courses)), queued, strict=True):
+            cut = cuts[course.task.index]
+            if in_pipe:
+                _take_out(course.task, cut.operations)
+            else:
+                forward = FastForward(course.task.issuer, cut.operations)
+                cuts[course.task.index] = cut._replace(forward=forward)
+        self.skips.append(Skip(self._chip.environment.now, round(length_ps), bound_ps, cuts))
+        return _MORE_EVENTS
+
+
+def _periods_of(crew: list[Course], periods: int) -> list[int]:
+    """Return the periods that each task of a crew skips if the first one skips `periods`; empty if that is impossible.
+
+    All have to skip equally many rounds of each barrier.
+    """
+    each = []
+    for course in crew:
+        rounds = {divmod(periods * crew[0].rounds.get(name, 0), times) for name, times in course.rounds.items()}
+        whole = [own for own, rest in rounds or {(periods, 0)} if not rest]
+        if len(whole) != 1 or len(rounds) > 1:
+            return []
+        each.append(whole[0])
+    return each
+
+
+def _waits_in_pipe(course: Course, operations: int) -> bool | None:
+    """Whether the next operations of a task, but the current one, wait in its pipe; None if some do and some do not."""
+    ahead = course.records[course.position + 2 : course.position + 2 + operations]
+    queue = [transfer.record for transfer in islice(course.task.unit.io.queue, len(ahead))]
+    if len(ahead) == operations and len(queue) == operations and np.array_equal(queue, ahead):
+        return True
+    return False if len(ahead) < operations else None
+
+
+def _take_out(task: Task, operations: int) -> None:
+    queue = task.unit.io.queue
+    for _ in range(operations):
+        queue.popleft()
+    task.pending_io -= operations
+
+
+def unfit(log: Log) -> str:
+    """Return why operations of a run cannot be skipped; empty if they can."""
+    ops = set(log.ops)
+    columns = {name: log.records.column(name, slice(0, len(log))) for name in ("direction", "pipe", "dst_alloc")}
+    if log.loops or log.addresses:
+        return "what its loops of rows or elements do depends on data"
+    if ops & {*LOCK_NAMES, *ATOMIC_NAMES, *SET_NAMES}:
+        return "it has locks or atomics, whose order is decided by time"
+    if np.isin(columns["direction"], _BY_MEMORY_CORE).any():
+        return "it copies by memory cores, whose copies several calls share"
+    if ((columns["pipe"] == SCALAR) & (columns["dst_alloc"] != NONE)).any():
+        return "it has scalar stores, and loads may depend on them"
+    return ""
