@@ -92,7 +92,7 @@ def draw() -> None:
         import matplotlib.backends.backend_svg
         import matplotlib.figure  # noqa: F401 - imported while the other process simulates
 
-        from mlusim.analysis import bandwidth, tile_map, traffic  # noqa: F401 - likewise
+        from mlusim.analysis import tile_map, traffic  # noqa: F401 - likewise
 
         draws = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own process
         pickle.dump([render(draw, SUFFIXES) for draw in draws], answer)

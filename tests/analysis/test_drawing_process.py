@@ -33,7 +33,7 @@ def second(monkeypatch):
 def test_pictures_are_the_same_in_both_processes(second, result):
     process = second()
     pictures = draw(result)
-    draws = [pictures[name] for name in ("tile_map", "traffic", "bandwidth")]
+    draws = [pictures[name] for name in ("tile_map", "traffic")]
     with drawing():
         expected = [render(picture, SUFFIXES) for picture in draws]
         process.begin(draws)
