@@ -57,10 +57,12 @@ def where_time_went(records: Records) -> Integers:
     covered, before = no_intervals(), np.zeros(cores, np.int64)
     for layer in layers(records):
         spans = intervals(layer.track, layer.start_ps, layer.stop_ps)
-        cause, covered = layer.cause, union(covered, clip(spans[spans[:, 0] < cores], low, high))
-        after = lengths(covered, cores)
-        spent[:, causes.index(cause)] += after - before
-        before = after
+        spans = clip(spans[spans[:, 0] < cores], low, high)
+        if len(spans):
+            covered = union(covered, spans)
+            after = lengths(covered, cores)
+            spent[:, causes.index(layer.cause)] += after - before
+            before = after
     spent[:, causes.index("idle")] += records.time_ps - before
     return spent
 

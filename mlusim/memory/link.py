@@ -327,11 +327,15 @@ class Link:
         if self._moved:
             self._drop_moved()
         soonest = INFINITE
-        rate, served = self._common_rate, self._served
+        served, rate = self._served, self._common_rate
         for clock in self._clocks.values():
-            due = (clock.heap[0][0] - clock.ahead - served) / (rate or clock.rate)
+            due = clock.heap[0][0] - clock.ahead - served
+            if not rate:
+                due /= clock.rate
             if due < soonest:
                 soonest = due
+        if rate:
+            soonest /= rate
         arrivals = self._arrivals
         if arrivals and arrivals[0][0] - now < soonest:
             soonest = self._look_ahead(soonest, now)
