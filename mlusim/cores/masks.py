@@ -139,14 +139,16 @@ def collect_bins(  # noqa: PLR0913 - most are keywords
 
 
 def _collect(dst: View, src: View, mask: View, counts: list[int]) -> None:
-    values, selected = src.raw().reshape(-1), mask.typed().reshape(-1) != 0
-    count = int(np.count_nonzero(selected))
+    values = src.raw().reshape(-1)
+    # Of an array of bool, NumPy finds the positions without branches.
+    positions = (mask.typed().reshape(-1) != 0).nonzero()[0]
+    count = len(positions)
     target = dst.raw().reshape(-1)[:count]
-    # Masks that select everything are common. For a random mask, positions are computed without branches.
-    if count == len(selected):
+    # Masks that select everything are common.
+    if count == len(values):
         target[...] = values
     else:
-        np.take(values, selected.nonzero()[0], out=target, mode="clip")
+        values.take(positions, out=target, mode="clip")
     counts.append(count)
 
 
@@ -155,12 +157,13 @@ def _distribute(
 ) -> None:
     numbers = rows.typed().reshape(-1)
     bin_of = _bins(numbers, size, bins)
-    order = np.argsort(bin_of, kind="stable")
-    numbers %= size
-    np.take(numbers, order, out=rows_out.typed().reshape(-1), mode="clip")
-    np.take(values.raw().reshape(-1), order, out=values_out.raw().reshape(-1), mode="clip")
+    order = bin_of.argsort(kind="stable")
+    # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
+    within = numbers - bin_of.astype(numbers.dtype) * size
+    within.take(order, out=rows_out.typed().reshape(-1), mode="clip")
+    values.raw().reshape(-1).take(order, out=values_out.raw().reshape(-1), mode="clip")
     # The value of `rows` after the subtractions.
-    numbers += (bin_of.astype(numbers.dtype) - (bins - 1)) * size
+    numbers -= np.array(size * (bins - 1)).astype(numbers.dtype)
     bin_starts.append(_starts(bin_of, bins))
 
 

@@ -124,9 +124,9 @@ def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
         return
     if not len(rows):
         return
-    # The reductions of `min` and `max`, without their calls in Python.
-    low, high = int(np.minimum.reduce(rows)), int(np.maximum.reduce(rows))
-    if low < 0 or high >= extent:
+    # As unsigned numbers, negative ones exceed every extent. The reduction of `max`, without its calls in Python.
+    if np.maximum.reduce(rows.view(np.uint64)) >= extent:
+        low, high = int(rows.min()), int(rows.max())
         bad = low if low < 0 else high
         raise AccessError(f"{name}: index {bad} is outside {view!r}, which has {extent}")
 
