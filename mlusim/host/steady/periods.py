@@ -44,10 +44,14 @@ def codes_of(log: Log) -> Integers:
     barriers = np.isin(of["op"], [number for number, name in enumerate(log.ops) if name in BARRIERS])
     # The detail of a vector instruction is its number of elements, which its cost reflects already.
     detail = np.where(barriers | (of["pipe"] == VECTOR), 0, of["detail"])
-    kind = _numbered(np.stack([of["op"], of["pipe"], of["direction"], detail], axis=1))
-    for cost in ("alone_ps", "bus_read_bytes", "bus_write_bytes"):
-        kind = _numbered(np.stack([kind, _alike(kind, of[cost])], axis=1))
-    return kind[rows]
+    costs = [of[name] for name in ("alone_ps", "bus_read_bytes", "bus_write_bytes")]
+    # Many instructions differ in other respects only, such as the barriers.
+    columns = np.stack([of["op"], of["pipe"], of["direction"], detail, *costs], axis=1)
+    unique, code = np.unique(columns, axis=0, return_inverse=True)
+    kind = _numbered(unique[:, :-3])
+    for cost in unique[:, -3:].T:
+        kind = _numbered(np.stack([kind, _alike(kind, cost)], axis=1))
+    return kind[code.reshape(-1)][rows]
 
 
 def _numbered(rows: Integers) -> Integers:
