@@ -39,6 +39,8 @@ _RESERVE = 0.9
 # Events between two looks at the tasks: at first, then relative to the events so far; and the number of operations of
 # each task below which a look is useless.
 _FIRST_EVENTS, _MORE_EVENTS, _FEWEST = 500, 0.6, 2 * (WARM + MEASURED)
+_NO_PACE = "its tasks do not settle at one pace"
+_DRIFT = "its tasks drift apart: the run could end more than 0.5 % earlier or later than extrapolated"
 _BY_MEMORY_CORE = [code for code, direction in enumerate(Direction) if direction.by_memory_core]
 
 
@@ -118,6 +120,8 @@ class Watch:
         self._loop_ends: dict[int, int] = {}
         self.skips: list[Skip] = []
         self.why = ""
+        # Why an earlier look did not skip anything.
+        self._waits_for = ""
 
     def run(self, chip: Chip, step: Callable[[], None]) -> None:
         """Run a chip until nothing more can be skipped; raises `EmptySchedule` if that is its end."""
@@ -183,9 +187,10 @@ class Watch:
         skipped_ps = min(group.most_skipped() for group in groups)
         own_ps = now + max(group.periods * group.pace.period_ps for group in groups)
         if skipped_ps < _MIN_SKIPPED * own_ps:
-            self.why = f"its tasks repeat no loop much more than {WARM + MEASURED + LEFT} times"
+            self.why = self._waits_for or f"its tasks repeat no loop much more than {WARM + MEASURED + LEFT} times"
             return 0.0
         if any(group.pace.in_step(group.periods) for group in groups):
+            self._waits_for = _NO_PACE
             return _MORE_EVENTS
         total_ps = own_ps + sum(skip.length_ps for skip in self.skips)
         allowed_ps = _RESERVE * ALLOWED * total_ps - sum(skip.bound_ps for skip in self.skips)
@@ -193,13 +198,11 @@ class Watch:
         if bound_ps <= allowed_ps:
             return self._skip(courses, groups, skipped_ps, bound_ps)
         pace_ps, end_ps = (max(errors) for errors in zip(*(group.least_errors() for group in groups), strict=True))
-        if pace_ps > allowed_ps:
-            self.why = "its tasks do not settle at one pace"
-            return 0.0
-        if np.hypot(pace_ps, end_ps) > allowed_ps:
-            self.why = "its tasks drift apart: the run could end more than 0.5 % earlier or later than extrapolated"
-            return 0.0
-        return _MORE_EVENTS
+        self._waits_for = _NO_PACE if pace_ps > end_ps else _DRIFT
+        if np.hypot(pace_ps, end_ps) <= allowed_ps:
+            return _MORE_EVENTS
+        self.why = self._waits_for
+        return 0.0
 
     def _loop_end(self, course: Course) -> int:
         """Return the number of operations that a task has issued when its loop ends."""
