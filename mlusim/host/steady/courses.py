@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Periods that a task executes before it counts as steady, periods then measured, and periods simulated at its end.
 WARM, MEASURED, LEFT = 4, 16, 4
+# A copy that takes longer than alone by more than this factor shares its link.
+_LONGER = 1.001
 
 
 class Course(NamedTuple):
@@ -31,6 +33,7 @@ class Course(NamedTuple):
         ends: end times of one operation of each period.
         progress: by these times, the periods that the task has executed since it began.
         alone_ps: time of a period without other tasks.
+        waits: whether its copies take longer than they would without other tasks.
         rounds: by barrier, the number of times that a period passes it.
         group: tasks with the same group execute the same loop next to equally many neighbours.
     """
@@ -42,6 +45,7 @@ class Course(NamedTuple):
     ends: Numbers
     progress: Numbers
     alone_ps: int
+    waits: bool
     rounds: dict[str, int]
     group: tuple[Any, ...]
 
@@ -49,9 +53,9 @@ class Course(NamedTuple):
 class Codes:
     """The codes, tasks and times of the records of a log at one moment."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, *, costs: bool = True) -> None:
         self._log = log
-        self.codes = codes_of(log)
+        self.codes = codes_of(log, costs=costs)
         self._table, self._rows = log.records.instructions()
         tasks = log.records.column("task", slice(0, len(log)))
         self._order = np.argsort(tasks, kind="stable")
@@ -92,9 +96,18 @@ class Codes:
             ends=all_ends[marks].astype(np.float64),
             progress=(marks + 1) / length,
             alone_ps=_alone_ps(of),
+            waits=self._waits(records[position + 1 - MEASURED * length : position + 1]),
             rounds={name: names.count(name) for name in BARRIERS if name in names},
             group=(length, neighbours, np.sort(codes[position + 1 - length : position + 1]).tobytes()),
         )
+
+    def _waits(self, records: Integers) -> bool:
+        """Whether copies take longer than they would without other tasks."""
+        pipe, alone_ps = self._table[self._rows[records]][
+            :, [INSTRUCTION.index("pipe"), INSTRUCTION.index("alone_ps")]
+        ].T
+        took_ps = self._log.records.column("end_ps", records) - self._log.records.column("start_ps", records)
+        return bool(((took_ps > alone_ps * _LONGER) & (pipe == IO)).any())
 
     def waits_at_barrier(self, task: Task) -> bool:
         """Whether a task waits at a barrier."""

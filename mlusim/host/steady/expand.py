@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from mlusim.host.steady.courses import Codes, cost_of
-from mlusim.host.steady.periods import Integers
+from mlusim.host.steady.periods import ALIKE, Integers
 from mlusim.host.steady.watch import Cut, Skip
 from mlusim.log import NONE, AllocationRecord, LaunchRecord, Log, SkippedRecord, TaskRecord
 
@@ -17,6 +17,8 @@ Spanned = TypeVar("Spanned", TaskRecord, LaunchRecord, AllocationRecord)
 _TIMES = ("issue_ps", "start_ps", "end_ps", "latency_ps")
 # Periods that the skipped operations repeat.
 _REPEATED = 12
+# The cost of a skipped operation differs from that of the one that it repeats by less than this fraction.
+_ALIKE = 3 * ALIKE
 
 
 def expand(log: Log, skips: Sequence[Skip]) -> float | None:
@@ -25,7 +27,8 @@ def expand(log: Log, skips: Sequence[Skip]) -> float | None:
     Returns the bound of the error of the run's time, in picoseconds; None if the skipped operations are not repeats of
     those before them, and the log is useless.
     """
-    codes = Codes(log)
+    # Costs are compared below: which of them count as equal depends on what else there is.
+    codes = Codes(log, costs=False)
     courses = []
     for number in range(len(log.tasks)):
         own = [(skip, skip.cuts.get(number)) for skip in skips]
@@ -119,10 +122,10 @@ class _Course:
         if cut.forward is not None and (cut.forward.failed or not cut.forward.done):
             return None
         first, length = cut.position + 1, cut.period
-        own = codes[self.records]
-        if not np.array_equal(
-            own[first : first + cut.operations], own[first - length : first + cut.operations - length]
-        ):
+        repeated = self.records[first - length : first + cut.operations]
+        own, costs = codes[repeated], cost_of(log, repeated)
+        template = np.resize(costs[:length], len(costs))
+        if not np.array_equal(own[length:], own[:-length]) or (np.abs(costs - template) > _ALIKE * template).any():
             return None
         measured = min(_REPEATED * length, first // length * length)
         whole = cut.operations // measured * measured

@@ -22,9 +22,6 @@ _PARTS, _LENGTHS = 32, (1, 2, 4, 8)
 _UNSURE_GROWTH = 0.2
 # How leads grow with the number of periods: as its square root if periods are independent; measured: 0.35 to 0.7.
 _GROWTH, _MOST_GROWTH = 0.5, 0.6
-# Tasks whose leads change by a quarter of a period, as a standard deviation, are at any point of their loops; those
-# whose leads change by less than a seventh remain where they are.
-_OUT_OF_STEP, _IN_STEP = 0.25, 0.15
 # Simulated ends of a run.
 _ENDS = 200
 
@@ -51,13 +48,6 @@ class Pace(NamedTuple):
     def spread(self, periods: float, growth: float = _GROWTH) -> float:
         """Return the standard deviation by which leads change in that many periods."""
         return float(self.drift * (max(periods, 0.0) / self.measured) ** growth)
-
-    def in_step(self, periods: float) -> bool:
-        """Whether tasks that still are at the same point of their loops may leave it in that many more periods.
-
-        Their pace may then change.
-        """
-        return self.drift < _OUT_OF_STEP and self.spread(periods) > _IN_STEP
 
     def _changes(self, spread: float) -> Numbers:
         """Return (ends, tasks) random changes of the leads, with that standard deviation."""

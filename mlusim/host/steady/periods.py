@@ -32,8 +32,8 @@ class Period(NamedTuple):
     after: int
 
 
-def codes_of(log: Log) -> Integers:
-    """(records,) codes of the kind and cost of each operation; equal operations have equal codes.
+def codes_of(log: Log, *, costs: bool = True) -> Integers:
+    """(records,) codes of the kind and, unless `costs` is False, the cost of each operation; equal ones are equal.
 
     A planner that divides evenly may alternate between tiles of 3,400 and 3,402 rows, so costs are compared within
     `ALIKE`.
@@ -44,9 +44,11 @@ def codes_of(log: Log) -> Integers:
     barriers = np.isin(of["op"], [number for number, name in enumerate(log.ops) if name in BARRIERS])
     # The detail of a vector instruction is its number of elements, which its cost reflects already.
     detail = np.where(barriers | (of["pipe"] == VECTOR), 0, of["detail"])
-    costs = [of[name] for name in ("alone_ps", "bus_read_bytes", "bus_write_bytes")]
+    kinds = [of["op"], of["pipe"], of["direction"], detail]
+    if not costs:
+        return _numbered(np.stack(kinds, axis=1))[rows]
     # Many instructions differ in other respects only, such as the barriers.
-    columns = np.stack([of["op"], of["pipe"], of["direction"], detail, *costs], axis=1)
+    columns = np.stack([*kinds, *(of[name] for name in ("alone_ps", "bus_read_bytes", "bus_write_bytes"))], axis=1)
     unique, code = np.unique(columns, axis=0, return_inverse=True)
     kind = _numbered(unique[:, :-3])
     for cost in unique[:, -3:].T:

@@ -34,6 +34,10 @@ ALLOWED = 0.005
 _MIN_SKIPPED = 0.25
 # Part of the time in loops that counts as transient.
 _UNMEASURED = 0.2
+# Standard deviation of the changes of leads, in periods, from which on tasks are at any point of their loops.
+_OUT_OF_STEP = 0.3
+# Part of a period by which the end of a run depends on when the skip takes place.
+_PHASE = 0.25
 # Part of that error that may be expected in advance.
 _RESERVE = 0.9
 # Events between two looks at the tasks: at first, then relative to the events so far; and the number of operations of
@@ -83,6 +87,13 @@ class _Group(NamedTuple):
     pace: Pace
     periods: float
     alone_ps: int
+
+    def in_step(self) -> bool:
+        """Whether tasks that share a link are at the same points of their loops as at first.
+
+        Such a state may last for hundreds of periods, and then dissolve within a few: the pace changes.
+        """
+        return len(self.members) > 1 and self.pace.drift < _OUT_OF_STEP and any(one.waits for one in self.members)
 
     def most_skipped(self) -> float:
         """Return the time that can be skipped such that every task has some periods left."""
@@ -189,12 +200,13 @@ class Watch:
         if skipped_ps < _MIN_SKIPPED * own_ps:
             self.why = self._waits_for or f"its tasks repeat no loop much more than {WARM + MEASURED + LEFT} times"
             return 0.0
-        if any(group.pace.in_step(group.periods) for group in groups):
+        if any(group.in_step() for group in groups):
             self._waits_for = _NO_PACE
             return _MORE_EVENTS
         total_ps = own_ps + sum(skip.length_ps for skip in self.skips)
         allowed_ps = _RESERVE * ALLOWED * total_ps - sum(skip.bound_ps for skip in self.skips)
         bound_ps = max(float(np.hypot(*group.errors(skipped_ps))) for group in groups)
+        bound_ps += _PHASE * max(group.pace.period_ps for group in groups) * (len(courses) > len(crews(courses)[0]))
         if bound_ps <= allowed_ps:
             return self._skip(courses, groups, skipped_ps, bound_ps)
         pace_ps, end_ps = (max(errors) for errors in zip(*(group.least_errors() for group in groups), strict=True))

@@ -69,4 +69,3 @@ def test_regular_periods_have_no_error() -> None:
     assert pace.error == pytest.approx(0.0, abs=1e-9)
     assert pace.end_error(1000, 7.0) == pytest.approx(0.0, abs=1e-9)
     assert not pace.typical_changes(1000, 7.0).any()
-    assert not pace.in_step(1000)

@@ -247,6 +247,14 @@ def test_clusters_with_barriers_of_their_own() -> None:
     assert rounds[0] == rounds[1]
 
 
+def test_clusters_in_step_are_not_extrapolated() -> None:
+    """Clusters that share a link may run in step for hundreds of iterations, and then fall out of it and slow down."""
+    x = tensor(32 * 411, 1600)
+    given_: dict[str, Any] = {"device": "mlu370-x8", "dim": (4, 8, 1), "data": False}
+    full = mlusim.run(add_with_barriers, x, Output(x.shape, "float32"), **given_)
+    same_but_for_times(full, mlusim.run(add_with_barriers, x, Output(x.shape, "float32"), steady=True, **given_))
+
+
 @pytest.mark.parametrize("kernel", [changes, stops])
 def test_tasks_that_do_not_continue_as_expected(kernel: Any) -> None:
     """Only the first and the last task are known in advance; if others differ, the run is repeated in full."""
