@@ -20,7 +20,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Rooms in the order of the arrows; a module may import from its own room and from those before it.
 ORDER = (
-    ("units", "errors", "files", "progress", "version"),
+    ("units", "errors", "files", "processes", "progress", "version"),
     ("inputs",),
     ("dtypes",),
     ("hardware",),

@@ -66,6 +66,7 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
         for outcome in report.validate(names):
             outcomes.append(outcome)
             bar.step(outcome.row.name)
+    outcomes.sort(key=lambda outcome: known.index(outcome.row.name))
     if plot is not None:
         from mlusim.analysis.accuracy import save_accuracy
 

@@ -9,28 +9,22 @@ Workers are loky's, which never import the main script, so that scripts need no 
 from __future__ import annotations
 
 import os
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
-
-from loky.process_executor import ProcessPoolExecutor
 
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.point import STALE, run_point
 from mlusim.explore.store import DIED
+from mlusim.processes import without_interrupts, worker_pool
 
 Payload = dict[str, Any]
 Answer = tuple[str, str, dict[str, Any], float]
 
 _QUEUED_PER_WORKER = 2  # points submitted per worker, so that workers never wait for this process
 _PER_CORE = 4  # more workers only cost memory, and thousands of processes can stall a machine
-_PARENT_POLL_S = 0.2  # polling interval for the end of the parent
 _DEAD = "the process that simulated it died: killed, perhaps for want of memory, or crashed"
 
 
@@ -141,9 +135,9 @@ class Runner:
         return answer
 
     def _run_alone(self, payload: Payload) -> Answer:
-        with _pool(1) as pool:
+        with worker_pool(1) as pool:
             try:
-                with _without_interrupts():
+                with without_interrupts():
                     alone = pool.submit(run_point, payload)
                 answer: Answer = alone.result()
             except BrokenProcessPool:
@@ -159,9 +153,9 @@ class Runner:
             if self._client is not None:
                 self._pool = self._client.get_executor(pure=False)
             else:
-                self._pool = pool = _pool(self.workers)
+                self._pool = pool = worker_pool(self.workers)
                 try:
-                    with _without_interrupts():
+                    with without_interrupts():
                         first = pool.submit(core_count)
                     first.result()
                 except BrokenProcessPool:
@@ -191,33 +185,3 @@ class Runner:
         elif self._pool is not None:
             self._pool.shutdown()
             self._pool = None
-
-
-def _pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, initializer=_begin, initargs=(os.getpid(),))
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Ignore SIGINT while workers start: they inherit this, so that Ctrl-C reaches only this process."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may change what signals do
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _begin(parent: int) -> None:
-    """Initialise a worker: ignore SIGINT, and exit with the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(os, "getppid"):
-        threading.Thread(target=_exit_with_parent, args=(parent,), name="mlusim-follow", daemon=True).start()
-
-
-def _exit_with_parent(parent: int, leave: Callable[[int], Any] = os._exit) -> None:
-    while os.getppid() == parent:
-        time.sleep(_PARENT_POLL_S)
-    leave(1)

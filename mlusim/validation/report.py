@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import Any
-
-from loky.process_executor import ProcessPoolExecutor
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.known_error import BEYOND, MEASURED, coverage
@@ -17,11 +17,14 @@ from mlusim.hardware import board
 from mlusim.hardware.calibrated import Row
 from mlusim.hardware.calibrated import rows as fitted_rows
 from mlusim.host.device import Device
+from mlusim.processes import without_interrupts, worker_pool
 from mlusim.validation.measurements import BOUND, SINGLE, Measurement, measurements
 from mlusim.validation.recreate import recreate, simulated_us
 
 # Up to this many measurements are simulated without worker processes.
 _MAX_IN_PROCESS = 4
+# Measurements that a worker has or will begin next.
+_QUEUED = 2
 
 AIM_MEAN, AIM_WORST, AIM_LEFT_OUT_MEAN, AIM_LEFT_OUT_WORST = 0.05, 0.15, 0.08, 0.25
 
@@ -61,23 +64,37 @@ class Outcome:
 
 
 def validate(only: Sequence[str] = (), workers: int | None = None) -> Iterator[Outcome]:
-    """Simulate the measurements and yield them in the order of the table.
+    """Simulate the measurements and yield them as they complete.
 
     Args:
         only: prefixes of the names to simulate; empty: all.
-        workers: processes; by default one per core, or none for a few measurements.
+        workers: processes, this one included; by default one per core, or only this one for a few measurements.
     """
     rows = chosen(only)
     if workers is None:
         workers = os.cpu_count() or 1 if len(rows) > _MAX_IN_PROCESS else 1
-    if workers < 2:
+    if min(workers, len(rows)) < 2:
         yield from map(_outcome, rows)
         return
-    with ProcessPoolExecutor(min(workers, len(rows))) as pool:
-        # Submit the longest ones first.
-        futures = {row.name: pool.submit(_outcome, row) for row in sorted(rows, key=_nbytes, reverse=True)}
-        for row in rows:
-            yield futures[row.name].result()
+    waiting = deque(sorted(rows, key=_nbytes))
+    begun: deque[Future[Outcome]] = deque()
+    others = min(workers, len(rows)) - 1
+    with worker_pool(others) as pool:
+        try:
+            # The others begin with the longest ones, this process with the shortest.
+            while waiting:
+                with without_interrupts():
+                    while waiting and len(begun) < _QUEUED * others:
+                        begun.append(pool.submit(_outcome, waiting.pop()))
+                if waiting:
+                    yield _outcome(waiting.popleft())
+                while begun and begun[0].done():
+                    yield begun.popleft().result()
+            for future in begun:
+                yield future.result()
+        except BaseException:
+            pool.shutdown(kill_workers=True)
+            raise
 
 
 def chosen(only: Sequence[str] = ()) -> list[Measurement]:

@@ -1,6 +1,11 @@
 """`mlusim validate` and `mlusim run --sensitivity`, as a user calls them."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -39,6 +44,16 @@ def test_mistakes(arguments, message):
     done = call("validate", *arguments)
     assert done.exit_code == 2
     assert message in done.output
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="POSIX signals")
+def test_ctrl_c_ends_all_processes_with_one_line():
+    command = [sys.executable, "-m", "mlusim", "validate", "--quiet"]
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate()[1] == "error: interrupted\n"
+    assert process.returncode == 130
 
 
 def test_sensitivity_of_a_run():

@@ -79,6 +79,12 @@ def test_the_accuracy_targets_hold(outcomes):
     assert figures.left_out_worst <= report.AIM_LEFT_OUT_WORST
 
 
+def test_two_processes_give_the_results_of_one(outcomes):
+    names = {"copy-8.4MB", "copy-1.57MB", "fill-one", "scalar-gdram-270"}
+    found = {outcome.row.name: outcome for outcome in report.validate(sorted(names), workers=2)}
+    assert found == {name: outcomes[name] for name in names}
+
+
 def test_bounds_hold(outcomes):
     bounds = [outcome for outcome in outcomes.values() if outcome.row.use == BOUND]
     assert [outcome.row.name for outcome in bounds] == ["vadd-1core-590"]
