@@ -55,8 +55,8 @@ class Codes:
 
     def __init__(self, log: Log, *, costs: bool = True) -> None:
         self._log = log
-        self.codes = codes_of(log, costs=costs)
-        self._table, self._rows = log.records.instructions()
+        self._table, self._rows = instructions = log.records.instructions()
+        self.codes = codes_of(log, costs=costs, instructions=instructions)
         tasks = log.records.column("task", slice(0, len(log)))
         self._order = np.argsort(tasks, kind="stable")
         self._bounds = np.searchsorted(tasks[self._order], np.arange(len(log.tasks) + 1))

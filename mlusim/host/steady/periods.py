@@ -32,14 +32,14 @@ class Period(NamedTuple):
     after: int
 
 
-def codes_of(log: Log, *, costs: bool = True) -> Integers:
+def codes_of(log: Log, *, costs: bool = True, instructions: tuple[Integers, Integers] | None = None) -> Integers:
     """(records,) codes of the kind and, unless `costs` is False, the cost of each operation; equal ones are equal.
 
     A planner that divides evenly may alternate between tiles of 3,400 and 3,402 rows, so costs are compared within
     `ALIKE`.
     The round numbers of barriers are ignored.
     """
-    table, rows = log.records.instructions()
+    table, rows = instructions or log.records.instructions()
     of = {name: table[:, INSTRUCTION.index(name)] for name in INSTRUCTION}
     barriers = np.isin(of["op"], [number for number, name in enumerate(log.ops) if name in BARRIERS])
     # The detail of a vector instruction is its number of elements, which its cost reflects already.

@@ -23,6 +23,7 @@ from mlusim.host.steady.fast_forward import FastForward
 from mlusim.host.steady.pace import Pace, pace_of
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction
+from mlusim.records import INSTRUCTION
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
@@ -161,7 +162,7 @@ class Watch:
             return 0.0
         courses = self._courses(tasks)
         if not courses:
-            return _MORE_EVENTS
+            return 2 * _MORE_EVENTS
         begin = max(float(course.ends[WARM]) for course in courses)
         end = min(float(course.ends[-1]) for course in courses)
         begin += (end - begin) * _UNMEASURED
@@ -298,13 +299,15 @@ def _take_out(task: Task, operations: int) -> None:
 def unfit(log: Log) -> str:
     """Return why operations of a run cannot be skipped; empty if they can."""
     ops = set(log.ops)
-    columns = {name: log.records.column(name, slice(0, len(log))) for name in ("direction", "pipe", "dst_alloc")}
+    table, rows = log.records.instructions()
+    of = {name: table[:, INSTRUCTION.index(name)] for name in ("direction", "pipe")}
     if log.loops or log.addresses:
         return "what its loops of rows or elements do depends on data"
     if ops & {*LOCK_NAMES, *ATOMIC_NAMES, *SET_NAMES}:
         return "it has locks or atomics, whose order is decided by time"
-    if np.isin(columns["direction"], _BY_MEMORY_CORE).any():
+    if np.isin(of["direction"], _BY_MEMORY_CORE).any():
         return "it copies by memory cores, whose copies several calls share"
-    if ((columns["pipe"] == SCALAR) & (columns["dst_alloc"] != NONE)).any():
+    scalar = np.flatnonzero((of["pipe"] == SCALAR)[rows])
+    if (log.records.column("dst_alloc", scalar) != NONE).any():
         return "it has scalar stores, and loads may depend on them"
     return ""
