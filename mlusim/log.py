@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
+import weakref
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
@@ -172,6 +173,8 @@ class Log:
     def __init__(self, board: str, folder: str | Path | None = None) -> None:
         self.board = board
         self.records = Records(folder)
+        if folder is not None:
+            weakref.finalize(self, self.records.close)
         self.ops: list[str] = []
         self.lines: list[tuple[str, int, str]] = []
         self.boxes: list[Box] = []

@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import struct
 import tempfile
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -126,8 +125,6 @@ class Records:
         self.count = 0
         self._file: Any = None if folder is None else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - as long as it
         self._map: mmap.mmap | None = None
-        if self._file is not None:
-            weakref.finalize(self, self._file.close)
         self._room = 0
         self._instructions: list[tuple[int, ...]] = []
         self._codes: dict[tuple[int, ...], int] = {}
@@ -135,6 +132,11 @@ class Records:
 
     def __len__(self) -> int:
         return self.count
+
+    def close(self) -> None:
+        """Close the scratch file, if there is one. The records stay readable."""
+        if self._file is not None:
+            self._file.close()
 
     def instruction(self, *values: int) -> int:
         """Return the index of an instruction, given the values of `INSTRUCTION` in order; adds a new one."""
@@ -293,13 +295,18 @@ class Records:
         self.count = len(table)
 
     def __getstate__(self) -> dict[str, Any]:
-        views = ("_bytes", "_quads", "_longs")
-        own = {name: value for name, value in vars(self).items() if name not in views}
-        return own | {"_rows": self._rows[: max(self.count, 1)].copy(), "_file": None, "_map": None}
+        return {
+            "count": self.count,
+            "rows": self._rows[: max(self.count, 1)].copy(),
+            "instructions": self._instructions,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._hold(state["_rows"])
+        self.count = state["count"]
+        self._file = self._map = None
+        self._instructions = state["instructions"]
+        self._codes = {values: number for number, values in enumerate(self._instructions)}
+        self._hold(state["rows"])
 
     def _hold(self, rows: np.ndarray[Any, Any]) -> None:
         self._rows = rows

@@ -40,6 +40,7 @@ from mlusim.cli.tune import tune
 from mlusim.cli.validate import validate
 from mlusim.cli.verify import verify
 from mlusim.errors import BoardError, CompileError, InputError, MlusimError, VerificationError, nearest
+from mlusim.version import is_compiled
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 _SECOND_NAMES = {"check": "verify"}
@@ -226,7 +227,7 @@ Exit codes:
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
 )
-@click.version_option(__version__, message="mlusim %(version)s")
+@click.version_option(__version__, message=f"mlusim %(version)s, {'compiled' if is_compiled() else 'not compiled'}")
 @click.option("--traceback", is_flag=True, help="Show where in the code an error comes from.")
 @click.pass_context
 def program(context: click.Context, *, traceback: bool) -> None:

@@ -35,9 +35,9 @@ def copy_and_wait(
     line: int,
     dst: View | Pointer,
     src: View | Pointer,
-    size: int = 0,
+    size: Any = 0,
     direction: Direction | str | None = None,
-    strides: tuple[int, ...] = (),
+    strides: tuple[Any, ...] = (),
 ) -> Waiting:
     """A blocking copy: `__memcpy`.
 
@@ -63,9 +63,9 @@ def copy_async(
     line: int,
     dst: View | Pointer,
     src: View | Pointer,
-    size: int = 0,
+    size: Any = 0,
     direction: Direction | str | None = None,
-    strides: tuple[int, ...] = (),
+    strides: tuple[Any, ...] = (),
 ) -> None:
     """An asynchronous copy: `__memcpy_async`. Arguments and errors as `copy_and_wait`.
 
@@ -99,9 +99,9 @@ def _copy(  # noqa: PLR0913 - the arguments of `__memcpy`
     line: int,
     dst: View | Pointer,
     src: View | Pointer,
-    size: int,
+    size: Any,
     direction: Direction | str | None,
-    strides: tuple[int, ...],
+    strides: tuple[Any, ...],
     blocking: int,
     *,
     by_move_pipe: bool = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -124,11 +125,9 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         value = value[()]
     if not isinstance(value, bool | int | float | complex | np.generic) or isinstance(value, str | bytes):
         raise OperandError(f"{name} with {value!r:.60}: the value must be a number, not {type(value).__name__}")
-    with np.errstate(all="ignore"):
-        try:
-            return np.asarray(value).astype(dtype)
-        except (OverflowError, TypeError, ValueError):
-            raise OperandError(f"{name} with {value!r:.60}: {dtype_name(dtype)} cannot represent it") from None
+    with np.errstate(all="ignore"), suppress(OverflowError, TypeError, ValueError):
+        return np.asarray(value).astype(dtype)
+    raise OperandError(f"{name} with {value!r:.60}: {dtype_name(dtype)} cannot represent it")
 
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:
@@ -152,8 +151,8 @@ def access(issuer: Issuer, line: int, name: str, view: View, count: int, *, writ
 _MAX_CYCLES = 1 << 48
 
 
-def arithmetic(issuer: Issuer, line: int, cycles: int | None = None, count: int = 1) -> None:
-    """Charge scalar arithmetic: `count` operations of `cycles` each (default: the board's ordinary operation).
+def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1) -> None:
+    """Charge scalar arithmetic: `count` operations of `cycles` each, by default of the board's ordinary operation.
 
     Raises `OperandError` for numbers that are negative or not integers.
     """
@@ -169,7 +168,7 @@ def arithmetic(issuer: Issuer, line: int, cycles: int | None = None, count: int 
     start_ps = task.now_ps
     task.now_ps += issuer.board.cycles_ps(int(each) * int(count))
     detail = NONE if cycles is None else int(cycles)
-    issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=count, detail=detail)
+    issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=int(count), detail=detail)
 
 
 def _write_later(issuer: Issuer, target: View, end_ps: int, effect: Callable[[], None]) -> None:

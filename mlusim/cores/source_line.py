@@ -19,7 +19,8 @@ _KERNELS = f"{_PACKAGE / 'kernels'}{sep}"
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 # Each `await` in a `finally` survives one `close`.
 _CLOSING_ATTEMPTS = 100
-_INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES)))
+# Frames of compiled modules have the path that `hatch_build.py` compiled: "mlusim/cores/copies.py".
+_INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES), _PACKAGE.name))
 
 
 def kernel_line(error: BaseException, own: str) -> str:
@@ -36,7 +37,7 @@ def awaiting_line(coroutine: Any, own: str) -> tuple[str, str]:
     line = source = ""
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         file = frame.f_code.co_filename
-        if not line or _written_by_author(file, own):
+        if not line or written_by_author(file, own):
             line = f"{Path(file).name}:{frame.f_lineno}"
             source = linecache.getline(file, frame.f_lineno).strip()
         coroutine = coroutine.cr_await
@@ -83,12 +84,13 @@ def _innermost(traceback: TracebackType | None, own: str) -> str:
     line = ""
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
-        if _written_by_author(file, own):
+        if written_by_author(file, own):
             line = f"{Path(file).name}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return line
 
 
-def _written_by_author(file: str, own: str) -> bool:
+def written_by_author(file: str, own: str = "") -> bool:
+    """Whether a file is `own`, or belongs neither to the simulator, apart from its kernels, nor to a library."""
     # "<string>" and the like are methods that Python generates, such as those of dataclasses.
     return file == own or file.startswith(_KERNELS) or not file.startswith(("<", *_INSIDE))

@@ -10,16 +10,23 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.cores.kernel_errors import (
+    Abandoned,
+    foreign_awaitable,
+    forgotten_await,
+    location,
+    reported,
+    too_many_operations,
+)
 from mlusim.cores.ordering import ALL_PIPES
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scratch import Scratch
-from mlusim.cores.source_line import awaiting_line, close_task, kernel_line
+from mlusim.cores.source_line import close_task
 from mlusim.cores.unawaited import forgotten, unstarted
 from mlusim.cores.waiting import SUSPEND, Waiting
-from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
+from mlusim.errors import KernelError
 from mlusim.log import IO, MOVE, NONE, VECTOR, TaskRecord
-from mlusim.memory.not_numeric import NotNumeric, missing_attribute
-from mlusim.units import format_ns, group_digits
+from mlusim.units import format_ns
 
 if TYPE_CHECKING:
     from mlusim.cores.barrier import Barrier
@@ -27,35 +34,6 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.launch import Job
     from mlusim.cores.unit import Unit
-
-# Endings of Python's messages about awaiting an object that is not awaitable, or asyncio without its loop.
-_NO_AWAIT = ("can't be used in 'await' expression", "no running event loop", "no current event loop")
-_AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
-
-
-def _not_awaitable(error: BaseException) -> str:
-    if "NoneType" in str(error):
-        return (
-            "there is nothing to wait for: the call returned None, as memcpy_async and vector instructions do; "
-            f"{_AWAITABLE}"
-        )
-    return f"{error}: {_AWAITABLE}"
-
-
-def _raised(error: BaseException) -> str:
-    text = str(error)
-    if isinstance(error, AttributeError) and isinstance(error.obj, NotNumeric):
-        text = missing_attribute(error.obj, str(error.name))
-    words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
-    if isinstance(error, AttributeError) and isinstance(error.obj, list):
-        words += "; a list among the arguments stays one: np.array(...) makes a tensor in GDRAM of it"
-    return words
-
-
-class Abandoned(BaseException):
-    """Stops a kernel that catches its errors. `error` is the error to report, or None for the one it caught."""
-
-    error: MlusimError | None = None
 
 
 class Task:
@@ -68,7 +46,6 @@ class Task:
     __slots__ = (
         "_coroutine",
         "_frame",
-        "_refused",
         "_starts_copy",
         "_sync_mask",
         "_sync_record",
@@ -83,6 +60,7 @@ class Task:
         "passing",
         "pending_io",
         "pending_move",
+        "refused",
         "scratches",
         "suspending",
         "task_id",
@@ -111,7 +89,7 @@ class Task:
         self.scratches: list[Scratch] = []
         self._coroutine: Coroutine[Any, None, None] | None = None
         self._frame: Any = None
-        self._refused: KernelError | None = None
+        self.refused: KernelError | None = None
         self._sync_mask = 0
         self._sync_record = NONE
         self._then: Callable[[], None] | None = None
@@ -174,27 +152,15 @@ class Task:
                 self._log_swallowed()
             self._returned()
             return
-        except MlusimError as error:
-            error.locate(self._where(error))
-            raise
-        except Abandoned as abandoned:
-            refused = abandoned.error or self._refused or KernelError("the kernel was stopped")
-            refused.locate(self._where(abandoned))
-            raise refused from None
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
-            # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
-            if str(error).endswith(_NO_AWAIT):
-                raise AwaitError(_not_awaitable(error), self._where(error)) from error
-            if isinstance(error, TypeError | AttributeError) and self.unawaited != NONE and self._refused is None:
-                # `core.load(x) + 1`, `for value in core.load_array(x)`: the cause is the missing `await`.
-                raise self._forgotten_await() from error
-            raise KernelError(_raised(error), self._where(error)) from error
+            report = reported(self, error)
+            if report is error:
+                raise
+            raise report  # noqa: B904 - `reported` sets the cause
         if self.chip.noted:
             self._log_swallowed()
         if waits is not SUSPEND:
-            self._reject_awaitable(coroutine, waits)
+            raise foreign_awaitable(self, coroutine, waits)
 
     def _log_swallowed(self) -> None:
         """Log the errors that the kernel has caught since it was resumed."""
@@ -202,8 +168,8 @@ class Task:
         causes = {id(error.__context__) for error in noted}
         for error in noted:
             # Report an error that was raised again as another only once.
-            if id(error) not in causes and error.__traceback__ is not None and error is not self._refused:
-                self.chip.log.swallowed.append((error.message, self._where(error)))
+            if id(error) not in causes and error.__traceback__ is not None and error is not self.refused:
+                self.chip.log.swallowed.append((error.message, location(self, error)))
 
     def until(self, time_ps: int) -> bool:
         """Advance to `time_ps`; returns true if the kernel must suspend, to be resumed at that time."""
@@ -291,8 +257,8 @@ class Task:
 
     def _returned(self) -> None:
         """Called when the kernel's function has returned; the task ends when its pipes are idle."""
-        if self._refused is not None:
-            raise self._refused
+        if self.refused is not None:
+            raise self.refused
         if self.unawaited != NONE:
             raise self.refusal()
         frame, self._frame = self._frame, None
@@ -331,26 +297,10 @@ class Task:
 
         A kernel that catches it and continues is then stopped by an exception that `except Exception` does not catch.
         """
-        if self._refused is not None:
+        if self.refused is not None:
             return Abandoned()
-        self._refused = because or (self._limit_error() if self.unawaited == NONE else self._forgotten_await())
-        return self._refused
-
-    def _limit_error(self) -> KernelError:
-        return OperationLimitError(
-            f"{group_digits(self.chip.max_operations)} operations issued and no end: an endless loop? "
-            "If the kernel needs more, raise max_operations"
-        )
-
-    def _forgotten_await(self) -> KernelError:
-        log = self.chip.log
-        values = log.records.values(self.unawaited)
-        file, line, _ = log.lines[values["line"]]
-        name = log.ops[values["op"]]
-        return AwaitError(
-            f"`core.{name}(...)` was not awaited, so the task did not wait for it: write `await core.{name}(...)`",
-            f"{self.name}, {Path(file).name}:{line}, at {format_ns(values['issue_ps'])}",
-        )
+        self.refused = because or (too_many_operations(self) if self.unawaited == NONE else forgotten_await(self))
+        return self.refused
 
     def here(self, line: int, what: str) -> str:
         """Describe the current operation, its line and its start, for a message about another task's failure."""
@@ -366,18 +316,6 @@ class Task:
             barrier.arrive(self, record)
 
     @property
-    def _file(self) -> str:
+    def file(self) -> str:
         """The file of the kernel."""
         return str(getattr(getattr(self._coroutine, "cr_code", None), "co_filename", ""))
-
-    def _where(self, error: BaseException) -> str:
-        """Return the task, the kernel's own line, and simulated time."""
-        location = kernel_line(error, self._file)
-        return f"{self.name}, {location}{', ' if location else ''}at {format_ns(self.now_ps)}"
-
-    def _reject_awaitable(self, coroutine: Any, waits: object) -> None:
-        location, source = awaiting_line(coroutine, self._file)
-        raise AwaitError(
-            f"`{source}` awaits {waits!r}, which is not the simulator's: {_AWAITABLE}",
-            f"{self.name}, {location}, at {format_ns(self.now_ps)}",
-        )

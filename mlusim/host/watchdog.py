@@ -8,7 +8,7 @@ from sys import _current_frames
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from mlusim.cores.task import Abandoned
+from mlusim.cores.kernel_errors import Abandoned
 from mlusim.errors import OperationLimitError
 from mlusim.host.run_progress import RunProgress
 

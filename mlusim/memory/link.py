@@ -269,10 +269,10 @@ class Link:
             if self._writers:
                 return self._mixed_rate
             if now < self._writes_until:
-                self._mixed_until = self._writes_until
+                self._mixed_until = float(self._writes_until)
                 return self._mixed_rate
         elif now < self._reads_until:
-            self._mixed_until = self._reads_until
+            self._mixed_until = float(self._reads_until)
             return self._mixed_rate
         return self._rate
 

@@ -11,6 +11,7 @@ from types import TracebackType
 import numpy as np
 
 from mlusim.cores.locks import SHIFT
+from mlusim.cores.source_line import written_by_author
 from mlusim.errors import (
     AccessError,
     AllocationError,
@@ -28,9 +29,7 @@ from mlusim.verifier.happens_before import Order
 from mlusim.verifier.locks_left import locks_in_use
 from mlusim.verifier.races import job_of
 
-_PACKAGE = Path(__file__).resolve().parent.parent
 _LINE = re.compile(r"[^\s,]+\.\w+:\d+")
-_KERNELS = _PACKAGE / "kernels"
 _KINDS: dict[type[BaseException], str] = {
     AccessError: "access",
     AllocationError: "allocation",
@@ -243,9 +242,8 @@ def _source(traceback: TracebackType | None) -> str:
     """Return the source text of the innermost kernel line in a traceback."""
     text = ""
     while traceback is not None:
-        file = Path(traceback.tb_frame.f_code.co_filename)
-        foreign = any(part in file.parts for part in ("simpy", "site-packages"))
-        if not foreign and (_PACKAGE not in file.parents or _KERNELS in file.parents):
-            text = linecache.getline(str(file), traceback.tb_lineno).strip()
+        file = traceback.tb_frame.f_code.co_filename
+        if written_by_author(file):
+            text = linecache.getline(file, traceback.tb_lineno).strip()
         traceback = traceback.tb_next
     return text if "synchronize" not in text else ""

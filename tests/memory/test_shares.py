@@ -15,6 +15,9 @@ from mlusim.memory.link import READ, WRITE, Flow, Link, LinkLimits, weights
 from mlusim.memory.quick_link import QuickLink
 from mlusim.memory.view import View
 from mlusim.units import KIB
+from mlusim.version import is_compiled
+
+pytestmark = pytest.mark.skipif(is_compiled(), reason="a compiled class cannot be a base class here")
 
 
 class Recorded(Flow):

@@ -1,0 +1,102 @@
+"""Errors of kernels: what an exception in a kernel means, and its place in the author's own code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlusim.cores.source_line import awaiting_line, kernel_line
+from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
+from mlusim.memory.not_numeric import NotNumeric, missing_attribute
+from mlusim.units import format_ns, group_digits
+
+if TYPE_CHECKING:
+    from mlusim.cores.task import Task
+
+# Endings of Python's messages about awaiting an object that is not awaitable, or asyncio without its loop.
+_NO_AWAIT = ("can't be used in 'await' expression", "no running event loop", "no current event loop")
+_AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
+
+
+class Abandoned(BaseException):
+    """Stops a kernel that catches its errors. `error` is the error to report, or None for the one it caught."""
+
+    error: MlusimError | None = None
+
+
+def reported(task: Task, error: BaseException) -> BaseException:
+    """Return the exception that reports one that a kernel has raised, with its cause and place; may be the same."""
+    if isinstance(error, MlusimError):
+        error.locate(location(task, error))
+        return error
+    if isinstance(error, Abandoned):
+        refused = error.error or task.refused or KernelError("the kernel was stopped")
+        refused.locate(location(task, error))
+        refused.__suppress_context__ = True
+        return refused
+    if isinstance(error, KeyboardInterrupt):
+        return error
+    # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
+    if str(error).endswith(_NO_AWAIT):
+        report: KernelError = AwaitError(_not_awaitable(error), location(task, error))
+    elif isinstance(error, TypeError | AttributeError) and task.unawaited >= 0 and task.refused is None:
+        # `core.load(x) + 1`, `for value in core.load_array(x)`: the cause is the missing `await`.
+        report = forgotten_await(task)
+    else:
+        report = KernelError(_raised(error), location(task, error))
+    report.__cause__ = error
+    return report
+
+
+def location(task: Task, error: BaseException) -> str:
+    """Return the task, the kernel's own line, and simulated time."""
+    line = kernel_line(error, task.file)
+    return f"{task.name}, {line}{', ' if line else ''}at {format_ns(task.now_ps)}"
+
+
+def foreign_awaitable(task: Task, coroutine: Any, waits: object) -> AwaitError:
+    """Return the error about a kernel that awaits an object of another library."""
+    line, source = awaiting_line(coroutine, task.file)
+    return AwaitError(
+        f"`{source}` awaits {waits!r}, which is not the simulator's: {_AWAITABLE}",
+        f"{task.name}, {line}, at {format_ns(task.now_ps)}",
+    )
+
+
+def forgotten_await(task: Task) -> AwaitError:
+    """Return the error about an operation that the kernel has called and not awaited."""
+    log = task.chip.log
+    values = log.records.values(task.unawaited)
+    file, line, _ = log.lines[values["line"]]
+    name = log.ops[values["op"]]
+    return AwaitError(
+        f"`core.{name}(...)` was not awaited, so the task did not wait for it: write `await core.{name}(...)`",
+        f"{task.name}, {Path(file).name}:{line}, at {format_ns(values['issue_ps'])}",
+    )
+
+
+def too_many_operations(task: Task) -> OperationLimitError:
+    """Return the error about a kernel that issues more operations than it may."""
+    return OperationLimitError(
+        f"{group_digits(task.chip.max_operations)} operations issued and no end: an endless loop? "
+        "If the kernel needs more, raise max_operations"
+    )
+
+
+def _not_awaitable(error: BaseException) -> str:
+    if "NoneType" in str(error):
+        return (
+            "there is nothing to wait for: the call returned None, as memcpy_async and vector instructions do; "
+            f"{_AWAITABLE}"
+        )
+    return f"{error}: {_AWAITABLE}"
+
+
+def _raised(error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, AttributeError) and isinstance(error.obj, NotNumeric):
+        text = missing_attribute(error.obj, str(error.name))
+    words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
+    if isinstance(error, AttributeError) and isinstance(error.obj, list):
+        words += "; a list among the arguments stays one: np.array(...) makes a tensor in GDRAM of it"
+    return words

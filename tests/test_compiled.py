@@ -1,0 +1,77 @@
+"""The modules that `hatch_build.py` compiles avoid what mypyc does differently from Python, or not at all."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mlusim
+from mlusim.version import is_compiled
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "mlusim"
+
+
+def listed() -> list[str]:
+    """`MODULES` of the build hook, which needs hatchling to be imported."""
+    tree = ast.parse((ROOT / "hatch_build.py").read_text())
+    lists = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "MODULES" for target in node.targets)
+    ]
+    return list(ast.literal_eval(lists[0]))
+
+
+MODULES = listed()
+
+
+def nodes(module: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse((ROOT / module).read_text())))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_exception_has_a_cause_that_mypyc_would_drop(module):
+    found = [node.lineno for node in nodes(module) if isinstance(node, ast.Raise) and node.cause is not None]
+    assert not found, f"{module}: `raise ... from` sets no cause once compiled: set __cause__ in a plain module"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_instances_need_no_dictionary_and_no_weak_reference(module):
+    names = {node.id for node in nodes(module) if isinstance(node, ast.Name)}
+    assert not names & {"vars", "weakref", "cached_property"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_frames_are_looked_at(module):
+    names = {getattr(node, "id", getattr(node, "attr", "")) for node in nodes(module)}
+    assert not names & {"_getframe", "currentframe", "f_back"}, "a compiled function has no frame"
+
+
+def test_no_plain_class_has_a_compiled_base():
+    classes = {
+        module: [node for node in nodes(module) if isinstance(node, ast.ClassDef)]
+        for module in (path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py"))
+    }
+    compiled = {node.name for module in MODULES for node in classes[module]}
+    wrong = [
+        f"{module}: {node.name}"
+        for module, found in classes.items()
+        if module not in MODULES
+        for node in found
+        if compiled & {base.id for base in node.bases if isinstance(base, ast.Name)}
+    ]
+    assert not wrong
+
+
+def test_the_version_tells_how_it_was_built():
+    # Not in the checkout, whose modules are never compiled.
+    environment = {**os.environ, "PYTHONPATH": str(Path(mlusim.__file__).parent.parent)}
+    command = [sys.executable, "-P", "-m", "mlusim", "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    assert said == f"mlusim {mlusim.__version__}, {'compiled' if is_compiled() else 'not compiled'}\n"
