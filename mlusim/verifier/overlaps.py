@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.log import NONE
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.geometry import Integers, alike, distinct, expand, overlap, shared
 
@@ -19,6 +20,8 @@ Pairs = tuple[Integers, Integers]
 FEW_PAIRS = 1 << 21
 _BATCH_PAIRS = 1 << 18
 _BATCH = 1 << 12
+# Length of a table by kind of pair, at most.
+_MOST_KINDS = 1 << 22
 
 
 def in_batches(accesses: Accesses, a: Integers, b: Integers, delta: Integers) -> Iterator[Integers]:
@@ -76,11 +79,42 @@ def disjoint(accesses: Accesses) -> bool:
 
 def _exactly(accesses: Accesses, one: Integers, other: Integers, delta: Integers) -> Integers:
     """Return the indices of the pairs of geometries, `delta` bytes apart, that share a byte."""
-    first, kind, _ = alike(one, other, delta)
     geometries = accesses.geometries
+    packed = _packed(one, other, delta)
+    if packed is None:
+        first, kind, _ = alike(one, other, delta)
+    else:
+        # A row of each kind of pair, the last one: no sorting, which most of the time would go to.
+        row_of = np.full(int(packed.max()) + 1, NONE)
+        row_of[packed] = np.arange(len(packed))
+        first, kind = row_of[row_of >= 0], packed
     pairs = zip(one[first].tolist(), other[first].tolist(), delta[first].tolist(), strict=True)
-    hit = [overlap(geometries[x], distance, geometries[y], 0) for x, y, distance in pairs]
-    return np.flatnonzero(np.array(hit, bool)[kind])
+    hit = np.array([overlap(geometries[x], distance, geometries[y], 0) for x, y, distance in pairs], bool)
+    if packed is not None:
+        hits = np.zeros(len(row_of), bool)
+        hits[packed[first]] = hit
+        hit = hits
+    return np.flatnonzero(hit[kind])
+
+
+def _packed(one: Integers, other: Integers, delta: Integers) -> Integers | None:
+    """Return a number for each kind of pair, from 0 on, or None if a table of these numbers would be long."""
+    number, count = np.zeros(len(one), np.int64), 1
+    for column in (delta, one, other):
+        low = int(column.min())
+        steps = column - low
+        extent = int(steps.max())
+        unit = int(np.gcd.reduce(steps)) if extent >= len(steps) else 1
+        if unit > 1:
+            steps //= unit
+        extent = extent // unit + 1
+        if extent > 1:
+            steps *= count
+            number += steps
+        count *= extent
+        if count > _MOST_KINDS:
+            return None
+    return number
 
 
 def shared_bytes(accesses: Accesses, a: int, b: int, delta: int = 0) -> Pairs:
