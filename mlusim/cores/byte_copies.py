@@ -24,7 +24,7 @@ _UINT8 = np.dtype(np.uint8)
 _WIDEST = 8
 
 
-def byte_form(issuer: Issuer, size: int, direction: Direction | str | None, strides: tuple[int, ...] = ()) -> ByteForm:
+def byte_form(issuer: Issuer, size: Any, direction: Direction | str | None, strides: tuple[Any, ...] = ()) -> ByteForm:
     """Return the cached form of copies with one size, direction and strides.
 
     Args:
@@ -48,7 +48,7 @@ def byte_form(issuer: Issuer, size: int, direction: Direction | str | None, stri
     key = (direction, size, strides)
     form: ByteForm | None = issuer.copy_geometries.get(key)
     if form is None:
-        form = issuer.copy_geometries[key] = ByteForm(direction, size, strides)
+        form = issuer.copy_geometries[key] = ByteForm(direction, int(size), tuple(int(stride) for stride in strides))
     return form
 
 
