@@ -70,7 +70,8 @@ nitpick_ignore_regex = [
     ("py:obj", ".*"),  # the default role: most of what stands in backticks is not a name
     # Libraries: their inventories would need a network.
     ("py:class", r"(collections|numpy|np|pathlib|os|typing|types|click|pandas|matplotlib)\..*"),
-    ("py:class", r"(Path|PathLike|DataFrame|Figure|Dtype)"),  # imported for types only, so known by their last name
+    # Imported for types only, so known by their last name.
+    ("py:class", r"(Path|PathLike|DataFrame|Figure|Dtype|DrawingProcess)"),
     # Types in signatures that a user gets and passes on, and never makes.
     (
         "py:class",
