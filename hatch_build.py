@@ -90,8 +90,9 @@ def _compiles() -> bool:
 def _compiled(root: Path) -> Path:
     """Return a folder in `build` with the extension modules of these sources, compiled now or by an earlier build."""
     digest = hashlib.sha256(sysconfig.get_config_var("EXT_SUFFIX").encode())
-    for name in ("hatch_build.py", *MODULES):
-        digest.update((root / name).read_bytes())
+    # All sources: compiled code relies on the types of the other modules, too.
+    for path in (root / "hatch_build.py", *sorted((root / "mlusim").rglob("*.py"))):
+        digest.update(path.read_bytes())
     done = root / "build" / f"compiled-{digest.hexdigest()[:16]}"
     if not done.is_dir():
         done.parent.mkdir(exist_ok=True)

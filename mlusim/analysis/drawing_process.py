@@ -58,7 +58,8 @@ class DrawingProcess:
             try:
                 pickle.dump(draws, process.stdin)
                 process.stdin.close()
-            except (OSError, pickle.PicklingError):
+            except (OSError, pickle.PicklingError, AttributeError, TypeError):
+                # It has ended, or an argument cannot be pickled.
                 self._end()
 
     def files(self, draws: Sequence[Draw]) -> list[list[bytes]]:

@@ -35,7 +35,7 @@ def sram_name(board: str, cluster: int) -> str:
     return f"the SRAM of cluster {cluster} of {board}"
 
 
-class Watch(Protocol):
+class Observer(Protocol):
     """An observer of a run, which may run a part of it."""
 
     def run(self, chip: Chip, step: Callable[[], None]) -> None:
@@ -94,7 +94,7 @@ class Chip:
         self.late = late
         self.dry = dry
         # Runs a part of the events, and may skip operations that repeat (`mlusim.host.steady.watch`).
-        self.watch: Watch | None = None
+        self.watch: Observer | None = None
         self.max_operations = max_operations
         self.environment = Clock()
         self.log = Log(board.name, log_folder)
