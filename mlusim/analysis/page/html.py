@@ -42,7 +42,8 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
     links = "".join(f'<a href="#{name}">{text}</a>' for name, text in body.heads)
     back = f'<p><a href="{esc(home)}">All runs</a></p>' if home else ""
     loads = "It needs plotly.min.js beside it." if bundle else "This page is self-contained and loads nothing."
-    script = f'<script src="{esc(bundle)}"></script>' if bundle else f"<script>\n{plotly_bundle()}\n</script>"
+    # page.js runs the library after the page is shown: that takes longer than everything else on it.
+    library = f'data-src="{esc(bundle)}">' if bundle else f">\n{plotly_bundle()}\n"
     return f"""{head(title)}<body>
 <header>
 {back}<h1>{esc(title)}</h1>
@@ -54,7 +55,7 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
 <main>
 {sections}
 </main>
-{footer(result, loads)}{script}
+{footer(result, loads)}<script type="text/plain" id="plotly" {library}</script>
 <script type="application/json" id="data">{script_json(payload)}</script>
 <script>
 {asset("page.js")}</script>

@@ -70,13 +70,30 @@
     paint(id);
   };
 
+  // ---- plotly runs when the browser has nothing else to do, or when the first chart is drawn: it takes a second. The page
+  // has it as text, which runs at once, or its address.
+  const library = element("plotly");
+  let script = null;
+  const withPlotly = (draw) => {
+    if (!script) {
+      script = document.createElement("script");
+      if (library.dataset.src) script.src = library.dataset.src;
+      else script.textContent = library.textContent;
+      document.head.append(script);
+    }
+    if (window.Plotly) draw();
+    else script.addEventListener("load", draw);
+  };
+  const whenIdle = window.requestIdleCallback || setTimeout;
+  addEventListener("load", () => whenIdle(() => withPlotly(() => {})));
+
   // ---- a chart is drawn when it comes near the window, and all are before the page is printed
   const waiting = new Map();
-  const drawNow = (id) => {
+  const drawNow = (id) => withPlotly(() => {
     const draw = waiting.get(id);
     waiting.delete(id);
     if (draw) draw();
-  };
+  });
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) {
       near.unobserve(entry.target);
