@@ -194,19 +194,19 @@ class Cells:
     def first_of(self, when: Integers, *, among: Flags) -> Integers:
         """By cell, return the smallest `when` of the accesses `among` that touch it; int64 max if none does."""
         least = np.full(len(self), np.iinfo(np.int64).max)
-        for first, last, row in self._some_runs(np.flatnonzero(among)):
+        for first, last, row in self.runs_in_batches(np.flatnonzero(among)):
             np.minimum(least, least_by_cell(first, last, when[row], len(self)), out=least)
         return least
 
     def most(self, values: Integers, rows: Flags) -> Integers:
         """By access of `rows`, return the largest value over the cells that it touches; -1 for other accesses."""
         result = np.full(self.accesses, -1, np.int64)
-        for first, last, row in self._some_runs(np.flatnonzero(rows)):
+        for first, last, row in self.runs_in_batches(np.flatnonzero(rows)):
             np.maximum.at(result, row, most_in_ranges(values, first, last))
         return result
 
-    def _some_runs(self, rows: Integers) -> Iterator[tuple[Integers, Integers, Integers]]:
-        """Yield first cells, end cells and accesses of the runs of `rows`, in batches."""
+    def runs_in_batches(self, rows: Integers) -> Iterator[tuple[Integers, Integers, Integers]]:
+        """Yield first cells, end cells and accesses of the runs of `rows`, in batches of consecutive accesses."""
         table = self._table
         parts = np.cumsum(table.geometries.counts[table.geometry[rows]]) // _BATCH_RUNS
         for group in np.split(rows, np.flatnonzero(parts[1:] != parts[:-1]) + 1) if len(rows) else []:

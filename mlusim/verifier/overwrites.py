@@ -6,7 +6,9 @@ store), or if it overwrites an initial fill with a constant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -14,15 +16,19 @@ from mlusim.cores.sets_and_atomics import SET_NAMES
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.cells import Cells, Flags
-from mlusim.verifier.geometry import Integers
+from mlusim.verifier.geometry import Integers, expand
 from mlusim.verifier.happens_before import Order
+from mlusim.verifier.overlaps import Pairs, chunks
 
 # Instructions that fill memory with one value.
 FILLS = frozenset({*SET_NAMES, "write_zero", "write_value", "fill"})
-_FIRST_STEP = 16
+# Writes among which the one that filled a buffer is searched first.
+_FIRST_STEP = 4
+# Longer runs of cells are cut, to bound the memory of a batch.
+_MAX_CELLS = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Overwrites:
     """Counts lost writes in one log.
 
@@ -33,8 +39,6 @@ class Overwrites:
     log: Log
     accesses: Accesses
     order: Order
-    _fills: dict[int, bool] = field(default_factory=dict)
-    _writes: dict[int, Integers] = field(default_factory=dict)
 
     def count(self, cells: Cells, joined: Accesses, rows: Integers, among: Flags) -> Integers:
         """By cell, count the writes to bytes whose earlier write in the same launch was never read.
@@ -45,69 +49,110 @@ class Overwrites:
             rows: the rows of `joined` that are accesses of the run, in log order.
             among: cells of interest.
         """
-        lost_writes = np.zeros(len(cells), np.int64)
-        # By cell, the record of its last write that has not been read.
-        pending = np.full(len(cells), NONE, np.int64)
+        # By cell of interest.
+        lost = np.zeros(int(among.sum()), np.int64)
         # An atomic reads what it replaces, so reads sort before writes of the same record.
         rows = rows[np.lexsort((joined.write[rows], joined.record[rows]))]
         launch_of = self.order.launch[self.order.task[self.order.position[joined.record[rows]]]]
         for launch in np.unique(launch_of).tolist():
-            pending[...] = NONE
-            for row in rows[launch_of == launch].tolist():
-                touched = cells.of(row)
-                if not joined.write[row]:
-                    pending[touched] = NONE
-                    continue
-                before = np.where(among[touched], pending[touched], NONE)
-                record = int(joined.record[row])
-                lost = [
-                    writer
-                    for writer in np.unique(before).tolist()
-                    if writer != NONE and not self._may_replace(writer, record)
-                ]
-                if lost:
-                    lost_writes[touched] += np.isin(before, lost)
-                pending[touched] = record
+            # By cell of interest, the record of its last access if that is a write.
+            pending = np.full(len(lost), NONE, np.int64)
+            for cell, row in _by_cell(cells, rows[launch_of == launch], among):
+                written_by = np.where(joined.write[row], joined.record[row], NONE)
+                begins = np.concatenate(([True], cell[1:] != cell[:-1]))
+                before = np.concatenate(([NONE], written_by[:-1]))
+                before[begins] = pending[cell[begins]]
+                ends = np.append(begins[1:], True)
+                pending[cell[ends]] = written_by[ends]
+                again = np.flatnonzero((before != NONE) & (written_by != NONE))
+                again = again[~self._may_replace(before[again], written_by[again])]
+                lost += np.bincount(cell[again], minlength=len(lost))
+        lost_writes = np.zeros(len(cells), np.int64)
+        lost_writes[among] = lost
         return lost_writes
 
-    def _may_replace(self, record: int, later: int) -> bool:
-        """Return whether an operation only initialises what `later` writes. Two equal fills count as a lost write."""
-        if self._name(record) in FILLS:
-            return True
-        return self._is_fill(record) and not self._is_fill(later)
+    def _may_replace(self, earlier: Integers, later: Integers) -> Flags:
+        """By pair of records, whether the first only initialises what the second writes.
 
-    def _is_fill(self, record: int) -> bool:
-        """Return whether an operation writes a single value: a fill, or a copy of a buffer that a fill wrote."""
-        is_fill = self._fills.get(record)
-        if is_fill is None:
-            is_fill = self._fills[record] = self._name(record) in FILLS or self._copies_a_fill(record)
-        return is_fill
+        Instructions of `FILLS` do, and copies of a fill too, unless the second is a fill itself.
+        """
+        may = self._fills(earlier)
+        doubtful = np.flatnonzero(~may)
+        doubtful = doubtful[self._is_fill(earlier[doubtful])]
+        may[doubtful] = ~self._is_fill(later[doubtful])
+        return may
 
-    def _name(self, record: int) -> str:
-        return self.log.ops[self.log.records.op(record)]
+    def _is_fill(self, records: Integers) -> Flags:
+        """By record, whether it writes a single value: a fill, or a copy of a buffer that a fill wrote."""
+        if FILLS.isdisjoint(self.log.ops):
+            return np.zeros(len(records), bool)
+        unique, number = np.unique(records, return_inverse=True)
+        is_fill = self._fills(unique)
+        others = np.flatnonzero(~is_fill)
+        is_fill[others] = self._copies_a_fill(unique[others])
+        return is_fill[number]
 
-    def _copies_a_fill(self, record: int) -> bool:
-        accesses = self.accesses
-        first, after = np.searchsorted(accesses.record, [record, record + 1])
-        sources = first + np.flatnonzero(~accesses.write[first:after])
-        if len(sources) != 1:
-            return False
-        alloc, low, high = (int(column[sources[0]]) for column in (accesses.alloc, accesses.low, accesses.high))
-        writes = self._writes_of(alloc)
-        stop, step = int(np.searchsorted(writes, first)), _FIRST_STEP
-        while stop:
+    def _fills(self, records: Integers) -> Flags:
+        """By record, whether it is an instruction of `FILLS`."""
+        fills = np.array([name in FILLS for name in self.log.ops], bool)
+        return np.asarray(fills[self.order.op[self.order.position[records]]], bool)
+
+    def _copies_a_fill(self, records: Integers) -> Flags:
+        """By record, whether it reads one operand, and the last write there was an instruction of `FILLS`."""
+        accesses, result = self.accesses, np.zeros(len(records), bool)
+        reads = np.flatnonzero(~accesses.write)
+        first, last = (np.searchsorted(accesses.record[reads], records + end) for end in (0, 1))
+        single = np.flatnonzero(last - first == 1)
+        source = reads[first[single]]
+        writes = self._last_writes(source)
+        found = np.flatnonzero(writes != NONE)
+        source, writes = source[found], writes[found]
+        whole = (accesses.low[writes] <= accesses.low[source]) & (accesses.high[writes] >= accesses.high[source])
+        result[single[found]] = whole & self._fills(accesses.record[writes])
+        return result
+
+    def _last_writes(self, reads: Integers) -> Integers:
+        """By access, the last write of an earlier record to some of the same bytes, or NONE."""
+        accesses, (writes, keys) = self.accesses, self._writes
+        alloc = accesses.alloc[reads]
+        begin = np.searchsorted(keys, alloc * len(accesses))
+        stop = np.searchsorted(keys, alloc * len(accesses) + np.searchsorted(accesses.record, accesses.record[reads]))
+        last, step = np.full(len(reads), NONE, np.int64), _FIRST_STEP
+        doubtful = np.flatnonzero(stop > begin)
+        while len(doubtful):
             # Search backwards in growing steps: the last write is usually near, but there may be a million.
-            rows = writes[max(stop - step, 0) : stop]
-            rows = rows[(accesses.low[rows] < high) & (accesses.high[rows] > low)]
-            if len(rows):
-                last = int(rows[-1])
-                covers = int(accesses.low[last]) <= low and int(accesses.high[last]) >= high
-                return covers and self._name(int(accesses.record[last])) in FILLS
-            stop, step = max(stop - step, 0), 2 * step
-        return False
+            start = np.maximum(stop[doubtful] - step, begin[doubtful])
+            for part, index in chunks(start, stop[doubtful]):
+                read, write = reads[doubtful[part]], writes[index]
+                meet = (accesses.low[write] < accesses.high[read]) & (accesses.high[write] > accesses.low[read])
+                np.maximum.at(last, doubtful[part[meet]], write[meet])
+            stop[doubtful] = start
+            doubtful = doubtful[(last[doubtful] == NONE) & (start > begin[doubtful])]
+            step *= 2
+        return last
 
-    def _writes_of(self, alloc: int) -> Integers:
-        """Return the accesses that write to an allocation, in log order."""
-        if alloc not in self._writes:
-            self._writes[alloc] = np.flatnonzero((self.accesses.alloc == alloc) & self.accesses.write)
-        return self._writes[alloc]
+    @cached_property
+    def _writes(self) -> Pairs:
+        """The accesses that write, by allocation and in log order, and an ascending key of both."""
+        writes = np.flatnonzero(self.accesses.write)
+        keys = self.accesses.alloc[writes] * len(self.accesses) + writes
+        order = np.argsort(keys)
+        return writes[order], keys[order]
+
+
+def _by_cell(cells: Cells, rows: Integers, among: Flags) -> Iterator[Pairs]:
+    """Yield cells and the accesses that touch them, in batches: sorted by cell, then in the order of `rows`.
+
+    Cells are numbered within `among`; others are left out.
+    """
+    number = np.concatenate(([0], np.cumsum(among)))
+    turn = np.empty(cells.accesses, np.int64)
+    turn[rows] = np.arange(len(rows))
+    for first, last, row in cells.runs_in_batches(rows):
+        order = np.argsort(turn[row], kind="stable")
+        begin, end = number[first[order]], number[last[order]]
+        part, index = expand(np.zeros(len(order), np.int64), -(-(end - begin) // _MAX_CELLS))
+        begin = begin[part] + index * _MAX_CELLS
+        for piece, cell in chunks(begin, np.minimum(begin + _MAX_CELLS, end[part])):
+            by_cell = np.argsort(cell, kind="stable")
+            yield cell[by_cell], row[order[part[piece[by_cell]]]]
