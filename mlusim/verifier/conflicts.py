@@ -69,37 +69,48 @@ def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pai
 def _within(order: Order, accesses: Accesses, space: Space, writable: Integers) -> Iterator[Pairs]:
     """`within_tasks` for all rows of some tasks, in program order."""
     selected = accesses.where(writable)
-    position = order.position[selected.record]
-    lane, done = order.lanes_of(selected), order.done[position]
-    pending = np.flatnonzero(np.isin(lane, list(ASYNCHRONOUS_LANES)) & (done > position))
-    if not len(pending):
-        return
-    # Each window ends where the access completes: few accesses if syncs are near, all later ones if there are none.
-    first = np.searchsorted(position, position[pending], side="right")
-    last = np.searchsorted(position, done[pending], side="right")
-    pairs = _by_window(order, selected, space, (pending, first, last))
-    if int((last - first).sum()) > _MAX_PAIRS_PER_ACCESS * len(selected) + FEW_PAIRS:
-        pairs = _by_kind(order, selected, space)
-    for a, b in pairs:
+    windows = list(_windows(order, selected))
+    pairs = sum(int((last - first).sum()) for _, _, first, last in windows)
+    if pairs > _MAX_PAIRS_PER_ACCESS * len(selected) + FEW_PAIRS:
+        unordered = _by_kind(order, selected, space)
+    else:
+        unordered = _by_window(selected, space, windows)
+    for a, b in unordered:
         yield writable[a], writable[b]
 
 
+def _windows(order: Order, accesses: Accesses) -> Iterator[tuple[Integers, Integers, Integers, Integers]]:
+    """Yield, by lane, the rows that are pending after their issue, and what they may conflict with.
+
+    Each of the rows `pending` may conflict with the rows others[first:last], issued before it is complete on lanes that
+    are not in order with its own. These are few if syncs are near, and all later ones if there are none.
+    """
+    position = order.position[accesses.record]
+    lane, done = order.lanes_of(accesses), order.done[position]
+    for number in ASYNCHRONOUS_LANES:
+        pending = np.flatnonzero((lane == number) & (done > position))
+        if len(pending):
+            unordered = np.array([not in_order(number, other) for other in range(len(LANES))])
+            others = np.flatnonzero(unordered[lane])
+            first = np.searchsorted(position[others], position[pending], side="right")
+            last = np.searchsorted(position[others], done[pending], side="right")
+            yield pending, others, first, last
+
+
 def _by_window(
-    order: Order, accesses: Accesses, space: Space, windows: tuple[Integers, Integers, Integers]
+    accesses: Accesses, space: Space, windows: list[tuple[Integers, Integers, Integers, Integers]]
 ) -> Iterator[Pairs]:
-    """`within_tasks` for rows in program order: pair each row of `windows` with all of its window [first, last)."""
-    rows, first, last = windows
-    lane = order.lanes_of(accesses)
-    unordered = np.array([[not in_order(one, other) for other in range(len(LANES))] for one in range(len(LANES))])
+    """`within_tasks` for rows in program order: compare each pending row with all of its window."""
     number, address = space.number[accesses.alloc], space.address[accesses.alloc]
     low, high = accesses.low + address, accesses.high + address
-    for part, following in chunks(first, last):
-        a, b = rows[part], following
-        meet = (number[a] == number[b]) & (accesses.write[a] | accesses.write[b]) & unordered[lane[a], lane[b]]
-        meet &= (low[a] < high[b]) & (low[b] < high[a])
-        a, b = a[meet], b[meet]
-        for exact in in_batches(accesses, a, b, address[a] - address[b]):
-            yield a[exact], b[exact]
+    for pending, others, first, last in windows:
+        for part, index in chunks(first, last):
+            a, b = pending[part], others[index]
+            meet = (number[a] == number[b]) & (accesses.write[a] | accesses.write[b])
+            meet &= (low[a] < high[b]) & (low[b] < high[a])
+            a, b = a[meet], b[meet]
+            for exact in in_batches(accesses, a, b, address[a] - address[b]):
+                yield a[exact], b[exact]
 
 
 def _by_kind(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
