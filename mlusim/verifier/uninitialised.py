@@ -14,6 +14,7 @@ import numpy as np
 from mlusim.log import NONE, Log
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses
+from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
@@ -27,6 +28,8 @@ from mlusim.verifier.unselected import Unselected
 _NEVER = np.iinfo(np.int64).max
 # Accesses compared per batch.
 _BATCH_ROWS = 1 << 18
+# Cells read too early in an allocation for which this is cached.
+_FEW_CELLS = 1 << 16
 
 
 def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> list[Finding]:
@@ -34,13 +37,18 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
 
     Reads without effect are not reported (`mlusim.verifier.uninitialised_flow`).
     """
-    reads = _too_early(accesses, order, _candidates(log, columns, accesses))
+    rows = _candidates(log, columns, accesses)
+    rows = rows[_doubtful(accesses.where(rows))[accesses.alloc[rows]]] if len(rows) else rows
+    if not len(rows):
+        return []
+    flow = AllocationFlow(log, columns)
+    reads = _too_early(accesses, order, rows[flow.leads_somewhere()[accesses.alloc[rows]]])
     if not reads:
         return []
     unwritten = [
         Unwritten(int(accesses.record[row]), int(accesses.alloc[row]), starts, stops) for row, starts, stops, _ in reads
     ]
-    reached = Flow(log, columns, accesses, unwritten).follow()
+    reached = Flow(log, columns, accesses, flow, unwritten).follow()
     unselected = Unselected(log, columns, accesses)
     findings: dict[tuple[Any, ...], tuple[Finding, int]] = {}
     for number, (row, starts, stops, ever) in enumerate(reads):
@@ -125,23 +133,7 @@ def _first_of_equal(columns: dict[str, Integers], accesses: Accesses, rows: Inte
     return rows[alike(*keys, line)[0]]
 
 
-def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
-    """Return reads of uninitialised bytes: row, byte ranges, and whether some of the bytes were initialised."""
-    if not len(rows):
-        return []
-    chosen = accesses.where(rows)
-    doubtful = _not_filled_first(chosen)
-    by_alloc = np.flatnonzero(doubtful[chosen.alloc])
-    by_alloc = by_alloc[np.argsort(chosen.alloc[by_alloc], kind="stable")]
-    alloc = chosen.alloc[by_alloc]
-    result = []
-    for members in np.split(by_alloc, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1) if len(by_alloc) else []:
-        early = _of_allocation(chosen.where(members), order)
-        result += [(int(rows[members[row]]), starts, stops, partly) for row, starts, stops, partly in early]
-    return sorted(result, key=lambda early: early[0])
-
-
-def _not_filled_first(accesses: Accesses) -> Flags:
+def _doubtful(accesses: Accesses) -> Flags:
     """By allocation, return False if its first write is one run that covers everything read, before any read."""
     count = int(accesses.alloc.max()) + 1
     alloc, write, record = accesses.alloc, accesses.write, accesses.record
@@ -159,26 +151,82 @@ def _not_filled_first(accesses: Accesses) -> Flags:
     return doubtful
 
 
-def _of_allocation(accesses: Accesses, order: Order) -> list[tuple[int, Integers, Integers, bool]]:
-    cells = Cells(accesses, int(accesses.high.max()))
-    earliest = cells.first_of(accesses.record, among=accesses.write)
-    late = np.flatnonzero(~accesses.write & (cells.most(earliest, ~accesses.write) >= accesses.record))
+def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
+    """Return reads of uninitialised bytes: row, byte ranges, and whether some of the bytes were initialised."""
+    by_alloc = rows[np.argsort(accesses.alloc[rows], kind="stable")]
+    alloc = accesses.alloc[by_alloc]
     result = []
-    for index in late.tolist():
-        touched = np.arange(len(cells))[cells.of(index)]
-        record = int(accesses.record[index])
+    late_reads: dict[bytes, list[_Late]] = {}
+    for members in np.split(by_alloc, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1) if len(by_alloc) else []:
+        early = _of_allocation(accesses.where(members), order, late_reads)
+        result += [(int(members[row]), starts, stops, partly) for row, starts, stops, partly in early]
+    return sorted(result, key=lambda early: early[0])
+
+
+class _Late:
+    """A read of cells of which some are not written before it in the log.
+
+    Attributes:
+        row: its row among the accesses of the allocation.
+        later: numbers of the writes that come first in some of the cells, after the read.
+    """
+
+    __slots__ = ("_cells", "_first", "_now", "_touched", "_unwritten", "later", "row")
+
+    def __init__(self, row: int, now: int, cells: Cells, first: Integers) -> None:
+        self.row = row
+        self._now = now
+        self._cells = cells
+        self._touched = np.arange(len(cells))[cells.of(row)]
+        self._first = first[self._touched]
+        self.later = np.unique(self._first[(self._first > now) & (self._first != _NEVER)]).tolist()
+        self._unwritten: dict[tuple[int, ...], tuple[Integers, Integers, bool]] = {}
+
+    def __len__(self) -> int:
+        return len(self._touched)
+
+    def unwritten(self, late: tuple[int, ...]) -> tuple[Integers, Integers, bool]:
+        """Return the byte ranges that are uninitialised, and whether the read has others.
+
+        These are never written, or by the reader itself, or by those of `later` that the reader precedes: `late`.
+        """
+        known = self._unwritten.get(late)
+        if known is None:
+            bad = np.isin(self._first, (_NEVER, self._now, *late))
+            chosen = np.zeros(len(self._cells), bool)
+            chosen[self._touched[bad]] = True
+            known = self._unwritten[late] = (*self._cells.runs(chosen), not bad.all())
+        return known
+
+
+def _of_allocation(
+    accesses: Accesses, order: Order, late_reads: dict[bytes, list[_Late]]
+) -> list[tuple[int, Integers, Integers, bool]]:
+    """Return the reads of uninitialised bytes in one allocation.
+
+    Tasks often do the same in allocations of their own, so `late_reads` caches what depends on the accesses alone.
+    """
+    new = np.diff(accesses.record, prepend=NONE) > 0
+    number = np.cumsum(new) - 1
+    key = b"".join(column.tobytes() for column in (accesses.offset, accesses.geometry, accesses.write, number))
+    late = late_reads.get(key)
+    if late is None:
+        cells = Cells(accesses, int(accesses.high.max()))
+        first = cells.first_of(number, among=accesses.write)
+        rows = np.flatnonzero(~accesses.write & (cells.most(first, ~accesses.write) >= number))
+        late = [_Late(row, int(number[row]), cells, first) for row in rows.tolist()]
+        if sum(map(len, late)) <= _FEW_CELLS:
+            late_reads[key] = late
+    position = order.position[accesses.record[new]]
+    result = []
+    for read in late:
         # If nothing orders the write and the read, it is a race and reported as one: the run's order is accidental.
-        position = int(order.position[record])
-        times = earliest[touched]
-        bad = (times == _NEVER) | (times == record)
-        for first in np.unique(times[(times > record) & ~bad]).tolist():
-            if order.before(position, int(order.position[first])):
-                bad |= times == first
-        if bad.any():
-            chosen = np.zeros(len(cells), bool)
-            chosen[touched[bad]] = True
-            starts, stops = cells.runs(chosen)
-            result.append((index, starts, stops, bool(bad.sum() < len(touched))))
+        now = int(position[number[read.row]])
+        starts, stops, partly = read.unwritten(
+            tuple(first for first in read.later if order.before(now, int(position[first])))
+        )
+        if len(starts):
+            result.append((read.row, starts, stops, partly))
     return result
 
 

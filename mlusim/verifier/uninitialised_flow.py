@@ -9,8 +9,7 @@ order.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,9 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.cores.vector import STREAM_MOVE
 from mlusim.log import IO, MOVE, NONE, Box, Log
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS, FILTERS, Accesses
-from mlusim.verifier.geometry import Integers
+from mlusim.verifier.agenda import Agenda
+from mlusim.verifier.allocation_flow import AllocationFlow
+from mlusim.verifier.geometry import Integers, alike
 from mlusim.verifier.plan_comparison import is_output
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]
@@ -34,8 +35,6 @@ _BYTE_BITS, _ALL_BITS = 8, 0xFF
 # Their second source consists of filters in WRAM.
 _WITH_FILTERS = frozenset({"matmul", "mlp", "conv", "conv_bias", "conv_partial"})
 _NOT_ELEMENTWISE = frozenset({"reduce_sum"})
-# Calls cached because they change no marks; loops repeat few distinct calls.
-_MAX_NO_OPS = 1 << 16
 _OPERAND_COLUMNS = tuple((f"{side}_alloc", f"{side}_offset", f"{side}_box") for side in ("dst", "a", "b"))
 
 
@@ -92,11 +91,18 @@ class Flow:
     """The marks of one log.
 
     Args:
-        log, columns, accesses: the run.
+        log, columns, accesses, flow: the run.
         reads: the reads of uninitialised bytes; a mark is the index of its read plus one.
     """
 
-    def __init__(self, log: Log, columns: dict[str, Integers], accesses: Accesses, reads: list[Unwritten]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        columns: dict[str, Integers],
+        accesses: Accesses,
+        flow: AllocationFlow,
+        reads: list[Unwritten],
+    ) -> None:
         self._log = log
         self._columns = columns
         self._reads = reads
@@ -105,49 +111,53 @@ class Flow:
         by_alloc = np.argsort(accesses.alloc, kind="stable")
         self._records = accesses.record[by_alloc]
         self._first = np.searchsorted(accesses.alloc[by_alloc], np.arange(len(log.allocations) + 1))
-        # By marked allocation, the remaining records that access it.
-        self._ahead: dict[int, Iterator[int]] = {}
-        self._queue: list[tuple[int, int]] = []
+        self._seeds: dict[int, list[int]] = {}
+        for number, read in enumerate(reads):
+            self._seeds.setdefault(read.record, []).append(number)
+        self._agenda = Agenda(self._seeds)
         # Memory views return Python integers, one at a time, at a tenth of the cost of array elements.
         self._operands = tuple(columns[name].data for operand in _OPERAND_COLUMNS for name in operand)
         self._names = columns["op"].data
         self._pipes = columns["pipe"].data
-        self._calls = (self._names, self._pipes, *self._operands)
+        self._call_of = self._calls(flow)
         # By allocation, how often its marks have changed; by call, these counts when it last changed nothing.
         self._changes: dict[int, int] = {}
-        self._no_ops: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._no_ops: dict[int, tuple[int, ...]] = {}
         # By read, the operation through which its bytes first have an effect.
         self.reached: dict[int, int] = {}
         self._stored: dict[tuple[int, int], int] = {}
         # By allocation with bit masks, the bits of each byte that are marked if the byte is; in other allocations, all.
         self._bits: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
 
+    def _calls(self, flow: AllocationFlow) -> Integers:
+        """By record, return a number that operations with the same effect on the same marks share.
+
+        Which bytes of a source are read does not matter if it is never marked.
+        """
+        start = np.zeros(len(self._log.allocations), bool)
+        start[[read.alloc for read in self._reads]] = True
+        marked = np.append(flow.reached_from(start), False)
+        columns = [self._log.records.instructions()[1]]
+        for side in ("dst", "a", "b"):
+            alloc = self._columns[f"{side}_alloc"]
+            columns += [np.where(marked[alloc], self._columns[f"{side}_{part}"], NONE) for part in ("alloc", "offset")]
+        return alike(*columns)[1]
+
     def follow(self) -> dict[int, int]:
         """By index of the read, return the record through which its bytes have an effect; omits harmless reads."""
-        seeds: dict[int, list[int]] = {}
-        for number, read in enumerate(self._reads):
-            seeds.setdefault(read.record, []).append(number)
-            heapq.heappush(self._queue, (read.record, NONE))
         waits = self._host_waits()
-        done = NONE
-        while self._queue:
-            record, alloc = heapq.heappop(self._queue)
-            if alloc != NONE:
-                self._push_next(alloc)
-            if record == done:
-                continue
-            done = record
+        while (record := self._agenda.next()) is not None:
             while waits and waits[0] <= record:
                 waits.pop(0)
                 self._mark_reached_outputs()
-            for number in seeds.get(record, ()):
+            for number in self._seeds.get(record, ()):
                 read = self._reads[number]
                 marks = self._marks_of(read.alloc, record)
                 for start, stop in zip(read.starts.tolist(), read.stops.tolist(), strict=True):
                     part = marks[start:stop]
                     part[part == 0] = number + 1
-                self._changes[read.alloc] += 1
-            self._propagate(record)
+                self._changed(read.alloc)
+            self._agenda.examined(settled=self._propagate(record))
         self._mark_reached_outputs()
         return self.reached
 
@@ -164,14 +174,13 @@ class Flow:
             marks = self._marks[alloc] = np.zeros(self._log.allocations[alloc].nbytes, np.int32)
             self._changes[alloc] = 0
             records = np.unique(self._records[self._first[alloc] : self._first[alloc + 1]])
-            self._ahead[alloc] = iter(records[records > record].data)
-            self._push_next(alloc)
+            records = records[records > record]
+            self._agenda.add(alloc, records, self._call_of[records])
         return marks
 
-    def _push_next(self, alloc: int) -> None:
-        following = next(self._ahead[alloc], None)
-        if following is not None:
-            heapq.heappush(self._queue, (following, alloc))
+    def _changed(self, alloc: int) -> None:
+        self._changes[alloc] += 1
+        self._agenda.changed(alloc)
 
     def _mark_reached_outputs(self) -> None:
         for alloc, marks in self._marks.items():
@@ -179,27 +188,26 @@ class Flow:
                 for number in np.unique(marks[marks > 0]).tolist():
                     self.reached.setdefault(number - 1, self._stored.get((alloc, number), NONE))
 
-    def _propagate(self, record: int) -> None:
-        """Propagate the marks of one operation, unless it would change nothing.
+    def _propagate(self, record: int) -> bool:
+        """Propagate the marks of one operation; returns whether it and other calls like it change nothing.
 
         Loops repeat the same calls on the same buffers. A call that changed nothing still changes nothing while the
         marks of its operands are unchanged.
         """
         if record in self._log.more_operands or record in self._log.addresses:
             self._apply(record)
-            return
-        # Optimised, as every operation on marked bytes passes here: list displays cost half of generators.
-        call = tuple([column[record] for column in self._calls])
-        dst, a, b = call[2], call[5], call[8]
+            return False
+        call = int(self._call_of[record])
         changes = self._changes.get
+        dst, a, b = (column[record] for column in self._operands[::3])
         before = (changes(dst, 0), changes(a, 0), changes(b, 0))
         if self._no_ops.get(call) == before:
-            return
+            return True
         self._apply(record)
-        if (changes(dst, 0), changes(a, 0), changes(b, 0)) == before:
-            if len(self._no_ops) == _MAX_NO_OPS:
-                self._no_ops.clear()
-            self._no_ops[call] = before
+        if (changes(dst, 0), changes(a, 0), changes(b, 0)) != before:
+            return False
+        self._no_ops[call] = before
+        return True
 
     def _apply(self, record: int) -> None:
         """Propagate the marks of one operation."""
@@ -234,33 +242,44 @@ class Flow:
         if marked and _compares_to_bits(name):
             self._to_bits(record, dst, marked)
             return
-        targets = [dst, *(further if name == COLLECT_BINS else ())]
-        for target in targets:
-            box = log.boxes[target[2]]
-            size = int(np.prod(box.shape, dtype=np.int64))
-            result: Any = 0
+        for target in [dst, *(further if name == COLLECT_BINS else ())]:
             if marked:
-                copies = is_copy(name, pipe) and len(sources) == 1
-                by_element = elementwise(name) or copies
-                if by_element and all(mark.size == size for mark in marked):
-                    result = np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(box.shape)
-                elif copies:
-                    result = self._reshaped(sources[0], box)
-                elif name == "transpose" and marked[0].ndim == 2 and marked[0].shape[::-1] == box.shape:
-                    result = marked[0].T
-                elif name in _WITH_FILTERS:
-                    result = _by_filter(marks, box)
-                elif _by_channel(name, marked[0], box):
-                    result = np.broadcast_to(marked[0].reshape(-1, box.shape[-1]).max(axis=0), box.shape)
-                elif name.startswith("cycle_") and all(size % mark.size == 0 for mark in marked):
-                    result = np.maximum.reduce([np.resize(mark, size) for mark in marked]).reshape(box.shape)
-                elif name == "mirror" and marked[0].shape == box.shape:
-                    result = marked[0][..., ::-1]
-                else:
-                    result = max(int(mark.max()) for mark in marked)
-            self._assign(record, target, result)
+                copied = sources[0] if is_copy(name, pipe) and len(sources) == 1 else None
+                self._assign(record, target, self._result(name, copied, log.boxes[target[2]], marks))
+            else:
+                self._clear(target)
             if name in _BITWISE or is_copy(name, pipe):
                 self._move_bits(target, sources)
+
+    def _result(self, name: str, copied: tuple[int, ...] | None, box: Box, marks: list[Marks | None]) -> Any:
+        """Return the marks of a result: by element of its box, or one for all of them.
+
+        Args:
+            name: name of the operation.
+            copied: the source, if the operation copies one.
+            box: the box of the result.
+            marks: the marks of the sources, of which some are marked.
+        """
+        size = int(np.prod(box.shape, dtype=np.int64))
+        marked = [mark for mark in marks if mark is not None and mark.any()]
+        result: Any
+        if (elementwise(name) or copied) and all(mark.size == size for mark in marked):
+            result = np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(box.shape)
+        elif copied:
+            result = self._reshaped(copied, box)
+        elif name == "transpose" and marked[0].ndim == 2 and marked[0].shape[::-1] == box.shape:
+            result = marked[0].T
+        elif name in _WITH_FILTERS:
+            result = _by_filter(marks, box)
+        elif _by_channel(name, marked[0], box):
+            result = np.broadcast_to(marked[0].reshape(-1, box.shape[-1]).max(axis=0), box.shape)
+        elif name.startswith("cycle_") and all(size % mark.size == 0 for mark in marked):
+            result = np.maximum.reduce([np.resize(mark, size) for mark in marked]).reshape(box.shape)
+        elif name == "mirror" and marked[0].shape == box.shape:
+            result = marked[0][..., ::-1]
+        else:
+            result = max(int(mark.max()) for mark in marked)
+        return result
 
     def _to_bits(self, record: int, dst: tuple[int, ...], marked: list[Marks]) -> None:
         """Propagate marks through a comparison to a bit mask: 8 elements to a byte."""
@@ -270,7 +289,7 @@ class Flow:
         marks[span] = groups.max(axis=1)
         bits = self._bits.setdefault(dst[0], np.full(len(marks), _ALL_BITS, np.uint8))
         bits[span] = np.packbits(groups != 0, axis=1, bitorder="little")[:, 0]
-        self._changes[dst[0]] += 1
+        self._changed(dst[0])
         self._note(record, dst[0], marks[span])
 
     def _move_bits(self, dst: tuple[int, ...], sources: list[tuple[int, ...]]) -> None:
@@ -354,7 +373,7 @@ class Flow:
         chosen: Any = slice(0, count) if to_rows is None else to_rows[:count]
         value = lines.reshape(count, *box.shape[1:])[..., None] if marked else 0
         target[chosen] = value
-        self._changes[dst[0]] += 1
+        self._changed(dst[0])
         if marked:
             self._note(record, dst[0], lines)
 
@@ -372,7 +391,7 @@ class Flow:
         front = target.reshape(-1, target.shape[-1])[: len(positions)]
         if np.any(front != selected[:, None]):
             front[...] = selected[:, None]
-            self._changes[dst[0]] += 1
+            self._changed(dst[0])
         self._note(record, dst[0], selected)
         return True
 
@@ -395,8 +414,8 @@ class Flow:
         return None if marks is None else marks.max(axis=-1, initial=0)
 
     def _assign(self, record: int, operand: tuple[int, ...], result: Any) -> None:
-        marked = bool(np.any(result))
-        if not marked and operand[0] not in self._marks:
+        if not np.any(result):
+            self._clear(operand)
             return
         target = self._view(operand, self._marks_of(operand[0], record))
         if operand[0] in self._bits:
@@ -404,9 +423,19 @@ class Flow:
         marks = np.asarray(result)[..., None]
         if np.any(target != marks):
             target[...] = marks
-            self._changes[operand[0]] += 1
-        if marked:
-            self._note(record, operand[0], result)
+            self._changed(operand[0])
+        self._note(record, operand[0], result)
+
+    def _clear(self, operand: tuple[int, ...]) -> None:
+        """Remove the marks of an operand."""
+        target = self._bytes(operand)
+        if target is None:
+            return
+        if operand[0] in self._bits:
+            self._view(operand, self._bits[operand[0]])[...] = _ALL_BITS
+        if target.any():
+            target[...] = 0
+            self._changed(operand[0])
 
     def _note(self, record: int, alloc: int, result: Any) -> None:
         if self._outputs[alloc]:

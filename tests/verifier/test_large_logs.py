@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import faulty_kernels
 import mlusim
 import vendor_idioms
-from mlusim.verifier import cells, conflicts, overlaps, uninitialised
+from mlusim.verifier import cells, conflicts, overlaps, overwrites, uninitialised
+from mlusim.verifier.agenda import Agenda
+from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.check import check_log
+
+
+def all_allocations(flow, *_):
+    return np.ones(flow._count, bool)
+
+
+def examined(agenda, *, settled, plain=Agenda.examined):
+    plain(agenda, settled=False)
+
 
 # Limits up to which the checker compares all pairs, batches and grids at once.
 LIMITS = {
     "pairs by kind": [(conflicts, "_MAX_PAIRS_PER_ACCESS", 0), (conflicts, "FEW_PAIRS", -1)],
-    "a task at a time": [(conflicts, "_BATCH_ROWS", 1), (uninitialised, "_BATCH_ROWS", 1)],
+    "a task at a time": [
+        (conflicts, "_BATCH_ROWS", 1),
+        (uninitialised, "_BATCH_ROWS", 1),
+        (uninitialised, "_FEW_CELLS", -1),
+    ],
     "few pairs at a time": [(overlaps, "_BATCH_PAIRS", 1), (overlaps, "_BATCH", 1), (overlaps, "FEW_PAIRS", -1)],
     "cells of unequal size": [(cells, "_SMALL_GRID", 0), (cells, "_MAX_CELLS_PER_RUN", 0)],
-    "few runs at a time": [(cells, "_BATCH_RUNS", 1), (cells, "_MAX_BATCHED_SEGMENTS", 0)],
+    "every operation that may move marks": [
+        (AllocationFlow, "leads_somewhere", all_allocations),
+        (AllocationFlow, "reached_from", all_allocations),
+        (Agenda, "examined", examined),
+    ],
+    "few runs at a time": [
+        (cells, "_BATCH_RUNS", 1),
+        (cells, "_MAX_BATCHED_SEGMENTS", 0),
+        (overwrites, "_MAX_CELLS", 1),
+    ],
 }
 # Kernels that change objects of the host behave differently when they run again, and their faults are not in the log.
 CASES = {f"fault {name}": case for name, case in faulty_kernels.FAULTS.items() if "host-data" not in case.kinds}

@@ -1,0 +1,68 @@
+"""Which allocations bytes may flow between, by the operands of all operations.
+
+Neither the order of operations nor the bytes that they access count here, so more seems to be reached than is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from mlusim.log import NONE, Log
+from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS
+from mlusim.verifier.geometry import Integers
+from mlusim.verifier.plan_comparison import is_output
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class AllocationFlow:
+    """The flow between the allocations of one log.
+
+    Args:
+        log, columns: the run.
+    """
+
+    def __init__(self, log: Log, columns: dict[str, Integers]) -> None:
+        self._count = len(log.allocations)
+        dst, *sources = (columns[f"{side}_alloc"] for side in ("dst", "a", "b"))
+        # Row numbers, masks and counts are addresses; an operation without a result in memory has one in a register.
+        addressing = [code for code, name in enumerate(log.ops) if name in (*BY_ROWS, COLLECT, COLLECT_BINS)]
+        counts = np.isin(columns["op"], addressing) | (dst == NONE)
+        # One entry more, for operands that are absent.
+        self._counts = np.array([*(is_output(record) for record in log.allocations), False])
+        steps = []
+        for source in sources:
+            self._counts[source[counts]] = True
+            both = (source != NONE) & (dst != NONE)
+            steps.append(source[both] * self._count + dst[both])
+        for record, further in log.more_operands.items():
+            operands = [int(side[record]) for side in (dst, *sources)] + [operand[0] for operand in further]
+            self._counts[operands] |= counts[record]
+            pairs = [a * self._count + b for a, b in itertools.permutations(operands, 2) if NONE not in (a, b)]
+            steps.append(np.array(pairs, np.int64))
+        self._origin, self._target = np.divmod(np.unique(np.concatenate(steps)), max(self._count, 1))
+
+    def leads_somewhere(self) -> Flags:
+        """By allocation, return whether its bytes may reach an output, a register or an address."""
+        return self._reached(self._counts[: self._count], self._target, self._origin)
+
+    def reached_from(self, start: Flags) -> Flags:
+        """By allocation, return whether bytes of the allocations `start` may reach it."""
+        return self._reached(start, self._origin, self._target)
+
+    def _reached(self, start: Flags, origin: Integers, target: Integers) -> Flags:
+        order = np.argsort(origin, kind="stable")
+        first = np.searchsorted(origin[order], np.arange(self._count + 1)).tolist()
+        targets = target[order].tolist()
+        reached = start.copy()
+        ahead = np.flatnonzero(start).tolist()
+        while ahead:
+            alloc = ahead.pop()
+            for following in targets[first[alloc] : first[alloc + 1]]:
+                if not reached[following]:
+                    reached[following] = True
+                    ahead.append(following)
+        return reached
