@@ -16,7 +16,6 @@ import numpy as np
 
 from mlusim import board, ops
 from mlusim.analysis.log_columns import Records
-from mlusim.analysis.style import drawing
 from mlusim.analysis.tile_map import draw_tile_map
 from tools import Step, draw_causes, show, table
 
@@ -53,11 +52,8 @@ assert times == sorted(times)
 
 # %%
 middle = list(steps.values())[1].result
-with drawing():
-    figure = draw_tile_map(
-        Records(middle.log, middle.board), middle.plan, "Tier 2: who writes what", middle.plan.reason
-    )
-show(figure, "05_tiles")
+canvas = draw_tile_map(Records(middle.log, middle.board), middle.plan, "Tier 2: who writes what", middle.plan.reason)
+show(canvas, "05_tiles")
 
 # %% [markdown]
 # A plan is a data structure, and can be printed with all its arithmetic: `print(result.plan.explain())`, or, without

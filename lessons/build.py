@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tools
-from mlusim.analysis.style import drawing, save
+from mlusim.analysis.canvas import Canvas
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,11 +44,11 @@ def cells(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def render(lesson: Path) -> tuple[str, list[tuple[str, Figure]]]:
+def render(lesson: Path) -> tuple[str, list[tuple[str, Figure | Canvas]]]:
     """The page of a lesson, and its pictures by name. Raises what the lesson raises, its assertions included."""
     names: dict[str, Any] = {"__name__": "__main__", "__file__": str(lesson)}
     page: list[str] = []
-    figures: list[tuple[str, Figure]] = []
+    figures: list[tuple[str, Figure | Canvas]] = []
     tools.collect(figures)
     source = lesson.read_text(encoding="utf-8")
     try:
@@ -72,8 +72,10 @@ def render(lesson: Path) -> tuple[str, list[tuple[str, Figure]]]:
     return "\n\n".join(page) + "\n", figures
 
 
-def _title(figure: Figure) -> str:
+def _title(figure: Figure | Canvas) -> str:
     """What a picture shows, for those who do not see it."""
+    if isinstance(figure, Canvas):
+        return figure.title
     return figure.get_suptitle() or "; ".join(
         filter(None, (axes.get_title("left") or axes.get_title() for axes in figure.axes))
     )
@@ -108,8 +110,7 @@ def main(chosen: list[str]) -> None:
         page, figures = render(lesson)
         (PAGES / f"{lesson.stem}.md").write_text(page, encoding="utf-8")
         for name, figure in figures:
-            with drawing():
-                save(figure, figures_folder / f"{name}.svg")
+            (figures_folder / f"{name}.svg").write_bytes(tools.svg_of(figure))
         print(f"{lesson.name}: {len(figures)} pictures")
 
 

@@ -14,9 +14,10 @@ import numpy as np
 
 from mlusim import Board, Device
 from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.canvas import Canvas
 from mlusim.analysis.log_columns import Records
 from mlusim.analysis.spans import KINDS, LANES, Spans, spans
-from mlusim.analysis.style import CAUSE_COLOURS, drawing
+from mlusim.analysis.style import CAUSE_COLOURS, drawing, save_to
 from mlusim.units import PS_PER_NS, PS_PER_US
 
 if TYPE_CHECKING:
@@ -218,7 +219,17 @@ def _draw_bars(axes: Axes, records: Records, mine: Spans, lanes: list[int], end_
             )  # fmt: skip
 
 
-def show(figure: Figure, name: str) -> None:
+def svg_of(figure: Figure | Canvas) -> bytes:
+    """Return a picture as SVG, the same on every machine."""
+    if isinstance(figure, Canvas):
+        return figure.svg()
+    stream = io.BytesIO()
+    with drawing():
+        save_to(figure, stream, ".svg")
+    return stream.getvalue()
+
+
+def show(figure: Figure | Canvas, name: str) -> None:
     """Show a figure: on the page that is built, in a notebook, or as a file that a script names."""
     if _FIGURES is not None:
         _FIGURES.append((name, figure))
@@ -226,21 +237,19 @@ def show(figure: Figure, name: str) -> None:
     if "ipykernel" in sys.modules:
         from IPython.display import SVG, display
 
-        picture = io.StringIO()
-        figure.savefig(picture, format="svg")
-        display(SVG(picture.getvalue()))
+        display(SVG(svg_of(figure)))
         return
     target = Path(tempfile.gettempdir()) / "mlusim-lessons"
     target.mkdir(exist_ok=True)
-    figure.savefig(target / f"{name}.svg")
+    (target / f"{name}.svg").write_bytes(svg_of(figure))
     print(f"(picture: {target / name}.svg)", file=sys.stderr)
 
 
 # Where `build.py` collects what a lesson shows; None where the lesson runs as a script.
-_FIGURES: list[tuple[str, Figure]] | None = None
+_FIGURES: list[tuple[str, Figure | Canvas]] | None = None
 
 
-def collect(figures: list[tuple[str, Figure]] | None) -> None:
+def collect(figures: list[tuple[str, Figure | Canvas]] | None) -> None:
     """Let `show` add to a list."""
     global _FIGURES  # noqa: PLW0603 - one lesson is rendered at a time
     _FIGURES = figures

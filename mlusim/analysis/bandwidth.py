@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlusim.analysis.canvas import Canvas
 from mlusim.analysis.log_columns import Integers, Records
-from mlusim.analysis.style import BLACK, GREY, READ, WRITE, legend_below, new_figure, nothing_ran, time_unit
+from mlusim.analysis.plot import Plot, left_of
+from mlusim.analysis.style import BLACK, READ, WRITE, time_unit
 from mlusim.analysis.windows import pieces
 from mlusim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Rates = np.ndarray[Any, np.dtype[np.float64]]
 _BINS = 300
 _MAGNIFY_BELOW = 0.3
+_PANEL_PX = 340
 _ROUNDS, _TOLERANCE = 50, 0.005
 _BYTES_PER_GB = 10**9
 
@@ -114,44 +114,40 @@ def bandwidth_of(records: Records) -> Bandwidth | None:
     return Bandwidth((edges - begin) / scale, read, write, peak, mean_bytes_per_s(records) / _BYTES_PER_GB, unit)
 
 
-def draw_bandwidth(bandwidth: Bandwidth | None, title: str = "Achieved DRAM bandwidth", about: str = "") -> Figure:
+def draw_bandwidth(bandwidth: Bandwidth | None, title: str = "Achieved DRAM bandwidth", about: str = "") -> Canvas:
     """Draw the bandwidth of reads and writes over time, stacked, with the board's peak and the run's mean."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     if bandwidth is None:
-        figure = new_figure(2.2, title, about)
-        nothing_ran(figure.subplots(), "nothing was launched: no byte moved")
-        return figure
+        canvas = Canvas(title, about)
+        canvas.message("nothing was launched: no byte moved")
+        return canvas
     at, read, write, peak, mean, unit = bandwidth
     highest = float((read + write).max())
     # A curve far below the peak gets a second panel with its own scale.
     tops = [1.08 * max(peak, highest)] + [1.08 * highest] * (0 < highest < _MAGNIFY_BELOW * peak)
-    figure = new_figure(
-        2.0 + 2.2 * len(tops),
+    canvas = Canvas(
         title,
         about,
         f"bytes on the bus, read-modify-write included: mean {mean:.1f} GB/s, {100 * mean / peak:.1f} % of the peak of "
         f"{peak:.1f} GB/s",
     )
-    panels = figure.subplots(len(tops), 1, squeeze=False, sharex=True)[:, 0]
-    for axes, top in zip(panels, tops, strict=True):
-        axes.stairs(read, at, fill=True, color=READ)
-        axes.stairs(read + write, at, baseline=read, fill=True, color=WRITE)
-        axes.axhline(peak, color=BLACK, lw=1.5)
-        axes.axhline(mean, color=BLACK, lw=1.2, ls=(0, (5, 3)))
-        axes.set_xlim(0, at[-1])
-        axes.set_ylim(0, top)
-        axes.set_ylabel("on the DRAM bus [GB/s]" if top == tops[0] else "magnified [GB/s]")
-        axes.grid(axis="y", color=GREY, alpha=0.3)
-    panels[-1].set_xlabel(f"time since the first launch [{unit}]")
-    legend_below(
-        figure,
+    left = max(left_of(Plot.y_ticks((0, top))[1], 10, label=True) for top in tops)
+    for top in tops:
+        plot = Plot(canvas, left, _PANEL_PX / len(tops) + 50, x=(0, float(at[-1])), y=(top, 0))
+        plot.y_grid()
+        plot.rectangles(at[:-1], at[1:], read, 0, READ)
+        plot.rectangles(at[:-1], at[1:], read + write, read, WRITE)
+        if peak < top:
+            plot.across(peak, 2.5, BLACK)
+        if mean < top:
+            plot.across(mean, 2, BLACK, dashes=True)
+        plot.y_axis("on the DRAM bus [GB/s]" if top == tops[0] else "magnified [GB/s]")
+        plot.x_axis(f"time since the first launch [{unit}]" if top == tops[-1] else "")
+    canvas.legend(
         [
-            Patch(facecolor=READ, label="read"),
-            Patch(facecolor=WRITE, label="write (stacked on read)"),
-            Line2D([], [], color=BLACK, lw=1.5, label="peak of the board"),
-            Line2D([], [], color=BLACK, lw=1.2, ls=(0, (5, 3)), label="mean of the run"),
-        ],
+            ("read", READ, "box"),
+            ("write (stacked on read)", WRITE, "box"),
+            ("peak of the board", BLACK, "line"),
+            ("mean of the run", BLACK, "dashes"),
+        ]
     )
-    return figure
+    return canvas

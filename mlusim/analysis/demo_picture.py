@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.analysis.style import INK, new_figure
+from mlusim.analysis.canvas import Canvas, matplotlib_data
+from mlusim.analysis.style import INK
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.figure import Figure
-
 Frames = np.ndarray[Any, np.dtype[np.float32]]
 
 _PHOTOGRAPH = "grace_hopper.jpg"
-_ROW_IN = 1.55
+_FRAMES_LEFT, _FRAMES_RIGHT, _ROW_GAP_PX = 34, 1552, 10
 # Space between two frames, of their width.
 _GAP = 0.08
 
@@ -31,11 +28,8 @@ def photograph() -> np.ndarray[Any, np.dtype[np.uint8]]:
     """
     from PIL import Image  # matplotlib reads pictures with it
 
-    # Only the folder is needed: importing matplotlib takes longer than the run.
-    found = find_spec("matplotlib")
-    folder = Path(found.origin).parent if found is not None and found.origin else Path()
     try:
-        with Image.open(folder / "mpl-data" / "sample_data" / _PHOTOGRAPH) as picture:
+        with Image.open(matplotlib_data() / "sample_data" / _PHOTOGRAPH) as picture:
             pixels: np.ndarray[Any, np.dtype[np.uint8]] = np.asarray(picture)
     except OSError as error:
         raise InputError(
@@ -45,27 +39,25 @@ def photograph() -> np.ndarray[Any, np.dtype[np.uint8]]:
     return pixels
 
 
-def draw_film(rows: Sequence[tuple[str, Frames]], title: str, about: str) -> Figure:
+def draw_film(rows: Sequence[tuple[str, Frames]], title: str, about: str) -> Canvas:
     """Draw a film strip.
 
     Args:
         rows: for each row of the strip a label and its frames, (time, height, width, 3) from 0 to 1; equal lengths.
         title, about: the heading and the line below it.
     """
-    figure = new_figure(_ROW_IN * len(rows) + 0.3, title, about)
-    strips = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
-    for axes, (label, frames) in zip(strips, rows, strict=True):
-        # A strip is one image: axes for each frame take most of the drawing time.
-        count, _, width, _ = frames.shape
-        gap = round(width * _GAP)
-        padded = np.pad(np.clip(frames, 0, 1), ((0, 0), (0, 0), (0, gap), (0, 0)), constant_values=1)
-        axes.imshow(np.concatenate(padded, axis=1)[:, :-gap], interpolation="antialiased")
-        axes.set_ylabel(label, fontsize=10, color=INK)
-        axes.set_yticks([])
-        axes.set_xticks([])
-        axes.spines[:].set_visible(False)
-        if axes is strips[0]:
-            middles = np.arange(count) * (width + gap) + width / 2
-            axes.set_xticks(middles, [f"t = {time}" for time in range(count)], fontsize=9)
-            axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
-    return figure
+    canvas = Canvas(title, about)
+    count, height, width, _ = rows[0][1].shape
+    gap = round(width * _GAP)
+    scale = (_FRAMES_RIGHT - _FRAMES_LEFT) / (count * (width + gap) - gap)
+    for time in range(count):
+        canvas.text(_FRAMES_LEFT + (time * (width + gap) + width / 2) * scale, canvas.height, f"t = {time}", 9)
+    canvas.height += 14
+    for label, frames in rows:
+        padded = np.pad(frames, ((0, 0), (0, 0), (0, gap), (0, 0)), constant_values=1)
+        strip = (255 * np.clip(np.concatenate(padded, axis=1)[:, :-gap], 0, 1)).round().astype(np.uint8)
+        bottom = canvas.height + height * scale
+        canvas.image(strip, (_FRAMES_LEFT, canvas.height, _FRAMES_RIGHT, bottom), smooth=True)
+        canvas.text(_FRAMES_LEFT / 2, (canvas.height + bottom) / 2, label, colour=INK, upward=True)
+        canvas.height = bottom + _ROW_GAP_PX
+    return canvas

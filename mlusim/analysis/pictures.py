@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import os
 from contextlib import ExitStack
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from mlusim.analysis.bandwidth import bandwidth_of, draw_bandwidth
-from mlusim.analysis.drawing_process import SUFFIXES, DrawingProcess
 from mlusim.analysis.log_columns import Records
 from mlusim.analysis.page.html import page
 from mlusim.analysis.provenance import provenance
-from mlusim.analysis.style import drawing, render
 from mlusim.analysis.summary import percent, to_json, us_text
-from mlusim.analysis.tile_map import draw_map, tile_map_of
+from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline import draw_timeline
 from mlusim.analysis.trace import stream_trace
 from mlusim.analysis.traffic import draw_traffic
@@ -26,31 +23,22 @@ from mlusim.files import atomic_write
 from mlusim.inputs import as_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from matplotlib.figure import Figure
-
+    from mlusim.analysis.canvas import Canvas
     from mlusim.results.result import Result
 
 PICTURES = ("timeline", "tile_map", "traffic", "bandwidth")
-# These take half of the drawing time.
-_IN_SECOND = ("tile_map", "traffic")
+SUFFIXES = (".png", ".svg")
 
 
-def write_report(
-    result: Result,
-    directory: str | os.PathLike[str],
-    second: DrawingProcess | None = None,
-    more: Mapping[str, Callable[[], Figure]] | None = None,
-) -> list[Path]:
+def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path]:
     """Write the report of a run; return the files, the most important ones first.
 
     Args:
         result: the run.
         directory: output directory; created if missing. Existing files of the same names are replaced, all at once when
             the report is complete; others are left alone.
-        second: a process that draws some of the pictures.
-        more: further pictures to write as PNG, by name; their files are not returned.
 
     Equal runs give equal bytes. Raises `InputError` if the directory cannot be created or written.
     """
@@ -59,12 +47,7 @@ def write_report(
         target.mkdir(parents=True, exist_ok=True)
         # All files are renamed to their final names together, when the last one is complete.
         with ExitStack() as files:
-            made = _write_all(
-                result,
-                lambda name: files.enter_context(atomic_write(target / name)),
-                second or DrawingProcess(),
-                more or {},
-            )
+            made = _write_all(result, lambda name: files.enter_context(atomic_write(target / name)))
     except OSError as error:
         raise InputError(
             f"cannot write the report to {target}: {error.strerror or error}; name a directory that can be written "
@@ -73,11 +56,8 @@ def write_report(
     return [target / name for name in made]
 
 
-def draw(result: Result) -> dict[str, Callable[[], Figure]]:
-    """Return a drawing function per picture, to be called inside `style.drawing()`; no tile map without a plan.
-
-    Those drawn by the second process can be pickled, without the log.
-    """
+def draw(result: Result) -> dict[str, Canvas]:
+    """Return the pictures by name; no tile map without a plan."""
     records = Records(result.log, result.board)
     metrics = result.metrics
     plan = result.plan
@@ -87,12 +67,12 @@ def draw(result: Result) -> dict[str, Callable[[], Figure]]:
     if plan is not None:
         shape = " x ".join(map(str, plan.output_shape))
         about = f"output {shape}, strategy {plan.strategy}, tier {plan.tier}: {about}"
-        tile_map["tile_map"] = partial(draw_map, tile_map_of(records, plan), f"Tile map: {run}", about)
+        tile_map["tile_map"] = draw_tile_map(records, plan, f"Tile map: {run}", about)
     return {
-        "timeline": partial(draw_timeline, records, f"Timeline: {run}", about),
+        "timeline": draw_timeline(records, f"Timeline: {run}", about),
         **tile_map,
-        "traffic": partial(draw_traffic, metrics, f"Bytes by direction: {run}", about),
-        "bandwidth": partial(draw_bandwidth, bandwidth_of(records), f"DRAM bandwidth: {run}", about),
+        "traffic": draw_traffic(metrics, f"Bytes by direction: {run}", about),
+        "bandwidth": draw_bandwidth(bandwidth_of(records), f"DRAM bandwidth: {run}", about),
     }
 
 
@@ -102,30 +82,15 @@ def report_names(*, tile_map: bool = True) -> list[str]:
     return ["report.html", *pictures, "summary.json", "trace.json"]
 
 
-def _write_all(
-    result: Result,
-    stream_of: Callable[[str], BinaryIO],
-    second: DrawingProcess,
-    more: Mapping[str, Callable[[], Figure]],
-) -> list[str]:
+def _write_all(result: Result, stream_of: Callable[[str], BinaryIO]) -> list[str]:
     """Write every file of a report to its stream; return their names."""
-    pictures = draw(result)
-    there = [name for name in _IN_SECOND if name in pictures]
-    here = [name for name in pictures if name not in there]
-    draws = [pictures[name] for name in there]
-    second.begin(draws)
     stream_of("report.html").write(page(result).encode())
     summary = json.dumps(to_json(result), indent=2, allow_nan=False) + "\n"
     stream_of("summary.json").write(summary.encode())
     text = TextIOWrapper(stream_of("trace.json"), encoding="utf-8", newline="\n")
     stream_trace(Records(result.log, result.board), text, provenance(result))
     text.detach()
-    with drawing():
-        drawn = [render(pictures[name], SUFFIXES) for name in here]
-        for name, figure_of in more.items():
-            stream_of(f"{name}.png").write(render(figure_of, (".png",))[0])
-        drawn += second.files(draws)
-    for name, files in zip(here + there, drawn, strict=True):
-        for suffix, content in zip(SUFFIXES, files, strict=True):
-            stream_of(f"{name}{suffix}").write(content)
+    for name, canvas in draw(result).items():
+        stream_of(f"{name}.png").write(canvas.png())
+        stream_of(f"{name}.svg").write(canvas.svg())
     return report_names(tile_map=result.plan is not None)

@@ -6,10 +6,9 @@ inside functions only, and pyplot never, so no global state changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from colorsys import hls_to_rgb
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -157,17 +156,6 @@ def save_to(figure: Figure, stream: BinaryIO, suffix: str) -> None:
         png.print_png(stream, metadata={"Software": "mlusim"}, pil_kwargs={"compress_level": _PNG_LEVEL})
     # The layout takes much of the drawing time, and is the same for every format.
     figure.set_layout_engine("none")
-
-
-def render(draw: Callable[[], Figure], suffixes: Iterable[str]) -> list[bytes]:
-    """Draw a figure, to be called inside `drawing()`; return a file of each suffix, `.png` or `.svg`."""
-    figure = draw()
-    files = []
-    for suffix in suffixes:
-        stream = BytesIO()
-        save_to(figure, stream, suffix)
-        files.append(stream.getvalue())
-    return files
 
 
 def time_unit(span_ps: int) -> tuple[str, int]:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlusim.analysis.canvas import WIDTH, Canvas, rgb, width_of
 from mlusim.analysis.log_columns import Integers, Records
-from mlusim.analysis.style import core_colours, new_figure, nothing_ran
+from mlusim.analysis.plot import Plot, left_of, ticks
+from mlusim.analysis.style import core_colours
 from mlusim.analysis.tile_owner import Grid, Owners, grid_of, logged_owners, planned_owners
 from mlusim.log import NONE
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from mlusim.planning.plan import Plan
 
 _FEW_TILES = 64
-_FEW_COLOURS = 24
-_UNWRITTEN = "#FFFFFF"
+_BRIGHT = 127
+_LABEL_SIZE = 8
+_UNWRITTEN = (255, 255, 255)
+_PANEL_PX, _BAR_PX, _GAP_PX = 430, 21, 21
+# cividis, which readers with any colour vision see alike, at 18 even steps, as matplotlib has it.
+_CIVIDIS = """
+    00224e 002d68 163770 2e416d 3f4c6c 4e566c 5c616e 696b71 767676 838179 928c78 a09875 afa471 bfb06b cfbd62 dfca57
+    f0d846 fee838
+""".split()  # noqa: SIM905 - a list of strings would be longer
 
 
 def output_allocation(records: Records, plan: Plan) -> int:
@@ -85,33 +91,55 @@ def tile_map_of(records: Records, plan: Plan) -> TileMap:
     )
 
 
-def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: str = "") -> Figure:
+def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: str = "") -> Canvas:
     """Draw core and iteration in two panels: as planned and, below, as logged if that differs."""
     return draw_map(tile_map_of(records, plan), title, about)
 
 
-def draw_map(tile_map: TileMap, title: str, about: str) -> Figure:
+def draw_map(tile_map: TileMap, title: str, about: str) -> Canvas:
     """Draw a tile map that has been computed."""
     grid, panels = tile_map.grid, tile_map.panels
     if grid is None:
-        figure = new_figure(2.2, title, about)
-        nothing_ran(figure.subplots(), "the output has no elements: no tiles")
-        return figure
-    figure = new_figure(1.0 + 3.4 * len(panels), title, about, tile_map.about)
-    axes = figure.subplots(len(panels), 2, squeeze=False, sharex=True, sharey=True)
+        canvas = Canvas(title, about)
+        canvas.message("the output has no elements: no tiles")
+        return canvas
+    canvas = Canvas(title, about, tile_map.about)
+    names = ticks(0, grid.row_extent, 8, whole=True)[1]
     for row, (origin, core, iteration) in enumerate(panels):
         heads = (f"core that writes ({origin})", f"its {'write' if origin == 'logged' else 'iteration'} ({origin})")
-        top = max(int(core.max()), 0)
-        listed = core_colours(max(tile_map.cores, top + 1), tile_map.cores_per_cluster)[: top + 1]
-        for column, (values, colours) in enumerate(((core, listed), (iteration, None))):
-            _panel(figure, axes[row, column], grid, values, colours)
-            axes[row, column].set_title(heads[column], fontsize=10)
-        axes[row, 0].set_ylabel(axis_label(grid, 0, grid.split))
-        if origin != "logged" and tile_map.numbered:
-            _name_tiles(axes[row], grid, core, iteration)
-    for column in range(2):
-        axes[-1, column].set_xlabel(axis_label(grid, grid.split, len(grid.shape) - grid.inner))
-    return figure
+        most = max(int(core.max()), 0)
+        listed = core_colours(max(tile_map.cores, most + 1), tile_map.cores_per_cluster)[: most + 1]
+        top, right = canvas.height, 0.0
+        for column, (values, colours) in enumerate(
+            ((core, np.array([rgb(colour) for colour in listed])), (iteration, cividis(int(iteration.max()) + 1)))
+        ):
+            left = right + left_of(names, 10, label=True) * (1 - column) + _GAP_PX * column
+            right = (column + 1) * WIDTH / 2 + 10 * (1 - column)
+            end = right - _GAP_PX - _BAR_PX - 18 - width_of(str(len(colours) - 1), 10)
+            plot = Plot(
+                canvas,
+                left,
+                _PANEL_PX,
+                x=(0, grid.column_extent),
+                y=(0, grid.row_extent),
+                right=end,
+                title=heads[column],
+                top=top,
+            )
+            _panel(plot, values, colours)
+            plot.y_axis(axis_label(grid, 0, grid.split) if not column else "", whole=True, numbered=not column)
+            last = row == len(panels) - 1
+            plot.x_axis(axis_label(grid, grid.split, len(grid.shape) - grid.inner) if last else "", whole=True)
+            if origin != "logged" and tile_map.numbered:
+                _name_tiles(plot, grid, core * (int(iteration.max()) + 1) + iteration, values, colours)
+    return canvas
+
+
+def cividis(count: int) -> Integers:
+    """(count, 3) colours from dark blue to yellow."""
+    steps = np.array([rgb(f"#{colour}") for colour in _CIVIDIS])
+    at = np.linspace(0, len(steps) - 1, max(count, 1))
+    return np.stack([np.interp(at, np.arange(len(steps)), steps[:, band]) for band in range(3)], axis=1).round()
 
 
 def core_of_task(records: Records, plan: Plan) -> Integers:
@@ -133,52 +161,37 @@ def verdict(same: float, unwritten: float, logged: Owners) -> str:
     return text if logged.complete else text + " (first writes only: there are too many)"
 
 
-def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: list[str] | None) -> None:
-    """Draw one map with its colour bar, by default on a scale; unwritten parts stay white."""
-    from matplotlib import colormaps
-    from matplotlib.colors import BoundaryNorm, ListedColormap, Normalize
-    from matplotlib.ticker import MaxNLocator
-
-    top = max(int(values.max()), 0)
-    norm: Any
-    if colours is not None:
-        colour_map: Any = ListedColormap(colours).with_extremes(bad=_UNWRITTEN)
-        norm = BoundaryNorm(np.arange(top + 2) - 0.5, top + 1)
-    else:
-        colour_map = colormaps["cividis"].with_extremes(bad=_UNWRITTEN)
-        # Discrete colours for few values, a continuous scale for many.
-        norm = BoundaryNorm(np.arange(top + 2) - 0.5, colour_map.N) if top < _FEW_COLOURS else Normalize(0, top)
-    image = axes.imshow(
-        np.ma.masked_less(values, 0),
-        cmap=colour_map,
-        norm=norm,
-        aspect="auto",
-        extent=(0, grid.column_extent, grid.row_extent, 0),
+def _panel(plot: Plot, values: Integers, colours: Integers) -> None:
+    """Draw one map with its colour bar; unwritten parts stay white."""
+    table = np.concatenate([colours, [_UNWRITTEN]]).astype(np.uint8)
+    plot.image(table[np.where(values < 0, len(colours), values)], *plot.x, *plot.y)
+    plot.close()
+    left = plot.right + _GAP_PX
+    bar = Plot(
+        plot.canvas,
+        left,
+        plot.bottom - plot.top,
+        x=(0, 1),
+        y=(len(colours) - 0.5, -0.5),
+        right=left + _BAR_PX,
+        top=plot.top,
     )
-    bar: Any = figure.colorbar(image, ax=axes, pad=0.015, fraction=0.05)
-    bar.outline.set_visible(False)
-    ticks = [int(tick) for tick in MaxNLocator(9, integer=True, steps=[1, 2, 4, 5, 8, 10]).tick_values(0, top)]
-    bar.set_ticks(sorted({tick for tick in ticks if 0 <= tick <= top}))
-    bar.ax.tick_params(length=0)
-    bar.ax.minorticks_off()
-    for spine in axes.spines.values():
-        spine.set_visible(True)
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
+    bar.image(table[-2::-1, None], *bar.x, *bar.y)
+    for value, name in zip(*ticks(0, len(colours) - 1, 8, whole=True), strict=True):
+        plot.canvas.text(bar.right + 7, float(bar.at_y(value)), name, anchor="l")
 
 
-def _name_tiles(axes: Any, grid: Grid, core: Integers, iteration: Integers) -> None:
-    """Label the tiles with their numbers, if there are few."""
-    labels = core * (int(iteration.max()) + 1) + iteration
-    for label in np.unique(labels).tolist():
-        rows, columns = np.nonzero(labels == label)
-        y = float(grid.rows[rows].mean() + 0.5)
-        x = float(grid.columns[columns].mean() + 0.5)
-        for panel, values in zip(axes, (core, iteration), strict=True):
-            value = int(values[rows[0], columns[0]])
-            bright = value > 0.6 * max(int(values.max()), 1)
-            colour = "black" if bright else "white"
-            panel.text(x, y, str(value), ha="center", va="center", fontsize=8, color=colour, clip_on=True)
+def _name_tiles(plot: Plot, grid: Grid, tiles: Integers, values: Integers, colours: Integers) -> None:
+    """Label the tiles that have room for it with their numbers."""
+    for tile in np.unique(tiles).tolist():
+        rows, columns = np.nonzero(tiles == tile)
+        value = int(values[rows[0], columns[0]])
+        left, right = plot.at_x(grid.columns[[columns.min(), columns.max()]] + [0, 1])
+        top, bottom = plot.at_y(grid.rows[[rows.min(), rows.max()]] + [0, 1])
+        if right - left > width_of(str(value), _LABEL_SIZE) and bottom - top > 2 * _LABEL_SIZE:
+            colour = "#000000" if colours[value].mean() > _BRIGHT else "#FFFFFF"
+            y, x = float(grid.rows[rows].mean() + 0.5), float(grid.columns[columns].mean() + 0.5)
+            plot.text(x, y, str(value), _LABEL_SIZE, colour=colour)
 
 
 def axis_label(grid: Grid, first: int, last: int) -> str:

@@ -8,17 +8,15 @@ magnifies a part of one core, so that single operations are visible in long runs
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from mlusim.analysis.canvas import Canvas, rgb, width_of
 from mlusim.analysis.log_columns import DIRECTION_NAMES, Integers, Records
+from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.spans import KINDS, LANES, Fractions, RunSpans, Spans, coverage, shares
-from mlusim.analysis.style import BLACK, INK, PAPER, legend_below, new_figure, nothing_ran, time_unit
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from mlusim.analysis.style import INK, PAPER, time_unit
 
 MAX_UNITS = 16
 # With more spans than this, they are summed in bins: an SVG containing each of them would be slow to open.
@@ -30,23 +28,24 @@ _SPANS_PER_BIN = 25
 _SHARE_LEVELS = 48
 _MAGNIFIED = 28
 _TASK_PAPER = "#F2F2F2"
-_LANE_IN, _UNIT_GAP = 0.085, 0.6
+_LANE_PX, _DETAIL_LANE_PX, _UNIT_GAP = 11.5, 31.0, 0.6
 _MIN_LABEL = 0.02
 _BRIGHT = 1.5
-_PANEL_IN, _LETTER_IN = 10.3, 0.063
+_NAME_SIZE = 8
+_COLOURS = np.array([colour for _, colour in KINDS])
 _START_UP, _WAITING = ([name for name, _ in KINDS].index(waits) for waits in ("DMA start-up", "waiting in a sync"))
 
 
-def draw_timeline(records: Records, title: str = "Timeline", about: str = "") -> Figure:
+def draw_timeline(records: Records, title: str = "Timeline", about: str = "") -> Canvas:
     """Draw the timeline of at most `MAX_UNITS` cores and memory cores, evenly selected from the active ones."""
     run = RunSpans(records)
     # A memory core that only started and returned would be an empty row.
     active = np.flatnonzero(run.counts.any(axis=0))
     if not len(active):
-        figure = new_figure(2.2, title, about)
-        nothing_ran(figure.subplots(), "no operation ran" if records.log.tasks else "nothing was launched")
-        return figure
-    shown = active[np.unique(np.linspace(0, len(active) - 1, min(len(active), MAX_UNITS)).round().astype(int))]
+        canvas = Canvas(title, about)
+        canvas.message("no operation ran" if records.log.tasks else "nothing was launched")
+        return canvas
+    shown = _evenly(active, MAX_UNITS)
     lanes = [lane for lane in LANES if lane in run.lanes]
     unit, scale = time_unit(records.time_ps)
     pipes = ", ".join(LANES[lane] for lane in lanes)
@@ -57,51 +56,49 @@ def draw_timeline(records: Records, title: str = "Timeline", about: str = "") ->
     )
     if len(shown) < len(active):
         subtitle += f"; {len(shown)} of {len(active)} active cores shown"
-    height = len(shown) * (len(lanes) + _UNIT_GAP) * _LANE_IN + 1.4
+    canvas = Canvas(title, about, subtitle)
+    plot = _overview(canvas, run, shown, lanes, scale, records.time_ps)
+    plot.x_axis(f"time since the first launch [{unit}]")
     records_of_part, spans, core, (low, high) = _magnified(run, shown)
-    magnify = high - low < records.time_ps // 2
-    extra = 0.24 * len(lanes) + 0.9 if magnify else 0.0
-    figure = new_figure(height + extra, title, about, subtitle)
-    grid = figure.add_gridspec(1 + magnify, 1, height_ratios=[height - 1.0, *([extra - 0.5] if magnify else [])])
-    axes = figure.add_subplot(grid[0])
-    _overview(axes, run, shown, lanes)
-    axes.set_xlabel(f"time since the first launch [{unit}]")
-    if magnify:
-        _detail(figure.add_subplot(grid[1]), records_of_part, spans, core, lanes, (low, high, records.start_of_run_ps))
-        x_low, x_high = ((at - records.start_of_run_ps) / scale for at in (low, high))
-        axes.axvspan(x_low, x_high, facecolor="none", edgecolor=BLACK, lw=1.2, zorder=5)
-    used = np.flatnonzero(run.kinds[shown].any(axis=0)).tolist()
-    legend_below(figure, [_patch(*KINDS[kind]) for kind in used])
-    return figure
+    if high - low < records.time_ps // 2:
+        _detail(canvas, plot.left, records_of_part, spans, core, lanes, (low, high, records.start_of_run_ps))
+        plot.frame((low - records.start_of_run_ps) / scale, (high - records.start_of_run_ps) / scale, 2)
+    canvas.legend([(*KINDS[kind], "box") for kind in np.flatnonzero(run.kinds[shown].any(axis=0)).tolist()])
+    return canvas
 
 
-def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Figure:
+def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Canvas:
     """Draw the timelines of several runs below each other, on a common time axis: at most `units` cores of each.
 
     If the boards have equally many cores, the same cores are shown, provided that some were active in all runs.
     """
     longest_ps = max((records.time_ps for records, _ in runs), default=0)
     unit, scale = time_unit(longest_ps)
-    figure = new_figure(1.2 + 3.4 * len(runs), "", "")
+    canvas = Canvas()
     used: set[int] = set()
     everything = [RunSpans(records) for records, _ in runs]
     alike = len({records.units for records, _ in runs}) == 1
     active_units = [np.flatnonzero(run.counts.any(axis=0)) for run in everything]
     common = reduce(np.intersect1d, active_units) if alike else np.empty(0, np.int64)
-    rows = figure.subplots(len(runs), 1, squeeze=False)[:, 0]
-    for axes, (_, title), run, working in zip(rows, runs, everything, active_units, strict=True):
+    for (_, title), run, working in zip(runs, everything, active_units, strict=True):
         active = common if len(common) else working
-        axes.set_title(f"{title}: {min(len(active), units)} of {len(working)} active cores" if len(working) else title)
+        heading = f"{title}: {min(len(active), units)} of {len(working)} active cores" if len(working) else title
         if not len(active):
-            nothing_ran(axes, "nothing was launched")
+            canvas.text(16, canvas.height + 9, heading, 12, "l", bold=True)
+            canvas.message("nothing was launched")
             continue
-        shown = active[np.unique(np.linspace(0, len(active) - 1, min(len(active), units)).round().astype(int))]
-        _overview(axes, run, shown, [lane for lane in LANES if lane in run.lanes], scale=scale)
-        axes.set_xlim(0, longest_ps / scale)
-        axes.set_xlabel(f"time since the first launch [{unit}]")
+        shown = _evenly(active, units)
+        lanes = [lane for lane in LANES if lane in run.lanes]
+        plot = _overview(canvas, run, shown, lanes, scale, longest_ps, heading)
+        plot.x_axis(f"time since the first launch [{unit}]")
         used |= set(np.flatnonzero(run.kinds[shown].any(axis=0)).tolist())
-    legend_below(figure, [_patch(*KINDS[kind]) for kind in sorted(used)])
-    return figure
+    canvas.legend([(*KINDS[kind], "box") for kind in sorted(used)])
+    return canvas
+
+
+def _evenly(active: Integers, most: int) -> Integers:
+    """Return at most so many of the active units."""
+    return np.asarray(active[np.unique(np.linspace(0, len(active) - 1, min(len(active), most)).round().astype(int))])
 
 
 def _summed(run: RunSpans, shown: Integers) -> bool:
@@ -109,12 +106,25 @@ def _summed(run: RunSpans, shown: Integers) -> bool:
     return int(run.counts[:, shown].sum(axis=0).max()) > _MAX_ROW_SPANS
 
 
-def _overview(axes: Axes, run: RunSpans, shown: Integers, lanes: list[int], *, scale: int = 0) -> None:
-    """Draw all shown units over the whole run; `scale`: picoseconds per axis unit, by default to suit the run."""
+def _overview(
+    canvas: Canvas, run: RunSpans, shown: Integers, lanes: list[int], scale: int, end_ps: int, title: str = ""
+) -> Plot:
+    """Draw all shown units over the whole run, on an axis of `end_ps`; `scale`: picoseconds per axis unit."""
     records = run.records
-    scale = scale or time_unit(records.time_ps)[1]
     pitch = len(lanes) + _UNIT_GAP
     begin, end = records.start_of_run_ps, records.end_of_run_ps
+    names = [records.unit_name(int(unit)) for unit in shown]
+    rows = len(shown) * pitch
+    plot = Plot(
+        canvas,
+        left_of(names, _NAME_SIZE),
+        max(rows * _LANE_PX, 40),
+        x=(0, end_ps / scale),
+        y=(-0.3, rows - _UNIT_GAP + 0.3),
+        title=title,
+        title_size=12,
+    )
+    plot.x_grid()
     counts = run.counts[:, shown].sum(axis=0)
     if counts.sum() <= MAX_SPANS:
         inside = np.isin(records.task_unit, shown)
@@ -122,31 +132,23 @@ def _overview(axes: Axes, run: RunSpans, shown: Integers, lanes: list[int], *, s
         right = (records.task_end_ps[inside] - begin) / scale
         top = np.searchsorted(shown, records.task_unit[inside]) * pitch
         # Grey paper for a task; white for a core without one.
-        axes.add_collection(_boxes(left, right, top - 0.1, top + len(lanes) + 0.1, _TASK_PAPER))
+        plot.rectangles(left, right, top - 0.1, top + len(lanes) + 0.1, _TASK_PAPER)
         for _, spans in run.parts(shown):
-            _draw_spans(axes, spans, np.searchsorted(shown, spans.unit) * pitch + _place_of(lanes, spans), begin, scale)
+            _draw_spans(plot, spans, np.searchsorted(shown, spans.unit) * pitch + _place_of(lanes, spans), begin, scale)
     else:
         # Shares need several iterations per bin, or aliasing appears.
         summed = _summed(run, shown)
         bins = int(counts.max()) // _SPANS_PER_BIN if summed else _BINS
         edges = np.unique(np.linspace(begin, end, min(bins, _BINS) + 1).round().astype(np.int64))
         image = _share_image(run, shown, edges) if summed else _lane_image(run, shown, lanes, edges)
-        for unit, picture in enumerate(np.split(image, len(shown))):
-            extent = (0.0, (end - begin) / scale, unit * pitch + len(lanes), unit * pitch)
-            axes.imshow(picture, extent=extent, aspect="auto", zorder=2)
-    axes.set_xlim(0, (end - begin) / scale)
-    axes.set_ylim(len(shown) * pitch - _UNIT_GAP + 0.3, -0.3)
-    axes.set_yticks(
-        [index * pitch + len(lanes) / 2 for index in range(len(shown))],
-        [records.unit_name(int(unit)) for unit in shown],
-        fontsize=8,
-    )
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
+        pixels = (255 * image).round().astype(np.uint8)
+        for unit, picture in enumerate(np.split(pixels, len(shown))):
+            plot.image(picture, 0.0, (end - begin) / scale, unit * pitch, unit * pitch + len(lanes))
+    plot.y_names([index * pitch + len(lanes) / 2 for index in range(len(shown))], names, _NAME_SIZE)
     first_ps = int(records.task_start_ps.min()) - begin
-    if first_ps > _MIN_LABEL * records.time_ps:
-        middle = (len(shown) * pitch - _UNIT_GAP) / 2
-        axes.text(first_ps / scale / 2, middle, "launch", rotation=90, ha="center", va="center", color=INK, fontsize=9)
+    if first_ps > _MIN_LABEL * end_ps:
+        plot.text(first_ps / scale / 2, (rows - _UNIT_GAP) / 2, "launch", 9, colour=INK, upward=True)
+    return plot
 
 
 def _task_image(records: Records, shown: Integers, edges: Integers) -> Fractions:
@@ -200,17 +202,9 @@ def _share_image(run: RunSpans, shown: Integers, edges: Integers) -> Fractions:
     return np.asarray(image.reshape(-1, len(edges) - 1, 3))
 
 
-def _draw_spans(axes: Axes, spans: Spans, top: Any, begin: int, scale: int) -> None:
+def _draw_spans(plot: Plot, spans: Spans, top: Any, begin: int, scale: int) -> None:
     left, right = (spans.start_ps - begin) / scale, (spans.end_ps - begin) / scale
-    colours = np.array([_rgb(colour) for _, colour in KINDS])[spans.kind]
-    axes.add_collection(_boxes(left, right, top + 0.06, top + 0.94, colours))
-
-
-def _boxes(left: Any, right: Any, top: Any, bottom: Any, colours: Any) -> Any:
-    from matplotlib.collections import PolyCollection
-
-    corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 4, 2)
-    return PolyCollection(list(corners), facecolors=colours, linewidths=0, zorder=2)
+    plot.rectangles(left, right, top + 0.06, top + 0.94, _COLOURS[spans.kind].tolist())
 
 
 def _magnified(run: RunSpans, shown: Integers) -> tuple[Records, Spans, int, tuple[int, int]]:
@@ -234,7 +228,13 @@ def _magnified(run: RunSpans, shown: Integers) -> tuple[Records, Spans, int, tup
 
 
 def _detail(
-    axes: Axes, records: Records, every: Spans, core: int, lanes: list[int], window: tuple[int, int, int]
+    canvas: Canvas,
+    left: float,
+    records: Records,
+    every: Spans,
+    core: int,
+    lanes: list[int],
+    window: tuple[int, int, int],
 ) -> None:
     """Draw a part of one core's time with named lanes, and operations labelled if there is room.
 
@@ -244,14 +244,18 @@ def _detail(
     unit, scale = time_unit(high - low)
     spans = every.where((every.unit == core) & (every.end_ps > low) & (every.start_ps < high))
     top = np.array([lanes.index(lane) for lane in spans.lane.tolist()])
-    _draw_spans(axes, spans, top, begin, scale)
-    axes.set_xlim((low - begin) / scale, (high - begin) / scale)
-    axes.set_ylim(len(lanes) + 0.05, -0.05)
-    axes.set_yticks([index + 0.5 for index in range(len(lanes))], [LANES[lane] for lane in lanes], fontsize=8)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
-    axes.set_title(f"{records.unit_name(core)}, magnified: the frame above", fontsize=10)
-    axes.set_xlabel(f"time since the first launch [{unit}]")
+    plot = Plot(
+        canvas,
+        left,
+        _DETAIL_LANE_PX * len(lanes),
+        x=((low - begin) / scale, (high - begin) / scale),
+        y=(-0.05, len(lanes) + 0.05),
+        title=f"{records.unit_name(core)}, magnified: the frame above",
+    )
+    plot.x_grid()
+    _draw_spans(plot, spans, top, begin, scale)
+    plot.y_names([index + 0.5 for index in range(len(lanes))], [LANES[lane] for lane in lanes], _NAME_SIZE)
+    plot.x_axis(f"time since the first launch [{unit}]")
     ops = records.log.ops
     shown_ps = np.stack([np.maximum(spans.start_ps, low), np.minimum(spans.end_ps, high)], axis=1)
     for (start, end), row, record, kind in zip(
@@ -261,17 +265,11 @@ def _detail(
         name = DIRECTION_NAMES[direction] if direction >= 0 else ops[records.op[record]]
         if kind == _START_UP:
             name = "start-up"
-        if (end - start) * _PANEL_IN > (high - low) * _LETTER_IN * (len(name) + 1):
-            colour = "black" if sum(_rgb(KINDS[kind][1])) > _BRIGHT else "white"
-            x = ((start + end) / 2 - begin) / scale
-            axes.text(x, row + 0.5, name, ha="center", va="center", fontsize=7, color=colour, clip_on=True)
+        if (end - start) / (high - low) * (plot.right - plot.left) > width_of(name, 7) + 6:
+            colour = "#000000" if sum(_rgb(KINDS[kind][1])) > _BRIGHT else "#FFFFFF"
+            plot.text(((start + end) / 2 - begin) / scale, row + 0.5, name, 7, colour=colour)
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:
-    return (int(colour[1:3], 16) / 255, int(colour[3:5], 16) / 255, int(colour[5:7], 16) / 255)
-
-
-def _patch(label: str, colour: str) -> Any:
-    from matplotlib.patches import Patch
-
-    return Patch(facecolor=colour, label=label)
+    red, green, blue = rgb(colour)
+    return red / 255, green / 255, blue / 255

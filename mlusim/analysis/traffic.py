@@ -2,51 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from mlusim.analysis.canvas import Canvas
 from mlusim.analysis.metrics import Metrics
-from mlusim.analysis.style import BUS, FLOOR, REQUESTED, legend_below, new_figure
+from mlusim.analysis.plot import Plot, left_of
+from mlusim.analysis.style import BUS, FLOOR, REQUESTED
 from mlusim.units import binary_unit
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _COMPULSORY, _REQUESTED, _BUS = "compulsory: inputs and outputs, once", "requested by the kernel", "on the DRAM bus"
 _MIN_RATIO = 0.01
+_BAR_PX = 42
 _COLOURS = {_COMPULSORY: FLOOR, _REQUESTED: REQUESTED, _BUS: BUS}
 
 
-def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str = "") -> Figure:
+def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str = "") -> Canvas:
     """Draw bars of compulsory, requested and bus bytes for reads and for writes, then of on-chip copies."""
-    from matplotlib.patches import Patch
-
     bars = traffic_bars(metrics)
     largest = max((nbytes for _, _, nbytes, _ in bars), default=0)
     unit, size = binary_unit(largest)
-    figure = new_figure(
-        1.3 + 0.34 * len(bars),
+    canvas = Canvas(
         title,
         about,
         "x: relative to the compulsory bytes of that side: every input read once, every output written once",
     )
-    axes = figure.subplots()
     heights = _heights(bars)
+    names = [label for label, _, _, _ in bars]
+    plot = Plot(
+        canvas,
+        left_of(names, 10),
+        _BAR_PX * (heights[-1] + 1.2),
+        x=(0, 1.18 * largest / size if largest else 1),
+        y=(-0.6, heights[-1] + 0.6),
+    )
+    plot.x_grid()
     for y, (_, role, nbytes, compulsory) in zip(heights, bars, strict=True):
-        axes.barh(y, nbytes / size, color=_COLOURS[role], height=0.8)
+        plot.rectangles(0, nbytes / size, y - 0.4, y + 0.4, _COLOURS[role])
         own_unit, own_size = binary_unit(nbytes)
         label = f"{nbytes / own_size:.4g} {own_unit}"
         if compulsory and role != _COMPULSORY and nbytes > _MIN_RATIO * compulsory:
             label += f"   {nbytes / compulsory:.2f} x"
-        axes.annotate(label, (nbytes / size, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.set_yticks(heights, [label for label, _, _, _ in bars])
-    axes.set_ylim(heights[-1] + 0.6, -0.6)
-    axes.set_xlim(0, 1.18 * largest / size if largest else 1)
-    axes.set_xlabel(f"bytes [{unit}]")
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
+        canvas.text(float(plot.at_x(nbytes / size)) + 9, float(plot.at_y(y)), label, 9, "l")
+    plot.y_names(heights, names, 10)
+    plot.x_axis(f"bytes [{unit}]")
     used = {role for _, role, _, _ in bars}
-    legend_below(figure, [Patch(facecolor=colour, label=role) for role, colour in _COLOURS.items() if role in used])
-    return figure
+    canvas.legend([(role, colour, "box") for role, colour in _COLOURS.items() if role in used])
+    return canvas
 
 
 def _heights(bars: list[tuple[str, str, int, int]]) -> list[float]:

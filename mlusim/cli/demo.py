@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlusim.cli import show
-from mlusim.cli.drawing import start_drawing
 from mlusim.cli.operators import ENTRIES
 from mlusim.cli.options import (
     DIRECTORY,
@@ -87,12 +85,11 @@ def demo(  # noqa: PLR0913 - the options of the command
     quiet: bool,
 ) -> None:
     """Shift the colours of a photograph in time, on a simulated board."""
-    from mlusim.cli.files import check_file, check_output, write_array
+    from mlusim.cli.files import check_file, check_output, write_array, write_bytes
     from mlusim.cli.run import finish
     from mlusim.ops.call import run
 
     target = check_output("--out", out) if out is not None else None
-    start_drawing(report)
     check_directory("--report", report)
     saved = check_file("--save-run", save_run) if save_run is not None else None
     check_directory("--save", save, ("clip.npy", "shifts.npy"))
@@ -117,17 +114,6 @@ def demo(  # noqa: PLR0913 - the options of the command
             f"{result.operator} on {device.name}; "
             f"red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
         )
-    film = None
-    if report is not None and result.output is not None:
-        from mlusim.analysis.demo_picture import draw_film
-        from mlusim.analysis.summary import us_text
-
-        film = partial(
-            draw_film,
-            [("before", pictures(clips[0])), ("after", pictures(result.output[0]))],
-            f"Red, green and blue shifted by {', '.join(f'{shift:+d}' for shift in _SHIFTS[0])} frames",
-            f"{result.operator} on {device.name}, strategy {result.strategy}: {us_text(result.time_ps)} by the model",
-        )
     finish(
         result,
         target=target,
@@ -136,11 +122,21 @@ def demo(  # noqa: PLR0913 - the options of the command
         as_json=as_json,
         quiet=quiet,
         title=title,
-        pictures={"film": film} if film is not None else None,
         more={"plan": call.plan.to_json()} if explain else None,
     )
-    if film is not None and not (as_json or quiet):
-        show.print_text(f"before and after: {Path(report or '') / 'film.png'}")
+    if report is not None and result.output is not None:
+        from mlusim.analysis.demo_picture import draw_film
+        from mlusim.analysis.summary import us_text
+
+        film = draw_film(
+            [("before", pictures(clips[0])), ("after", pictures(result.output[0]))],
+            f"Red, green and blue shifted by {', '.join(f'{shift:+d}' for shift in _SHIFTS[0])} frames",
+            f"{result.operator} on {device.name}, strategy {result.strategy}: {us_text(result.time_ps)} by the model",
+        )
+        path = Path(report) / "film.png"
+        write_bytes("--report", path, film.png())
+        if not (as_json or quiet):
+            show.print_text(f"before and after: {path}")
 
 
 def make_clips() -> tuple[Array, Array]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.drawing import start_drawing
 from mlusim.cli.options import (
     FILE,
     check_directory,
@@ -99,7 +98,6 @@ def _run(  # noqa: PLR0913 - the options of the command
     quiet: bool,
     **own: Any,
 ) -> int:
-    start_drawing(report)
     check_directory("--report", report)
     call = call_of(kernel_name, **own)
     return finish_kernel(
@@ -300,7 +298,6 @@ def _verify(  # noqa: PLR0913 - the options of the command
     from mlusim.cli.files import check_csv, check_file
     from mlusim.cli.run import finish
 
-    start_drawing(report)
     check_directory("--report", report)
     call = call_of(kernel_name, **own)
     inputs = inputs_of(kernel_name, own["arg"])

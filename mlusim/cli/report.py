@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import show
-from mlusim.cli.drawing import drawing_process, start_drawing
 from mlusim.cli.options import DIRECTORY, FILE, check_directory, output_options
 from mlusim.errors import InputError
 
@@ -50,7 +49,6 @@ def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet
     from mlusim.results.result import load
 
     names = _names(runs)
-    start_drawing(out if len(runs) == 1 else None)
     check_directory("--out", out, None if len(runs) == 1 else _files(names))
     results = {}
     for run, name in zip(runs, names, strict=True):
@@ -106,5 +104,5 @@ def _write(results: dict[str, Result], directory: Path) -> list[Path]:
     from mlusim.analysis.pictures import write_report
 
     if len(results) == 1:
-        return write_report(next(iter(results.values())), directory, drawing_process())
+        return write_report(next(iter(results.values())), directory)
     return write_pages(results, directory)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.drawing import start_drawing
 from mlusim.cli.options import (
     DEVICE,
     FILE,
@@ -77,7 +76,6 @@ def retime(
     from mlusim.retiming.retime import planned
     from mlusim.retiming.retime import retime as again
 
-    start_drawing(report)
     check_directory("--report", report)
     saved = check_file("--save-run", save_run) if save_run is not None else None
     parameters = dict(_change(text) for text in changes)

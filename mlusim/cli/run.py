@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.drawing import drawing_process, start_drawing
 from mlusim.cli.kernel import make_run
 from mlusim.cli.kernel_arguments import METAVAR, is_kernel
 from mlusim.cli.kernel_completion import complete_kernel
@@ -295,8 +294,6 @@ def _run(  # noqa: PLR0913 - the options of the command
 
     inputs = [own[tensor.flag_name] for tensor in command.tensors if own[tensor.flag_name] is not None]
     target = check_output("--out", out, inputs) if out is not None else None
-    if not dry_run:
-        start_drawing(report)
     check_directory("--report", report)
     saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
     table = check_csv("--csv", operations, inputs) if operations is not None else None
@@ -368,10 +365,9 @@ def finish(  # noqa: PLR0913 - most are keywords
     checked: bool = False,
     sensitivity: Callable[[], list[Sensitivity]] | None = None,
     title: str = "",
-    pictures: Mapping[str, Callable[[], Any]] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the result, the run and the report, with further `pictures`, and print the summary."""
+    """Write the result, the run and the report, and print the summary."""
     from mlusim.analysis.summary import rows, to_json
 
     result.made_by = made_by() | result.made_by
@@ -395,7 +391,7 @@ def finish(  # noqa: PLR0913 - most are keywords
     if report is not None:
         from mlusim.analysis.pictures import write_report
 
-        files = write_report(result, report, drawing_process(), pictures)
+        files = write_report(result, report)
         written["report"] = [str(path) for path in files]
     if checked and result.report is not None:
         written["verification"] = verification_json(result.report)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from mlusim.analysis.notebook import share_bar, swatches
 from mlusim.analysis.page.footer import origin
 from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
-from mlusim.analysis.style import drawing
 from mlusim.analysis.summary import percent, us_text
 from mlusim.analysis.timeline import draw_two_timelines
 from mlusim.errors import InputError
@@ -114,11 +112,8 @@ def _tries(result: Result, tries: Sequence[Any]) -> str:
 
 
 def _timelines(runs: dict[str, Result], names: dict[str, str]) -> str:
-    with drawing():
-        figure = draw_two_timelines(
-            [(Records(result.log, result.board), f"{name}: {names[name]}") for name, result in runs.items()]
-        )
-        text = StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "mlusim"})
-    svg = text.getvalue()
+    canvas = draw_two_timelines(
+        [(Records(result.log, result.board), f"{name}: {names[name]}") for name, result in runs.items()]
+    )
+    svg = canvas.svg().decode()
     return f'<figure class="timelines">{svg[svg.index("<svg") :]}</figure>'
