@@ -88,8 +88,8 @@ class AllocationRecord:
 class LoopRecord:
     """The parameters of a counted loop, other than its operands: enough to time the loop on another board.
 
-    `method` is `blocking`, `queued` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop over
-    elements, or `empty` for a loop without rows to copy. `loads`, `operations` and `additions` count the scalar
+    `method` is `blocking`, `queued`, `runs` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop
+    over elements, or `empty` for a loop without rows to copy. `loads`, `operations` and `additions` count the scalar
     instructions that compute the addresses of one iteration, `extra_cycles` any other work. `iterations`, `selected`
     and `unread` are those of `mlusim.cores.row_loop.Loop`.
     """
@@ -151,7 +151,7 @@ class Log:
         boxes: geometries of operands.
         tasks, launches, allocations: one record each.
         addresses: for counted operations, by record, the arrays of element or row offsets, of any integer type;
-            `unknown` if a timing-only run does not know them.
+            `lengths` if `src` has the first rows of runs; `unknown` if a timing-only run does not know them.
         more_operands: operands beyond the three of a record, by record.
         host_waits: the number of launches so far, at each time the host waited for all of them.
         host_writes: allocations, other than inputs, that the host has written.

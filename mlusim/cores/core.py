@@ -152,7 +152,14 @@ class Core(InstructionMethods):
     # ---- copies of many rows (`mlusim.cores.counted`, `mlusim.cores.row_copies`)
 
     def memcpy_rows(
-        self, dst: View, src: View, dst_rows: Rows = None, src_rows: Rows = None, *, blocking: bool = True
+        self,
+        dst: View,
+        src: View,
+        dst_rows: Rows = None,
+        src_rows: Rows = None,
+        *,
+        lengths: Rows = None,
+        blocking: bool = True,
     ) -> Awaitable[None]:
         """A loop of row copies: `__memcpy(dst[dst_rows[i]], src[src_rows[i]])` for i in order; wait for the last.
 
@@ -160,10 +167,12 @@ class Core(InstructionMethods):
             dst, src: views (rows, ...) whose rows are contiguous and equally large; rank 1 copies elements.
             dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in
                 NRAM; None means 0, 1, 2, ...
+            lengths: rows of each copy, if they are several: copy i reads them from row src_rows[i] on, and writes them
+                behind those of copy i - 1. Requires `blocking=False`, and no `dst_rows`.
             blocking: whether each copy is awaited before the next is issued, or only the last one.
         """
         line = self._line(_getframe(1))
-        return counted.copy_rows(self.issuer, line, dst, src, dst_rows, src_rows, blocking=blocking)
+        return counted.copy_rows(self.issuer, line, dst, src, dst_rows, src_rows, lengths=lengths, blocking=blocking)
 
     def scalar_copy(
         self, dst: View, src: View, dst_rows: Rows = None, src_rows: Rows = None, *, extra_cycles: int = 0
@@ -192,9 +201,12 @@ class Core(InstructionMethods):
         """Load one element to a register and wait for it; returns a Python number."""
         return scalar.load(self.issuer, self._line(_getframe(1)), source)
 
-    def load_array(self, source: View) -> Awaitable[np.ndarray[Any, Any]]:
-        """Load every element to registers, one scalar load each; returns a NumPy array of `source`'s shape."""
-        return scalar.load_array(self.issuer, self._line(_getframe(1)), source)
+    def load_array(self, source: View, *, origin: View | None = None) -> Awaitable[np.ndarray[Any, Any]]:
+        """Load every element to registers, one scalar load each; returns a NumPy array of `source`'s shape.
+
+        origin: where the kernel copied `source` from; a timing-only run reads the numbers there.
+        """
+        return scalar.load_array(self.issuer, self._line(_getframe(1)), source, origin)
 
     def store(self, target: View, value: Any) -> None:
         """Store one element from a register and continue."""

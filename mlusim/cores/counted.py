@@ -19,6 +19,7 @@ from mlusim.cores.row_loop import (
     check_apart,
     check_rows,
     iterations_of,
+    loop_of_runs,
     move_rows,
     row_bytes_of,
     row_numbers,
@@ -130,6 +131,7 @@ def copy_rows(
     dst_rows: Rows = None,
     src_rows: Rows = None,
     *,
+    lengths: Rows = None,
     blocking: bool = True,
 ) -> Waiting:
     """A loop of row copies: `__memcpy(dst[dst_rows[i]], src[src_rows[i]])` for i in order; wait for the last.
@@ -140,12 +142,19 @@ def copy_rows(
         dst, src: views (rows, ...) whose rows are contiguous and equally large; rank 1 copies elements.
         dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in NRAM;
             None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
+        lengths: rows of each copy, if they are several: copy i reads rows src_rows[i] to src_rows[i] + lengths[i], and
+            writes them behind those of copy i - 1. Both arrays are in registers, and the copies are queued.
         blocking: each copy is awaited before the next is issued, as in a loop of plain `__memcpy`; otherwise they are
             issued back to back (`__memcpy_async`) and only the last is awaited.
 
     The rows are copied in order, so for a repeated destination row the last value remains. The bus units of each row
     are charged separately; time: `mlusim.memory.loops.rows_cost`. Raises `CopyError`, `OperandError` or `AccessError`.
     """
+    if lengths is not None:
+        if dst_rows is not None or blocking:
+            raise OperandError("memcpy_rows with lengths: leave dst_rows out and pass blocking=False")
+        loop = loop_of_runs("memcpy_rows", dst, src, src_rows, lengths)
+        return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method="runs"))
     loop = loop_of(issuer, "memcpy_rows", dst, src, dst_rows, src_rows)
     if not loop.selected:
         return empty_loop(issuer, line, loop)

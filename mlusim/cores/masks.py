@@ -132,7 +132,7 @@ def collect_bins(  # noqa: PLR0913 - most are keywords
     def finish() -> Indices:
         if not bin_starts and known is not None:
             numbers, _ = known.resolve("collect_bins")
-            bin_starts.append(_starts(_bins(numbers, size, bins), bins))
+            bin_starts.append(np.sort(_bins(numbers, size, bins)).searchsorted(np.arange(bins + 1)))
         return bin_starts[0]
 
     return wait_for_register(issuer, line, record, finish)
@@ -157,27 +157,26 @@ def _distribute(
 ) -> None:
     numbers = rows.typed().reshape(-1)
     bin_of = _bins(numbers, size, bins)
-    order = bin_of.argsort(kind="stable")
     # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
-    within = numbers - bin_of.astype(numbers.dtype) * size
-    within.take(order, out=rows_out.typed().reshape(-1), mode="clip")
-    values.raw().reshape(-1).take(order, out=values_out.raw().reshape(-1), mode="clip")
+    within = numbers - bin_of * np.array(size, numbers.dtype)
+    if (bin_of[1:] >= bin_of[:-1]).all():
+        in_order = bin_of
+        rows_out.typed().reshape(-1)[...] = within
+        values_out.raw().reshape(-1)[...] = values.raw().reshape(-1)
+    else:
+        order = bin_of.argsort(kind="stable")
+        within.take(order, out=rows_out.typed().reshape(-1), mode="clip")
+        values.raw().reshape(-1).take(order, out=values_out.raw().reshape(-1), mode="clip")
+        in_order = bin_of[order]
     # The value of `rows` after the subtractions.
     numbers -= np.array(size * (bins - 1)).astype(numbers.dtype)
-    bin_starts.append(_starts(bin_of, bins))
+    bin_starts.append(in_order.searchsorted(np.arange(bins + 1)))
 
 
 def _bins(numbers: Any, size: int, bins: int) -> Any:
     """Return the bin of each row, in the narrowest type. Raises `AccessError` for a row outside all bins."""
-    bin_of = numbers // size
-    low, high = int(bin_of.min()), int(bin_of.max())
-    if low < 0 or high >= bins:
-        bad = int(numbers.min() if low < 0 else numbers.max())
-        raise AccessError(f"collect_bins: row {bad} is outside the {bins} bins of {size} rows")
-    return bin_of.astype(np.uint8 if bins <= 1 << 8 else np.uint16)
-
-
-def _starts(bin_of: Any, bins: int) -> Indices:
-    starts = np.zeros(bins + 1, np.int64)
-    np.cumsum(np.bincount(bin_of, minlength=bins), out=starts[1:])
-    return starts
+    # As unsigned numbers, negative ones exceed every row.
+    if int(numbers.view(f"u{numbers.itemsize}").max()) >= size * bins:
+        low, high = int(numbers.min()), int(numbers.max())
+        raise AccessError(f"collect_bins: row {low if low < 0 else high} is outside the {bins} bins of {size} rows")
+    return (numbers // size).astype(np.uint8 if bins <= 1 << 8 else np.uint16)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.pipe import Transfer
-from mlusim.cores.row_loop import Loop, check_apart, check_rows, move_rows, row_bytes_of, rows_shape
+from mlusim.cores.row_loop import Loop, check_apart, check_rows, move_rows, move_runs, row_bytes_of, rows_shape
 from mlusim.cores.scalar import check_view
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
@@ -21,6 +21,8 @@ from mlusim.memory.loops import AddressInstructions, rows_cost
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mlusim.cores.issuer import Issuer
 
 _REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, MemoryKind.NRAM)
@@ -95,7 +97,7 @@ def copy_loop(
         name: name of the operation.
         dst, src: views whose first axis is the rows.
         loop: the rows, and the cost of their addresses.
-        method: `blocking`, `queued` or `instruction`, as in `mlusim.memory.loops.rows_cost`.
+        method: `blocking`, `queued`, `runs` or `instruction`, as in `mlusim.memory.loops.rows_cost`.
         mask: mask of a gather or scatter, for the log.
     """
     row_bytes = row_bytes_of(name, dst)
@@ -146,8 +148,10 @@ def copy_loop(
     issuer.log.loops[record] = loop.record(method)
     if indices[1:]:
         issuer.log.more_operands[record] = indices[1:]
-    effect = None
-    if issuer.has_data and loop.selected:
+    effect: Callable[[], None] | None = None
+    if issuer.has_data and loop.lengths is not None and loop.src_rows is not None:
+        effect = partial(move_runs, dst, src, loop.src_rows, loop.lengths, loop.selected)
+    elif issuer.has_data and loop.selected:
         effect = partial(move_rows, dst, src, loop.dst_rows, loop.src_rows, loop.selected)
     if direction.by_memory_core:
         unit = unit.cluster.memory_core
@@ -167,6 +171,8 @@ def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: Loop)
         for key, rows, view in (("dst", loop.dst_rows, dst), ("src", loop.src_rows, src))
         if rows is not None
     }
+    if loop.lengths is not None:
+        known_rows["lengths"] = loop.lengths
     if loop.unread and not issuer.has_data:
         # A timing-only run does not know the row numbers.
         known_rows["unknown"] = np.empty(0, np.int64)

@@ -13,7 +13,7 @@ from mlusim.log import LoopRecord
 from mlusim.memory.addresses import Addresses, Indices
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import Direction
-from mlusim.memory.loops import AddressInstructions, most_row_units, row_units
+from mlusim.memory.loops import AddressInstructions, most_row_units, row_units, run_units
 from mlusim.memory.view import View
 
 Rows = Indices | Addresses | View | None
@@ -31,6 +31,8 @@ class Loop:
         indices: the NRAM views that the addresses are computed from.
         unread: whether the bus is charged for the worst possible rows, because no scalar code, or no timing-only run,
             has read their numbers.
+        lengths: for a loop that copies several contiguous rows in each iteration, their number; `src_rows` has the
+            first of them, and `selected` counts all rows.
     """
 
     iterations: int
@@ -40,6 +42,7 @@ class Loop:
     address: AddressInstructions
     indices: tuple[View, ...]
     unread: bool = False
+    lengths: Indices | None = None
 
     def record(self, method: str, extra_cycles: int = 0) -> LoopRecord:
         """Return the loop as recorded in the log."""
@@ -131,9 +134,31 @@ def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
         raise AccessError(f"{name}: index {bad} is outside {view!r}, which has {extent}")
 
 
+def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -> Loop:
+    """Check a loop that copies runs of contiguous rows of `src`, in ascending order, to dst, one behind the other."""
+    for view in (dst, src):
+        if not view.is_contiguous or not view.shape:
+            raise CopyError(f"{name} of runs of {view!r}: rows of both sides must be contiguous")
+    first, counts = row_numbers(name, starts), row_numbers(name, lengths)
+    if not isinstance(first, np.ndarray) or not isinstance(counts, np.ndarray) or len(first) != len(counts):
+        raise OperandError(f"{name} with lengths: src_rows and lengths must be arrays, one number for each run")
+    ends = first + counts
+    if not len(ends) or counts.min() < 1 or (first[1:] < ends[:-1]).any():
+        raise OperandError(f"{name} with lengths: runs must have one or more rows, ascend, and not overlap")
+    check_apart(name, dst, src)
+    if first[0] < 0 or ends[-1] > src.shape[0]:
+        bad = int(first[0] if first[0] < 0 else ends[-1] - 1)
+        raise AccessError(f"{name}: index {bad} is outside {src!r}, which has {src.shape[0]}")
+    total = int(counts.sum())
+    check_rows(name, dst, None, total)
+    return Loop(len(first), total, None, first, AddressInstructions(), (), lengths=counts)
+
+
 def rows_shape(dst: View, src: View, loop: Loop, direction: Direction, count: int, unit_bytes: int) -> CopyShape:
     """Return the geometry of `count` row copies of a loop, with their bus bytes."""
     row_bytes = row_bytes_of("rows", dst)
+    if loop.lengths is not None:
+        return _runs_shape(dst, src, loop, direction, row_bytes, unit_bytes)
 
     def on_bus(view: View, rows: Indices | None) -> tuple[int, int]:
         if not view.memory.off_chip:
@@ -145,6 +170,27 @@ def rows_shape(dst: View, src: View, loop: Loop, direction: Direction, count: in
     bus_read, _ = on_bus(src, loop.src_rows)
     bus_write, partly = on_bus(dst, loop.dst_rows)
     return CopyShape(direction, row_bytes * count, row_bytes, count, (), (), bus_read + partly, bus_write, count > 1)
+
+
+def _runs_shape(dst: View, src: View, loop: Loop, direction: Direction, row_bytes: int, unit_bytes: int) -> CopyShape:
+    """Return the geometry of a loop over runs of rows: one segment each, of their mean length, and exact bus bytes."""
+    starts, lengths = loop.src_rows, loop.lengths
+    assert starts is not None  # noqa: S101 - for the type checker
+    assert lengths is not None  # noqa: S101 - for the type checker
+    nbytes, runs = loop.selected * row_bytes, len(lengths)
+    bus_read = bus_write = partly = 0
+    if src.memory.off_chip:
+        bus_read, _ = run_units(src, starts, lengths, row_bytes, unit_bytes)
+    if dst.memory.off_chip:
+        bus_write, partly = run_units(dst, np.cumsum(lengths) - lengths, lengths, row_bytes, unit_bytes)
+    return CopyShape(direction, nbytes, -(-nbytes // runs), runs, (), (), bus_read + partly, bus_write, runs > 1)
+
+
+def move_runs(dst: View, src: View, starts: Indices, lengths: Indices, count: int) -> None:
+    """Copy runs of rows, `count` in all, one behind the other."""
+    origin = src.raw()
+    runs = [origin[first:last] for first, last in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
+    np.concatenate(runs, out=dst.raw()[:count])
 
 
 def move_rows(dst: View, src: View, dst_rows: Indices | None, src_rows: Indices | None, count: int) -> None:

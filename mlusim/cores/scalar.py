@@ -44,13 +44,25 @@ def load(issuer: Issuer, line: int, source: View) -> Waiting:
     return read(issuer, line, "load", source, source.item)
 
 
-def load_array(issuer: Issuer, line: int, source: View) -> Waiting:
+def load_array(issuer: Issuer, line: int, source: View, origin: View | None = None) -> Waiting:
     """Load every element to registers, one scalar load each; the result of the wait is an array of `source`'s shape.
 
-    Costs `source.size` scalar loads of the memory's latency. Raises as `load`.
+    Args:
+        issuer: issuer of the task.
+        line: source line in the log.
+        source: a view in GDRAM, LDRAM, SRAM or NRAM.
+        origin: where the kernel copied `source` from: read in a timing-only run, whose on-chip memories have no bytes.
+
+    Costs `source.size` scalar loads of the memory's latency. Raises as `load`, `OperandError` for an origin of another
+    shape or element type.
     """
     check_view("load_array", source)
-    return read(issuer, line, "load_array", source, lambda: source.typed().copy())
+    if origin is not None:
+        check_view("load_array", origin)
+        if (origin.shape, origin.dtype) != (source.shape, source.dtype):
+            raise OperandError(f"load_array of {source!r} from {origin!r}: both must have the same shape and type")
+    known = source if issuer.has_data or origin is None else origin
+    return read(issuer, line, "load_array", source, lambda: known.typed().copy(), known)
 
 
 def check_view(name: str, value: object) -> None:
@@ -61,9 +73,12 @@ def check_view(name: str, value: object) -> None:
         )
 
 
-def read(issuer: Issuer, line: int, name: str, source: View, value: Callable[[], Any]) -> Waiting:
-    """Issue scalar loads of every element of a view; `value` reads them once they are complete."""
-    record, end_ps, stops = _access(issuer, line, name, source, source.layout.size, write=False)
+def read(
+    issuer: Issuer, line: int, name: str, source: View, value: Callable[[], Any], known: View | None = None
+) -> Waiting:
+    """Issue scalar loads of every element of a view. `value` reads them at their end, from `known` if it is given."""
+    has_bytes = (source if known is None else known).allocation.buffer is not None
+    record, end_ps, stops = _access(issuer, line, name, source, source.layout.size, write=False, has_bytes=has_bytes)
     task = issuer.task
     task.unawaited = record
     if source.allocation.memory is not issuer.unit.nram:
@@ -132,7 +147,7 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:
     """Issue scalar stores of every element of a view, without their values; returns the time when they are complete."""
-    return _access(issuer, line, name, target, target.size, write=True)[1]
+    return _access(issuer, line, name, target, target.size, write=True, has_bytes=True)[1]
 
 
 def access(issuer: Issuer, line: int, name: str, view: View, count: int, *, write: bool) -> Waiting | None:
@@ -140,7 +155,8 @@ def access(issuer: Issuer, line: int, name: str, view: View, count: int, *, writ
 
     An element may be accessed more than once. Used by compiled kernels, which access memory directly.
     """
-    record, _, stops = _access(issuer, line, name, view, count, write=write)
+    has_bytes = view.allocation.buffer is not None
+    record, _, stops = _access(issuer, line, name, view, count, write=write, has_bytes=has_bytes)
     if not stops:
         return None
     issuer.task.unawaited = record
@@ -179,7 +195,9 @@ def _write_later(issuer: Issuer, target: View, end_ps: int, effect: Callable[[],
         environment.after(end_ps - environment.now, lambda _: effect())
 
 
-def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write: bool) -> tuple[int, int, bool]:
+def _access(
+    issuer: Issuer, line: int, op: str, view: View, count: int, *, write: bool, has_bytes: bool
+) -> tuple[int, int, bool]:
     """Log scalar accesses to a view; returns their record, their end and whether the kernel must suspend for them."""
     allocation, unit, task, offset = view.allocation, issuer.unit, issuer.task, view.offset
     memory = allocation.memory.kind
@@ -192,7 +210,7 @@ def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write
         check_usable(allocation, write=write)
     if memory is MemoryKind.WRAM:
         raise OperandError(f"scalar {op} of {view!r}: scalar code cannot reach WRAM (B); move it to NRAM first")
-    if not write and allocation.buffer is None:
+    if not write and not has_bytes:
         raise MissingDataError(
             f"scalar load of {view!r}, which has a size but no bytes in a timing-only run: upload it with its "
             "bytes (keep_data=True), or run with data"

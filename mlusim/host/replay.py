@@ -220,6 +220,7 @@ class Replay:
             AddressInstructions(loop.loads, loop.operations, loop.additions),
             tuple(self._views(issuer, [operands[2], *self._log.more_operands.get(record, ())])),
             unread=loop.unread,
+            lengths=rows.get("lengths"),
         )
         if loop.method == "empty":
             return counted.empty_loop(issuer, line, replayed)

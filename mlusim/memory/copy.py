@@ -373,6 +373,8 @@ def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bo
 
 def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: int, unit_bytes: int) -> None:
     """Raise `CopyError` if a 1-D copy of single rows of `src` to rows of `dst` is forbidden."""
+    if MemoryKind.WRAM not in direction.value and direction is not Direction.NRAM2NRAM:
+        return
     for row in range(2):
         to, origin = (
             (side.allocation.address + side.offset + row * side.strides[0]) % unit_bytes for side in (dst, src)

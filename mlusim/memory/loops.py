@@ -72,8 +72,8 @@ def rows_cost(
     Args:
         board: the board.
         copy: the copy; its segments are the rows.
-        method: "blocking": a loop of `__memcpy`, each awaited before the next is issued; "queued": a loop of
-            `__memcpy_async` and a sync; "instruction": one `__gather` or `__scatter`.
+        method: "blocking": a loop of `__memcpy`, each awaited before the next is issued; "queued", or "runs" for copies
+            of several rows each: a loop of `__memcpy_async` and a sync; "instruction": one `__gather` or `__scatter`.
         iterations: number of iterations if there are more than rows, because some copy nothing.
         address: scalar cycles of each iteration, without issue and loop overhead.
         memory_core: whether the memory core issues the copies.
@@ -132,6 +132,17 @@ def row_units(view: View, rows: Indices | None, count: int, row_bytes: int, unit
     units, parts = _units(starts, row_bytes, unit_bytes)
     times = count if len(starts) != count else 1
     return int(units.sum()) * times * unit_bytes, int(parts.sum()) * times * unit_bytes
+
+
+def run_units(view: View, starts: Indices, lengths: Indices, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
+    """As `row_units` for runs of contiguous rows."""
+    base = (view.allocation.address + view.offset) % unit_bytes
+    first = starts * row_bytes + base
+    last = first + lengths * row_bytes
+    touched = -(-last // unit_bytes) - first // unit_bytes
+    whole = np.maximum(last // unit_bytes + (-first // unit_bytes), 0)
+    units = int(touched.sum())
+    return units * unit_bytes, (units - int(whole.sum())) * unit_bytes
 
 
 def most_row_units(view: View, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:

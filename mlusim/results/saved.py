@@ -333,7 +333,7 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
     tables = {}
     for name in _RECORDS:
         tables[name] = _table_values(name, getattr(log, name), arrays)
-    for key in ("dst", "src", "unknown"):
+    for key in _address_keys(log):
         entries = [(record, sides[key]) for record, sides in sorted(log.addresses.items()) if key in sides]
         counts = [(record, len(rows)) for record, rows in entries]
         arrays[f"log/addresses_{key}"] = np.array(counts, np.int64).reshape(-1, 2)
@@ -365,6 +365,12 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
     }
 
 
+def _address_keys(log: Log) -> tuple[str, ...]:
+    """Return the kinds of addresses in a file: `lengths` only if there are loops over runs of rows."""
+    runs = any(loop.method == "runs" for loop in log.loops.values())
+    return ("dst", "src", "unknown", *(["lengths"] if runs else []))
+
+
 def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     log = Log(values["board"])
     if tuple(values["columns"]) != COLUMNS:
@@ -381,7 +387,7 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     log.loops = dict(zip(array("log/loop_records").tolist(), loops, strict=True))
     log.byte_copies = array("log/byte_copies").tolist()
     log.joined = dict(array("log/joined").tolist())
-    for key in ("dst", "src", "unknown"):
+    for key in _address_keys(log):
         rows, first = array(f"log/rows_{key}"), 0
         for number, count in array(f"log/addresses_{key}").tolist():
             log.addresses.setdefault(number, {})[key] = rows[first : first + count]

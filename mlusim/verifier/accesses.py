@@ -11,7 +11,7 @@ import numpy as np
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
 from mlusim.log import NONE, Log
 from mlusim.verifier.geometry import Geometries, Geometry, Integers, geometry_of
-from mlusim.verifier.row_geometry import first_rows, geometry_of_rows
+from mlusim.verifier.row_geometry import first_rows, geometry_of_rows, runs_geometry
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -161,7 +161,8 @@ def _narrow_to_rows(
         row_bytes = itemsize * int(np.prod(shape[1:], dtype=np.int64))
         if not row_bytes:
             continue
-        row_numbers = log.addresses.get(int(record[row]), {}).get("src" if side[row] else "dst")
+        addresses = log.addresses.get(int(record[row]), {})
+        row_numbers = addresses.get("src" if side[row] else "dst")
         if row_numbers is None and int(columns["op"][record[row]]) in selecting:
             continue
         if row_numbers is None:
@@ -174,7 +175,13 @@ def _narrow_to_rows(
                     geometries.append(geometry)
             chosen[row] = cached[key]
             continue
-        geometry = geometry_of_rows(row_numbers.astype(np.int64), strides[0], row_bytes)
+        starts = row_numbers.astype(np.int64)
+        lengths = addresses.get("lengths")
+        geometry = (
+            geometry_of_rows(starts, strides[0], row_bytes)
+            if lengths is None
+            else runs_geometry(starts * row_bytes, lengths * row_bytes)
+        )
         chosen[row] = len(geometries) if geometry is not None else NONE
         if geometry is not None:
             geometries.append(geometry)

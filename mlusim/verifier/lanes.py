@@ -40,7 +40,7 @@ def ordering_classes(log: Log, columns: dict[str, Integers]) -> tuple[list[Order
     nram = np.array([record.memory == "nram" for record in log.allocations] + [False])
     on_nram = nram[columns["dst_alloc"]] | nram[columns["a_alloc"]]
     queued = np.zeros(len(pipe), bool)
-    queued[[record for record, loop in log.loops.items() if loop.method == "queued"]] = True
+    queued[[record for record, loop in log.loops.items() if loop.method in ("queued", "runs")]] = True
     first, kind, _ = alike(pipe, detail * (pipe != SYNC), writes_off_chip, on_nram, queued)
     classes = [
         recorded_ordering(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from mlusim.log import Box
 from mlusim.verifier.geometry import Geometry, Integers, distinct, geometry_of, union
 
@@ -145,3 +147,10 @@ def first_rows(count: int, stride: int, row_bytes: int) -> Geometry | None:
 def runs_geometry(starts: Integers, lengths: Integers) -> Geometry:
     """Return the bytes of ascending, disjoint runs."""
     return Runs(int(starts[0]), 0, (), starts=starts, lengths=lengths)
+
+
+def rows_of_runs(starts: Integers, lengths: Integers) -> Integers:
+    """Return every row number of runs of rows."""
+    first = np.cumsum(lengths) - lengths
+    rows: Integers = np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(starts - first, lengths)
+    return rows

@@ -27,6 +27,7 @@ from mlusim.verifier.agenda import Agenda
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.geometry import Integers, alike
 from mlusim.verifier.plan_comparison import is_output
+from mlusim.verifier.row_geometry import rows_of_runs
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -356,6 +357,8 @@ class Flow:
             return
         values = self._elements(src)
         to_rows, from_rows = addresses.get("dst"), addresses.get("src")
+        if from_rows is not None and "lengths" in addresses:
+            from_rows = rows_of_runs(from_rows, addresses["lengths"])
         count = min((len(rows) for rows in (to_rows, from_rows) if rows is not None), default=NONE)
         box = self._log.boxes[dst[2]]
         row_bytes = box.itemsize * int(np.prod(box.shape[1:], dtype=np.int64))

@@ -100,6 +100,66 @@ def test_memcpy_rows_equals_the_loop(data: st.DataObject, blocking: bool) -> Non
 
 @given(data=st.data())
 @QUICK
+def test_memcpy_rows_of_several_rows_each_equals_the_loop(data: st.DataObject) -> None:
+    """Runs of rows, one behind the other; each with the bus units that a copy of its own touches."""
+    row = data.draw(st.integers(1, 40))
+    gaps = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), min_size=1, max_size=6))
+    lengths = np.array([length for _, length in gaps])
+    starts = np.cumsum([gap + length for gap, length in gaps]) - lengths
+    total = int(lengths.sum())
+    bits = np.random.default_rng(0).integers(0, 256, (int(starts[-1] + lengths[-1]), row), np.uint8)
+    device = Device()
+    x, out = device.upload(bits), device.alloc((total, row), np.uint8)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = core.nram.alloc((total, row), np.uint8)
+        await core.memcpy_rows(tile, x, None, starts, lengths=lengths, blocking=False)
+        await core.memcpy(out, tile)
+
+    launch(kernel, x, out, device=device)
+    chosen = np.concatenate([np.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)])
+    assert np.array_equal(device.download(out), bits[chosen])
+    columns = device.log.columns()
+    assert columns["bytes_requested"].tolist() == [total * row] * 2
+    units = [
+        row_units(x.allocation.address, row, length * row, [start])[0]
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+    ]
+    assert columns["bus_read_bytes"][0] == sum(units)
+    assert device.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("starts", "lengths", "options", "error", "message"),
+    [
+        ([0, 2], [2], {}, OperandError, "with lengths: src_rows and lengths must be arrays, one number for each run"),
+        (None, [2], {}, OperandError, "with lengths: src_rows and lengths must be arrays"),
+        ([0, 4], [2, 0], {}, OperandError, "with lengths: runs must have one or more rows, ascend, and not overlap"),
+        ([0, 1], [2, 2], {}, OperandError, "with lengths: runs must have one or more rows, ascend, and not overlap"),
+        ([4, 0], [2, 2], {}, OperandError, "with lengths: runs must have one or more rows, ascend, and not overlap"),
+        ([0, 8], [2, 3], {}, AccessError, "memcpy_rows: index 10 is outside <view of input"),
+        ([-1, 8], [2, 1], {}, AccessError, "memcpy_rows: index -1 is outside <view of input"),
+        ([0], [9], {}, AccessError, "memcpy_rows of 9 rows of <view of nram buffer 0"),
+        ([0], [2], {"blocking": True}, OperandError, "with lengths: leave dst_rows out and pass blocking=False"),
+        ([0], [2], {"dst_rows": [0]}, OperandError, "with lengths: leave dst_rows out and pass blocking=False"),
+    ],
+)
+def test_memcpy_rows_rejects_invalid_runs(
+    run: Any, starts: Any, lengths: Any, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    device = Device()
+    x = device.upload(np.zeros((10, 4), np.int16))
+
+    async def kernel(core: Core, x: View) -> None:
+        arguments = {"src_rows": starts, "lengths": lengths, "blocking": False, **options}
+        await core.memcpy_rows(core.nram.alloc((8, 4), np.int16), x, **arguments)
+
+    with pytest.raises(error, match=PLACE + ".*" + message):
+        run(kernel, x, device=device)
+
+
+@given(data=st.data())
+@QUICK
 def test_scalar_copy_equals_the_loop(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(dtypes.ALL))
     extents = [data.draw(st.integers(1, 12)) for _ in range(2)]
