@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, fronts_of
 from mlusim.kernels.index_tiles import IndexTiles
-from mlusim.kernels.scatter_bins import scatter_regions, scatter_sort
+from mlusim.kernels.scatter_bins import scatter_regions, scatter_sort, scatter_sorted_rows
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
 from mlusim.planning.lookup import LookupParameters
@@ -28,7 +28,7 @@ from mlusim.planning.lookup_cost import SCALAR
 from mlusim.planning.lookup_geometry import Box, Extents, Lookups
 from mlusim.planning.plan import Plan
 from mlusim.planning.scatter import ScatterParameters
-from mlusim.planning.scatter_bins import BINS
+from mlusim.planning.scatter_bins import BinsParameters
 from mlusim.planning.scatter_chunk import Chunk
 from mlusim.planning.tiles import Tile
 
@@ -40,10 +40,10 @@ Kernel = Callable[..., Coroutine[Any, None, None]]
 
 def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
     """Return the kernels that follow a plan of `plan_scatter`, in launch order."""
-    strategy = plan.parameters_as(LookupParameters).strategy
-    if strategy == BINS:
-        return scatter_sort, scatter_regions
-    return (scatter_rows if strategy == "rows" else scatter_slab,)
+    in_gdram = plan.parameters_as(LookupParameters).strategy == "rows"
+    if isinstance(plan.parameters, BinsParameters):
+        return scatter_sort, scatter_sorted_rows if in_gdram else scatter_regions
+    return (scatter_rows if in_gdram else scatter_slab,)
 
 
 async def scatter_slab(core: Core, x: View, index: View, src: View, out: View, plan: Plan) -> None:

@@ -1,168 +1,181 @@
-"""The two kernels of scatter with strategy "bins"; `planning.scatter_bins` explains the two launches.
+"""The kernels of scatter that sort the updates first; `planning.scatter_bins` explains the two launches.
 
-  scatter_sort     sorts the updates into bins, one per region of x
-  scatter_regions  applies the updates of each region within NRAM
+  scatter_sort         sorts the updates into bins, one per region of x
+  scatter_regions      applies the updates of each region within NRAM
+  scatter_sorted_rows  copies x to the output, then applies the updates of each region in GDRAM
 
-Both take (x, index, src, out, starts, *updates, plan). The workspace contains the start of each bin of each chunk, and
-the updates by chunk and bin; rows and values are one tensor if they are equally wide.
+All take (x, index, src, out, starts, updates, plan). The workspace contains the start of each bin of each chunk, and
+the updates by chunk and bin, as bytes: first all rows, numbered within their region, then all values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.kernels.boxes import boxed, copy_box_async, front
+from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, front
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.memory.view import View
-from mlusim.planning.lookup_cost import INSTRUCTION
+from mlusim.planning.plan import Plan
 from mlusim.planning.scatter_bins import BinsParameters
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
-# Index of the first update in the workspace, and number of updates.
-Run = tuple[int, int]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
-async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, starts: View, *rest: Any) -> None:
+async def scatter_sort(
+    core: Core, x: View, index: View, src: View, out: View, starts: View, updates: View, plan: Plan
+) -> None:
     """The first launch: sort chunks of the updates by region."""
     del out
-    *stored, plan = rest
     if core.is_memory_core:
         return
     settings = plan.parameters_as(BinsParameters)
     lookups, binning = settings.lookups, settings.binning
     tuples = index.reshape(*lookups.positions, lookups.columns)
-    values = src if lookups.aligned else src.reshape(lookups.positions)
+    sources = src if lookups.aligned else src.reshape(lookups.positions)
     target = (0,) * x.ndim, x.shape
     reader = IndexTiles(core, index.dtype, binning.lookups_at_once, settings.index_arithmetic)
     loaded = core.nram.alloc(binning.lookups_at_once, x.dtype, "values")
-    updates = _Updates(core, stored, binning.lookups_at_once, x.dtype)
+    row_type = np.dtype(f"i{binning.width}")
+    sorted_rows = core.nram.alloc(binning.lookups_at_once, row_type, "sorted rows")
+    sorted_values = core.nram.alloc(binning.lookups_at_once, x.dtype, "sorted values")
+    stored_rows, stored_values = binning.sections(updates, x.dtype)
     chunks = [part[core.task_id :: core.task_dim].tolist() for part in binning.boxes(lookups)]
     for step, (first, low, high) in enumerate(zip(*chunks, strict=True)):
         start, stop = tuple(low), tuple(high)
-        source, origin = boxed(values, start, stop), boxed(tuples, start, stop)
+        source, origin = boxed(sources, start, stop), boxed(tuples, start, stop)
         tile = reader.load_async(origin)
         copy_box_async(core, front(loaded, source.shape), source)
         await core.sync_io()
         addresses = lookups.addresses((start, stop), target, tile, origin)
+        # Where the row also depends on the position, the lookups of a chunk reach only a few bins.
+        lowest, highest = addresses.base // binning.size, (addresses.base + addresses.pattern.reach) // binning.size
+        addresses.base -= lowest * binning.size
         numbers, mask = reader.numbers(addresses)
         count = addresses.count
-        bin_starts = await core.collect_bins(
-            updates.rows[:count],
-            updates.values[:count],
+        begins = await core.collect_bins(
+            sorted_rows[:count],
+            sorted_values[:count],
             numbers,
             loaded[:count],
             mask,
             size=binning.size,
-            bins=binning.bins,
+            bins=highest - lowest + 1,
             known=addresses,
         )
-        updates.store(first, count)
-        core.store_array(starts[core.task_id + step * core.task_dim], bin_starts)
+        core.memcpy_async(stored_rows[first : first + count], sorted_rows[:count])
+        core.memcpy_async(stored_values[first : first + count], sorted_values[:count])
+        bounds = np.pad(begins, (lowest, binning.bins - 1 - highest), "edge")
+        core.store_array(starts[core.task_id + step * core.task_dim], bounds)
     await core.sync()
 
 
-async def scatter_regions(core: Core, x: View, index: View, src: View, out: View, starts: View, *rest: Any) -> None:
+async def scatter_regions(
+    core: Core, x: View, index: View, src: View, out: View, starts: View, updates: View, plan: Plan
+) -> None:
     """The second launch: update the regions of x within NRAM, and store each once."""
     del index, src
-    *stored, plan = rest
     if core.is_memory_core:
         return
-    tiles = list(plan.tiles_of(core.task_id))
-    if not tiles:
-        return
     settings = plan.parameters_as(BinsParameters)
-    binning = settings.binning
-    firsts, _, _ = binning.boxes(settings.lookups)
-    buffer = core.nram.alloc(binning.size, x.dtype, "region")
-    lists = [_Updates(core, stored, binning.updates_at_once, x.dtype) for _ in range(2)]
-    by_instruction = settings.method == INSTRUCTION
+    buffer = core.nram.alloc(settings.binning.size, x.dtype, "region")
+    sorted_updates = _SortedUpdates(core, starts, updates, x.dtype, settings)
     flat_x, flat = x.reshape(-1), out.reshape(-1)
-    for tile in tiles:
+    for tile in plan.tiles_of(core.task_id):
         low, high = tile.start[0], tile.stop[0]
         region = buffer[: high - low]
         core.memcpy_async(region, flat_x[low:high])
-        number = low // binning.size
-        bounds = await core.load_array(starts[:, number : number + 2])
-        begins, counts = firsts + bounds[:, 0], bounds[:, 1] - bounds[:, 0]
-        runs = zip(begins.tolist(), counts.tolist(), strict=True)
-        await _apply(core, region, lists, _batches(runs, binning.updates_at_once), by_instruction=by_instruction)
+        await sorted_updates.apply(region, low)
         await core.memcpy(flat[low:high], region)
 
 
-async def _apply(
-    core: Core, region: View, lists: list[_Updates], batches: Iterator[list[Run]], *, by_instruction: bool
+async def scatter_sorted_rows(
+    core: Core, x: View, index: View, src: View, out: View, starts: View, updates: View, plan: Plan
 ) -> None:
-    """Apply updates, in order, to a region that is still being loaded: update from one list while loading the other.
+    """The second launch of strategy "rows": copy the regions of x to the output, and update them there."""
+    del index, src
+    if core.is_memory_core:
+        return
+    settings = plan.parameters_as(BinsParameters)
+    flat_x, flat = x.reshape(-1), out.reshape(-1)
+    with core.nram.scope():
+        buffer = core.nram.alloc(settings.tile, x.dtype, "copied")
+        for tile in plan.tiles_of(core.task_id):
+            low, high = tile.start[0], tile.stop[0]
+            await core.memcpy(buffer[: high - low], flat_x[low:high])
+            await core.memcpy(flat[low:high], buffer[: high - low])
+    sorted_updates = _SortedUpdates(core, starts, updates, x.dtype, settings)
+    for region in settings.regions.of_task(core.task_id):
+        await sorted_updates.apply(flat[region.start[0] : region.stop[0]], region.start[0])
 
-    The last updates may still be running on return; a blocking copy of the region waits for them.
-    """
-    ready = 0
-    for step, batch in enumerate(batches):
-        lists[step % 2].load(batch)
-        if ready:
-            await lists[1 - step % 2].update(region, ready, by_instruction=by_instruction)
-        await core.sync()
-        ready = sum(count for _, count in batch)
-    if ready:
-        await lists[step % 2].update(region, ready, by_instruction=by_instruction)
 
+class _SortedUpdates:
+    """The updates that the first launch has sorted, list by list, in the NRAM of one core."""
 
-class _Updates:
-    """A list of updates in NRAM, row numbers and values, and its tensors in the workspace."""
-
-    def __init__(self, core: Core, stored: list[View], room: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, core: Core, starts: View, updates: View, dtype: np.dtype[Any], settings: BinsParameters) -> None:
         self._core = core
-        # One tensor of two planes, or two tensors: the last axis indexes the updates.
-        self._sides = [
-            (core.nram.alloc((*tensor.shape[:-1], room), tensor.dtype, "updates"), tensor) for tensor in stored
-        ]
-        buffers = [buffer for buffer, _ in self._sides]
-        self.rows, self.values = buffers if len(buffers) > 1 else (buffers[0][0], buffers[0][1].view(dtype))
+        self._starts, self._updates, self._dtype = starts, updates, dtype
+        self._binning = binning = settings.binning
+        self._list = core.nram.alloc(binning.updates_at_once * (binning.width + dtype.itemsize), np.uint8, "updates")
+        self._bounds = core.nram.alloc((binning.bounds_at_once, 2), starts.dtype, "bounds")
+        # Most lists are full.
+        self._parts_of = cache(self._parts)
+        self._firsts, _, _ = binning.boxes(settings.lookups)
+        self._reached = settings.lookups.reach(binning.sizes)
+        self._lowest = binning.lowest_rows(settings.lookups)
 
-    def store(self, first: int, count: int) -> None:
-        """Issue the stores of the first `count` updates to the workspace, starting at update `first`."""
-        for buffer, stored in self._sides:
-            self._core.memcpy_async(_part(stored, first, count), _part(buffer, 0, count))
+    async def apply(self, region: View, low: int) -> None:
+        """Apply the updates of the region that begins at row `low` of x, in order."""
+        number = low // self._binning.size
+        # Only these chunks have lookups that can reach the region.
+        (chunks,) = ((self._lowest < low + region.size) & (self._lowest + self._reached >= low)).nonzero()
+        if not len(chunks):
+            return
+        for first in range(int(chunks[0]), int(chunks[-1]) + 1, self._binning.bounds_at_once):
+            chosen = slice(first, min(first + self._binning.bounds_at_once, int(chunks[-1]) + 1))
+            source = self._starts[chosen, number : number + 2]
+            bounds = self._bounds[: source.shape[0]]
+            await copy_box(self._core, bounds, source)
+            begins, ends = (self._firsts[chosen, None] + await self._core.load_array(bounds, origin=source)).T
+            for runs in lists(begins, ends - begins, self._binning.updates_at_once):
+                await self._apply_list(region, *runs)
 
-    def load(self, batch: list[Run]) -> None:
-        """Issue back-to-back loads of runs of the workspace."""
-        at = 0
-        for first, count in batch:
-            for buffer, stored in self._sides:
-                self._core.memcpy_async(_part(buffer, at, count), _part(stored, first, count))
-            at += count
-
-    async def update(self, region: View, count: int, *, by_instruction: bool) -> None:
-        """Apply the first `count` updates to a region."""
-        rows, values = self.rows[:count], self.values[:count]
-        if by_instruction:
-            self._core.scatter(region, values, rows)
+    async def _apply_list(self, region: View, begins: Integers, lengths: Integers) -> None:
+        """Load runs of sorted updates, rows and values, and apply them."""
+        core, width, itemsize = self._core, self._binning.width, self._dtype.itemsize
+        values_at = self._updates.size // (width + itemsize) * width
+        loaded, rows, values = self._parts_of(int(lengths.sum()))
+        firsts = np.concatenate((begins * width, begins * itemsize + values_at))
+        nbytes = np.concatenate((lengths * width, lengths * itemsize))
+        await core.memcpy_rows(loaded, self._updates, None, firsts, lengths=nbytes, blocking=False)
+        if core.board.has_gather:
+            core.scatter(region, values, rows)
+            await core.sync()
+        elif region.memory.off_chip:
+            await core.memcpy_rows(region, values, rows, None, blocking=False)
         else:
-            await self._core.scalar_copy(region, values, rows, None)
+            await core.scalar_copy(region, values, rows)
+
+    def _parts(self, count: int) -> tuple[View, View, View]:
+        """Return the front of the list for `count` updates, and in it their rows and their values."""
+        loaded = self._list[: count * (self._binning.width + self._dtype.itemsize)]
+        rows, values = loaded[: count * self._binning.width], loaded[count * self._binning.width :]
+        return loaded, rows.view(f"i{self._binning.width}"), values.view(self._dtype)
 
 
-def _part(updates: View, first: int, count: int) -> View:
-    part = slice(first, first + count)
-    return updates[part] if updates.ndim == 1 else updates[:, part]
-
-
-def _batches(runs: Iterable[Run], updates_at_once: int) -> Iterator[list[Run]]:
-    """Group runs into batches of up to `updates_at_once` updates, splitting runs that do not fit."""
-    batch: list[Run] = []
-    room = updates_at_once
-    for start, length in runs:
-        first, remaining = start, length
-        while remaining:
-            count = min(remaining, room)
-            batch.append((first, count))
-            first, remaining, room = first + count, remaining - count, room - count
-            if not room:
-                yield batch
-                batch, room = [], updates_at_once
-    if batch:
-        yield batch
+def lists(begins: Integers, lengths: Integers, room: int) -> Iterator[tuple[Integers, Integers]]:
+    """Divide runs of updates into lists of `room` updates, splitting runs; yield begins and lengths of their runs."""
+    begins, lengths = begins[lengths > 0], lengths[lengths > 0]
+    ends = np.cumsum(lengths)
+    for first in range(0, int(ends[-1]) if len(ends) else 0, room):
+        last = min(first + room, int(ends[-1]))
+        runs = slice(int(ends.searchsorted(first, "right")), int(ends.searchsorted(last, "left")) + 1)
+        offset = ends[runs] - lengths[runs]
+        skipped = np.maximum(first - offset, 0)
+        yield begins[runs] + skipped, np.minimum(ends[runs], last) - offset - skipped

@@ -63,7 +63,7 @@ class Input:
 
 
 class Workspace(NamedTuple):
-    """A GDRAM tensor that a call needs for data passed from earlier to later launches.
+    """A GDRAM tensor for data passed from earlier to later launches, which write every element before they read it.
 
     Attributes:
         name: name in reports.
@@ -118,7 +118,7 @@ def launch(device: Device, call: Call, inputs: Sequence[View], output: View) -> 
     if not plan.tier:
         return []
     spaces = [
-        device.alloc(space.shape, space.dtype, space.name, workspace=True, keep_data=space.keep_data)
+        device.alloc(space.shape, space.dtype, space.name, workspace=True, keep_data=space.keep_data, overwritten=True)
         for space in call.workspace
     ]
     for kernel in (*call.before, call.kernel):

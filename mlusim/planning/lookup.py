@@ -82,6 +82,7 @@ class LookupSplit:
         order: loop order over the tiles of a gather, outermost axis first.
         details: returns the arithmetic behind the split as text.
         parameters: parameters of the kernel.
+        sorts: whether a scatter sorts its updates in a launch of their own.
     """
 
     tier: int
@@ -90,6 +91,7 @@ class LookupSplit:
     order: Extents = ()
     details: Callable[[], tuple[str, ...]]
     parameters: LookupParameters
+    sorts: bool = False
 
 
 LookupCandidate = Candidate[LookupSplit]
@@ -125,7 +127,7 @@ def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandi
         2: "a unit is cut into tiles",
         3: "each lookup accesses GDRAM",
     }[chosen.split.tier]
-    if chosen.strategy == "bins":
+    if chosen.split.sorts:
         what = f"updates are sorted by region, and {what}"
     requested = "" if job.strategy == "auto" else ", as requested"
     reason = f"{chosen.strategy}{requested}: {what}"

@@ -43,7 +43,11 @@ class Costs:
     def rows_at_once(self, direction: Direction, row_bytes: int, count: int, arithmetic: IndexArithmetic) -> Cost:
         """Return the cost of rows of GDRAM copied by one `__gather` or `__scatter`, including its offsets."""
         offsets = self.cycles(arithmetic.vector_cycles(self.board, count))
-        return offsets + self._rows(direction, row_bytes, count, "instruction")
+        return offsets + self.instruction(direction, row_bytes, count)
+
+    def instruction(self, direction: Direction, row_bytes: int, count: int) -> Cost:
+        """Return the cost of rows of GDRAM copied by one `__gather` or `__scatter` whose offsets are in NRAM."""
+        return self._rows(direction, row_bytes, count, "instruction")
 
     def select(
         self, method: str, row_elements: int, itemsize: int, iterations: int, selected: int, address: int

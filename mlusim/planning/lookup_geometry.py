@@ -161,6 +161,19 @@ class Lookups:
             pattern.shape, pattern.steps, base=base, index=index, axes=pattern.axes, origin=origin, pattern=pattern
         )
 
+    def steps(self) -> Extents:
+        """Return, by axis of the positions, the rows of x from one lookup to the next; 0 along gathered axes."""
+        return self._pattern((1,) * len(self.positions), self.x_shape, self._whole).steps
+
+    def reach(self, sizes: Extents) -> int:
+        """Return the rows from the first to the last that a box of lookups of these sizes can address in x."""
+        return self._pattern(sizes, self.x_shape, self._whole).reach
+
+    @property
+    def _whole(self) -> tuple[tuple[int, int], ...]:
+        """By column, the window that contains the whole axis."""
+        return tuple((0, extent) for extent in self.indexed_extents)
+
     @cached_property
     def _patterns(self) -> dict[Any, _Pattern]:
         return {}

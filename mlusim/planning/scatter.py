@@ -3,12 +3,13 @@
 slab   A core loads a box of x, applies the updates that reach it in NRAM, and stores it. Tier 1 if a unit (all of the
        indexed axes at one coordinate of the leading shared ones) stays whole; tier 2 if it is cut.
 rows   A core copies its region of x to the output and applies each update in GDRAM. Tier 3.
-bins   Updates are first sorted by region of x (`mlusim.planning.scatter_bins`). Tier 1 or 2.
+bins   Updates are first sorted by region of x, then applied in NRAM (`mlusim.planning.scatter_bins`). Tier 1 or 2.
 
-Boxes and regions are parts of the shared axes, and windows of the indexed axes if those are too few or too large. A
-core with a window reads every index value that may fall in it and filters: from arch 300 on by vector instructions,
-which list the updates to apply, before that in the scalar loop. In standard mode it can then fetch only the listed
-rows. Without a window, from arch 300 on, either vector instructions compute the row numbers or the scalar loop does.
+Boxes and regions are parts of the shared axes, and windows of the indexed axes if those are too few or too large. The
+updates of windows are also sorted first if that is faster. Otherwise a core with a window reads every index value that
+may fall in it and filters: from arch 300 on by vector instructions, which list the updates to apply, before that in the
+scalar loop. In standard mode it can then fetch only the listed rows. Without a window, from arch 300 on, either vector
+instructions compute the row numbers or the scalar loop does.
 
 Predicted time decides (`mlusim.planning.lookup_cost`), assuming evenly distributed index values.
 """
@@ -98,13 +99,13 @@ def plan_scatter(job: Job) -> Plan:
     if 0 in shape:
         return nothing_to_do(job, shape)
     candidate, reason = _choose(job)
-    if candidate.strategy == BINS:
+    if candidate.split.sorts:
         return bins_plan(job, candidate, reason)
     chosen = candidate.split
     assert isinstance(chosen, _Split)  # noqa: S101 - for the type checker
-    start, stop = _grid(shape, chosen.sizes)
     regions = chosen.regions
-    region_start, region_stop = _grid(shape, regions)
+    start, stop = _grid(shape, regions, chosen.sizes)
+    region_start, region_stop = _grid(shape, regions, regions)
     kind, dim = union1_launch(board, len(region_start))
     tasks = in_turn(np.prod(region_stop - region_start, axis=1), min(dim[0] * dim[1], len(region_start)))
     owner = _region_of(start, shape, regions)
@@ -149,16 +150,25 @@ def _choose(job: Job) -> tuple[LookupCandidate, str]:
         return _copy_candidate(job), "there are no updates, so x is copied"
     if not lookups.columns:
         return _copy_candidate(job), "an index without columns selects all of x, which src replaces"
-    candidates: list[LookupCandidate] = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
+    candidates: list[LookupCandidate] = [*_slab_candidates(job), *_row_candidates(job)]
     candidates += _smaller_chunks(job, best_by_strategy(candidates))
+    # Sorted updates of regions in NRAM are strategy "bins", but also what "slab" does if x must be cut into windows.
+    strategies = ("rows", "slab") if job.strategy == "slab" else ("rows", BINS)
+    candidates += [candidate for strategy in strategies for candidate in bin_candidates(job, strategy)]
     if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in candidates):
         raise no_bins(job)
     return choose(job, candidates)
 
 
-def _grid(shape: Extents, sizes: Extents) -> tuple[Integers, Integers]:
-    """Return boxes of these sizes, in row-major order."""
-    cuts = [cut(extent, size) for extent, size in zip(shape, sizes, strict=True)]
+def _grid(shape: Extents, regions: Extents, sizes: Extents) -> tuple[Integers, Integers]:
+    """Return boxes of these sizes within regions of these sizes, in row-major order."""
+    cuts = []
+    for extent, region, size in zip(shape, regions, sizes, strict=True):
+        low, high = cut(extent, region)
+        starts = (low[:, None] + np.arange(0, region, size)).reshape(-1)
+        stops = np.minimum(starts + size, np.repeat(high, len(starts) // len(low)))
+        inside = starts < stops
+        cuts.append((starts[inside], stops[inside]))
     return boxes(cuts, range(len(shape)))
 
 

@@ -1,13 +1,16 @@
-"""The planner of scatter with strategy "bins": sort the updates by region of x, then apply them region by region.
+"""The planner of scatters that sort the updates by region of x first, then apply them region by region.
 
 There are two launches; the end of the first is the barrier between all cores. x and the output are flat.
 
-bin     The lookups are dealt out in chunks. A core computes the row numbers of a chunk, sorts rows and values into
+sort    The lookups are dealt out in chunks. A core computes the row numbers of a chunk, sorts rows and values into
         bins, one per region of x, and stores them in a GDRAM workspace together with the start of each bin.
-apply   A core loads a region of x, applies the updates of its bin from all chunks, in order, and stores the region.
+apply   A core applies the updates of its region from all chunks, in order. Strategy "bins": it loads the region,
+        updates it in NRAM, and stores it; tier 1 or 2. Strategy "rows": it copies the region to the output and updates
+        it there; tier 3.
 
 Each update is therefore loaded and stored by one core, instead of being read by every core with a window. The last of
-several updates of an element wins: chunks are in order, and sorting is stable.
+several updates of an element wins: chunks are in order, and sorting is stable. Where a row also depends on the position
+of its lookup, a chunk reaches only a few regions, and is sorted into those.
 
 Supports updates of single elements, on boards whose vector instructions accept any length (3xx on).
 """
@@ -24,7 +27,8 @@ import numpy as np
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.loops import COLLECT_BINS_PASSES
-from mlusim.planning.cost import Cost, load_cost
+from mlusim.memory.view import View
+from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
     Job,
@@ -34,6 +38,7 @@ from mlusim.planning.lookup import (
     nram_bytes,
     unit_elements,
     unit_text,
+    whole_nram_bytes,
 )
 from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs, selection_method
 from mlusim.planning.lookup_geometry import Extents, Lookups, blocks, count_boxes
@@ -45,9 +50,11 @@ from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, round_up
 from mlusim.units import group_digits as digits
 
-BINS = "bins"
+BINS, ROWS = "bins", "rows"
 # Bin numbers have 16 bits.
 _MAX_BINS = 1 << 16
+# Bytes of the bounds of a bin of a chunk, and the fraction 1/n of NRAM for them.
+BOUNDS_BYTES, _BOUNDS_PART = 8, 64
 # Fraction of NRAM that a region may occupy on a core that applies updates.
 _REGION_PART = 15 / 16
 
@@ -60,7 +67,8 @@ class Binning:
         size, bins: rows per region, and number of regions.
         sizes: largest extents of a chunk along the axes of the positions.
         lookups_at_once, chunks: largest number of lookups in a chunk, and number of chunks.
-        updates_at_once: capacity of an update list in the second launch; there are two lists.
+        updates_at_once: capacity of the update list in the second launch.
+        bounds_at_once: chunks whose bounds of a bin are in NRAM at once in the second launch.
         width: bytes of a row number.
     """
 
@@ -70,6 +78,7 @@ class Binning:
     lookups_at_once: int
     chunks: int
     updates_at_once: int
+    bounds_at_once: int
     width: int
 
     def boxes(self, lookups: Lookups) -> tuple[Integers, Integers, Integers]:
@@ -80,6 +89,31 @@ class Binning:
         counts = np.prod(stop - start, axis=1)
         return np.cumsum(counts) - counts, start, stop
 
+    def sections(self, updates: View, dtype: np.dtype[Any]) -> tuple[View, View]:
+        """Return the rows and the values of all updates in the workspace."""
+        rows = updates.size // (self.width + dtype.itemsize) * self.width
+        return updates[:rows].view(f"i{self.width}"), updates[rows:].view(dtype)
+
+    def lowest_rows(self, lookups: Lookups) -> Integers:
+        """Return the lowest row of x that each chunk can address."""
+        _, start, _ = self.boxes(lookups)
+        return start @ np.array(lookups.steps(), np.int64)
+
+    def bins_updated(self, lookups: Lookups) -> int:
+        """Return the number of bins with updates, if index values are evenly distributed.
+
+        Where the index is smaller than x along a shared axis whose coordinates are in different bins, some have none.
+        """
+        shape, bins = lookups.x_shape, float(self.bins)
+        for extent, to, step in zip(lookups.positions, lookups.x_axes, lookups.steps(), strict=False):
+            if to is not None and step >= self.size:
+                bins *= extent / shape[to]
+        return math.ceil(bins)
+
+    def bins_reached(self, lookups: Lookups) -> float:
+        """Return the mean number of bins that the lookups of a chunk can address."""
+        return min(lookups.reach(self.sizes) / self.size + 1, self.bins)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinsParameters(LookupParameters):
@@ -87,13 +121,22 @@ class BinsParameters(LookupParameters):
 
     Attributes:
         binning: the parameters common to both launches.
-        regions: sizes of the regions.
-        rewrites: always False: each region is stored once.
+        regions: the regions of x, by task.
+        tile: elements of the largest tile.
+        rewrites: the rows of x are stored first, and updated rows are stored again: strategy "rows".
     """
 
     binning: Binning
-    regions: Extents
+    regions: Tiles
+    tile: int
     rewrites: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinsSplit(LookupSplit):
+    """The split of a scatter that sorts; the regions have the size of the bins, `sizes` is that of the tiles."""
+
+    binning: Binning
 
 
 def refusal(job: Job) -> str:
@@ -120,13 +163,17 @@ def no_bins(job: Job) -> PlanError:
     return PlanError(f"{job.operator}, strategy {BINS}: {why}; choose strategy 'rows' or 'auto'")
 
 
-def bin_candidates(job: Job) -> list[LookupCandidate]:
-    """Return the candidates of strategy "bins"; none if it does not apply or NRAM is too small."""
+def bin_candidates(job: Job, strategy: str = BINS) -> list[LookupCandidate]:
+    """Return the candidates that sort; none if sorting does not apply or NRAM is too small.
+
+    strategy: "rows" for updates in GDRAM; any other for updates in NRAM.
+    """
     if refusal(job):
         return []
     board = job.board
     elements = math.prod(job.lookups.x_shape)
-    max_size = int(board.nram_usable_bytes * _REGION_PART) // job.itemsize
+    # A region is updated in NRAM, beside a list of updates, or in GDRAM.
+    max_size = elements if strategy == ROWS else int(board.nram_usable_bytes * _REGION_PART) // job.itemsize
     min_regions = ceil_div(elements, max(max_size, 1))
     multiple = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, job.itemsize)
     by_size: dict[int, LookupCandidate] = {}
@@ -136,7 +183,7 @@ def bin_candidates(job: Job) -> list[LookupCandidate]:
         size = size if size <= max_size else max_size // multiple * multiple or max_size
         candidate = None
         while size and not candidate:
-            candidate = by_size.get(size) or _candidate(job, size, ceil_div(elements, size))
+            candidate = by_size.get(size) or _candidate(job, size, ceil_div(elements, size), strategy)
             if candidate:
                 by_size[size] = candidate
             # Halve the region until an update fits beside it.
@@ -144,18 +191,26 @@ def bin_candidates(job: Job) -> list[LookupCandidate]:
     return list(by_size.values())
 
 
-def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
+def _candidate(job: Job, size: int, bins: int, strategy: str) -> LookupCandidate | None:
     """Return the candidate with regions of this size, or None if NRAM is too small."""
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     arithmetic = _arithmetic(job)
     each = _sorting_bytes(job, arithmetic)
-    binning = _binning(job, size, bins, arithmetic.width(), each)
+    in_nram = strategy != ROWS
+    binning = _binning(job, size if in_nram else 0, size, bins, arithmetic.width(), each)
     if binning is None:
         return None
-    count, lists = math.prod(lookups.positions), binning.updates_at_once
-    sorting = [binning.lookups_at_once * nbytes for nbytes in each]
-    applying = [size * itemsize, *2 * [lists * binning.width, lists * itemsize]]
-    method = selection_method(board, 1, itemsize, arithmetic)
+    count, room = math.prod(lookups.positions), binning.updates_at_once
+    tile = size if in_nram else blocks((size,), whole_nram_bytes(board) // itemsize)[0]
+    update_bytes = [room * (binning.width + itemsize), binning.bounds_at_once * BOUNDS_BYTES]
+    # In GDRAM, a region is copied before its updates are loaded.
+    used = [nram_bytes(board, [binning.lookups_at_once * nbytes for nbytes in each])]
+    used += (
+        [nram_bytes(board, [size * itemsize, *update_bytes])]
+        if in_nram
+        else [nram_bytes(board, [tile * itemsize]), nram_bytes(board, update_bytes)]
+    )
+    method = selection_method(board, 1, itemsize, arithmetic) if in_nram else "a copy each"
 
     def details() -> tuple[str, ...]:
         return (
@@ -164,24 +219,30 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
                 f"{digits(binning.lookups_at_once)}; each lookup takes {digits(sum(each))} B of NRAM"
             ),
             f"{digits(bins)} regions of up to {digits(size)} elements, {digits(size * itemsize)} B",
-            f"two lists of up to {digits(lists)} updates: {digits(sum(applying[1:]))} B, applied by {method}",
+            f"a list of up to {digits(room)} updates: {digits(update_bytes[0])} B, applied by {method}",
         )
 
+    if in_nram:
+        tier = 1 if bins == 1 or size % unit_elements(lookups) == 0 else 2
+        applying_ps = _applying_ps(job, binning, method)
+    else:
+        tier = 3
+        applying_ps = _applying_rows_ps(job, binning, tile)
+    tiles = bins * ceil_div(size, tile)
+    updates = ceil_div(ceil_div(count, bins), room) * bins
     return Candidate(
-        strategy=BINS,
-        predicted_ps=_sorting_ps(job, binning, arithmetic)
-        + board.queued_kernel_gap_ps
-        + _applying_ps(job, binning, method),
+        strategy=strategy,
+        predicted_ps=_sorting_ps(job, binning, arithmetic) + board.queued_kernel_gap_ps + applying_ps,
         tasks=min(board.cores, bins),
-        tiles=binning.chunks * 8 + bins * (3 + 2 * binning.chunks) + 4 * ceil_div(count, lists),
-        split=LookupSplit(
-            tier=1 if bins == 1 or size % unit_elements(lookups) == 0 else 2,
-            sizes=(size,),
-            nram_bytes=max(nram_bytes(board, sorting), nram_bytes(board, applying)),
+        tiles=binning.chunks * 8 + tiles * 3 + updates * 4,
+        split=BinsSplit(
+            tier=tier,
+            sizes=(tile,),
+            nram_bytes=max(used),
             details=details,
-            parameters=BinsParameters(
-                lookups=lookups, strategy=BINS, arithmetic=arithmetic, method=method, binning=binning, regions=(size,)
-            ),
+            parameters=LookupParameters(lookups=lookups, strategy=strategy, arithmetic=arithmetic, method=method),
+            binning=binning,
+            sorts=True,
         ),
     )
 
@@ -202,21 +263,27 @@ def _sorting_bytes(job: Job, arithmetic: IndexArithmetic) -> tuple[int, ...]:
     return *arithmetic_bytes, arithmetic.width(), job.itemsize, job.itemsize
 
 
-def _binning(job: Job, size: int, bins: int, width: int, each: Sequence[int]) -> Binning | None:
-    """Return the chunks and update lists that fit with regions of this size; None if not one lookup does.
+def _binning(job: Job, held: int, size: int, bins: int, width: int, each: Sequence[int]) -> Binning | None:
+    """Return the chunks and the update list that fit with regions of this size; None if not one lookup does.
 
-    `width`: bytes of a row number; `each`: bytes per lookup of the buffers of the first launch.
+    `held`: elements of x in NRAM during the second launch; `width`: bytes of a row number; `each`: bytes per lookup of
+    the buffers of the first launch.
     """
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     padding = board.vector_alignment_bytes - 1
     count = math.prod(lookups.positions)
     lookups_that_fit = (board.nram_usable_bytes - len(each) * padding) // sum(each)
-    left = board.nram_usable_bytes - nram_bytes(board, [size * itemsize]) - 4 * padding
-    updates_at_once = min(left // (2 * (width + itemsize)), count)
+    chunks = min(round_up(ceil_div(count, max(lookups_that_fit, 1)), board.cores), count)
+    bounds_at_once = min(chunks, max(board.nram_usable_bytes // _BOUNDS_PART // BOUNDS_BYTES, 1))
+    left = board.nram_usable_bytes - nram_bytes(board, [held * itemsize, bounds_at_once * BOUNDS_BYTES]) - padding
+    updates_at_once = min(left // (width + itemsize), count)
     if bins > _MAX_BINS or lookups_that_fit < 1 or updates_at_once < 1:
         return None
-    chunks = min(round_up(ceil_div(count, lookups_that_fit), board.cores), count)
     sizes = blocks(lookups.positions, ceil_div(count, chunks))
+    # Rounding up the cut axis instead may save the chunks beyond a whole number for each core.
+    larger = blocks(lookups.positions, ceil_div(count, chunks) + math.prod(sizes[1:]) - 1)
+    if math.prod(larger) <= lookups_that_fit and count_boxes(lookups.positions, larger) >= board.cores:
+        sizes = larger
     return Binning(
         size=size,
         bins=bins,
@@ -224,6 +291,7 @@ def _binning(job: Job, size: int, bins: int, width: int, each: Sequence[int]) ->
         lookups_at_once=math.prod(sizes),
         chunks=count_boxes(lookups.positions, sizes),
         updates_at_once=updates_at_once,
+        bounds_at_once=bounds_at_once,
         width=width,
     )
 
@@ -234,19 +302,22 @@ def _sorting_ps(job: Job, binning: Binning, arithmetic: IndexArithmetic) -> int:
     costs = Costs(board)
     lookups_at_once = binning.lookups_at_once
     widest = lookups_at_once * max(binning.width, job.itemsize)
-    instructions = COLLECT_BINS_PASSES * binning.bins
-    cycles = arithmetic.vector_cycles(board, lookups_at_once)
-    cycles += instructions * (board.vector_startup_cycles + ceil_div(widest, board.vector_bytes_per_cycle))
+    instructions = COLLECT_BINS_PASSES * binning.bins_reached(lookups)
+    cycles = arithmetic.vector_cycles(board, lookups_at_once) + instructions * (
+        board.vector_startup_cycles + ceil_div(widest, board.vector_bytes_per_cycle)
+    )
     columns = lookups.columns
     chunk = (lookups_at_once,)
     stages = (
         costs.box(LOAD, (*lookups.positions, columns), (*binning.sizes, columns), job.index_itemsize),
         costs.box(LOAD, chunk, chunk, job.itemsize),
-        Cost(board.cycles_ps(cycles) + (binning.bins + 1) * board.scalar_gdram_latency_ps),
+        Cost(board.cycles_ps(round(cycles))),
         costs.box(STORE, chunk, chunk, binning.width),
         costs.box(STORE, chunk, chunk, job.itemsize),
     )
-    return predict_serial_ps(_grid_of(board, binning.chunks), stages)
+    # The stores of bin starts are posted; only the sync at the end waits for the last ones.
+    posted = Cost((binning.bins + 1) * board.scalar_gdram_latency_ps)
+    return predict_serial_ps(_grid_of(board, binning.chunks), stages, before=(posted,))
 
 
 def _grid_of(board: Board, parts: int) -> Grid:
@@ -255,41 +326,72 @@ def _grid_of(board: Board, parts: int) -> Grid:
 
 
 def _applying_ps(job: Job, binning: Binning, method: str) -> int:
-    """Predict the time of the second launch, assuming evenly distributed index values."""
+    """Predict the time of the second launch in NRAM, assuming evenly distributed index values."""
     board, itemsize = job.board, job.itemsize
     costs = Costs(board)
-    count = ceil_div(math.prod(job.lookups.positions), binning.bins)
-    part = max(ceil_div(count, binning.chunks), 1)
-    # Back-to-back copies hide their start-up.
-    loaded = sum((load_cost(board, part * width, behind=True) for width in (binning.width, itemsize)), Cost())
-    loaded *= binning.chunks
+    count, loaded = _loaded(job, binning)
     if method == SCALAR:
         updated_ps = costs.select(method, 1, itemsize, count, count, board.scalar_nram_cycles).own_ps
     else:
         updated_ps = board.cycles_ps(board.move_startup_cycles + count * board.scalar_nram_cycles)
-    table_ps = 2 * binning.chunks * board.scalar_gdram_latency_ps
-    # The updates of one list are applied while the next is loaded, except for the first and the last.
-    lists = ceil_div(count, binning.updates_at_once)
-    hidden_ps = (lists - 1) / lists * min(loaded.alone_ps, updated_ps)
     region = (binning.size,)
     stages = (
         costs.box(LOAD, region, region, itemsize),
         loaded,
-        Cost(table_ps + updated_ps - hidden_ps),
+        Cost(updated_ps),
         costs.box(STORE, region, region, itemsize),
     )
-    return predict_serial_ps(_grid_of(board, binning.bins), stages)
+    return predict_serial_ps(_grid_of(board, binning.bins_updated(job.lookups)), stages)
+
+
+def _applying_rows_ps(job: Job, binning: Binning, tile: int) -> int:
+    """Predict the time of the second launch in GDRAM; `tile`: elements of a copy of x."""
+    board, itemsize = job.board, job.itemsize
+    costs = Costs(board)
+    count, loaded = _loaded(job, binning)
+    if board.has_gather:
+        updated = costs.instruction(STORE, itemsize, count)
+    else:
+        updated = costs.rows(STORE, itemsize, count, address=board.scalar_nram_cycles)
+    copies = ceil_div(binning.size, tile)
+    stages = (
+        costs.box(LOAD, (tile,), (tile,), itemsize) * copies,
+        costs.box(STORE, (tile,), (tile,), itemsize) * copies,
+        loaded,
+        updated,
+    )
+    return predict_serial_ps(_grid_of(board, binning.bins_updated(job.lookups)), stages)
+
+
+def _loaded(job: Job, binning: Binning) -> tuple[int, Cost]:
+    """Return the updates of a region, and the cost of loading them: the bounds of runs, then the runs."""
+    board, lookups = job.board, job.lookups
+    bins = binning.bins_updated(lookups)
+    count = ceil_div(math.prod(lookups.positions), bins)
+    chunks = min(math.ceil(binning.chunks * binning.bins_reached(lookups) / bins), binning.chunks)
+    costs = Costs(board)
+    run = max(ceil_div(count, chunks), 1)
+    bounds = costs.box(LOAD, (chunks, binning.bins + 1), (chunks, 2), BOUNDS_BYTES // 2)
+    bounds += Cost(board.cycles_ps(2 * chunks * board.scalar_nram_cycles))
+    mean_bytes = ceil_div(run * (binning.width + job.itemsize), 2)
+    return count, bounds + costs.rows(LOAD, mean_bytes, 2 * chunks)
 
 
 def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:
-    """Return the plan of a candidate: its tiles are the regions."""
+    """Return the plan of a candidate: its tiles are the regions, or parts of them."""
     elements = math.prod(job.lookups.x_shape)
     chosen = candidate.split
-    assert isinstance(chosen.parameters, BinsParameters)  # noqa: S101 - for the type checker
-    binning = chosen.parameters.binning
+    assert isinstance(chosen, BinsSplit)  # noqa: S101 - for the type checker
+    binning, (tile,) = chosen.binning, chosen.sizes
     start, stop = boxes([cut(elements, binning.size)], (0,))
     kind, dim = union1_launch(job.board, max(binning.bins, binning.chunks))
     tasks = in_turn(np.prod(stop - start, axis=1), min(dim[0] * dim[1], binning.bins))
+    regions = Tiles(tasks, start, stop, chosen.nram_bytes)
+    # Every region is cut alike; the last one may have fewer parts.
+    part = (start + np.arange(0, binning.size, tile)).reshape(-1, 1)
+    ends = np.minimum(part.reshape(len(start), -1) + tile, stop).reshape(-1, 1)
+    inside = (part < ends)[:, 0]
+    owner = np.repeat(tasks, len(part) // len(start))
     return Plan(
         operator=job.operator,
         strategy=candidate.strategy,
@@ -303,23 +405,28 @@ def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:
         dim=dim,
         output_shape=(elements,),
         itemsize=job.itemsize,
-        tiles=Tiles(tasks, start, stop, chosen.nram_bytes),
+        tiles=Tiles(owner[inside], part[inside], ends[inside], chosen.nram_bytes),
         nram_bytes=chosen.nram_bytes,
-        parameters=chosen.parameters,
+        parameters=BinsParameters(
+            lookups=job.lookups,
+            strategy=candidate.strategy,
+            arithmetic=chosen.parameters.arithmetic,
+            method=chosen.parameters.method,
+            binning=binning,
+            regions=regions,
+            tile=tile,
+            rewrites=candidate.strategy == ROWS,
+        ),
         predicted_ps=candidate.predicted_ps,
     )
 
 
 def workspaces(plan: Plan, dtype: np.dtype[Any]) -> dict[str, tuple[Extents, np.dtype[Any], bool]]:
-    """Return shape and element type of each workspace tensor by name, and whether scalar code reads it.
-
-    Row numbers and values of equal width form one tensor, so that a single strided copy transfers both.
-    """
+    """Return shape and element type of each workspace tensor by name, and whether scalar code reads it."""
     settings = plan.parameters_as(BinsParameters)
     binning = settings.binning
     count = math.prod(settings.lookups.positions)
-    row = np.dtype(f"i{binning.width}")
-    starts = {"bin starts": ((binning.chunks, binning.bins + 1), np.dtype(np.int32), True)}
-    if dtype.itemsize == binning.width:
-        return starts | {"sorted updates": ((2, count), row, False)}
-    return starts | {"sorted rows": ((count,), row, False), "sorted values": ((count,), dtype, False)}
+    return {
+        "bin starts": ((binning.chunks, binning.bins + 1), np.dtype(np.int32), True),
+        "sorted updates": ((count * (binning.width + dtype.itemsize),), np.dtype(np.uint8), False),
+    }

@@ -14,6 +14,7 @@ import mlusim
 from mlusim import ops
 from mlusim.errors import AccessError, MissingDataError, OperandError, PlanError
 from mlusim.hardware import board
+from mlusim.kernels.scatter_bins import lists
 
 BOARDS = ("mlu370-x4", "mlu590-h8")
 RNG = np.random.default_rng(7)
@@ -85,6 +86,62 @@ def test_the_last_of_thousands_of_updates_of_one_element_wins(device, places):
 
 
 @pytest.mark.parametrize("device", BOARDS)
+@pytest.mark.parametrize("strategy", ["rows", "slab", "bins"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("dma", ["complete", "late"])
+def test_every_strategy_sorts_many_updates_of_windows(device, strategy, axis, dma):
+    shape = [2, 3, 4]
+    shape[axis] = 20_000
+    x = RNG.standard_normal(shape).astype(np.float32)
+    index_shape = [min(extent, 3) for extent in shape]
+    index_shape[axis] = 30_000
+    index = (RNG.random(index_shape) ** 3 * 20_000).astype(np.int64) - 20_000
+    src = RNG.standard_normal(index_shape).astype(np.float32)
+    result = ops.scatter(x, index, src, axis, device=on(device, 1 << 15), strategy=strategy, check=True, dma=dma)
+    assert result.plan.strategy == strategy
+    assert result.plan.tier == (3 if strategy == "rows" else 2)
+    if (strategy, axis) != ("rows", 2):
+        # There, six rows are cut into a few windows each, and filtering may be faster.
+        assert result.log.launches[0].kernel == "scatter_sort"
+    assert result.output.tobytes() == in_order(x, index, src, axis).tobytes()
+
+
+def in_order(x, index, src, axis):
+    """NumPy assigns through one index array in order."""
+    out = x.copy()
+    coordinates = list(np.indices(index.shape))
+    coordinates[axis] = index
+    out.reshape(-1)[
+        np.ravel_multi_index([part % n for part, n in zip(coordinates, x.shape, strict=True)], x.shape).reshape(-1)
+    ] = src.reshape(-1)
+    return out
+
+
+@pytest.mark.parametrize("device", BOARDS)
+def test_chunks_are_sorted_into_the_regions_that_they_reach(device):
+    """A row of [600, 64] is a few elements of a region: no chunk reaches more than three of them."""
+    x = RNG.standard_normal((6000, 64)).astype(np.float32)
+    index = RNG.integers(-64, 64, x.shape).astype(np.int32)
+    result = ops.scatter(x, index, x, 1, device=device, strategy="bins", check=True)
+    assert result.output.tobytes() == in_order(x, index, x, 1).tobytes()
+    binning, lookups = result.plan.parameters.binning, result.plan.parameters.lookups
+    lowest, reach = binning.lowest_rows(lookups), lookups.reach(binning.sizes)
+    reached = (lowest + reach) // binning.size - lowest // binning.size + 1
+    assert reached.max() <= 3 < binning.bins
+    columns = result.log.columns()
+    sorts = columns["count"][columns["op"] == result.log.ops.index("collect_bins")]
+    assert sorts.max() <= 5 * 3
+
+
+def test_lists_divide_runs_in_order():
+    lengths = np.array([5, 0, 3, 9, 1])
+    begins = np.array([0, 10, 20, 30, 40])
+    runs = [(first.tolist(), counts.tolist()) for first, counts in lists(begins, lengths, 6)]
+    assert runs == [([0, 20], [5, 1]), ([21, 30], [2, 4]), ([34, 40], [5, 1])]
+    assert list(lists(begins, 0 * lengths, 6)) == []
+
+
+@pytest.mark.parametrize("device", BOARDS)
 def test_tuples_of_two_columns(device):
     x = RNG.standard_normal((37, 53)).astype(np.float32)
     index = np.stack([RNG.integers(-37, 37, (4, 500)), RNG.integers(-53, 53, (4, 500))], axis=-1)
@@ -98,11 +155,12 @@ def test_tuples_of_two_columns(device):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", BOARDS)
-def test_a_timing_only_run_takes_the_time_of_a_run_with_data(device):
+@pytest.mark.parametrize("strategy", ["bins", "rows"])
+def test_a_timing_only_run_takes_the_time_of_a_run_with_data(device, strategy):
     x = RNG.standard_normal((3, 30_000)).astype(np.float32)
     index = RNG.integers(-30_000, 30_000, x.shape).astype(np.int32)
-    run = ops.scatter(x, index, x, 1, device=on(device, 1 << 16), strategy="bins")
-    timed = ops.scatter(x, index, x, 1, device=on(device, 1 << 16), strategy="bins", data=False)
+    run = ops.scatter(x, index, x, 1, device=on(device, 1 << 16), strategy=strategy)
+    timed = ops.scatter(x, index, x, 1, device=on(device, 1 << 16), strategy=strategy, data=False)
     assert timed.output is None
     assert timed.time_ps == run.time_ps
 
@@ -280,6 +338,27 @@ def test_store_array_keeps_its_numbers_where_the_tensor_keeps_its_bytes(data):
     device.synchronize()
     assert read[0].tolist() == [[0, 0, 0], [0, 1, 2], [0, 2, 4], [0, 3, 6]]
     assert device.verify().ok
+
+
+def test_load_array_reads_the_origin_in_a_timing_only_run():
+    device = mlusim.Device("mlu370-x4", data=False)
+    table = device.alloc((2, 3), np.int32, "table", workspace=True, keep_data=True)
+    read = []
+
+    async def kernel(core):
+        if core.is_memory_core or core.task_id:
+            return
+        core.store_array(table, np.arange(6).reshape(2, 3))
+        await core.sync()
+        near = core.nram.alloc((2, 3), np.int32)
+        await core.memcpy(near, table)
+        read.append(await core.load_array(near, origin=table))
+        with pytest.raises(OperandError, match=r"load_array of .* from .*: both must have the same shape and type"):
+            core.load_array(near, origin=table[0])
+
+    device.launch(kernel, dim=4)
+    device.synchronize()
+    assert read[0].tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_store_array_takes_numbers_of_the_shape():
