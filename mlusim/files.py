@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import stat
 import tempfile
@@ -43,7 +42,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
         raise OSError(number, os.strerror(number) if stat.S_ISDIR(mode) else "Not a regular file", str(target))
     target = target.resolve()
-    scratch = target.with_name(f".{target.name[:64]}.{secrets.token_hex(8)}.part")
+    scratch = target.with_name(f".{target.name[:64]}.{os.urandom(8).hex()}.part")
     handle, nameless = _open_scratch(scratch)
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -11,39 +11,61 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import takewhile
 from shutil import get_terminal_size
-from traceback import format_exc
 from typing import Any, NoReturn
 
 import click
 
 from mlusim import __version__
-from mlusim.cli.bangc import bangc
-from mlusim.cli.compare import compare
-from mlusim.cli.compile import compile_
-from mlusim.cli.completion import completion
-from mlusim.cli.demo import demo
-from mlusim.cli.devices import devices
-from mlusim.cli.diff import diff
-from mlusim.cli.explain import explain as explain_command
-from mlusim.cli.inspect import inspect
-from mlusim.cli.mcp import mcp
 from mlusim.cli.options import HelpContext
-from mlusim.cli.report import report
-from mlusim.cli.retime import retime
-from mlusim.cli.run import run
 from mlusim.cli.show import fitted
-from mlusim.cli.sweep import sweep
-from mlusim.cli.tune import tune
-from mlusim.cli.validate import validate
-from mlusim.cli.verify import verify
 from mlusim.errors import BoardError, CompileError, InputError, MlusimError, VerificationError, nearest
 from mlusim.version import is_compiled
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 _SECOND_NAMES = {"check": "verify"}
+# The modules of `mlusim.cli` with a command of that name, and its summary: the help imports none of them.
+SUMMARIES = {
+    "run": "Run an operator, or a kernel of your own, on a simulated board.",
+    "verify": "Verify a kernel or an operator.",
+    "compare": "Compare the strategies of an operator on one input, or kernels of your own.",
+    "diff": "Compare two runs side by side.",
+    "explain": "Explain where the time of a run went, and what to try.",
+    "inspect": "Show one core of a saved run at one moment.",
+    "demo": "Shift the colours of a photograph in time.",
+    "devices": "List the boards, or show one: every parameter with its source.",
+    "report": "Show saved runs as HTML pages.",
+    "retime": "Time a saved run on another board.",
+    "sweep": "Simulate every combination of the values given.",
+    "tune": "Find the fastest strategy and tiles.",
+    "validate": "Compare the model with measurements of real boards.",
+    "bangc": "Run BANG C, unmodified, on a simulated board.",
+    "compile": "Compile or load kernels; show their parameters and errors.",
+    "mcp": "Serve tools by the Model Context Protocol (MCP).",
+    "completion": "Print a script for shell completion.",
+}
+
+
+class Commands(Mapping[str, click.Command]):
+    """The commands by name, each imported when it is first used."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(SUMMARIES)
+
+    def __len__(self) -> int:
+        return len(SUMMARIES)
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in SUMMARIES:
+            raise KeyError(name)
+        module = import_module(f"mlusim.cli.{name}")
+        # `compile` is a function of Python.
+        command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
+        _with_our_help(command)
+        return command
 
 
 class Program(click.Group):
@@ -82,6 +104,8 @@ class Program(click.Group):
             sys.exit(INTERRUPTED)
         except Exception as error:  # noqa: BLE001 - the one place where an error is shown to the user
             if "--traceback" in takewhile(lambda word: word.startswith("-"), words):
+                from traceback import format_exc
+
                 click.echo(format_exc(), err=True)
             text, code = explain(error, self._path(words))
             _print_error(text)
@@ -103,6 +127,11 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with that name or alias."""
         return super().get_command(ctx, _SECOND_NAMES.get(cmd_name, cmd_name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, SUMMARIES[name]) for name in self.list_commands(ctx)])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As in click, with a message that lists the commands."""
@@ -222,6 +251,7 @@ Exit codes:
 
 @click.group(
     cls=Program,
+    commands=Commands(),
     help=_HELP,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -237,28 +267,6 @@ def program(context: click.Context, *, traceback: bool) -> None:
         click.echo(context.get_help())
 
 
-for _command in (
-    run,
-    verify,
-    compare,
-    diff,
-    explain_command,
-    inspect,
-    demo,
-    devices,
-    report,
-    retime,
-    sweep,
-    tune,
-    validate,
-    bangc,
-    compile_,
-    mcp,
-    completion,
-):
-    program.add_command(_command)
-
-
 def _with_our_help(command: click.Command) -> None:
     """Use our help formatter for a command and its subcommands."""
     command.context_class = HelpContext
@@ -266,4 +274,4 @@ def _with_our_help(command: click.Command) -> None:
         _with_our_help(subcommand)
 
 
-_with_our_help(program)
+program.context_class = HelpContext

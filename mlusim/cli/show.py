@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -94,6 +93,8 @@ def print_wrapped(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON: exact numbers, no NaN; a list of numbers on one line; no folders of this machine."""
+    import json
+
     text = json.dumps(_without_folders(value, _local_folders()), indent=2, allow_nan=False)
     click.echo(_NUMBERS.sub(lambda match: " ".join(match[0].split()).replace("[ ", "[").replace(" ]", "]"), text))
 

@@ -274,3 +274,16 @@ def test_output_that_cannot_be_written_is_an_error():
         command = [sys.executable, "-m", "mlusim", "devices"]
         ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment)
     assert (ran.returncode, ran.stderr) == (2, "error: No space left on device\n")
+
+
+def test_the_help_has_the_summary_of_every_command():
+    from mlusim.cli.program import SUMMARIES
+
+    assert {name: command.get_short_help_str(1000) for name, command in main.commands.items()} == SUMMARIES
+
+
+def test_the_help_imports_no_command():
+    code = "import sys; from mlusim.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ours = {name for name in done.stdout.split() if name.startswith("mlusim.cli.")}
+    assert ours <= {f"mlusim.cli.{name}" for name in ("program", "options", "paths", "show")}

@@ -147,17 +147,19 @@ def test_a_closed_pipe_is_not_an_error(folder):
     assert ran.stderr == "0\n"
 
 
-def test_ctrl_c_while_the_command_line_loads(monkeypatch, capsys):
+@pytest.mark.parametrize("module", ["options", "validate"])
+def test_ctrl_c_while_the_command_line_or_a_command_loads(monkeypatch, capsys, module):
     from mlusim.__main__ import main as start
 
     class Interrupt:
         def find_spec(self, name, path=None, target=None):
-            if name == "mlusim.cli.validate":
+            if name == f"mlusim.cli.{module}":
                 raise KeyboardInterrupt
 
     for name in [name for name in sys.modules if name.startswith("mlusim.cli")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(mlusim, "cli")
+    monkeypatch.setattr(sys, "argv", ["mlusim", "validate", "--help"])
     monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
     with pytest.raises(SystemExit) as stop:
         start()
