@@ -37,6 +37,7 @@ MODULES = (
     "mlusim/cores/vector.py",
     "mlusim/cores/vector_call.py",
     "mlusim/cores/waiting.py",
+    "mlusim/memory/allocation.py",
     "mlusim/memory/deferred.py",
     "mlusim/memory/flow.py",
     "mlusim/memory/link.py",

@@ -225,7 +225,7 @@ def _issue(
             waited_for = unit.vector_record
     # A copy on an idle pipe starts immediately; `pipe.start` handles the others.
     starts = pipe.current is None and geometry.has_work and not waits
-    record = issuer.log.records.add(
+    record = issuer.records.add(
         geometry.instructions[blocking],
         task.index,
         line,
@@ -274,7 +274,7 @@ def _issue_to_memory_core(
     issue_ps = task.now_ps = task.now_ps + issuer.issue_ps
     operands = (dst.allocation.identity, dst.offset, src.allocation.identity, src.offset)
     instruction = geometry.instructions[blocking]
-    record = issuer.log.records.add(instruction, task.index, line, issue_ps, issue_ps, NONE, 0, NONE, *operands)
+    record = issuer.records.add(instruction, task.index, line, issue_ps, issue_ps, NONE, 0, NONE, *operands)
     if blocking:
         task.unawaited = record
     if issuer.dry:
@@ -300,7 +300,7 @@ def _issue_in_stream(
     if unit.vector_free_ps > start_ps:
         start_ps, waited_for = unit.vector_free_ps, unit.vector_record
     end_ps = start_ps + geometry.cost.alone_ps
-    unit.vector_record = unit.stream_copy_record = issuer.log.records.add(
+    unit.vector_record = unit.stream_copy_record = issuer.records.add(
         geometry.stream_instruction,
         task.index,
         line,

@@ -16,6 +16,7 @@ from mlusim.errors import CopyError
 from mlusim.log import NO_OPERAND, NONE, Log
 from mlusim.memory.allocation import Memory
 from mlusim.memory.view import View
+from mlusim.records import Records
 
 if TYPE_CHECKING:
     from mlusim.cores.task import Task
@@ -30,7 +31,7 @@ class Issuer:
     Attributes:
         task, unit, chip: the task, its core and its chip.
         board: the board.
-        log: the log that receives the records.
+        log, records: the log, and its records.
         has_data: whether memories have bytes.
         dry: instructions are recorded but take no time, and nothing is waited for (`mlusim.host.steady`).
         blocked: the awaitable that a blocking copy returns.
@@ -52,6 +53,7 @@ class Issuer:
         "issue_ps",
         "log",
         "next_check",
+        "records",
         "repeated",
         "sync_codes",
         "task",
@@ -65,6 +67,7 @@ class Issuer:
         self.chip = chip
         self.board = chip.board
         self.log: Log = chip.log
+        self.records: Records = chip.log.records
         self.has_data = chip.data
         self.set_dry(dry=chip.dry)
         self.next_check = first_check(chip.max_operations)
@@ -125,8 +128,8 @@ class Issuer:
             a[2],
             b[2],
         )
-        operands = (dst[0], dst[1], a[0], a[1], b[0], b[1])
-        return log.records.add(instruction, self.task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *operands)
+        times, operands = (issue_ps, start_ps, end_ps, 0), (dst[0], dst[1], a[0], a[1], b[0], b[1])
+        return self.records.add(instruction, self.task.index, line, *times, waited_for, *operands)
 
     def operand(self, view: View) -> Operand:
         """Return a view as recorded in the log: allocation, offset, box."""

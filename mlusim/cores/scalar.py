@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mlusim.cores.issuer import Issuer
+    from mlusim.cores.unit import Unit
 
 
 def load(issuer: Issuer, line: int, source: View) -> Waiting:
@@ -79,16 +80,16 @@ def read(
     """Issue scalar loads of every element of a view. `value` reads them at their end, from `known` if it is given."""
     has_bytes = (source if known is None else known).allocation.buffer is not None
     record, end_ps, stops = _access(issuer, line, name, source, source.layout.size, write=False, has_bytes=has_bytes)
-    task = issuer.task
+    task, unit = issuer.task, issuer.unit
     task.unawaited = record
-    if source.allocation.memory is not issuer.unit.nram:
-        return Waiting(task, stops=stops, finish=value)
+    if source.allocation.memory is unit.nram:
+        return Waiting(task, stops=stops, finish=partial(_value_at, unit, end_ps, value))
+    return Waiting(task, stops=stops, finish=value)
 
-    def finish() -> Any:
-        issuer.unit.apply_until(end_ps)
-        return value()
 
-    return Waiting(task, stops=stops, finish=finish)
+def _value_at(unit: Unit, end_ps: int, value: Callable[[], Any]) -> Any:
+    unit.apply_until(end_ps)
+    return value()
 
 
 def store(issuer: Issuer, line: int, target: View, value: Any) -> None:
@@ -200,46 +201,52 @@ def _access(
 ) -> tuple[int, int, bool]:
     """Log scalar accesses to a view; returns their record, their end and whether the kernel must suspend for them."""
     allocation, unit, task, offset = view.allocation, issuer.unit, issuer.task, view.offset
-    memory = allocation.memory.kind
+    memory = allocation.memory
     phase = (allocation.address + offset) % issuer.dram_unit_bytes
-    key = (op, allocation.memory, view.layout, phase, count, write)
+    key = (op, memory, view.layout, phase, count, write)
     cached = unit.scalar_accesses.get(key)
-    if cached is None:
-        issuer.check_reach(allocation.memory)
-    if allocation.freed or write:
-        check_usable(allocation, write=write)
-    if memory is MemoryKind.WRAM:
-        raise OperandError(f"scalar {op} of {view!r}: scalar code cannot reach WRAM (B); move it to NRAM first")
-    if not write and not has_bytes:
-        raise MissingDataError(
-            f"scalar load of {view!r}, which has a size but no bytes in a timing-only run: upload it with its "
-            "bytes (keep_data=True), or run with data"
-        )
+    if cached is None or write or allocation.freed or not has_bytes:
+        _check_access(issuer, op, view, write=write, has_bytes=has_bytes)
     if cached is None:
         cached = unit.scalar_accesses[key] = _cost_of(issuer, op, view, count, write=write)
     code, cost_ps = cached
     issuer.begin()
     issue_ps = start_ps = task.now_ps
     waited_for = NONE
-    if memory is MemoryKind.NRAM and unit.vector_free_ps > start_ps:
+    if memory is unit.nram and unit.vector_free_ps > start_ps:
         # In order with earlier vector instructions (`mlusim.cores.ordering`).
         start_ps, waited_for = unit.vector_free_ps, unit.vector_record
     end_ps = start_ps + cost_ps
-    add, identity = issuer.log.records.add, allocation.identity
+    add, identity = issuer.records.add, allocation.identity
     if write:
         record = add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, identity, offset)
-        if store_ordering(memory).posted:
+        if store_ordering(memory.kind).posted:
             unit.stored_ps = end_ps
         else:
             task.now_ps = end_ps
         return record, end_ps, False
     record = add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, NONE, NONE, identity, offset)
-    private = allocation.read_only or (memory is MemoryKind.NRAM and not task.pending_io + task.pending_move)
+    private = allocation.read_only or (memory is unit.nram and not task.pending_io + task.pending_move)
     if private:
         # No other core can change these bytes meanwhile, so there is no need to wait for the board's time.
         task.now_ps = end_ps
         return record, end_ps, False
     return record, end_ps, task.until(end_ps)
+
+
+def _check_access(issuer: Issuer, op: str, view: View, *, write: bool, has_bytes: bool) -> None:
+    """Raise an error if scalar code of this core cannot access a view, or there are no bytes to load."""
+    allocation = view.allocation
+    issuer.check_reach(allocation.memory)
+    if allocation.freed or write:
+        check_usable(allocation, write=write)
+    if allocation.memory.kind is MemoryKind.WRAM:
+        raise OperandError(f"scalar {op} of {view!r}: scalar code cannot reach WRAM (B); move it to NRAM first")
+    if not write and not has_bytes:
+        raise MissingDataError(
+            f"scalar load of {view!r}, which has a size but no bytes in a timing-only run: upload it with its "
+            "bytes (keep_data=True), or run with data"
+        )
 
 
 def _cost_of(issuer: Issuer, op: str, view: View, count: int, *, write: bool) -> tuple[int, int]:

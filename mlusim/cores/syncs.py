@@ -31,7 +31,7 @@ def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) 
     task = issuer.task
     issuer.begin()
     now_ps = task.now_ps
-    record = issuer.log.records.add(_code(issuer, name, pipes), task.index, line, now_ps, now_ps, now_ps)
+    record = issuer.records.add(_code(issuer, name, pipes), task.index, line, now_ps, now_ps, now_ps)
     waits = task.drain(pipes, record, task.resume)
     task.unawaited = record
     return task.suspending if waits else task.passing

@@ -241,7 +241,7 @@ def _add(
         start_ps = unit.vector_free_ps
         waited_for = unit.vector_record
     unit.vector_free_ps = end_ps = start_ps + cached.duration_ps
-    unit.vector_record = record = issuer.log.records.add(
+    unit.vector_record = record = issuer.records.add(
         cached.code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *addresses
     )
     if issuer.has_data:
