@@ -117,7 +117,7 @@ def _copy(  # noqa: PLR0913 - the arguments of `__memcpy`
         geometry, effect = byte_form(issuer, size, direction, strides).copy(issuer, dst, src)
     else:
         geometry, effect = _view_copy(issuer, dst, src)
-    _check_and_issue(issuer, line, dst, src, geometry, effect, blocking, by_move_pipe=by_move_pipe)
+    _check_and_issue(issuer, line, dst, src, geometry, effect, blocking, by_move_pipe)
 
 
 def _check_and_issue(
@@ -128,8 +128,7 @@ def _check_and_issue(
     geometry: CopyGeometry,
     effect: Any,
     blocking: int,
-    *,
-    by_move_pipe: bool = False,
+    by_move_pipe: bool = False,  # noqa: FBT001, FBT002 - a keyword costs each copy more
 ) -> None:
     """Check the memories of a copy, and issue it to its pipe or to the compute stream."""
     dst_allocation, src_allocation = dst.allocation, src.allocation

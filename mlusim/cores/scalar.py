@@ -83,8 +83,12 @@ def read(
     task, unit = issuer.task, issuer.unit
     task.unawaited = record
     if source.allocation.memory is unit.nram:
-        return Waiting(task, stops=stops, finish=partial(_value_at, unit, end_ps, value))
-    return Waiting(task, stops=stops, finish=value)
+        value = partial(_value_at, unit, end_ps, value)
+    if stops:
+        return Waiting(task, stops=True, finish=value)
+    # It is awaited before the next load, so a task needs only one.
+    task.loaded.finish = value
+    return task.loaded
 
 
 def _value_at(unit: Unit, end_ps: int, value: Callable[[], Any]) -> Any:

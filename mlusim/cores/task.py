@@ -55,6 +55,7 @@ class Task:
         "index",
         "issuer",
         "job",
+        "loaded",
         "now_ps",
         "operations",
         "passing",
@@ -97,6 +98,7 @@ class Task:
         self.unawaited = NONE
         self.suspending = Waiting(self, stops=True)
         self.passing = Waiting(self, stops=False)
+        self.loaded = Waiting(self, stops=False)
 
     @property
     def linear_id(self) -> int:
@@ -183,14 +185,14 @@ class Task:
     def transfer_done(self, transfer: Transfer, now: int) -> None:
         """Called when a transfer of this task is complete."""
         if transfer.pipe is self.unit.move:
-            self.pending_move -= 1
+            left = self.pending_move = self.pending_move - 1
         else:
-            self.pending_io -= 1
+            left = self.pending_io = self.pending_io - 1
         if transfer.blocks:
             if now > self.now_ps:
                 self.now_ps = now
             self.resume()
-        elif self._then is not None and not self._busy():
+        elif self._then is not None and not (left or self._busy()):
             self._drained(transfer.record, now)
 
     def drain(self, mask: int, record: int, then: Callable[[], None]) -> bool:

@@ -28,15 +28,17 @@ class Waiting:
     Args:
         task: the task that waits; its `unawaited` record is cleared by the `await`.
         stops: whether the task has to suspend; false if the operation is already complete.
-        finish: called after the wait; its result is the result of the `await`.
+
+    Attributes:
+        finish: called after the wait, if not None; its result is the result of the `await`.
     """
 
-    __slots__ = ("_finish", "_stops", "_task")
+    __slots__ = ("_stops", "_task", "finish")
 
     def __init__(self, task: Task, *, stops: bool, finish: Callable[[], Any] | None = None) -> None:
         self._task = task
         self._stops = _ONCE if stops else ()
-        self._finish = finish
+        self.finish = finish
 
     @property
     def stops(self) -> bool:
@@ -50,10 +52,10 @@ class Waiting:
         if task.chip.running is not task:
             raise AwaitError(f"this awaits an operation of {task.name}: a kernel uses only its own core")
         task.unawaited = NONE
-        if self._finish is None:
+        if self.finish is None:
             # An iterator over a tuple costs a third of a generator.
             return iter(self._stops)  # type: ignore[return-value]
-        return _finishing(self._stops, self._finish)
+        return _finishing(self._stops, self.finish)
 
 
 def _finishing(stops: tuple[_Suspend, ...], finish: Callable[[], Any]) -> Generator[Any, Any, Any]:
