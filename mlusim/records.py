@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
+Rows = np.ndarray[Any, Any]
 
 # Times are 64-bit integers, and figures sum the times of all units of a board, memory cores included.
 _MOST_PS = (1 << 63) - 1
@@ -80,6 +81,8 @@ _WAITED_FOR = _NUMBERS.index("waited_for")
 _START, _END, _LATENCY = (len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("start_ps", "end_ps", "latency_ps"))
 _ALLOCATIONS = tuple(_NUMBERS.index(name) for name in ("dst_alloc", "a_alloc", "b_alloc"))
 _OFFSETS = tuple(len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("dst_offset", "a_offset", "b_offset"))
+# What an operation does, without its times.
+_WHAT = ("instruction", "task", "line", "dst_alloc", "a_alloc", "b_alloc", "dst_offset", "a_offset", "b_offset")
 
 _OP = INSTRUCTION.index("op")
 # For each column, whether it is in the table of instructions, and its position.
@@ -241,6 +244,27 @@ class Records:
         """Replace the times of some records: `issue_ps`, `start_ps`, ..., `waited_for`."""
         for name, values in times.items():
             self._rows[name][numbers] = values
+
+    def rows(self, numbers: Integers) -> Rows:
+        """Return a copy of some records, as a structured array of the shape of their indices."""
+        rows: Rows = self._rows[numbers]
+        return rows
+
+    def extend(self, rows: Rows) -> None:
+        """Append records."""
+        while self.count + len(rows) > self._room:
+            self._grow()
+        self._rows[self.count : self.count + len(rows)] = rows
+        self.count += len(rows)
+
+    def are(self, first: int, rows: Rows) -> bool:
+        """Whether the records from `first` on are the given ones, but for their times."""
+        own = self._rows[first : first + len(rows)]
+        return len(own) == len(rows) and all(np.array_equal(own[name], rows[name]) for name in _WHAT)
+
+    def replace(self, first: int, rows: Rows) -> None:
+        """Replace the records from `first` on."""
+        self._rows[first : first + len(rows)] = rows
 
     def row(self, record: int) -> list[int]:
         """Return one record, in the order of `COLUMNS`."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,8 +25,10 @@ from mlusim.memory.quick_link import QuickLink
 from mlusim.units import PS_PER_S
 
 if TYPE_CHECKING:
+    from mlusim.cores.issuer import Issuer
     from mlusim.cores.task import Task
 
+Item = TypeVar("Item")
 MEMORY_CORE_ID = 0x80
 
 
@@ -40,6 +42,9 @@ class Observer(Protocol):
 
     def run(self, chip: Chip, step: Callable[[], None]) -> None:
         """Process events by `step` as long as there is something to observe."""
+
+    def loop(self, issuer: Issuer, items: Sequence[Item], along: Sequence[Any]) -> Iterator[Item]:
+        """Return an iterator over the items of a loop that a kernel declares (`Core.loop`)."""
 
 
 class Cluster:

@@ -7,10 +7,10 @@ Limits, costs and errors of an instruction are documented with the function that
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import cached_property
 from sys import _getframe
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlusim.cores import copies, counted, locks, masks, row_copies, scalar, syncs, vector
 from mlusim.cores.instruction_methods import InstructionMethods
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from mlusim.memory.allocation import Memory
     from mlusim.memory.kinds import Direction
     from mlusim.memory.view import Pointer, View
+
+Item = TypeVar("Item")
 
 
 class Core(InstructionMethods):
@@ -112,6 +114,19 @@ class Core(InstructionMethods):
         scalar.check_view("peek", view)
         self.issuer.unit.apply_until(self.issuer.task.now_ps)
         return view.typed().copy()
+
+    def loop(self, items: Sequence[Item], *, along: Sequence[Any] | None = None) -> Iterator[Item]:
+        """Iterate over `items`, and declare that runs with `--steady` may leave iterations out.
+
+        Args:
+            items: such as `range(core.task_id, rows, core.task_dim)`, or the tiles of a plan.
+            along: by iteration, integers or tuples of integers; by default the items. Where these advance evenly, the
+                iterations have to be alike: the same instructions, on operands that advance evenly.
+
+        An iteration may use variables of the two iterations before it. What it does must not depend on data.
+        """
+        watch = self.issuer.chip.watch
+        return iter(items) if watch is None else watch.loop(self.issuer, items, items if along is None else along)
 
     # ---- copies (`mlusim.cores.copies`)
 

@@ -7,7 +7,7 @@ but not loads behind stores. Sequential stages need fewer buffers, so tiles can 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mlusim.planning.tiles import Tile
@@ -20,7 +20,14 @@ Store = Callable[[int, Tile], None]
 
 
 async def run_stages(
-    core: Core, tiles: Sequence[Tile], load: Stage, compute: Stage | None, store: Store, *, overlapped: bool
+    core: Core,
+    tiles: Sequence[Tile],
+    load: Stage,
+    compute: Stage | None,
+    store: Store,
+    *,
+    overlapped: bool,
+    alike: bool = True,
 ) -> None:
     """Pass every tile through its stages, with the syncs that order them.
 
@@ -32,17 +39,24 @@ async def run_stages(
             None: nothing to compute.
         overlapped: stages of successive tiles run between the same two syncs. Then load(i + 1), compute(i) and
             store(i - 1) must use different buffers; without a compute stage, load(i + 1) and store(i).
+        alike: what the stages do depends on the tiles alone, as `Core.loop` requires, and not on data.
     """
+    count = len(tiles)
+
+    def steps(number: int) -> Iterable[int]:
+        return core.loop(range(number), along=tiles) if alike else range(number)
+
     if not overlapped and compute is None:
         # The IO pipe executes loads and stores in issue order, so they need no sync between them.
-        for position, tile in enumerate(tiles):
-            if waits := load(position, tile):
+        for position in steps(count):
+            if waits := load(position, tiles[position]):
                 await waits
-            store(position, tile)
+            store(position, tiles[position])
         await core.sync()
         return
     if not overlapped:
-        for position, tile in enumerate(tiles):
+        for position in steps(count):
+            tile = tiles[position]
             if waits := load(position, tile):
                 await waits
             await core.sync()
@@ -53,9 +67,8 @@ async def run_stages(
             store(position, tile)
             await core.sync()
         return
-    count = len(tiles)
     delay = 1 if compute is None else 2
-    for step in range(count + delay):
+    for step in steps(count + delay):
         if step >= delay:
             # Issue the store before the load, so that the start-up of the load overlaps the store.
             store(step - delay, tiles[step - delay])

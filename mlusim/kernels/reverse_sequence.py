@@ -86,7 +86,8 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     def store(position: int, tile: Tile) -> None:
         core.memcpy_async(box(target, tile), shaped(results[position % buffers], tile.shape))
 
-    await run_stages(core, tiles, load, reverse if staged else None, store, overlapped=settings.overlapped)
+    compute = reverse if staged else None
+    await run_stages(core, tiles, load, compute, store, overlapped=settings.overlapped, alike=False)
 
 
 class Lengths:

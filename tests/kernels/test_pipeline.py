@@ -18,10 +18,14 @@ from mlusim.planning.tiles import Tiles
 
 
 class Recorder:
-    """A core that only knows syncs; stages write down what they do between two of them."""
+    """A core that only knows loops and syncs; stages write down what they do between two syncs."""
 
     def __init__(self) -> None:
         self.periods: list[list[tuple[str, int]]] = [[]]
+
+    def loop(self, items: Any, *, along: Any) -> Any:
+        assert len(along) <= len(items)
+        return iter(items)
 
     async def sync(self) -> None:
         self.periods.append([])

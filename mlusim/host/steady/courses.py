@@ -57,6 +57,9 @@ class Codes:
         self._log = log
         self._table, self._rows = instructions = log.records.instructions()
         self.codes = codes_of(log, costs=costs, instructions=instructions)
+        # By instruction, the start-up that was not hidden by other copies, at most.
+        self._latency_ps = np.zeros(len(self._table), np.int64)
+        np.maximum.at(self._latency_ps, self._rows, log.records.column("latency_ps", slice(0, len(log))))
         tasks = log.records.column("task", slice(0, len(log)))
         self._order = np.argsort(tasks, kind="stable")
         self._bounds = np.searchsorted(tasks[self._order], np.arange(len(log.tasks) + 1))
@@ -82,7 +85,6 @@ class Codes:
         last = records[position + 1 - length : position + 1]
         instructions = self._table[self._rows[last]]
         of = {name: instructions[:, INSTRUCTION.index(name)] for name in ("op", "pipe", "alone_ps")}
-        of |= {name: column(name, last) for name in ("start_ps", "end_ps")}
         # The end of a period is that of its longest copy, or of its longest operation.
         longest = int(np.argmax(np.where(of["pipe"] == IO, of["alone_ps"] + 1, 0) * (1 << 20) + of["alone_ps"]))
         marks = np.arange(position + 1 - period.before * length + longest, position + 1, length)
@@ -95,7 +97,7 @@ class Codes:
             period=period,
             ends=all_ends[marks].astype(np.float64),
             progress=(marks + 1) / length,
-            alone_ps=_alone_ps(of),
+            alone_ps=self._alone_ps(records[position + 1 - 3 * length : position + 1], length),
             waits=self._waits(records[position + 1 - MEASURED * length : position + 1]),
             rounds={name: names.count(name) for name in BARRIERS if name in names},
             group=(length, neighbours, np.sort(codes[position + 1 - length : position + 1]).tobytes()),
@@ -109,25 +111,37 @@ class Codes:
         took_ps = self._log.records.column("end_ps", records) - self._log.records.column("start_ps", records)
         return bool(((took_ps > alone_ps * _LONGER) & (pipe == IO)).any())
 
+    def _alone_ps(self, records: Integers, length: int) -> int:
+        """Return the time that a period takes without other tasks, or more.
+
+        Copies follow each other, and hide the start-up of those behind them; so do other operations, unless they run
+        beside copies now.
+
+        Args:
+            records: those of three periods of `length` operations, as operations may run beside copies of another one.
+        """
+        rows = self._rows[records]
+        alone_ps = self._table[rows, INSTRUCTION.index("alone_ps")]
+        start_ps, end_ps, latency_ps = (
+            self._log.records.column(name, records) for name in ("start_ps", "end_ps", "latency_ps")
+        )
+        is_copy = self._table[rows, INSTRUCTION.index("pipe")] == IO
+        copies, others = np.flatnonzero(is_copy), np.flatnonzero(~is_copy)
+        # The middle period, copies with those before them.
+        others, own = others[others // length == 1], copies // length == 1
+        transfer_ps = alone_ps[copies] - self._latency_ps[rows[copies]]
+        hidden_ps = np.minimum(self._latency_ps[rows[copies]] - latency_ps[copies], np.roll(transfer_ps, 1))
+        copies_ps = int((alone_ps[copies] - hidden_ps.clip(min=0))[own].sum())
+        beside_ps = np.minimum.outer(end_ps[others], end_ps[copies])
+        beside_ps = beside_ps - np.maximum.outer(start_ps[others], start_ps[copies])
+        others_ps = int(alone_ps[others].sum())
+        return max(copies_ps, others_ps, copies_ps + others_ps - int(beside_ps.clip(min=0).sum()))
+
     def waits_at_barrier(self, task: Task) -> bool:
         """Whether a task waits at a barrier."""
         records = self.records_of(task.index)
         last = self._log.records.op(int(records[-1])) if len(records) else NONE
         return bool(task.waits_for) and last != NONE and self._log.ops[last] in BARRIERS
-
-
-def _alone_ps(of: dict[str, Integers]) -> int:
-    """Return the time that a period takes without other tasks, or more, from its records.
-
-    Copies follow each other; so do other operations, unless they run beside copies now.
-    """
-    copies = of["pipe"] == IO
-    others = ~copies
-    overlaps = np.minimum.outer(of["end_ps"][others], of["end_ps"][copies])
-    overlaps = overlaps - np.maximum.outer(of["start_ps"][others], of["start_ps"][copies])
-    hidden_ps = int(overlaps.clip(min=0).sum())
-    copies_ps, others_ps = int(of["alone_ps"][copies].sum()), int(of["alone_ps"][others].sum())
-    return max(copies_ps, others_ps, copies_ps + others_ps - hidden_ps)
 
 
 def loop_end(log: Log, launch: int, issued: int) -> int:

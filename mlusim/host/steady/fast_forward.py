@@ -1,40 +1,68 @@
-"""Lets a task that is under way issue operations without simulating them: they take no time, and nothing waits."""
+"""Lets a task that is under way pass operations without simulating them: they take no time, and nothing waits.
+
+By default, its kernel issues them. In a loop declared by `Core.loop`, most iterations need not even be issued: their
+records follow from a `Pattern`, and the loop continues behind them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlusim.host.steady.pattern import BEFORE
 from mlusim.log import NONE
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
+    from mlusim.host.steady.pattern import Pattern
+    from mlusim.records import Rows
 
 _TASK_TIMES = ("now_ps", "waited_for", "pending_io", "pending_move")
 _UNIT_TIMES = ("vector_free_ps", "vector_record", "stream_copied_ps", "stream_copy_record", "stored_ps")
+# Iterations that are issued behind a leap: the first two may use variables of iterations that were left out, and the
+# third one has to be as expected.
+_ISSUED = BEFORE + 1
+# Iterations that are worth a leap, and parts of all iterations between which some are issued.
+_LEAP, _PARTS = 4, 4
 
 
 class FastForward:
-    """Issues the next operations of a task without simulating them, once the task resumes.
+    """Passes the next operations of a task, once the task resumes.
 
     Transfers in flight stay in flight. Afterwards the core is in the state in which it was before.
 
     Args:
         issuer: the issuer of the task.
-        operations: number of operations.
+        operations: number of operations, whole periods.
+        iterations: as iterations of a declared loop, from its next one on; 0 if the task is in none.
 
     Attributes:
         first: record of the first of these operations; NONE before the task resumes.
-        failed: the operations did not pass as expected: some had to wait, or are not one record each.
-        done: all have been issued.
+        failed: the operations did not pass as expected: some had to wait, or are not one record each, or iterations
+            of a declared loop differ.
+        done: all have passed.
     """
 
-    def __init__(self, issuer: Issuer, operations: int) -> None:
+    def __init__(self, issuer: Issuer, operations: int, iterations: int = 0) -> None:
         self._issuer = issuer
         self.operations = operations
         self.first = NONE
         self.failed = self.done = False
-        issuer.at_check = self._begin
+        self._iterations = iterations
+        # The iteration behind the last one to pass; of the iterations behind a leap, how many have been issued, and the
+        # records that they should have.
+        self._end_iteration = 0
+        self._issued = 0
+        self._expected: Rows | None = None
+        # In a declared loop, `leap` begins; but not if the kernel has left the loop.
+        issuer.at_check = self._begin_before_operation
         issuer.next_check = issuer.task.operations
+        if iterations:
+            issuer.next_check += 2 * operations // iterations
+
+    def _begin_before_operation(self) -> None:
+        self._begin()
+        # The operation that is about to be issued is counted already.
+        self._issuer.next_check -= 1
 
     def _begin(self) -> None:
         issuer = self._issuer
@@ -48,11 +76,51 @@ class FastForward:
         task.pending_io = task.pending_move = 0
         issuer.set_dry(dry=True)
         issuer.at_check = self._end
-        issuer.next_check = task.operations + self.operations - 1
+        issuer.next_check = task.operations + self.operations
+
+    def leap(self, pattern: Pattern, iteration: int) -> int:
+        """Return the number of iterations that a declared loop leaves out now; called before each of its iterations.
+
+        Args:
+            pattern: what iterations issue.
+            iteration: index of the iteration.
+        """
+        issuer = self._issuer
+        if self.first == NONE:
+            self._begin()
+            self._end_iteration = iteration + self._iterations
+        if self._expected is not None:
+            self._issued += 1
+            if self._issued < _ISSUED:
+                return 0
+            self._compare()
+        known = min(pattern.known_from(issuer.task.index, iteration), self._end_iteration - iteration)
+        count = min(known, self._iterations // _PARTS + _ISSUED) - _ISSUED
+        # A kernel may swap its buffers at the end of each iteration.
+        count -= count % pattern.buffers
+        if count < _LEAP:
+            return 0
+        rows = pattern.rows(issuer.task.index, iteration, count + _ISSUED)
+        left_out = count * pattern.operations
+        issuer.log.records.extend(rows[:left_out])
+        issuer.task.operations += left_out
+        self._expected, self._issued = rows[left_out:], 0
+        return count
+
+    def _compare(self) -> None:
+        """Compare the operations behind a leap with the expected ones."""
+        if self._expected is None:
+            return
+        records, expected = self._issuer.log.records, self._expected
+        last = len(expected) // _ISSUED
+        self.failed |= not records.are(records.count - last, expected[-last:])
+        records.replace(records.count - len(expected), expected[:-last])
+        self._expected = None
 
     def _end(self) -> None:
         issuer = self._issuer
         log = issuer.log
+        self._compare()
         for name, value in self._task.items():
             setattr(issuer.task, name, value)
         for name, value in self._unit.items():
@@ -63,5 +131,5 @@ class FastForward:
         issuer.next_check = issuer.task.operations
         waited = issuer.chip.environment.now != self._now
         other = log.count - self.first != self.operations or len(log.allocations) != self._allocations
-        self.failed = waited or other
+        self.failed |= waited or other
         self.done = True

@@ -20,8 +20,10 @@ _SURE = 3.0
 # Parts of the measured time, and the numbers of consecutive ones whose paces are compared.
 _PARTS, _LENGTHS = 32, (1, 2, 4, 8)
 _UNSURE_GROWTH = 0.2
-# How leads grow with the number of periods: as its square root if periods are independent; measured: 0.35 to 0.7.
-_GROWTH, _MOST_GROWTH = 0.5, 0.6
+# Numbers of consecutive parts in which the drift is measured.
+_DRIFT_LENGTHS = (4, 8, 16, 32)
+# Leads grow with the square root of the number of periods if these are independent; the exponent in a run is measured.
+_GROWTH, _MOST_GROWTH = 0.5, 0.7
 # Simulated ends of a run.
 _ENDS = 200
 
@@ -35,7 +37,8 @@ class Pace(NamedTuple):
         progress: mean number of periods of a task at the end of the measured time.
         measured: mean number of periods in the measured time.
         leads: (tasks,) periods by which each task is ahead of the mean.
-        drift: standard deviation of the change of leads in the measured time, in periods.
+        drift: standard deviation of the change of leads in a period, in periods, if all periods are independent.
+        growth: upper limit of the exponent with which changes grow with the number of periods.
     """
 
     period_ps: float
@@ -44,10 +47,17 @@ class Pace(NamedTuple):
     measured: float
     leads: Numbers
     drift: float
+    growth: float
 
-    def spread(self, periods: float, growth: float = _GROWTH) -> float:
+    def spread(self, periods: float) -> float:
         """Return the standard deviation by which leads change in that many periods."""
-        return float(self.drift * (max(periods, 0.0) / self.measured) ** growth)
+        return float(self.drift * max(periods, 0.0) ** _GROWTH)
+
+    def _most_spread(self, periods: float) -> float:
+        """Return the most that `spread` may be: the drift and its growth are themselves measured on a few tasks."""
+        of_growth = float(max(periods / self.measured, 1.0) ** (self.growth - _GROWTH))
+        unsure = float((4 * (len(self.leads) - 1)) ** -0.5)
+        return self.spread(periods) * of_growth * (1 + unsure)
 
     def _changes(self, spread: float) -> Numbers:
         """Return (ends, tasks) random changes of the leads, with that standard deviation."""
@@ -103,10 +113,8 @@ class Pace(NamedTuple):
         """
         if len(self.leads) == 1:
             return 0.0
-        spread = most = self.spread(periods)
-        if not exact:
-            # The drift is itself measured on a few tasks.
-            most = self.spread(periods, _MOST_GROWTH) * (1 + 1 / (2 * (len(self.leads) - 1)) ** 0.5)
+        spread = self.spread(periods)
+        most = spread if exact else self._most_spread(periods)
         expected = self._lost(self._changes(spread), alone_ps)
         lost = self._lost(self._changes(most), alone_ps)
         return float(abs(lost.mean() - expected.mean()) + _SURE * lost.std())
@@ -125,14 +133,33 @@ def pace_of(ends: Sequence[Numbers], progress: Sequence[Numbers], begin: float, 
     means = steps.mean(axis=0)
     measured = float(means[-1] - means[0])
     leads = steps - means
+    drift, growth = _drift(leads, measured)
     return Pace(
         period_ps=(end - begin) / measured,
         error=_SURE * _error(means) / measured,
         progress=float(means[-1]),
         measured=measured,
         leads=leads[:, -1],
-        drift=float(np.std(leads[:, -1] - leads[:, 0])),
+        drift=drift,
+        growth=growth,
     )
+
+
+def _drift(leads: Numbers, measured: float) -> tuple[float, float]:
+    """Return drift and growth (see `Pace`) of leads of shape (tasks, parts + 1), in that many periods."""
+    tasks = len(leads)
+    if tasks == 1:
+        return 0.0, _GROWTH
+    lengths = np.array(_DRIFT_LENGTHS)
+    variances = np.array([((leads[:, n:] - leads[:, :-n]) ** 2).mean() * tasks / (tasks - 1) for n in lengths])
+    per_period = variances / (lengths * (measured / _PARTS))
+    # There are the more independent changes, the shorter they are.
+    drift = float(np.average(per_period, weights=1 / lengths)) ** 0.5
+    ratio = np.log(lengths[-1] / lengths[0])
+    growth = np.log(variances[-1] / variances[0]) / 2 / ratio if variances.all() else _GROWTH
+    # The longest changes are known for each task only once.
+    unsure = 1 / (2 * (tasks - 1)) ** 0.5 / ratio
+    return drift, float(np.clip(growth + unsure, _GROWTH, _MOST_GROWTH))
 
 
 def _error(means: Numbers) -> float:

@@ -43,7 +43,7 @@ def timed(run: Run, why: str = "") -> tuple[Device, Log]:
             # The kernels did not continue as expected; the full run shows whether the error is theirs.
         else:
             if not watch.skips:
-                device.log.unsteady = watch.why or _without_loops(device.log)
+                device.log.unsteady = watch.why or watch.waits_for or _without_loops(device.log)
                 return device, device.log
             bound_ps = expand(device.log, watch.skips)
             if bound_ps is not None and bound_ps <= ALLOWED * max(launch.end_ps for launch in device.log.launches):

@@ -1,18 +1,17 @@
 """Watches a run, and skips repeats once its tasks are steady.
 
 At intervals, all running tasks are examined. If each is in a loop, and their pace is known precisely enough, each skips
-as many periods as pass in the same time: its kernel issues their operations without simulating them
-(`FastForward`), or, where they wait in its pipe already, they leave the pipe. The last periods of all tasks are
-simulated, so the end of the run is real.
+as many periods as pass in the same time (`FastForward`); where the operations wait in its pipe already, they leave the
+pipe. The last periods of all tasks are simulated, so the end of the run is real.
 
-Tasks meet the end with typical leads (`Pace.leads_after`), and the bound includes what other leads would change.
+Tasks meet the end with typical leads (`Pace.typical_changes`), and the bound includes what other leads would change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,15 +19,19 @@ from mlusim.cores.locks import LOCK_NAMES
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES
 from mlusim.host.steady.courses import LEFT, MEASURED, WARM, Codes, Course, crews, loop_end
 from mlusim.host.steady.fast_forward import FastForward
+from mlusim.host.steady.loops import Loop
 from mlusim.host.steady.pace import Pace, pace_of
+from mlusim.host.steady.pattern import Pattern
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction
 from mlusim.records import INSTRUCTION
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
+    from mlusim.cores.issuer import Issuer
     from mlusim.cores.task import Task
 
+Item = TypeVar("Item")
 # Largest relative error of a run's time.
 ALLOWED = 0.005
 # Fraction of a run that has to be skipped for an extrapolation to pay off.
@@ -36,7 +39,7 @@ _MIN_SKIPPED = 0.25
 # Part of the time in loops that counts as transient.
 _UNMEASURED = 0.2
 # Standard deviation of the changes of leads, in periods, from which on tasks are at any point of their loops.
-_OUT_OF_STEP = 0.3
+_OUT_OF_STEP = 0.4
 # Part of a period by which the end of a run depends on when the skip takes place.
 _PHASE = 0.25
 # Part of that error that may be expected in advance.
@@ -94,7 +97,11 @@ class _Group(NamedTuple):
 
         Such a state may last for hundreds of periods, and then dissolve within a few: the pace changes.
         """
-        return len(self.members) > 1 and self.pace.drift < _OUT_OF_STEP and any(one.waits for one in self.members)
+        return (
+            len(self.members) > 1
+            and self.pace.spread(self.pace.measured) < _OUT_OF_STEP
+            and any(one.waits for one in self.members)
+        )
 
     def most_skipped(self) -> float:
         """Return the time that can be skipped such that every task has some periods left."""
@@ -124,16 +131,18 @@ class Watch:
     Attributes:
         skips: what was skipped.
         why: why nothing more is skipped.
+        waits_for: why an earlier look did not skip anything.
     """
 
     def __init__(self, dry_log: Callable[[], Log]) -> None:
         self._dry_log = dry_log
         # By launch, the number of operations of its tasks when their loop ends.
         self._loop_ends: dict[int, int] = {}
+        # By task, the loops declared so far, the innermost one last.
+        self._loops: dict[int, list[Loop[Any]]] = {}
         self.skips: list[Skip] = []
         self.why = ""
-        # Why an earlier look did not skip anything.
-        self._waits_for = ""
+        self.waits_for = ""
 
     def run(self, chip: Chip, step: Callable[[], None]) -> None:
         """Run a chip until nothing more can be skipped; raises `EmptySchedule` if that is its end."""
@@ -145,6 +154,19 @@ class Watch:
                 step()
             passed += more
             more = round(passed * self._look())
+
+    def loop(self, issuer: Issuer, items: Sequence[Item], along: Sequence[Any]) -> Iterator[Item]:
+        """Return an iterator over the items of a declared loop, which may leave items out."""
+        loop = Loop(issuer, items, along)
+        self._loops.setdefault(issuer.task.index, []).append(loop)
+        return iter(loop)
+
+    def _loop_of(self, task: Task) -> Loop[Any] | None:
+        """Return the declared loop that a task is in."""
+        loops = self._loops.get(task.index, [])
+        while loops and loops[-1].ended:
+            loops.pop()
+        return loops[-1] if loops else None
 
     def _look(self) -> float:
         """Skip repeats if all running tasks are steady.
@@ -176,7 +198,7 @@ class Watch:
         groups = []
         for members in by_group.values():
             pace = pace_of([one.ends for one in members], [one.progress for one in members], begin, end)
-            periods = self._loop_end(members[0]) / members[0].period.operations - pace.progress
+            periods = min(self._loop_end(one) for one in members) / members[0].period.operations - pace.progress
             groups.append(_Group(members, pace, periods, max(one.alone_ps for one in members)))
         return self._decide(courses, groups)
 
@@ -199,26 +221,29 @@ class Watch:
         skipped_ps = min(group.most_skipped() for group in groups)
         own_ps = now + max(group.periods * group.pace.period_ps for group in groups)
         if skipped_ps < _MIN_SKIPPED * own_ps:
-            self.why = self._waits_for or f"its tasks repeat no loop much more than {WARM + MEASURED + LEFT} times"
+            self.why = self.waits_for or f"its tasks repeat no loop much more than {WARM + MEASURED + LEFT} times"
             return 0.0
         if any(group.in_step() for group in groups):
-            self._waits_for = _NO_PACE
+            self.waits_for = _NO_PACE
             return _MORE_EVENTS
         total_ps = own_ps + sum(skip.length_ps for skip in self.skips)
         allowed_ps = _RESERVE * ALLOWED * total_ps - sum(skip.bound_ps for skip in self.skips)
         bound_ps = max(float(np.hypot(*group.errors(skipped_ps))) for group in groups)
         bound_ps += _PHASE * max(group.pace.period_ps for group in groups) * (len(courses) > len(crews(courses)[0]))
         if bound_ps <= allowed_ps:
-            return self._skip(courses, groups, skipped_ps, bound_ps)
+            return self._skip(courses, groups, skipped_ps, bound_ps, allowed_ps)
         pace_ps, end_ps = (max(errors) for errors in zip(*(group.least_errors() for group in groups), strict=True))
-        self._waits_for = _NO_PACE if pace_ps > end_ps else _DRIFT
+        self.waits_for = _NO_PACE if pace_ps > end_ps else _DRIFT
         if np.hypot(pace_ps, end_ps) <= allowed_ps:
             return _MORE_EVENTS
-        self.why = self._waits_for
+        self.why = self.waits_for
         return 0.0
 
     def _loop_end(self, course: Course) -> int:
         """Return the number of operations that a task has issued when its loop ends."""
+        declared = self._loop_of(course.task)
+        if declared is not None and (end := declared.end(course.period.operations)):
+            return end
         end = course.position + 1 + course.period.after * course.period.operations
         if len(course.records) - end >= course.period.operations:
             return end
@@ -228,7 +253,9 @@ class Watch:
             self._loop_ends[launch] = loop_end(self._dry_log(), launch, len(course.records))
         return max(end, self._loop_ends[launch])
 
-    def _skip(self, courses: list[Course], groups: list[_Group], length_ps: float, bound_ps: float) -> float:
+    def _skip(
+        self, courses: list[Course], groups: list[_Group], length_ps: float, bound_ps: float, allowed_ps: float
+    ) -> float:
         """Let every task skip what passes in that time; returns as `_look`."""
         own_periods: dict[int, int] = {}
         # The slowest group skips whole periods, which the other ones match as well as they can.
@@ -240,8 +267,13 @@ class Watch:
                 length_ps = group_ps
             bound_ps += abs(group_ps - length_ps)
             own_periods |= dict(zip((one.task.index for one in members), each.tolist(), strict=True))
-        if min(own_periods.values()) < 1:
+        if bound_ps > allowed_ps / _RESERVE or min(own_periods.values()) < 1:
             return _MORE_EVENTS
+        in_loops, pattern = self._pattern(courses)
+        declared = [loop for course in courses if (loop := self._loop_of(course.task)) is not None]
+        shorter = [loop.limit(pattern) for loop in declared]
+        if any(shorter):
+            return self._look()
         cuts: dict[int, Cut] = {}
         queued = []
         for crew in crews(courses):
@@ -251,7 +283,7 @@ class Watch:
             for course, periods in zip(crew, periods_of, strict=True):
                 length = course.period.operations
                 cuts[course.task.index] = Cut(course.position, periods * length, length, None)
-                queued.append(_waits_in_pipe(course, periods * length))
+                queued.append(_waits_in_pipe(course, periods * length, self._chip.environment.now))
         if None in queued:
             return _MORE_EVENTS
         for course, in_pipe in zip(chain.from_iterable(crews(courses)), queued, strict=True):
@@ -259,10 +291,29 @@ class Watch:
             if in_pipe:
                 _take_out(course.task, cut.operations)
             else:
-                forward = FastForward(course.task.issuer, cut.operations)
+                loop, iterations = in_loops.get(course.task.index, (None, 0))
+                forward = FastForward(course.task.issuer, cut.operations, iterations * cut.operations // cut.period)
+                if loop is not None and pattern is not None:
+                    loop.pass_by(forward, pattern)
                 cuts[course.task.index] = cut._replace(forward=forward)
         self.skips.append(Skip(self._chip.environment.now, round(length_ps), bound_ps, cuts))
         return _MORE_EVENTS
+
+    def _pattern(self, courses: list[Course]) -> tuple[dict[int, tuple[Loop[Any], int]], Pattern | None]:
+        """Return the declared loops of tasks, with the iterations of a period, and what their iterations issue."""
+        loops: dict[int, tuple[Loop[Any], int]] = {}
+        operations = set()
+        for course in courses:
+            loop = self._loop_of(course.task)
+            iterations = loop.iterations(course.period.operations) if loop is not None else 0
+            if loop is not None and iterations and not course.rounds and len(loop.values):
+                loops[course.task.index] = loop, iterations
+                operations.add(course.period.operations / iterations)
+        if len(operations) != 1 or (each := operations.pop()) % 1:
+            return {}, None
+        records = {course.task.index: course.records for course in courses}
+        log, unit = self._chip.log, self._chip.board.dram_unit_bytes
+        return loops, Pattern(log, {task: loop for task, (loop, _) in loops.items()}, records, int(each), unit)
 
 
 def _periods_of(crew: list[Course], periods: int) -> list[int]:
@@ -280,13 +331,18 @@ def _periods_of(crew: list[Course], periods: int) -> list[int]:
     return each
 
 
-def _waits_in_pipe(course: Course, operations: int) -> bool | None:
-    """Whether the next operations of a task, but the current one, wait in its pipe; None if some do and some do not."""
+def _waits_in_pipe(course: Course, operations: int, now: int) -> bool | None:
+    """Whether the next operations of a task, but the current one, wait in its pipe.
+
+    None if some do and some do not, or if some are not ready yet: they do not begin earlier if others are skipped.
+    """
     ahead = course.records[course.position + 2 : course.position + 2 + operations]
-    queue = [transfer.record for transfer in islice(course.task.unit.io.queue, len(ahead))]
-    if len(ahead) == operations and len(queue) == operations and np.array_equal(queue, ahead):
-        return True
-    return False if len(ahead) < operations else None
+    if len(ahead) < operations:
+        return False
+    queue = [*islice(course.task.unit.io.queue, operations)]
+    if not np.array_equal([transfer.record for transfer in queue], ahead):
+        return None
+    return True if course.task.now_ps + max(transfer.latency_ps for transfer in queue) <= now else None
 
 
 def _take_out(task: Task, operations: int) -> None:

@@ -54,6 +54,21 @@ def test_error_of_the_end() -> None:
     assert np.mean(within) >= 0.98
 
 
+def test_drift() -> None:
+    """The change of leads in a period, and how it grows."""
+    drifts, growths = zip(*((pace.drift, pace.growth) for pace in map(measured, map(walk, range(50)))), strict=True)
+    # A period is 0.3 / sqrt(3) longer or shorter than the mean, in the standard deviation.
+    assert np.mean(drifts) == pytest.approx(0.3 / 3**0.5, rel=0.05)
+    assert 0.5 < np.mean(growths) < 0.65
+    # Tasks of different pace drift apart in proportion to the time.
+    times = np.outer(np.linspace(0.9, 1.1, _TASKS), np.arange(1.0, _MEASURED + _SKIPPED))
+    assert measured(times).growth == pytest.approx(0.7)
+
+
+def walk(seed: int) -> np.ndarray:
+    return ends(seed, compensates=False)
+
+
 def test_a_full_link_hides_the_drift() -> None:
     """The less time a task needs alone, the less is lost when only a few still run."""
     pace = measured(ends(0, compensates=False))

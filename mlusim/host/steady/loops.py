@@ -1,0 +1,107 @@
+"""Loops declared by `Core.loop`, in a run that may skip iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from mlusim.host.steady.pattern import BEFORE
+
+if TYPE_CHECKING:
+    from mlusim.cores.issuer import Issuer
+    from mlusim.cores.task import Task
+    from mlusim.host.steady.fast_forward import FastForward
+    from mlusim.host.steady.pattern import Pattern
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Item = TypeVar("Item")
+# The most iterations of a period.
+_LONGEST = 64
+
+
+class Loop(Generic[Item]):
+    """A loop over items, some of which can be left out.
+
+    Args:
+        issuer: the issuer of the task.
+        items: the items.
+        along: by iteration, the integers that decide what it does.
+
+    Attributes:
+        task: the task.
+        index: index of the next iteration.
+        begins: by iteration so far, the operations that the task had issued before it.
+        ended: there are no more items.
+    """
+
+    def __init__(self, issuer: Issuer, items: Sequence[Item], along: Sequence[Any]) -> None:
+        self.task: Task = issuer.task
+        self._items, self._along = items, along
+        self.index = 0
+        self.begins: list[int] = []
+        self.ended = False
+        self._alike = len(along)
+        self._forward: FastForward | None = None
+        self._pattern: Pattern | None = None
+
+    def __iter__(self) -> Iterator[Item]:
+        items, task = self._items, self.task
+        count, add = len(items), self.begins.append
+        while True:
+            if self._forward is not None and self._pattern is not None:
+                self.index += self._forward.leap(self._pattern, self.index)
+                if self._forward.done:
+                    self._forward = None
+            index = self.index
+            if index >= count:
+                self.ended = True
+                return
+            add(task.operations)
+            self.index = index + 1
+            yield items[index]
+
+    def iterations(self, operations: int) -> int:
+        """Return the number of iterations that issued the last so many operations; 0 if these are not whole ones."""
+        begins = np.array(self.begins[-_LONGEST - 1 :])
+        return int(np.argmax(begins[-1] - begins[::-1] == operations)) if len(begins) else 0
+
+    def end(self, operations: int) -> int:
+        """Return the number of operations issued by the end of its alike iterations; 0 if that is not known.
+
+        operations: number of operations of a period.
+        """
+        iterations = self.iterations(operations)
+        if not iterations or not self._alike:
+            return 0
+        return self.begins[-1] + (self._alike - self.index + 1) // iterations * operations
+
+    def limit(self, pattern: Pattern | None) -> bool:
+        """Set the end of its alike iterations, as far as known; return whether it comes earlier than assumed."""
+        before, task = self._alike, self.task.index
+        self._alike = pattern.alike_until(task, self.index) if pattern is not None and pattern.covers(task) else 0
+        return self._alike < before - BEFORE
+
+    @cached_property
+    def values(self) -> Integers:
+        """(iterations, integers) what decides what each iteration does; no iterations if these are not integers."""
+        along = self._along
+        if isinstance(along, range):
+            return np.arange(along.start, along.stop, along.step)[:, np.newaxis]
+        columns = _columns(along) if len(along) else []
+        if not columns or any(column.dtype.kind != "i" or column.ndim != 1 for column in columns):
+            return np.empty((0, 1), np.int64)
+        return np.stack(columns, axis=1)
+
+    def pass_by(self, forward: FastForward, pattern: Pattern) -> None:
+        """Leave out iterations from the next one on."""
+        self._forward, self._pattern = forward, pattern
+
+
+def _columns(items: Sequence[Any]) -> list[Integers]:
+    """Return the integers of items as columns, of tuples by element."""
+    if isinstance(items[0], tuple):
+        return [column for part in zip(*items, strict=False) for column in _columns(part)]
+    return [np.array(items)]

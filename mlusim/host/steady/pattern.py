@@ -1,0 +1,241 @@
+"""What the iterations of declared loops issue, learnt from those that were issued.
+
+The kernel has declared (`Core.loop`) that iterations are alike if their items, and the two before them, are equally far
+apart: the same instructions, at addresses that are affine functions of the item. So iterations are divided into classes
+by these distances. For each class, the functions are determined from the issued iterations of all tasks, and an
+iteration is known if its class issued the same instructions each time, if the functions agree with all addresses, and
+if its own item is a combination of the issued ones. Everything is exact: nothing is known of other iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.host.steady.periods import ALIKE
+from mlusim.log import NONE, SCALAR
+from mlusim.records import INSTRUCTION
+
+if TYPE_CHECKING:
+    from mlusim.host.steady.loops import Loop
+    from mlusim.log import Log
+    from mlusim.records import Rows
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+# Items before that of an iteration that it may use, too.
+BEFORE = 2
+# Numbers of buffers that a loop may use in turn.
+_BUFFERS = (1, 2, 3, 4, 6, 8)
+# Iterations of a task that are learnt from: not the first ones, which may differ, and only the latest ones.
+_WARM, _LATEST = 4, 96
+# So many unknown iterations in sequence are others; costs that differ by less than this fraction count as equal.
+_UNKNOWN, _ALIKE = 8, 2 * ALIKE
+_ALLOCATIONS, _OFFSETS = ("dst_alloc", "a_alloc", "b_alloc"), ("dst_offset", "a_offset", "b_offset")
+
+
+class Pattern:
+    """The iterations of the loops that tasks are in.
+
+    Args:
+        log: the log so far.
+        loops: the loops, by task.
+        records: the records of each task, by task.
+        operations: number of operations of an iteration.
+        unit: bytes of a bus unit: what a copy costs depends on its addresses modulo this.
+
+    Attributes:
+        operations: number of operations of an iteration.
+        buffers: number of buffers that the loop uses in turn.
+    """
+
+    def __init__(
+        self, log: Log, loops: dict[int, Loop[Any]], records: dict[int, Integers], operations: int, unit: int
+    ) -> None:
+        self.operations = operations
+        self.buffers = 1
+        self._buffers = _Buffers(log)
+        values = {task: loop.values for task, loop in loops.items()}
+        columns = max(own.shape[1] for own in values.values())
+        values = {task: own for task, own in values.items() if own.shape[1] == columns}
+        # The items of all tasks, one task after the other, and the index of each in its loop.
+        self._items = np.concatenate([*values.values()])
+        self._index = np.concatenate([np.arange(len(own)) for own in values.values()])
+        ends = np.cumsum([0, *map(len, values.values())]).tolist()
+        self._range = dict(zip(values, pairwise(ends), strict=True))
+        issued, numbers = [], []
+        for task, (first, end) in self._range.items():
+            begins = np.array(loops[task].begins)
+            # The latest iteration is under way.
+            last = min(len(begins) - 1, end - first)
+            chosen = np.arange(max(last - _LATEST, _WARM), max(last, _WARM))
+            chosen = chosen[np.diff(begins)[chosen] == operations]
+            issued.append(first + chosen)
+            numbers.append(records[task][begins[chosen][:, np.newaxis] + np.arange(operations)])
+        self._issued, learnt = np.concatenate(issued), np.concatenate(numbers)
+        # By item: whether it is known, an issued iteration of its class, and the offsets of its operands.
+        self._known = np.zeros(len(self._items), bool)
+        self._like = np.zeros(len(self._items), np.int64)
+        self._offsets = np.zeros((len(self._items), operations * len(_OFFSETS)), np.int64)
+        self._rows = log.records.rows(learnt)
+        if len(learnt) and _is_plain(log, learnt):
+            costs = log.records.column("alone_ps", learnt.reshape(-1)).reshape(learnt.shape)
+            typical = np.median(costs, axis=0)
+            self._typical = (np.abs(costs - typical) <= _ALIKE * typical).all(axis=1)
+            self._learn(unit)
+        self._unknown = np.flatnonzero(np.append(~self._known, True))
+
+    def _learn(self, unit: int) -> None:
+        rows = self._rows
+        buffers = np.stack([self._buffers.coded(rows[name]) for name in _ALLOCATIONS], axis=2)
+        offsets = np.stack([rows[name] for name in _OFFSETS], axis=2)
+        # Offsets in a buffer belong to the class; those in GDRAM depend on the item.
+        what = np.dstack([rows["instruction"], rows["line"], np.where(buffers < NONE, offsets, 0)])
+        distances = self._distances()
+        for count in _BUFFERS:
+            # What is in which buffer depends on the index of the iteration, or everything does.
+            turn = self._numbered([self._index % count])
+            for kind in (distances, self._numbered([distances, turn])):
+                differ = _differ(what, kind[self._issued]) | _differ(buffers, turn[self._issued])
+                if not differ.any():
+                    break
+            else:
+                continue
+            break
+        self.buffers, self._turn = count, turn
+        self._turn_like = np.unique(turn[self._issued], return_index=True)[1]
+        issued_kinds = kind[self._issued]
+        by_kind = np.argsort(kind, kind="stable")
+        bounds = np.searchsorted(kind[by_kind], np.arange(int(kind.max()) + 2))
+        for number in range(len(bounds) - 1):
+            members, issued = by_kind[bounds[number] : bounds[number + 1]], np.flatnonzero(issued_kinds == number)
+            if not differ[issued].any() and not self._fit(members, issued, offsets.reshape(len(rows), -1), unit):
+                # Each task may have addresses of its own.
+                for first, end in self._range.values():
+                    own = members[slice(*np.searchsorted(members, (first, end)))]
+                    of_task = self._issued[issued]
+                    own_issued = issued[(of_task >= first) & (of_task < end)]
+                    if len(own_issued):
+                        self._fit(own, own_issued, offsets.reshape(len(rows), -1), unit)
+        self._known &= (self._index >= BEFORE) & (turn >= 0)
+
+    def _fit(self, members: Integers, issued: Integers, offsets: Integers, unit: int) -> bool:
+        """Determine the addresses of a class; return whether they are affine functions of the items.
+
+        Args:
+            members: its items.
+            issued: its issued iterations.
+            offsets: (issued iterations of all classes, operands) their addresses.
+            unit: bytes of a bus unit.
+        """
+        base = int(issued[0])
+        origin = self._items[self._issued[base]]
+        apart = (self._items[self._issued[issued]] - origin).astype(np.float64)
+        away = (self._items[members] - origin).astype(np.float64)
+        # The directions in which the issued items differ, and by how much addresses change along each.
+        _, sizes, axes = np.linalg.svd(apart, full_matrices=False)
+        axes = axes[sizes > 1e-9 * max(float(sizes.max()), 1.0)]
+        steps = np.linalg.lstsq(apart @ axes.T, (offsets[issued] - offsets[base]).astype(np.float64), rcond=None)[0]
+        along = away @ axes.T
+        predicted = offsets[base] + np.rint(along @ steps).astype(np.int64)
+        self._offsets[members] = predicted
+        self._like[members] = base
+        if not (self._offsets[self._issued[issued]] == offsets[issued]).all():
+            return False
+        self._known[members] = (np.abs(away - along @ axes) < 0.5).all(axis=1) & (
+            (predicted - offsets[base]) % unit == 0
+        ).all(axis=1)
+        return True
+
+    def _distances(self) -> Integers:
+        """Number the iterations by the distances between their items and the `BEFORE` items before them."""
+        step = self._numbered([np.diff(column, prepend=column[:1]) for column in self._items.T])
+        return self._numbered([np.roll(step, before) for before in range(BEFORE)])
+
+    def _numbered(self, columns: Sequence[Integers]) -> Integers:
+        """Number the rows of a table, given by columns, by value; NONE for those that no issued iteration has."""
+        numbers = np.zeros(len(columns[0]), np.int64)
+        other = np.zeros(len(numbers), bool)
+        for column in columns:
+            for values in (column, None):
+                of = numbers if values is None else values
+                known = np.unique(of[self._issued])
+                codes = np.searchsorted(known, of).clip(max=len(known) - 1)
+                other |= known[codes] != of
+                numbers = codes if values is None else numbers * len(known) + codes
+        numbers[other] = NONE
+        return numbers
+
+    def covers(self, task: int) -> bool:
+        """Whether anything is known of a task's loop."""
+        return task in self._range and bool(self._known[slice(*self._range[task])].any())
+
+    def known_from(self, task: int, iteration: int) -> int:
+        """Return the number of known iterations from one on."""
+        if task not in self._range:
+            return 0
+        first, end = self._range[task]
+        until = int(self._unknown[np.searchsorted(self._unknown, first + iteration)])
+        return int(max(min(until, end) - first - iteration, 0))
+
+    def alike_until(self, task: int, iteration: int) -> int:
+        """Return the first iteration, from one on, that costs more or less than those issued, or that is not known."""
+        first, end = self._range[task]
+        own = slice(first + iteration, end)
+        unlike = self._known[own] & ~self._typical[self._like[own]]
+        unknown = np.cumsum(~self._known[own])
+        unlike[:-_UNKNOWN] |= unknown[_UNKNOWN:] - unknown[:-_UNKNOWN] == _UNKNOWN
+        return iteration + int(np.argmax(np.append(unlike, True)))
+
+    def rows(self, task: int, iteration: int, count: int) -> Rows:
+        """Return the records of known iterations, from one on. Their times mean nothing."""
+        first = self._range[task][0] + iteration
+        items = slice(first, first + count)
+        rows = self._rows[self._like[items]]
+        in_turn = self._rows[self._turn_like[self._turn[items]]]
+        offsets = self._offsets[items].reshape(count, -1, len(_OFFSETS))
+        for number, (allocation, offset) in enumerate(zip(_ALLOCATIONS, _OFFSETS, strict=True)):
+            rows[allocation] = self._buffers.of(task, self._buffers.coded(in_turn[allocation]))
+            rows[offset] = offsets[:, :, number]
+        rows["task"] = task
+        flat: Rows = rows.reshape(-1)
+        return flat
+
+
+class _Buffers:
+    """The allocations of tasks, by a code that is the same for the same buffer of each task."""
+
+    def __init__(self, log: Log) -> None:
+        self._owner = np.array([allocation.task for allocation in log.allocations], np.int64)
+        self._own = {task: np.flatnonzero(self._owner == task) for task in np.unique(self._owner).tolist() if task >= 0}
+        self._position = np.zeros(len(self._owner), np.int64)
+        for allocations in self._own.values():
+            self._position[allocations] = np.arange(len(allocations))
+
+    def coded(self, allocations: Integers) -> Integers:
+        """Return the codes of allocations: less than NONE for those of tasks, and others themselves."""
+        own = (allocations >= 0) & (self._owner[allocations] >= 0)
+        return np.where(own, NONE - 1 - self._position[allocations], allocations)
+
+    def of(self, task: int, codes: Integers) -> Integers:
+        """Return the allocations of a task with these codes."""
+        own = self._own.get(task, np.zeros(1, np.int64))
+        return np.where(codes < NONE, own[(NONE - 1 - codes).clip(0, len(own) - 1)], codes)
+
+
+def _differ(values: Integers, classes: Integers) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """(iterations,) whether the values of an iteration differ from those of the first one of its class."""
+    _, first, own = np.unique(classes, return_index=True, return_inverse=True)
+    differ: np.ndarray[Any, np.dtype[np.bool_]] = (values != values[first[own]]).any(axis=(1, 2))
+    return differ
+
+
+def _is_plain(log: Log, records: Integers) -> bool:
+    """Whether operations read no values into registers, and the log has nothing but their records."""
+    table, rows = log.records.instructions()
+    of = {name: table[rows[records], INSTRUCTION.index(name)] for name in ("pipe", "a_box")}
+    more = [*log.addresses, *log.more_operands, *log.seen, *log.loops, *log.joined, *log.byte_copies]
+    return not ((of["pipe"] == SCALAR) & (of["a_box"] != NONE)).any() and not np.isin(records, more).any()

@@ -1,0 +1,242 @@
+"""Loops declared by `core.loop`: the log is that of the full run, though most iterations are never executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import ops
+from mlusim.cores.core import Core
+from mlusim.host.arguments import Output
+from mlusim.memory.view import View
+from mlusim.results.result import Result
+
+_TIMES = {"issue_ps", "start_ps", "end_ps", "latency_ps", "waited_for"}
+_TABLES = {"op": "ops", "line": "lines", "dst_box": "boxes", "a_box": "boxes", "b_box": "boxes"}
+# Iterations that the kernels below have executed.
+executed = 0
+
+
+def count() -> None:
+    global executed  # noqa: PLW0603 - kernels have no other way out of the simulator
+    executed += 1
+
+
+async def rows(core: Core, x: View, out: View) -> None:
+    """Blocking copies of rows."""
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype)
+    for row in core.loop(range(core.task_id, x.shape[0], core.task_dim)):
+        count()
+        await core.memcpy(tile, x[row])
+        core.add(tile, tile, tile)
+        await core.memcpy(out[row], tile)
+
+
+async def swapped(core: Core, x: View, out: View) -> None:
+    """Two buffers that change places, and a variable of the iteration before."""
+    if core.is_memory_core:
+        return
+    full, empty = (core.nram.alloc(x.shape[1], x.dtype) for _ in range(2))
+    before = None
+    for row in core.loop(range(core.task_id, x.shape[0], core.task_dim)):
+        count()
+        if before is not None:
+            core.memcpy_async(out[before], full)
+        core.memcpy_async(empty, x[row])
+        await core.sync()
+        before, full, empty = row, empty, full
+    if before is not None:
+        await core.memcpy(out[before], full)
+
+
+async def three_parts(core: Core, x: View, out: View) -> None:
+    """Three parts of one buffer in turn, backward through the rows."""
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc((3, x.shape[1]), x.dtype)
+    mine = range(core.task_id, x.shape[0], core.task_dim)
+    for index in core.loop(range(len(mine))):
+        count()
+        row = mine[len(mine) - 1 - index]
+        core.memcpy_async(tile[index % 3], x[row])
+        core.memcpy_async(out[row], tile[index % 3])
+        await core.sync()
+
+
+async def uneven(core: Core, x: View, out: View) -> None:
+    """Tiles that differ by 64 B here and there, in flat tensors."""
+    if core.is_memory_core:
+        return
+    source, target = x.reshape(-1), out.reshape(-1)
+    blocks = x.size // 16
+    first, last = (blocks * task // core.task_dim for task in (core.task_id, core.task_id + 1))
+    number = -(-(last - first) // 120)
+    bounds = [(first + (last - first) * part // number) * 16 for part in range(number + 1)]
+    tiles = list(pairwise(bounds))
+    buffer = core.nram.alloc(max(stop - start for start, stop in tiles), x.dtype)
+    for start, stop in core.loop(tiles):
+        count()
+        await core.memcpy(buffer[: stop - start], source[start:stop])
+        await core.memcpy(target[start:stop], buffer[: stop - start])
+
+
+async def by_name(core: Core, x: View, out: View) -> None:
+    """Items that are not integers."""
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype)
+    for row in core.loop([str(row) for row in range(core.task_id, x.shape[0], core.task_dim)]):
+        count()
+        await core.memcpy(tile, x[int(row)])
+        await core.memcpy(out[int(row)], tile)
+
+
+async def leaves(core: Core, x: View, out: View) -> None:
+    """Leaves a declared loop early, and continues in an ordinary one."""
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype)
+    mine = range(core.task_id, x.shape[0], core.task_dim)
+    for row in core.loop(mine):
+        await core.memcpy(tile, x[row])
+        await core.memcpy(out[row], tile)
+        if row >= mine[2]:
+            break
+    for row in mine[3:]:
+        count()
+        await core.memcpy(tile, x[row])
+        await core.memcpy(out[row], tile)
+
+
+async def breaks_promise(core: Core, x: View, out: View) -> None:
+    """From the middle on, rows are stored elsewhere."""
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype)
+    for row in core.loop(range(core.task_id, x.shape[0], core.task_dim)):
+        count()
+        await core.memcpy(tile, x[row])
+        await core.memcpy(out[row if row < x.shape[0] // 2 else x.shape[0] - 1 - row + x.shape[0] // 2], tile)
+
+
+async def by_value(core: Core, x: View, shifts: View, out: View) -> None:
+    """Rows that are chosen by values: all equal but one."""
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype)
+    for row in core.loop(range(core.task_id, x.shape[0], core.task_dim)):
+        count()
+        shift = await core.load(shifts[row])
+        await core.memcpy(tile, x[(row + shift) % x.shape[0]])
+        await core.memcpy(out[row], tile)
+
+
+def tensor(*shape: int) -> np.ndarray[Any, Any]:
+    """A tensor of a size, which takes no memory."""
+    return np.broadcast_to(np.zeros((), np.float32), shape)
+
+
+def described(result: Result) -> list[Any]:
+    """What a log says apart from times, task by task."""
+    log = result.log
+    columns = log.columns()
+    order = np.argsort(columns["task"], kind="stable")
+    described_ = []
+    for name, column in columns.items():
+        if name in _TABLES:
+            table = [repr(entry) for entry in getattr(log, _TABLES[name])]
+            described_.append([table[number] if number >= 0 else "" for number in column[order].tolist()])
+        elif name not in _TIMES:
+            described_.append(column[order].tolist())
+    return described_
+
+
+def both(run: Callable[..., Result]) -> tuple[Result, Result, float]:
+    """The full run, the steady one, and the part of the iterations of the first that the second has executed."""
+    global executed  # noqa: PLW0603
+    executed = 0
+    full = run()
+    of_full, executed = executed, 0
+    quick = run(steady=True)
+    assert abs(quick.time_ps / full.time_ps - 1) <= 0.005
+    assert described(quick) == described(full)
+    columns = quick.log.columns()
+    assert (columns["issue_ps"] <= columns["start_ps"]).all()
+    assert (columns["start_ps"] <= columns["end_ps"]).all()
+    return full, quick, executed / max(of_full, 1)
+
+
+@pytest.mark.parametrize("kernel", [rows, swapped, three_parts, uneven])
+@pytest.mark.parametrize(("board", "clusters"), [("mlu270", 4), ("mlu590-h8", 1)])
+def test_most_iterations_are_not_executed(kernel: Any, board: str, clusters: int) -> None:
+    x = tensor(4 * clusters * 240, 2048)
+    given_: dict[str, Any] = {"device": board, "dim": (4, clusters, 1), "data": False}
+    _, quick, part = both(lambda **how: mlusim.run(kernel, x, Output(x.shape, "float32"), **given_, **how))
+    assert quick.steady.operations > len(quick.log) / 2
+    assert part < 0.6
+
+
+@pytest.mark.parametrize("kernel", [by_name, leaves])
+def test_iterations_are_executed_if_nothing_is_known_of_them(kernel: Any) -> None:
+    x = tensor(4 * 240, 2048)
+    given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
+    _, quick, part = both(lambda **how: mlusim.run(kernel, x, Output(x.shape, "float32"), **given_, **how))
+    assert quick.steady.operations
+    assert part >= 1
+
+
+def test_loops_whose_iterations_differ_are_simulated_in_full() -> None:
+    x = tensor(4 * 240, 2048)
+    given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
+    full, quick, _ = both(lambda **how: mlusim.run(breaks_promise, x, Output(x.shape, "float32"), **given_, **how))
+    assert quick.time_ps == full.time_ps
+    assert "not the same until the end" in quick.steady.refused
+
+
+def test_loops_that_depend_on_data_are_executed() -> None:
+    """Also where the values are the same in all iterations so far."""
+    x, shifts = tensor(4 * 240, 2048), np.ones(4 * 240, np.int32)
+    shifts[700] = 5
+    given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
+    _, _, part = both(lambda **how: mlusim.run(by_value, x, shifts, Output(x.shape, "float32"), **given_, **how))
+    assert part >= 1
+
+
+@pytest.mark.parametrize("board", ["mlu270", "mlu370-x4"])
+def test_operators(board: str) -> None:
+    """The tiles of built-in kernels are uneven, and cover several axes."""
+    x = tensor(200, 1024, 1024)
+    both(lambda **how: ops.cast(x, "float16", device=board, data=False, **how))
+    for axis in range(3):
+        both(lambda axis=axis, **how: ops.reverse(x, axis, device=board, data=False, **how))
+
+
+def test_a_loop_is_an_ordinary_one_otherwise() -> None:
+    x = np.random.default_rng(0).standard_normal((37, 64)).astype(np.float32)
+    assert np.array_equal(mlusim.run(rows, x, Output(x.shape, "float32"), dim=(4, 1, 1)).output, 2 * x)
+    assert np.array_equal(mlusim.run(swapped, x, Output(x.shape, "float32"), dim=(4, 1, 1)).output, x)
+
+
+def test_a_kernel_that_issues_ahead_of_its_pipe() -> None:
+    """Small copies begin when they are issued: they do not begin earlier if others are left out."""
+
+    async def ahead(core: Core, x: View, out: View) -> None:
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(x.shape[1], x.dtype)
+        for row in range(core.task_id, x.shape[0], core.task_dim):
+            core.memcpy_async(tile, x[row])
+            core.memcpy_async(out[row], tile)
+        await core.sync()
+
+    for tasks, columns in ((4, 68), (8, 178)):
+        x = tensor(tasks * 399, columns)
+        given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, tasks // 4, 1), "data": False}
+        both(lambda x=x, given_=given_, **how: mlusim.run(ahead, x, Output(x.shape, "float32"), **given_, **how))
