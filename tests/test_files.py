@@ -78,8 +78,8 @@ def test_scratch_file_names_are_unpredictable(tmp_path, monkeypatch):
     assert all(str(os.getpid()) not in name or len(name) > 24 for name in seen)
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")
-    monkeypatch.setattr(files.secrets, "token_hex", lambda _: "known")
-    (tmp_path / ".file.known.part").symlink_to(victim)
+    monkeypatch.setattr("os.urandom", bytes)
+    (tmp_path / f".file.{bytes(8).hex()}.part").symlink_to(victim)
     with pytest.raises(FileExistsError):
         write(tmp_path / "file")
     assert victim.read_bytes() == b"mine"
