@@ -71,7 +71,7 @@ nitpick_ignore_regex = [
     # Libraries: their inventories would need a network.
     ("py:class", r"(collections|numpy|np|pathlib|os|typing|types|click|pandas|matplotlib)\..*"),
     # Imported for types only, so known by their last name.
-    ("py:class", r"(Path|PathLike|DataFrame|Figure|Dtype)"),
+    ("py:class", r"(Path|PathLike|DataFrame|Figure|Canvas|Dtype)"),
     # Types in signatures that a user gets and passes on, and never makes.
     (
         "py:class",

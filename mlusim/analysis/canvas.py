@@ -76,7 +76,9 @@ class Text(NamedTuple):
 
 
 class Canvas:
-    """A picture of `WIDTH` pixels, 12 in, with a title and lines below it.
+    """A picture of `WIDTH` pixels, 12 in, with a title and lines below it; a notebook shows it.
+
+    `Path("timeline.png").write_bytes(canvas.png())` saves it.
 
     Attributes:
         title: above all.
@@ -186,6 +188,9 @@ class Canvas:
         about.add_text("Software", "mlusim")
         picture.save(stream, "PNG", compress_level=_PNG_LEVEL, pnginfo=about)
         return stream.getvalue()
+
+    def _repr_png_(self) -> bytes:  # the name that IPython looks for
+        return self.png()
 
     def svg(self) -> bytes:
         """Return the picture as SVG."""

@@ -45,6 +45,13 @@ def test_rectangles_cover_their_part_of_a_pixel_in_both_formats():
     assert paths["#ff0000"] == "M20 5h0.5v4h-0.5z"
 
 
+def test_a_notebook_shows_a_picture():
+    formatters = pytest.importorskip("IPython.core.formatters")
+
+    canvas = Canvas("title")
+    assert formatters.PNGFormatter()(canvas) == canvas.png()
+
+
 def test_horizontal_lines_are_equally_thick_wherever_they_are():
     canvas = Canvas()
     for number in range(10):
