@@ -5,7 +5,6 @@ Neither the order of operations nor the bytes that they access count here, so mo
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -33,17 +32,14 @@ class AllocationFlow:
         counts = np.isin(columns["op"], addressing) | (dst == NONE)
         # One entry more, for operands that are absent.
         self._counts = np.array([*(is_output(record) for record in log.allocations), False])
-        steps = []
-        for source in sources:
-            self._counts[source[counts]] = True
-            both = (source != NONE) & (dst != NONE)
-            steps.append(source[both] * self._count + dst[both])
-        for record, further in log.more_operands.items():
-            operands = [int(side[record]) for side in (dst, *sources)] + [operand[0] for operand in further]
-            self._counts[operands] |= counts[record]
-            pairs = [a * self._count + b for a, b in itertools.permutations(operands, 2) if NONE not in (a, b)]
-            steps.append(np.array(pairs, np.int64))
-        self._origin, self._target = np.divmod(np.unique(np.concatenate(steps)), max(self._count, 1))
+        self._counts[np.concatenate([source[counts] for source in sources])] = True
+        pairs = [(source, dst) for source in sources]
+        # Further operands of a record are all sources of `dst`, or all results of `a` and `b`.
+        further = [(record, operand[0]) for record, operands in log.more_operands.items() for operand in operands]
+        records, more = np.array(further, np.int64).reshape(-1, 2).T
+        self._counts[more[counts[records]]] = True
+        pairs += [(side[records], more) for side in (dst, *sources)] + [(more, dst[records])]
+        self._origin, self._target = _distinct(pairs, max(self._count, 1))
 
     def leads_somewhere(self) -> Flags:
         """By allocation, return whether its bytes may reach an output, a register or an address."""
@@ -66,3 +62,10 @@ class AllocationFlow:
                     reached[following] = True
                     ahead.append(following)
         return reached
+
+
+def _distinct(pairs: list[tuple[Integers, Integers]], count: int) -> tuple[Integers, Integers]:
+    """Return the distinct pairs of allocations, out of columns of numbers below `count`, or NONE."""
+    present = [(one != NONE) & (other != NONE) for one, other in pairs]
+    keys = [(one * count + other)[both] for (one, other), both in zip(pairs, present, strict=True)]
+    return np.divmod(np.unique(np.concatenate(keys)), count)

@@ -84,13 +84,14 @@ class Overwrites:
 
     def _is_fill(self, records: Integers) -> Flags:
         """By record, whether it writes a single value: a fill, or a copy of a buffer that a fill wrote."""
-        if FILLS.isdisjoint(self.log.ops):
+        if not len(records) or FILLS.isdisjoint(self.log.ops):
             return np.zeros(len(records), bool)
-        unique, number = np.unique(records, return_inverse=True)
-        is_fill = self._fills(unique)
-        others = np.flatnonzero(~is_fill)
-        is_fill[others] = self._copies_a_fill(unique[others])
-        return is_fill[number]
+        # A table by record: the same few appear once for each cell.
+        is_fill = np.zeros(len(self.log), bool)
+        is_fill[records] = True
+        unique = np.flatnonzero(is_fill)
+        is_fill[unique] = self._fills(unique) | self._copies_a_fill(unique)
+        return is_fill[records]
 
     def _fills(self, records: Integers) -> Flags:
         """By record, whether it is an instruction of `FILLS`."""
@@ -154,5 +155,7 @@ def _by_cell(cells: Cells, rows: Integers, among: Flags) -> Iterator[Pairs]:
         part, index = expand(np.zeros(len(order), np.int64), -(-(end - begin) // _MAX_CELLS))
         begin = begin[part] + index * _MAX_CELLS
         for piece, cell in chunks(begin, np.minimum(begin + _MAX_CELLS, end[part])):
-            by_cell = np.argsort(cell, kind="stable")
+            # Numbers of two bytes take a tenth of the time to sort.
+            short = cell.astype(np.uint16) if number[-1] <= np.iinfo(np.uint16).max else cell
+            by_cell = np.argsort(short, kind="stable")
             yield cell[by_cell], row[order[part[piece[by_cell]]]]

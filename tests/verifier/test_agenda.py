@@ -92,3 +92,24 @@ def test_a_settled_buffer_is_examined_again_when_marks_reach_it_from_another():
     )
     unwritten = [finding["where"][:13] for finding in findings if finding["kind"] == "uninitialised"]
     assert unwritten == ["buffer 2[6:8]", "buffer 3[0:2]"]
+
+
+@pytest.mark.parametrize("gathers_first", [True, False])
+def test_a_mask_that_is_also_an_operand_without_effect_counts_as_an_address(gathers_first):
+    async def kernel(core, x, out):
+        tile, unused, offsets, mask = (core.nram.alloc(WIDTH, dtype) for dtype in ("f4", "f4", "i4", "i4"))
+        core.fill(offsets, 0)
+        core.fill(tile, 1)
+        await core.sync()
+        for gathers in (gathers_first, not gathers_first):
+            if gathers:
+                core.gather(unused, x, offsets, mask)
+            else:
+                core.fusion(unused, tile, tile, mask.view("f4"), "FMA")
+            await core.sync()
+        await core.memcpy(out, tile)
+
+    x, out = np.ones(WIDTH, np.float32), mlusim.Output((WIDTH,), np.float32)
+    report = mlusim.verify(kernel, x, out, device="mlu590-h8", kind="BLOCK", dim=1)
+    unwritten = [finding.where for finding in report.findings if finding.kind == "uninitialised"]
+    assert unwritten == ["nram buffer 3[0:8], 32 B in NRAM"]
