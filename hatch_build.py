@@ -22,6 +22,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # The issue of an operation, its pipe, its link, its effect on memory, its record. `tests/test_compiled.py` has the
 # rules for these modules.
 MODULES = (
+    "mlusim/bangc/accesses.py",
+    "mlusim/bangc/bridge.py",
+    "mlusim/bangc/calls.py",
+    "mlusim/bangc/copy_calls.py",
+    "mlusim/bangc/crossing.py",
     "mlusim/cores/byte_copies.py",
     "mlusim/cores/copies.py",
     "mlusim/cores/copy_effect.py",

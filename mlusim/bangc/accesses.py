@@ -23,6 +23,7 @@ from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
+    from mlusim.cores.issuer import Issuer
     from mlusim.memory.allocation import Allocation
 
 # (count, stride in bytes), outermost first.
@@ -131,7 +132,7 @@ def _record_access(
     bridge: Bridge, function: str, pc: int, address: int, loops: Loops, meta: int
 ) -> Awaitable[None] | None:
     """Record accesses in at most two loops."""
-    if bridge.in_absent_memory(address):
+    if bridge.lacks_memory and bridge.in_absent_memory(address):
         return None
     seen, meta = not meta & _FRESH, meta & ~_FRESH
     key = (pc, meta, loops)
@@ -139,17 +140,18 @@ def _record_access(
     if known is None:
         known = bridge.scalar_shapes[key] = _Shape(bridge, function, pc, loops, meta)
     allocation, offset = _inside(bridge, known.line, address - known.below, known.reach, write=known.write)
-    view = View.laid_out(allocation, offset + known.below, known.layout)
-    _charge_ordinary(bridge, known.line, known.total)
+    issuer: Issuer = bridge.issuer
+    if known.total > 1:
+        _charge_ordinary(issuer, known.line, known.total)
     if seen and not known.write and allocation.is_poisoned:
-        bridge.issuer.log.seen.add(bridge.issuer.log.count)
-    return access(bridge.issuer, known.line, known.name, view, known.total, write=known.write)
+        issuer.log.seen.add(issuer.log.records.count)
+    view = View.laid_out(allocation, offset + known.below, known.layout)
+    return access(issuer, known.line, known.name, view, known.total, write=known.write)
 
 
-def _charge_ordinary(bridge: Bridge, line: int, accesses: int) -> None:
+def _charge_ordinary(issuer: Issuer, line: int, accesses: int) -> None:
     """Charge the scalar operations that surround the accesses of a loop."""
-    if accesses > 1:
-        arithmetic(bridge.issuer, line, count=accesses * _ORDINARY_THIRDS // 3)
+    arithmetic(issuer, line, count=accesses * _ORDINARY_THIRDS // 3)
 
 
 async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarray[Any, Any], meta: int) -> None:
@@ -167,7 +169,7 @@ async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarr
         offsets = np.unique((offsets[:, None] + np.arange(size)).reshape(-1))
     rows = offsets // dtype.itemsize
     view = View(allocation, offset, (int(rows[-1]) + 1,), (dtype.itemsize,), dtype)
-    _charge_ordinary(bridge, line, len(addresses))
+    _charge_ordinary(bridge.issuer, line, len(addresses))
     log = bridge.issuer.log
     record = log.count
     name = "store_rows" if write else "load_rows"
@@ -180,13 +182,13 @@ async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarr
 
 
 def _inside(bridge: Bridge, line: int, address: int, nbytes: int, *, write: bool) -> tuple[Allocation, int]:
-    place = bridge.issuer.log.lines[line]
     try:
-        allocation, offset = bridge.locate(address)
+        allocation, offset = bridge.place(address)
     except AccessError as error:
-        raise_at(*place, bridge.explained(error))
+        raise_at(*bridge.issuer.log.lines[line], bridge.explained(error))
     if offset + nbytes > allocation.nbytes:
         verb = "writes" if write else "reads"
         span = f"{group_digits(offset)}..{group_digits(offset + nbytes)} of {allocation.name}"
+        place = bridge.issuer.log.lines[line]
         raise_at(*place, AccessError(f"plain C++ {verb} bytes {span}, which has {group_digits(allocation.nbytes)} B"))
     return allocation, offset

@@ -42,10 +42,13 @@ from mlusim.units import group_digits
 if TYPE_CHECKING:
     from mlusim.bangc.module import Module
     from mlusim.cores.byte_copies import ByteForm
+    from mlusim.cores.copy_effect import Place
     from mlusim.cores.core import Core
 
 _UINT8 = np.dtype(np.uint8)
 _NULL_BYTES = 1 << 16
+# Number of addresses that a task caches.
+_PLACES = 1 << 12
 # Identity of an array in a memory that the memory core lacks: it is never used or logged.
 _NO_RECORD = -1
 _ON_A_MEMORY_CORE = (
@@ -107,18 +110,20 @@ class Bridge:
         unit = self._task.unit
         lacks = [unit.nram is None, unit.wram is None, False, unit.ldram is None]
         self._absent = {kind: _no_memory(unit.cluster.index, kind) for kind, none in enumerate(lacks) if none}
+        # Whether arrays may lie in memories that the core lacks.
+        self.lacks_memory = bool(self._absent)
         self._pcs: dict[int, int] = {}
         self._literals: dict[int, str] = {}
         self._views: dict[tuple[int, int, Any], View] = {}
-        self._pointers: dict[int, Pointer] = {}
+        self._places: dict[int, Place] = {}
         # Forms of copies, by the arguments of `__memcpy` behind its pointers.
         self.byte_forms: dict[tuple[Any, ...], ByteForm] = {}
         self.filter_forms = FilterForms(core.board)
         # Cached shapes of loops of plain accesses, by instruction.
         self.scalar_shapes: dict[Any, Any] = {}
-        # Calls by the head of their record, and calls that can be repeated unchanged, by the whole record.
+        # Calls by the head of their record; and those that the runtime knows, with their lines.
         self.sites = image.sites_of(core.issuer.log, function)
-        self.repeated: dict[bytes, Callable[[], Awaitable[None] | None]] = {}
+        self.known: list[tuple[Callable[[], Awaitable[None] | None], int]] = []
         self.bases = [room.base if room is not None else -1 for room in image.rooms]
         record = image.record
         record.ranges = ctypes.cast(gdram.ranges, ctypes.POINTER(Range))
@@ -243,7 +248,7 @@ class Bridge:
         self.is_astray |= found
         return found
 
-    def is_dropped(self, site: Site, values: list[Any]) -> bool:
+    def is_dropped(self, site: Site, values: tuple[Any, ...]) -> bool:
         """Whether a call has no effect on the memory core, because it uses NRAM or WRAM.
 
         A union launch also runs the kernel on the memory cores, and many kernels omit the test of `__is_mpu()`:
@@ -288,23 +293,28 @@ class Bridge:
             "take local variables"
         )
 
-    def pointer(self, address: int) -> Pointer:
-        """Return an address as a pointer to bytes."""
-        known = self._pointers.get(address)
+    def place(self, address: int) -> Place:
+        """Return the allocation that contains an address, and the byte in it; as `locate`, quicker for known ones."""
+        known = self._places.get(address)
         if known is None:
             # Inlined for performance: the first part of `locate`.
             gdram = self.gdram
             number = bisect_right(gdram.bases, address) - 1
-            if number >= 0 and address - gdram.bases[number] < gdram.allocations[number].nbytes:
-                return Pointer(gdram.allocations[number], address - gdram.bases[number], _UINT8)
-            allocation, offset = self.locate(address)
-            known = Pointer(allocation, offset, _UINT8)
-            if allocation.memory.kind is not MemoryKind.GDRAM:
+            if number >= 0:
+                allocation, offset = gdram.allocations[number], address - gdram.bases[number]
+                if offset < allocation.nbytes:
+                    return allocation, offset
+            known = self.locate(address)
+            if len(self._places) < _PLACES and known[0].memory.kind is not MemoryKind.GDRAM:
                 # Kernels use the same arrays of their core repeatedly.
-                self._pointers[address] = known
+                self._places[address] = known
         return known
 
-    def remote(self, address: int, cluster: int) -> Pointer:
+    def pointer(self, address: int) -> Pointer:
+        """Return an address as a pointer to bytes."""
+        return Pointer(*self.place(address), _UINT8)
+
+    def remote(self, address: int, cluster: int) -> Place:
         """Return the same array in another cluster of the union: the target of SRAM2SRAM."""
         allocation, offset = self.locate(address)
         job = self._task.job
@@ -315,7 +325,7 @@ class Bridge:
         other = job.sram_buffers.get(job.clusters[cluster].index, {}).get(key or "")
         if other is None:
             raise AccessError(f"memcpy to cluster {cluster} of {allocation.name}: that cluster has not started yet")
-        return Pointer(other.allocation, offset, _UINT8)
+        return other.allocation, offset
 
     def view(self, code: int, address: int, shape: tuple[int, ...]) -> View:
         """Return a contiguous view of elements at an address. Raises `AccessError` if it leaves its array."""
@@ -368,8 +378,18 @@ class Bridge:
             found = self.sites[head] = Site(words, intrinsics()[words[OPERATION_WORD]], line)
         return found
 
-    def give(self, value: float) -> None:
-        """Set the return value of the call."""
+    def know(self, again: Callable[[], Awaitable[None] | None], line: int) -> None:
+        """Let the runtime find the current call again: `again` then executes it, without its values being decoded."""
+        if self.module.runtime.library.mlusim_know(self.image.address, len(self.known)):
+            self.known.append((again, line))
+
+    def forget(self) -> None:
+        """Undo `know` for all calls."""
+        self.module.runtime.library.mlusim_forget(self.image.address)
+        self.known.clear()
+
+    def give(self, value: Any) -> None:
+        """Set the return value of the call, a float or an integer."""
         answer(self.image.words, value)
 
     def line_at(self, pc: int, function: str) -> int:

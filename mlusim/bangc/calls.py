@@ -22,8 +22,6 @@ _SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = range(1, 6)
 _KINDS = {_SIGNED: "i", _UNSIGNED: "u", _FLOAT: "f"}
 _UINT8 = np.dtype(np.uint8)
 _WORD_BYTES = 8
-# Number of calls that a task caches.
-_REPEATED = 1 << 12
 # The bytes of a record with the location of the call and the types of its values; the values follow.
 HEAD = slice(OPERATION_WORD * _WORD_BYTES, VALUES_WORD * _WORD_BYTES)
 _VALUES_BYTE = VALUES_WORD * _WORD_BYTES
@@ -49,37 +47,32 @@ class Site:
     Attributes:
         issue: executes it, given the bridge, the line, the codes and the values.
         name: name of the intrinsic.
-        repeats: whether it may be prepared for repetition.
         line: its number in the log.
         codes: type codes of its values.
-        record: the bytes of a record that distinguish it from other calls, values included.
     """
 
-    __slots__ = ("_struct", "codes", "issue", "line", "name", "record", "repeats")
+    __slots__ = ("_struct", "codes", "issue", "line", "name")
 
     def __init__(self, words: Any, intrinsic: Intrinsic, line: int) -> None:
         self.name = intrinsic.name
-        self.repeats = intrinsic.prepare is not None
-        self.issue = partial(_prepare, self, intrinsic) if self.repeats else intrinsic.handler
+        self.issue: Any = intrinsic.handler if intrinsic.prepare is None else partial(_prepare, intrinsic)
         self.line = line
         self.codes = _codes(words)
         self._struct = _layout(tuple(self.codes))
-        self.record = slice(HEAD.start, _VALUES_BYTE + _WORD_BYTES * len(self.codes))
 
-    def values(self, record: Any) -> list[Any]:
+    def values(self, record: Any) -> tuple[Any, ...]:
         """Return the values of the call that the fibre waits for."""
-        return list(self._struct.unpack_from(record, _VALUES_BYTE))
+        return self._struct.unpack_from(record, _VALUES_BYTE)
 
 
 def _prepare(
-    site: Site, intrinsic: Intrinsic, bridge: Bridge, line: int, codes: list[int], values: list[Any]
+    intrinsic: Intrinsic, bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
 ) -> Awaitable[None] | None:
     """Execute a call, and cache it for repetition with equal values."""
     again = intrinsic.prepare(bridge, line, codes, values) if intrinsic.prepare else None
     if again is None:
         return intrinsic.handler(bridge, line, codes, values)
-    if len(bridge.repeated) < _REPEATED:
-        bridge.repeated[bridge.image.call_bytes[site.record].tobytes()] = again
+    bridge.know(again, line)
     return again()
 
 
@@ -102,8 +95,8 @@ def call_of(words: Any) -> tuple[int, int, list[Any]]:
     return words[FILE_WORD], words[LINE_WORD], list(values)
 
 
-def answer(words: Any, value: float) -> None:
-    """Set the return value of the call: 64 bits."""
+def answer(words: Any, value: Any) -> None:
+    """Set the return value of the call, a float or an integer: 64 bits."""
     number = _WORD.unpack(_DOUBLE.pack(value))[0] if isinstance(value, float) else int(value) & (1 << 64) - 1
     words[RESULT_WORD] = number
 

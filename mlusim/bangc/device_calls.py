@@ -24,7 +24,7 @@ from mlusim.units import group_digits
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
 
-Handler = Callable[["Bridge", int, list[int], list[Any]], "Awaitable[Any] | None"]
+Handler = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Awaitable[Any] | None"]
 
 _POINTER = 1 << 16
 _UINT8 = np.dtype(np.uint8)
@@ -52,7 +52,7 @@ def _operand(bridge: Bridge, code: int, value: Any, shape: tuple[int, ...]) -> A
 
 
 def _fetching(operation: str) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
         swaps = operation == COMPARE_AND_SWAP
         size = int(values[4 if swaps else 3]) if len(values) > (4 if swaps else 3) else 1
         target = bridge.view(codes[1], values[1], (size,))
@@ -76,7 +76,7 @@ async def _to_stack(address: int, register: np.ndarray[Any, Any], waits: Awaitab
 
 
 def _reducing(operation: str) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
         swaps = operation == COMPARE_AND_SWAP
         if len(values) == _STRIDED_ATOMIC:
             count, inner, outer = (int(value) for value in values[2:5])
@@ -96,7 +96,7 @@ def _reducing(operation: str) -> Handler:
 def _setting(name: str, *, blocking: bool) -> Handler:
     """The value's C type is the element type; strides are in bytes, counts are repetitions minus one."""
 
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
         address, count, value, *loops = values
         # The board has no double: a literal such as 0.5 is a float.
         code = _POINTER | (_FLOAT if codes[2] == _DOUBLE else codes[2])
@@ -111,7 +111,7 @@ def _setting(name: str, *, blocking: bool) -> Handler:
     return handler
 
 
-def _moving(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+def _moving(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """dst, src, bytes; or with strides on both sides and the number of segments minus one."""
     del codes
     dst, src, size, *strides = values
@@ -133,7 +133,7 @@ def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> V
 def _by_offsets(name: str, *, blocking: bool) -> Handler:
     """gather: dst rows in order, src rows at byte offsets; scatter the reverse. A null mask means no mask."""
 
-    async def both(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+    async def both(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
         if not bridge.issuer.board.has_gather:
             arch = bridge.issuer.board.arch
             raise OperandError(f"__{name} exists from arch 592 on; this board is arch {arch}: loop over __memcpy")
@@ -143,13 +143,13 @@ def _by_offsets(name: str, *, blocking: bool) -> Handler:
         if blocking:
             await syncs.sync(bridge.issuer, line)
 
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
         return both(bridge, line, codes, values)
 
     return handler
 
 
-def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], values: list[Any]) -> None:
+def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], values: tuple[Any, ...]) -> None:
     dst_address, src_address, offset_address, *rest = values
     mask_address = rest.pop(0) if codes[3] >= _POINTER else 0
     size = int(rest[0])
@@ -193,7 +193,7 @@ def _check_offsets(bridge: Bridge, name: str, offsets: Indices, selected: Indice
         )
 
 
-def _rand(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+def _rand(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """Random numbers that differ by task and by call, and are reproducible."""
     bridge.random_calls += 1
     seed = bridge.issuer.task.index << 32 | bridge.random_calls

@@ -29,6 +29,8 @@ ARGUMENTS, SLOTS, ARRAYS = 32, 512, 512
 RESULT_WORD, OPERATION_WORD, LINE_WORD, COUNT_WORD, FILE_WORD, CODES_WORD, VALUES_WORD = range(7)
 KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
 SRAM = 2
+# What resuming returns: the number of an intrinsic; beyond FIRST_KNOWN that of a known call; or one of these.
+FIRST_KNOWN = 1 << 32
 FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT = range(-1, -9, -1)
 ARENA_BYTES = 1 << 28
 # Unused addresses between the arrays of an arena; they take no capacity.
@@ -172,6 +174,9 @@ class Runtime:
         self.library.mlusim_start.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         self.library.mlusim_state.restype = _WORD
         self.library.mlusim_state.argtypes = (ctypes.c_void_p,)
+        self.library.mlusim_know.argtypes = (ctypes.c_void_p, _WORD)
+        self.library.mlusim_forget.argtypes = (ctypes.c_void_p,)
+        self.library.mlusim_varying.argtypes = (ctypes.c_char_p,)
         self.library.mlusim_free.argtypes = (ctypes.c_void_p,)
         self.library.mlusim_loading.argtypes = (ctypes.c_void_p, ctypes.c_int)
         self.library.mlusim_guard.argtypes = (ctypes.c_int,)
@@ -181,6 +186,11 @@ class Runtime:
         self.fault: Any = self.library.mlusim_fault(0).contents
         self._base = _base(self.library._handle)  # noqa: SLF001 - ctypes has no other way to a library's address
         self._size = _extent(path)
+
+    def set_varying(self, counts: bytes) -> None:
+        """Set how many of the first values of a known call may differ, by number of its intrinsic."""
+        self._varying = counts
+        self.library.mlusim_varying(counts)
 
     def has(self, address: int) -> bool:
         """Whether an address is within the library's own code."""

@@ -128,7 +128,9 @@ def signature_handlers(
     chosen: dict[tuple[int, ...], tuple[CSignature, list[int], list[int]]] = {}
     known: dict[Any, tuple[CSignature, list[tuple[int, Any, bool]], list[Any]]] = {}
 
-    def operands_of(bridge: Bridge, codes: list[int], values: list[Any]) -> tuple[Instruction, tuple[Any, ...]] | None:
+    def operands_of(
+        bridge: Bridge, codes: list[int], values: tuple[Any, ...]
+    ) -> tuple[Instruction, tuple[Any, ...]] | None:
         """Return the instruction with its operands and attributes; None for a call that represents several."""
         if element is not None:
             codes = [_POINTER | element, codes[1], element]
@@ -140,9 +142,9 @@ def signature_handlers(
             signature = _choose(signatures, codes)
             choice = chosen[types] = signature, _deciding(signature, codes), _counts_given_as_floats(signature, codes)
         signature, deciding, floats = choice
-        for place in floats:
+        if floats:
             # Converted as in C.
-            values[place] = int(values[place])
+            values = tuple(int(value) if place in floats else value for place, value in enumerate(values))
         key = (types, *[values[place] for place in deciding])
         plan = known.get(key)
         if plan is None:
@@ -159,7 +161,7 @@ def signature_handlers(
         ]
         return signature.instruction, (*given, *attributes)
 
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
         found = operands_of(bridge, codes, values)
         if found is None:
             for first in _segments(signatures, values) or ():
@@ -169,7 +171,7 @@ def signature_handlers(
         return None if waiting is None else bridge.give_later(waiting)
 
     def prepare(
-        bridge: Bridge, line: int, codes: list[int], values: list[Any]
+        bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
     ) -> Callable[[], Awaitable[None] | None] | None:
         found = operands_of(bridge, codes, values)
         return None if found is None else vector.prepared(bridge.issuer, line, *found)
@@ -201,7 +203,7 @@ def _counts_given_as_floats(signature: CSignature, codes: list[int]) -> list[int
     ]
 
 
-def _segments(signatures: list[CSignature], values: list[Any]) -> list[list[Any]] | None:
+def _segments(signatures: list[CSignature], values: tuple[Any, ...]) -> list[tuple[Any, ...]] | None:
     """Split a call with strides into one call per segment; None for a call without strides.
 
     A conversion ends in the strides of dst and src in bytes and the number of segments minus one; a fill in (stride,
@@ -211,11 +213,11 @@ def _segments(signatures: list[CSignature], values: list[Any]) -> list[list[Any]
     if name == "convert" and len(values) in _STRIDED_CONVERSIONS:
         *rest, to_stride, from_stride, more = values
         dst, src, *numbers = rest
-        return [[dst + k * to_stride, src + k * from_stride, *numbers] for k in range(int(more) + 1)]
+        return [(dst + k * to_stride, src + k * from_stride, *numbers) for k in range(int(more) + 1)]
     if name == "write_value" and len(values) == _STRIDED_FILL:
         dst, count, value, inner_stride, inner, outer_stride, outer = values
         return [
-            [dst + j * outer_stride + k * inner_stride, count, value]
+            (dst + j * outer_stride + k * inner_stride, count, value)
             for j in range(int(outer) + 1)
             for k in range(int(inner) + 1)
         ]
@@ -244,7 +246,7 @@ def _typed_by_values(signature: CSignature, codes: list[int]) -> list[int]:
 
 
 def _plan(
-    signature: CSignature, codes: list[int], values: list[Any]
+    signature: CSignature, codes: list[int], values: tuple[Any, ...]
 ) -> tuple[CSignature, list[tuple[int, Any, bool]], list[Any]]:
     """Return the operands in the order of the instruction, and attributes.
 

@@ -16,27 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.bangc import copy_calls
 from mlusim.bangc.assembly import run_statement
 from mlusim.bangc.device_calls import device_calls
 from mlusim.bangc.host_calls import HOST_CALLS
 from mlusim.bangc.image import KINDS
 from mlusim.bangc.instruction_calls import result_types, signature_handlers, vector_intrinsics
 from mlusim.bangc.lines import raise_at
-from mlusim.cores import copies, locks, syncs
-from mlusim.cores.byte_copies import ByteForm, byte_form
+from mlusim.cores import locks, syncs
 from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scalar import access
-from mlusim.errors import AccessError, CopyError, KernelError, OperandError
-from mlusim.memory.kinds import Direction, MemoryKind
-from mlusim.units import PS_PER_US, group_digits
+from mlusim.errors import AccessError, KernelError, OperandError
+from mlusim.memory.kinds import MemoryKind
+from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
-    from mlusim.memory.view import Pointer
 
-Handler = Callable[["Bridge", int, list[int], list[Any]], "Awaitable[None] | None"]
+Handler = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Awaitable[None] | None"]
 # Returns a function that repeats the call with these values, or None if it cannot be repeated.
-Prepare = Callable[["Bridge", int, list[int], list[Any]], "Callable[[], Awaitable[None] | None] | None"]
+Prepare = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Callable[[], Awaitable[None] | None] | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,120 +67,27 @@ def _intrinsic(
     return register
 
 
-# In the order of `mluMemcpyDirection_t`.
-_DIRECTIONS = (
-    "GDRAM2NRAM",
-    "NRAM2GDRAM",
-    "LDRAM2NRAM",
-    "NRAM2LDRAM",
-    "GDRAM2WRAM",
-    "WRAM2GDRAM",
-    "LDRAM2WRAM",
-    "WRAM2LDRAM",
-    "NRAM2NRAM",
-    "NRAM2WRAM",
-    "WRAM2NRAM",
-    "GDRAM2SRAM",
-    "SRAM2GDRAM",
-    "LDRAM2SRAM",
-    "SRAM2LDRAM",
-    "SRAM2NRAM",
-    "NRAM2SRAM",
-    "SRAM2WRAM",
-    "WRAM2SRAM",
-    "GDRAM2GDRAM",
-    "GDRAM2LDRAM",
-    "LDRAM2GDRAM",
-    "LDRAM2LDRAM",
-    "SRAM2SRAM",
-)
-_COPIES = {number: Direction[name] for number, name in enumerate(_DIRECTIONS) if name in Direction.__members__}
+_OWN["__memcpy"] = Intrinsic("__memcpy", (4, 5, 7, 8, 12, 13), copy_calls.memcpy)
+_OWN["__memcpy_async"] = Intrinsic("__memcpy_async", (4, 5, 7, 8, 12, 13), copy_calls.memcpy_async)
+_OWN["__memcpy_nram_to_nram"] = Intrinsic("__memcpy_nram_to_nram", (3, 6), copy_calls.memcpy_nram)
 _NUMBERS = {kind: number for number, kind in enumerate((*KINDS, MemoryKind.GDRAM))}
-# Numbers of strides and segments of copies with one and two loops.
-_STRIDED, _TWICE_STRIDED = 3, 8
-_WITH_CLUSTER = (5, 8, 13)
-_SIGN = 1 << 63
-
-
-def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, ByteForm]:
-    """Return pointers and form of a copy."""
-    key = tuple(values[2:])
-    form = bridge.byte_forms.get(key)
-    if form is not None:
-        return bridge.pointer(values[0]), bridge.pointer(values[1]), form
-    # Floats become integers, as in C.
-    dst, src, size, number, *strides = map(int, values)
-    direction = _COPIES.get(number)
-    if direction is None:
-        named = _DIRECTIONS[number] if 0 <= number < len(_DIRECTIONS) else str(number)
-        raise CopyError(f"memcpy in direction {named}: there is no such copy")
-    if size >= _SIGN:
-        raise CopyError(
-            f"memcpy of {size - 2 * _SIGN} B: a size is not negative (unsigned, this is {group_digits(size)}); "
-            "look at what it is computed from"
-        )
-    if direction.destination is MemoryKind.WRAM and len(values) not in _WITH_CLUSTER:
-        _note_filters(bridge, dst, size, strides)
-        return bridge.pointer(dst), bridge.pointer(src), byte_form(bridge.issuer, size, direction, tuple(strides))
-    if len(values) in _WITH_CLUSTER:
-        if direction is not Direction.SRAM2SRAM:
-            raise CopyError(
-                f"memcpy in direction {direction.name} with a cluster: only SRAM2SRAM takes one; leave it out"
-            )
-        target = bridge.remote(dst, strides.pop())
-        return target, bridge.pointer(src), byte_form(bridge.issuer, size, direction, tuple(strides))
-    form = bridge.byte_forms[key] = byte_form(bridge.issuer, size, direction, tuple(strides))
-    return bridge.pointer(dst), bridge.pointer(src), form
-
-
-def _note_filters(bridge: Bridge, dst: int, size: int, strides: list[int]) -> None:
-    """Note whether a copy to WRAM writes filters in rows from lane to lane."""
-    if bridge.in_absent_memory(dst):
-        return
-    loops = [(strides[2] + 1, strides[0])] if len(strides) == _STRIDED else []
-    if len(strides) == _TWICE_STRIDED:
-        loops = [(strides[1] + 1, strides[0]), (strides[3] + 1, strides[2])]
-    if bridge.filter_forms.copied(*bridge.locate(dst), size, loops):
-        bridge.repeated.clear()
-
-
-@_intrinsic("__memcpy", 4, 5, 7, 8, 12, 13)
-def _memcpy(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
-    del codes
-    return copies.copy_bytes(bridge.issuer, line, *_copy(bridge, values), blocking=True)
-
-
-@_intrinsic("__memcpy_async", 4, 5, 7, 8, 12, 13)
-def _memcpy_async(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
-    del codes
-    copies.copy_bytes(bridge.issuer, line, *_copy(bridge, values), blocking=False)
-
-
-@_intrinsic("__memcpy_nram_to_nram", 3, 6)
-def _memcpy_nram(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
-    number = _DIRECTIONS.index("NRAM2NRAM")
-    return _memcpy(bridge, line, codes, [*values[:3], number, *values[3:]])  # type: ignore[return-value]
-
-
-@_intrinsic("__bang_move", 3, 6)
-def _move(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
-    number = _DIRECTIONS.index("NRAM2NRAM")
-    _memcpy_async(bridge, line, codes, [*values[:3], number, *values[3:]])
 
 
 def _sync_of(name: str, pipes: int) -> Intrinsic:
-    def prepare(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Callable[[], Awaitable[None] | None]:
+    def prepare(
+        bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
+    ) -> Callable[[], Awaitable[None] | None]:
         del codes, values
         return syncs.prepared(bridge.issuer, line, name, pipes)
 
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
         return prepare(bridge, line, codes, values)()
 
     return Intrinsic(f"__{name}", (0,), handler, prepare=prepare)
 
 
 def _barrier_of(name: str) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
         del codes, values
         return syncs.barrier(bridge.issuer, line, name)
 
@@ -200,7 +106,7 @@ for _name in syncs.BARRIERS:
 
 
 def _lock_of(name: str) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
         """An MLU core passes its lock's number twice; a memory core names two locks (B) and acquires both, in order."""
         del codes
         first, second = (int(value) for value in values)
@@ -223,7 +129,7 @@ for _name in locks.LOCK_NAMES:
 
 
 @_intrinsic("__sync_io_move_compute", 0, 3, 6)
-def _sync_pipes(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+def _sync_pipes(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
     """Six arguments name the waiting pipes and the awaited ones; here the task itself waits for all of them."""
     del codes
     flags = [bool(value) for value in values] or [True] * 3
@@ -250,7 +156,7 @@ _SYNCED_COPIES = (
 
 
 @_intrinsic(" ".join(f"__sync_copy_{pair}" for pair in _SYNCED_COPIES), 0)
-def _sync_copies(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+def _sync_copies(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
     del codes, values
     return syncs.sync(bridge.issuer, line, "sync_io_move_compute", IO_PIPE | MOVE_PIPE)
 
@@ -259,14 +165,14 @@ _SYNCS = ("sync;", "barrier.sync.local;")
 
 
 def _prepare_assembly(
-    bridge: Bridge, line: int, codes: list[int], values: list[Any]
+    bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
 ) -> Callable[[], Awaitable[None] | None] | None:
     del codes
     return syncs.prepared(bridge.issuer, line) if bridge.literal(values[0]).startswith(_SYNCS) else None
 
 
 @_intrinsic("__mlusim_assembly", *range(1, 9), returns="unsigned", prepare=_prepare_assembly)
-def _assembly(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
+def _assembly(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
     del codes
     text = bridge.literal(values[0])
     if run_statement(bridge, line, text, values[1:]):
@@ -275,7 +181,7 @@ def _assembly(bridge: Bridge, line: int, codes: list[int], values: list[Any]) ->
 
 
 @_intrinsic("__mlusim_unknown", 3, returns="::mlusim::Anything")
-def _unknown(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+def _unknown(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     del codes, line
     name, file, number = values
     error = KernelError(bridge.module.unknown_text(bridge.text(name)))
@@ -283,7 +189,7 @@ def _unknown(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> 
 
 
 @_intrinsic("__mlusim_vv_store", 3)
-def _vector_store(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
+def _vector_store(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
     """Store a vector register to NRAM: charged as one scalar store."""
     view = bridge.view(codes[0], values[0], (values[2],))
     bridge.issuer.unit.apply_until(bridge.issuer.unit.vector_free_ps)
@@ -292,7 +198,7 @@ def _vector_store(bridge: Bridge, line: int, codes: list[int], values: list[Any]
 
 
 @_intrinsic("__mlusim_memory", 1, returns="int")
-def _memory(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+def _memory(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """Return the memory of an address: the numbers are those of `KINDS`, 4 for GDRAM, -1 for none."""
     del codes, line
     try:
@@ -304,7 +210,7 @@ def _memory(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> N
 
 
 @_intrinsic("__mlusim_now", 0, returns="uint64_t")
-def _now(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+def _now(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """Return the simulated time of the task in microseconds."""
     del codes, line, values
     bridge.clock_read = True
@@ -312,7 +218,7 @@ def _now(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None
 
 
 def _host_only(name: str) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
         del bridge, line, codes, values
         raise KernelError(f"{name} inside a kernel: it is a function of the host's runtime")
 
@@ -320,7 +226,7 @@ def _host_only(name: str) -> Handler:
 
 
 @_intrinsic("__mlusim_launch", 12)
-def _launch(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+def _launch(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     del codes, line
     raise KernelError(f"{bridge.text(values[0])}<<<...>>> inside a kernel: launches are the host's")
 
@@ -339,6 +245,12 @@ def intrinsics() -> tuple[Intrinsic, ...]:
             handler, prepare = signature_handlers(name, signatures)
             known[name] = Intrinsic(name, tuple(sorted(results)), handler, results, prepare)
     return tuple(known[name] for name in sorted(known))
+
+
+@lru_cache(maxsize=1)
+def varying() -> bytes:
+    """Return how many of the first values of a known call may differ, by number: the two addresses of a copy."""
+    return bytes(2 * intrinsic.name.startswith("__memcpy") for intrinsic in intrinsics())
 
 
 @lru_cache(maxsize=1)

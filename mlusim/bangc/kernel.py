@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.bangc import faults
-from mlusim.bangc.accesses import drain
 from mlusim.bangc.bridge import Bridge, GdramMap
-from mlusim.bangc.calls import HEAD, dtype_of_code
+from mlusim.bangc.calls import dtype_of_code
+from mlusim.bangc.crossing import Crossing
 from mlusim.bangc.entry_points import EntryPoint, Parameter, signature_of
-from mlusim.bangc.image import DRAIN, FINISHED, PLACED, PRINT, RUN_COUNT_WORD, SETTLE
 from mlusim.bangc.lines import entry_function, raise_at
 from mlusim.bangc.module import Kernel, Module
-from mlusim.bangc.repetition import Repetition
 from mlusim.cores.waiting import SUSPEND
 from mlusim.errors import KernelError, MlusimError
 from mlusim.memory.view import Pointer, View
@@ -82,53 +80,15 @@ async def execute(
     memory = ctypes.create_string_buffer(blob, max(len(blob), _SLOT) + _SLOT)
     start = (ctypes.addressof(memory) + _SLOT - 1) // _SLOT * _SLOT
     ctypes.memmove(start, blob, len(blob))
-    library, resume, address = module.runtime.library, module.runtime.resume, image.address
-    record = image.record
-    record.limit_ticks = faults.KERNEL_LIMIT_S
-    library.mlusim_start(address, image.base + body, image.base + function, start)
-    drops = core.issuer.unit.is_memory_core
-    sites, repeated, call_bytes, words = bridge.sites, bridge.repeated, image.call_bytes, image.words
-    repetition = Repetition(bridge)
-    calls = 0
+    image.record.limit_ticks = faults.KERNEL_LIMIT_S
+    module.runtime.library.mlusim_start(image.address, image.base + body, image.base + function, start)
+    crossing = Crossing(bridge, name, partial(meet, core), partial(settle, core))
     with faults.guarded(module.runtime):
-        while True:
-            why = resume(address)
-            if words[RUN_COUNT_WORD]:
-                waits = drain(bridge, name)
-                if waits is not None:
-                    await waits
-            calls += 1
-            if calls >= repetition.at and (why >= 0 or why == DRAIN) and repetition.look(calls, name):
-                await meet(core)
-            if why >= 0:
-                site = sites.get(call_bytes[HEAD].tobytes()) or bridge.site(name)
-                again = repeated.get(call_bytes[site.record].tobytes()) if site.repeats else None
-                try:
-                    if again is not None:
-                        waits = again()
-                    else:
-                        values = site.values(call_bytes)
-                        if drops and bridge.is_dropped(site, values):
-                            bridge.give(0)
-                            continue
-                        waits = site.issue(bridge, site.line, site.codes, values)
-                    if waits is not None:
-                        await waits
-                except MlusimError as error:
-                    raise_at(*core.issuer.log.lines[site.line], bridge.explained(error))
-            elif why == FINISHED:
-                return
-            elif why == SETTLE:
-                await settle(core)
-            elif why == DRAIN:
-                # Time has advanced: the task's own loads may have ended, and it continues to read memory.
-                core.issuer.unit.settle()
-            elif why == PLACED:
-                bridge.place_arrays()
-            elif why == PRINT:
-                faults.print_text(image)
-            else:
-                faults.raise_fault(bridge, why, name)
+        while (waits := crossing.advance()) is not None:
+            try:
+                await waits
+            except MlusimError as error:
+                crossing.failed(error)
 
 
 class _Meeting:

@@ -24,8 +24,12 @@ static const Word GAP = 1 << 16;
 enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, FRESH = 1 << 15, POISON = 0xFF };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
+// Calls of a task that are found again, and in how many entries to look for one; what resuming returns for the first.
+enum { KNOWN_CALLS = 1 << 12, PROBES = 8 };
+static const int64_t FIRST_KNOWN = int64_t(1) << 32;
 
 struct Call { Word result; int64_t op, line, count; const char *file; const Word *codes; Word value[ARGUMENTS]; };
+struct Known { Word epoch, number, size, words[ARGUMENTS + 5]; };
 struct Range { Word base, size, read_only; };
 struct Run { Word pc, address; int64_t stride; Word count, meta; };
 struct Slot { Run run; Word next, low, high; };  // the bytes of the array that it last was in
@@ -48,6 +52,8 @@ struct Fibre {
     Word started, recent;
     void (*body)(void *, char *), *function;
     char *arguments;
+    Known *known;
+    Word epoch;
 };
 
 // What a signal left behind: the last access before it, the top of the stack. A program's process shares it with its parent.
@@ -133,7 +139,7 @@ static void touch(Word address, Word size, Word write, Word pc) {
     Word kind = KINDS, range = 0, read_only = 0;
     for (Word k = 0; k < KINDS; ++k)
         if (f->arenas[k] && address - f->arenas[k]->base <= NRAM_BYTES_MASK) kind = k;
-    Word number = (pc * 0x9E3779B97F4A7C15ull) >> 55;
+    Word number = ((pc - f->image) * 0x9E3779B97F4A7C15ull) >> 55;  // wherever the image was loaded
     Slot &slot = f->slots[number];
     bool out = (address < slot.low || address + size > slot.high) && kind < KINDS && !in_array(f->arenas[kind], address, size, slot);
     if (kind == KINDS) {
@@ -264,10 +270,36 @@ EXPORT void mlusim_guard(int on) {
     for (int k = 0; !on && k < COUNT; ++k) sigaction(SIGNALS[k], &before[k], nullptr), sigaltstack(&old, nullptr);
 }
 
+// A call with the same location, types and values is known; `varying` has how many first values may differ, by operation.
+static const unsigned char *varying;
+static Known *known_call(Fibre *f, bool learn) {
+    const Call &call = f->call;
+    Word words[ARGUMENTS + 5], size = 5, hash = 0;
+    memcpy(words, &call.op, 5 * sizeof(Word));
+    for (Word k = varying ? varying[call.op] : 0; k < Word(call.count); ++k) words[size++] = call.value[k];
+    for (Word k = 0; k < size; ++k) hash = ((hash ^ words[k]) * 0x9E3779B97F4A7C15ull) ^ hash >> 29;
+    for (Word probe = 0; probe < PROBES; ++probe) {
+        Known &one = f->known[((hash >> 40) + probe) % KNOWN_CALLS];
+        bool free = one.epoch != f->epoch;
+        if (!free && one.size == size && !memcmp(one.words, words, size * sizeof(Word))) return &one;
+        if (free && learn) return one.epoch = f->epoch, one.size = size, memcpy(one.words, words, size * sizeof(Word)), &one;
+        if (free) return nullptr;
+    }
+    return nullptr;
+}
+EXPORT void mlusim_varying(const unsigned char *values) { varying = values; }
+// From now on resuming returns FIRST_KNOWN and this number for calls like the current one; returns 0 without room for it.
+EXPORT int mlusim_know(Fibre *f, Word number) {
+    Known *one = known_call(f, true);
+    return one ? one->number = number, 1 : 0;
+}
+EXPORT void mlusim_forget(Fibre *f) { ++f->epoch; }
+
 static void begin() { current->body(current->function, current->arguments), flush(current), back(current, FINISHED); }
 EXPORT Fibre *mlusim_fibre(Word stack_bytes, Word run_capacity) {
     Fibre *f = (Fibre *)calloc(1, sizeof(Fibre));
     f->runs = (Run *)malloc(run_capacity * sizeof(Run)), f->run_capacity = run_capacity, f->stack_size = stack_bytes;
+    f->known = (Known *)calloc(KNOWN_CALLS, sizeof(Known)), f->epoch = 1;
     // Its ends are not to be touched: a stack that overflows is seen, and a write beyond its first frame.
     f->stack = (char *)mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(f->stack, GUARD, PROT_NONE), mprotect(f->stack + stack_bytes - GUARD, GUARD, PROT_NONE);
@@ -281,11 +313,11 @@ EXPORT Word mlusim_state(const Fibre *f) {
         while (word < end) hash = ((hash ^ *word++) * 0x9E3779B97F4A7C15ull) ^ hash >> 29;
     return hash;
 }
-EXPORT void mlusim_free(Fibre *f) { munmap(f->stack, f->stack_size), free(f->runs), free(f); }
+EXPORT void mlusim_free(Fibre *f) { munmap(f->stack, f->stack_size), free(f->runs), free(f->known), free(f); }
 EXPORT void mlusim_start(Fibre *f, void (*body)(void *, char *), void *function, char *arguments) {
-    getcontext(&f->first);
+    getcontext(&f->first), mlusim_forget(f);
     f->first.uc_stack.ss_sp = f->stack, f->first.uc_stack.ss_size = f->stack_size - GUARD, f->first.uc_link = nullptr;
-    f->body = body, f->function = function, f->arguments = arguments, f->started = f->pending = f->run_count = f->used_slots = 0;
+    f->body = body, f->function = function, f->arguments = arguments, f->started = f->pending = f->run_count = f->used_slots = f->recent = 0;
     for (int k = 0; k < SLOTS; ++k) f->slots[k].run.count = 0;
     makecontext(&f->first, begin, 0);
 }
@@ -295,5 +327,6 @@ EXPORT int64_t mlusim_resume(Fibre *f) {
     current = f, ++resumed, mlusim_call_record = &f->call;
     if (!_setjmp(f->back)) f->started++ ? _longjmp(f->here, 1) : (void)setcontext(&f->first);
     f = current, current = outer, mlusim_call_record = outer ? &outer->call : nullptr;
-    return f->call.op;
+    Known *one = f->call.op < 0 || !f->device ? nullptr : known_call(f, false);
+    return one ? FIRST_KNOWN + int64_t(one->number) : f->call.op;
 }

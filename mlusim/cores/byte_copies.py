@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.copy_effect import Array, copy_effect, large_copy_effect
+from mlusim.cores.copy_effect import Array, Place, copy_effect, large_copy_effect
 from mlusim.cores.copy_geometry import CopyGeometry, copy_geometry
 from mlusim.errors import CopyError
 from mlusim.inputs import shown
@@ -17,6 +17,7 @@ from mlusim.memory.view import Pointer, View
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
+    from mlusim.memory.allocation import Allocation
     from mlusim.memory.bus import Loops
 
 _UINT8 = np.dtype(np.uint8)
@@ -81,27 +82,32 @@ class ByteForm:
         self.strides = strides
         self._cached: dict[Any, tuple[CopyGeometry, _Side, _Side]] = {}
 
-    def copy(self, issuer: Issuer, dst: Pointer, src: Pointer) -> tuple[CopyGeometry, Any]:
-        """Check a copy between two pointers; returns its geometry, and its effect (None without data).
+    def copy(
+        self, issuer: Issuer, dst: Place, src: Place, pointers: tuple[Pointer, Pointer] | None = None
+    ) -> tuple[CopyGeometry, Any]:
+        """Check a copy between two places; returns its geometry, and its effect (None without data).
+
+        `pointers` are the same places, for error messages.
 
         Raises `CopyError` and `AccessError` as `mlusim.cores.copies.copy_and_wait`.
         """
-        to, origin = dst.allocation, src.allocation
-        to_offset, from_offset = dst.offset, src.offset
+        to, to_offset = dst
+        origin, from_offset = src
         unit_bytes = issuer.dram_unit_bytes
         phases = (to.address + to_offset) % unit_bytes * unit_bytes + (origin.address + from_offset) % unit_bytes
         key = (phases, to.memory, origin.memory)
         cached = self._cached.get(key)
         if cached is None:
-            cached = self._cached_for(issuer, dst, src)
+            pointers = pointers or (Pointer(to, to_offset, _UINT8), Pointer(origin, from_offset, _UINT8))
+            cached = self._cached_for(issuer, *pointers)
             if self.direction is not Direction.SRAM2SRAM:
                 self._cached[key] = cached
         geometry, written, read = cached
         # Bounds and overlap are checked for each copy.
         if not 0 <= to_offset + written.low <= to_offset + written.high <= to.nbytes:
-            check_inside(dst, self.size, written.loops, "writes")
+            check_inside(Pointer(to, to_offset, _UINT8), self.size, written.loops, "writes")
         if not 0 <= from_offset + read.low <= from_offset + read.high <= origin.nbytes:
-            check_inside(src, self.size, read.loops, "reads")
+            check_inside(Pointer(origin, from_offset, _UINT8), self.size, read.loops, "reads")
         if to is origin:
             check_apart(
                 View(to, to_offset, written.extents, written.steps, _UINT8),
@@ -112,8 +118,10 @@ class ByteForm:
         if not issuer.has_data:
             return geometry, None
         if geometry.is_large:
-            return geometry, large_copy_effect(issuer, dst, src, written.array(dst), read.array(src))
-        return geometry, copy_effect(written.array(dst), read.array(src))
+            return geometry, large_copy_effect(
+                issuer, dst, src, written.array(to, to_offset), read.array(origin, from_offset)
+            )
+        return geometry, copy_effect(written.array(to, to_offset), read.array(origin, from_offset))
 
     def _cached_for(self, issuer: Issuer, dst: Pointer, src: Pointer) -> tuple[CopyGeometry, _Side, _Side]:
         size, strides = self.size, self.strides
@@ -149,11 +157,10 @@ class _Side:
         self.low = sum(min((count - 1) * stride, 0) for count, stride in loops)
         self.high = size + sum(max((count - 1) * stride, 0) for count, stride in loops)
 
-    def array(self, pointer: Pointer) -> Array:
-        """Return the array that the copy accesses at a pointer."""
+    def array(self, allocation: Allocation, offset: int) -> Array:
+        """Return the array that the copy accesses at a place."""
         if 0 in self.shape:
             return np.empty(self.shape, self._dtype)
-        allocation, offset = pointer.allocation, pointer.offset
         if allocation.buffer is None:
             allocation.bytes()
         # Successive copies often share one side.

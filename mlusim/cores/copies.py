@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.byte_copies import ByteForm, as_pointers, byte_form
-from mlusim.cores.copy_effect import large_copy_effect
+from mlusim.cores.copy_effect import Place, large_copy_effect
 from mlusim.cores.copy_geometry import CopyGeometry, copy_geometry
 from mlusim.cores.endless import check_end
 from mlusim.cores.pipe import Transfer
@@ -74,14 +74,14 @@ def copy_async(
     _copy(issuer, line, dst, src, size, direction, strides, ASYNCHRONOUS)
 
 
-def copy_bytes(issuer: Issuer, line: int, dst: Pointer, src: Pointer, form: ByteForm, *, blocking: bool) -> Waiting:
-    """Copy between pointers in a cached form (`byte_form`); the result is to be awaited if `blocking`."""
+def copy_bytes(issuer: Issuer, line: int, form: ByteForm, to: Place, origin: Place, *, blocking: bool) -> Waiting:
+    """Copy between two places in a cached form (`byte_form`); the result is to be awaited if `blocking`."""
     task = issuer.task
     task.operations += 1
     if task.operations > issuer.next_check or task.unawaited >= 0:
         check_end(issuer)
-    geometry, effect = form.copy(issuer, dst, src)
-    _check_and_issue(issuer, line, dst, src, geometry, effect, BLOCKING if blocking else ASYNCHRONOUS)
+    geometry, effect = form.copy(issuer, to, origin)
+    _check_and_issue(issuer, line, to, origin, geometry, effect, BLOCKING if blocking else ASYNCHRONOUS)
     return issuer.blocked
 
 
@@ -114,37 +114,38 @@ def _copy(  # noqa: PLR0913 - the arguments of `__memcpy`
     has_size = size.__class__ is not int or size
     if direction is not None or has_size or dst.__class__ is not View or src.__class__ is not View:
         dst, src = as_pointers(dst, src)
-        geometry, effect = byte_form(issuer, size, direction, strides).copy(issuer, dst, src)
+        to, origin = (dst.allocation, dst.offset), (src.allocation, src.offset)
+        geometry, effect = byte_form(issuer, size, direction, strides).copy(issuer, to, origin, (dst, src))
     else:
         geometry, effect = _view_copy(issuer, dst, src)
-    _check_and_issue(issuer, line, dst, src, geometry, effect, blocking, by_move_pipe)
+        to, origin = (dst.allocation, dst.offset), (src.allocation, src.offset)
+        if to[0] is origin[0]:
+            check_apart(dst, src)
+    _check_and_issue(issuer, line, to, origin, geometry, effect, blocking, by_move_pipe)
 
 
 def _check_and_issue(
     issuer: Issuer,
     line: int,
-    dst: View | Pointer,
-    src: View | Pointer,
+    to: Place,
+    origin: Place,
     geometry: CopyGeometry,
     effect: Any,
     blocking: int,
     by_move_pipe: bool = False,  # noqa: FBT001, FBT002 - a keyword costs each copy more
 ) -> None:
     """Check the memories of a copy, and issue it to its pipe or to the compute stream."""
-    dst_allocation, src_allocation = dst.allocation, src.allocation
-    if dst_allocation.freed or src_allocation.freed or dst_allocation.read_only:
-        check_usable(src_allocation, write=False)
-        check_usable(dst_allocation, write=True)
-    if dst_allocation is src_allocation and dst.__class__ is View and src.__class__ is View:
-        check_apart(dst, src)
+    if to[0].freed or origin[0].freed or to[0].read_only:
+        check_usable(origin[0], write=False)
+        check_usable(to[0], write=True)
     if not (blocking or geometry.asynchronous):
         raise CopyError(f"memcpy_async has no {geometry.direction.name}: use `await core.memcpy(...)`")
     if geometry.stream_instruction >= 0 and not (blocking or by_move_pipe):
-        _issue_in_stream(issuer, line, dst, src, geometry, effect)
+        _issue_in_stream(issuer, line, to, origin, geometry, effect)
     elif geometry.by_memory_core:
-        _issue_to_memory_core(issuer, line, dst, src, geometry, effect, blocking)
+        _issue_to_memory_core(issuer, line, to, origin, geometry, effect, blocking)
     else:
-        _issue(issuer, line, dst, src, geometry, effect, blocking)
+        _issue(issuer, line, to, origin, geometry, effect, blocking)
 
 
 def _view_copy(issuer: Issuer, dst: View, src: View) -> tuple[CopyGeometry, Any]:
@@ -172,7 +173,10 @@ def _view_copy(issuer: Issuer, dst: View, src: View) -> tuple[CopyGeometry, Any]
             origin = src.typed()
     else:
         to, origin = dst.raw(), src.raw()
-    return geometry, large_copy_effect(issuer, dst, src, to, origin) if geometry.is_large else (to, origin)
+    if not geometry.is_large:
+        return geometry, (to, origin)
+    places = (dst_allocation, dst.offset), (src_allocation, src.offset)
+    return geometry, large_copy_effect(issuer, *places, to, origin)
 
 
 def _new_view_copy(issuer: Issuer, dst: View, src: View) -> CopyGeometry:
@@ -204,8 +208,8 @@ def _new_view_copy(issuer: Issuer, dst: View, src: View) -> CopyGeometry:
 def _issue(
     issuer: Issuer,
     line: int,
-    dst: View | Pointer,
-    src: View | Pointer,
+    to: Place,
+    origin: Place,
     geometry: CopyGeometry,
     effect: Any,
     blocking: int,
@@ -233,10 +237,10 @@ def _issue(
         NONE,
         geometry.cost.latency_ps if starts else 0,
         waited_for,
-        dst.allocation.identity,
-        dst.offset,
-        src.allocation.identity,
-        src.offset,
+        to[0].identity,
+        to[1],
+        origin[0].identity,
+        origin[1],
     )
     if blocking:
         task.unawaited = record
@@ -261,8 +265,8 @@ def _issue(
 def _issue_to_memory_core(
     issuer: Issuer,
     line: int,
-    dst: View | Pointer,
-    src: View | Pointer,
+    to: Place,
+    origin: Place,
     geometry: CopyGeometry,
     effect: Any,
     blocking: int,
@@ -271,7 +275,7 @@ def _issue_to_memory_core(
     task, engine = issuer.task, issuer.unit.cluster.memory_core
     pipe = engine.io if geometry.pipe == IO else engine.move
     issue_ps = task.now_ps = task.now_ps + issuer.issue_ps
-    operands = (dst.allocation.identity, dst.offset, src.allocation.identity, src.offset)
+    operands = (to[0].identity, to[1], origin[0].identity, origin[1])
     instruction = geometry.instructions[blocking]
     record = issuer.records.add(instruction, task.index, line, issue_ps, issue_ps, NONE, 0, NONE, *operands)
     if blocking:
@@ -286,9 +290,7 @@ def _issue_to_memory_core(
         shared.begin()
 
 
-def _issue_in_stream(
-    issuer: Issuer, line: int, dst: View | Pointer, src: View | Pointer, geometry: CopyGeometry, effect: Any
-) -> None:
+def _issue_in_stream(issuer: Issuer, line: int, to: Place, origin: Place, geometry: CopyGeometry, effect: Any) -> None:
     """Issue an asynchronous NRAM2NRAM copy to the compute stream, in order with vector instructions (B).
 
     `sync_compute` waits for it. ASSUMED: `sync_move` does too; the vendor's kernels use either.
@@ -308,10 +310,10 @@ def _issue_in_stream(
         end_ps,
         0,
         waited_for,
-        dst.allocation.identity,
-        dst.offset,
-        src.allocation.identity,
-        src.offset,
+        to[0].identity,
+        to[1],
+        origin[0].identity,
+        origin[1],
     )
     unit.vector_free_ps = unit.stream_copied_ps = end_ps
     if effect is not None:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.memory.allocation import Allocation
 from mlusim.memory.deferred import Piece
-from mlusim.memory.view import Pointer, View
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
 Array = np.ndarray[Any, Any]
+# An allocation, and a byte in it.
+Place = tuple[Allocation, int]
 
 
 def copy_effect(to: Array, origin: Array) -> Any:
@@ -24,7 +26,7 @@ def copy_effect(to: Array, origin: Array) -> Any:
     return (to, origin) if to.shape == origin.shape else partial(_copy_reshaped, to, origin)
 
 
-def large_copy_effect(issuer: Issuer, dst: View | Pointer, src: View | Pointer, to: Array, origin: Array) -> Any:
+def large_copy_effect(issuer: Issuer, dst: Place, src: Place, to: Array, origin: Array) -> Any:
     """Return the effect of a large copy.
 
     If its bytes need not pass through NRAM, that is the `Piece` of a deferred load, or the arguments of
@@ -32,13 +34,13 @@ def large_copy_effect(issuer: Issuer, dst: View | Pointer, src: View | Pointer, 
     """
     unit = issuer.unit
     deferred = unit.deferred
-    if deferred is not None and src.allocation.memory is unit.nram:
+    if deferred is not None and src[0].memory is unit.nram:
         if origin.flags.c_contiguous:
-            first = src.allocation.address + src.offset
+            first = src[0].address + src[1]
             held = origin if origin.shape == to.shape else origin.reshape(to.shape)
             return first, first + origin.nbytes, to, held
-    elif deferred is not None and src.allocation.read_only and to.flags.c_contiguous:
-        first = dst.allocation.address + dst.offset
+    elif deferred is not None and src[0].read_only and to.flags.c_contiguous:
+        first = dst[0].address + dst[1]
         if first not in deferred.written_early:
             return Piece(first, first + to.nbytes, origin)
     return copy_effect(to, origin)

@@ -223,6 +223,18 @@ class Task:
         unit, now = self.unit, self.now_ps
         return not (self.pending_io or self.pending_move or unit.vector_free_ps > now or unit.late_effects)
 
+    def is_settled(self) -> bool:
+        """Whether a sync of any pipes is over at once, without effect: all pipes are free and stores are complete."""
+        unit, now = self.unit, self.now_ps
+        return not (
+            self.pending_io
+            or self.pending_move
+            or unit.vector_free_ps > now
+            or unit.stream_copied_ps > now
+            or unit.stored_ps > now
+            or unit.late_effects
+        )
+
     def _busy(self) -> bool:
         mask = self._sync_mask
         return (self.pending_io > 0 and mask >> IO & 1 == 1) or (self.pending_move > 0 and mask >> MOVE & 1 == 1)

@@ -46,7 +46,6 @@ from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
-    from mlusim.log import Log
 
 Positions = np.ndarray[Any, np.dtype[np.int64]]
 # Name in the log, where "memcpy" is a copy by a DMA engine.
@@ -88,16 +87,29 @@ def call(
 def prepared(
     issuer: Issuer, line: int, instruction: Instruction, arguments: Sequence[Any]
 ) -> Callable[[], None] | None:
-    """Return a function that repeats a call; None if its result goes to a register. Raises as `issue`."""
+    """Return a function that repeats a call on memory that is not freed meanwhile. Raises as `issue`.
+
+    Returns None if the result goes to a register.
+    """
     if instruction.counts or (instruction.to_register and len(arguments) == len(instruction.operands) - 1):
         return None
     operands, attributes = bind(instruction, arguments, {})
     cached = _cached_call(issuer, instruction, operands, attributes)
+    if instruction.remarks or cached.more_boxes:
+        return partial(_repeat, issuer, line, cached, operands)
+    views: list[Any] = [value for value in operands if isinstance(value, View)]
+    cached.check(issuer, operands, views)
+    addresses = _addresses(views)
+    elements = _with_elements(issuer, cached, operands, views) if issuer.has_data else operands
 
     def repeat() -> None:
-        _issue(issuer, line, cached, operands)
+        _add(issuer, line, cached, addresses, None, elements)
 
     return repeat
+
+
+def _repeat(issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any]) -> None:
+    _issue(issuer, line, cached, operands)
 
 
 def issue_and_count(
@@ -161,26 +173,34 @@ def _issue(
     cached.check(issuer, operands, views)
     effect = None
     if issuer.has_data:
-        # The views are checked and have bytes, so a cached array is up to date.
-        for view in views:
-            if view.elements is None:
-                view.typed()
-        if cached.has_numbers:
-            operands = [
-                value if isinstance(value, View) else _number(issuer, cached, operands, value) for value in operands
-            ]
-        instruction = cached.instruction
-        if instruction.remarks or instruction.writes_some or selected is not None:
+        operands = _with_elements(issuer, cached, operands, views)
+        if cached.instruction.remarks or selected is not None:
             effect = _effect(issuer, line, cached, operands, selected)
-    addresses: list[int] = []
-    for view in views[:3]:
-        addresses += (view.allocation.identity, view.offset)
-    record = _add(issuer, line, cached, addresses, effect, operands)
+    record = _add(issuer, line, cached, _addresses(views), effect, operands)
     if cached.more_boxes:
         issuer.log.more_operands[record] = [
             (view.allocation.identity, view.offset, box) for view, box in zip(views[3:], cached.more_boxes, strict=True)
         ]
     return record
+
+
+def _addresses(views: Any) -> list[int]:
+    """Return allocation and offset of the views that fit in a record."""
+    addresses: list[int] = []
+    for view in views[:3]:
+        addresses += (view.allocation.identity, view.offset)
+    return addresses
+
+
+def _with_elements(issuer: Issuer, cached: VectorCall, operands: Sequence[Any], views: Any) -> Sequence[Any]:
+    """Return checked operands with their arrays and numbers, for an effect on data."""
+    # The views are checked and have bytes, so a cached array is up to date.
+    for view in views:
+        if view.elements is None:
+            view.typed()
+    if not cached.has_numbers:
+        return operands
+    return [value if isinstance(value, View) else _number(issuer, cached, operands, value) for value in operands]
 
 
 def _issue_again(issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any]) -> bool:
@@ -258,8 +278,6 @@ def _effect(
     effect = partial(cached.compute, *[operand.elements for operand in operands])
     if selected is not None:
         return partial(_select, selected, effect)
-    if cached.instruction.writes_some:
-        return partial(_note_written, issuer.log, len(issuer.log), operands[0].size, effect)
     return partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
 
 
@@ -418,13 +436,6 @@ def _note(issuer: Issuer, line: int, name: str, now_ps: int, effect: Callable[[]
     if remark is not None:
         kind, title = remark
         issuer.log.remark(Remark(kind, title, name, issuer.task.index, line, now_ps))
-
-
-def _note_written(log: Log, record: int, size: int, effect: Callable[[], Positions]) -> None:
-    positions = effect()
-    # Masks that select everything are common.
-    if len(positions) < size:
-        log.addresses[record] = {"dst": positions.astype(np.min_scalar_type(size))}
 
 
 def _select(selected: list[Positions], effect: Callable[[], Positions]) -> None:

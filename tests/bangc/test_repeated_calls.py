@@ -1,0 +1,122 @@
+"""Calls that the runtime finds again: their values, their addresses, and their errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlusim import Device, bangc
+from mlusim.errors import AccessError
+from mlusim.log import Log
+
+KERNELS = Path(__file__).parent / "kernels"
+
+
+@pytest.fixture(scope="module")
+def module() -> bangc.Module:
+    return bangc.compile(KERNELS / "repeated.mlu")
+
+
+@pytest.mark.parametrize("distinct", [7, 6000])
+def test_repeated_calls_use_their_own_values(module: bangc.Module, distinct: int) -> None:
+    device = Device()
+    x = np.arange(512, dtype=np.float32)
+    out = device.alloc(8192 + 512, np.float32)
+    device.launch(module["repeated"], device.upload(x), out, distinct, dim=1, kind="BLOCK")
+    device.synchronize()
+    result = device.download(out)
+    assert np.array_equal(result[:distinct], 3 * (np.arange(distinct) % 5))
+    for k in range(8):
+        count = 32 if k % 2 else 64
+        tile = slice(64 * k, 64 * k + count)
+        assert np.array_equal(result[8192:][tile], x[tile] * (2 if k < 4 else 3))
+
+
+def test_a_repeated_copy_is_checked_like_the_first(module: bangc.Module) -> None:
+    device = Device()
+    device.launch(module["leaves"], device.upload(np.zeros(200, np.float32)), dim=1, kind="BLOCK")
+    with pytest.raises(AccessError, match=r"repeated\.mlu:26.*memcpy reads bytes 576\.\.832 of input, which has 800 B"):
+        device.synchronize()
+
+
+TASKS, ROOM, ROWS = 4, 4096, 7
+STEP = st.tuples(
+    st.integers(0, 7),
+    st.sampled_from([0, 64, 1024, 1088]),
+    st.sampled_from([2048, 2112, 2304]),
+    st.sampled_from([64, 128]),
+    st.integers(-2, 2),
+)
+PLAN = st.lists(STEP, min_size=1, max_size=6).flatmap(
+    lambda steps: st.lists(st.sampled_from(steps), min_size=30, max_size=30)
+)
+
+
+def expected(x: np.ndarray, plan: np.ndarray) -> np.ndarray:
+    """What a task of `any` leaves in NRAM, by NumPy; its copies to `out` are overwritten with that."""
+    room = np.zeros(ROOM, np.float32)
+    for kind, to, origin, count, number in plan.tolist():
+        target = room[to : to + count]
+        if kind in (0, 4):
+            target[:] = x[origin : origin + count]
+        elif kind == 2:
+            target += room[origin : origin + count]
+        elif kind == 3:
+            target *= number
+        elif kind == 5:
+            for row in range(ROWS + 1):
+                room[to + 16 * row :][:16] = x[origin + 32 * row :][:16]
+        elif kind == 6:
+            room[to + number + 2] += room[origin + number]
+        elif kind == 7:
+            target[:] = number
+    return room
+
+
+@settings(max_examples=15, deadline=None)
+@given(first=PLAN, second=PLAN)
+def test_a_run_is_the_same_without_known_calls(module: bangc.Module, first: Any, second: Any) -> None:
+    x = np.random.default_rng(1).integers(-2, 3, ROOM).astype(np.float32)
+    # Each task begins elsewhere in its list, and a second launch runs on the same cores.
+    plans = [np.array([np.roll(plan, task, 0) for task in range(TASKS)], np.int32) for plan in (first, second)]
+    runs = []
+    for knows in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not knows:
+                patch.setattr(module.runtime.library, "mlusim_know", lambda *_: 0)
+            runs.append(run_plans(module, x, plans))
+    (outputs, log), (plain_outputs, plain_log) = runs
+    for output, plain, plan in zip(outputs, plain_outputs, plans, strict=True):
+        assert output.tobytes() == plain.tobytes()
+        assert np.array_equal(output, [expected(x, of_task) for of_task in plan], equal_nan=True)
+    assert log.records.table().tobytes() == plain_log.records.table().tobytes()
+    assert (log.lines, log.seen, log.remarks) == (plain_log.lines, plain_log.seen, plain_log.remarks)
+
+
+def run_plans(module: bangc.Module, x: np.ndarray, plans: list[np.ndarray]) -> tuple[list[np.ndarray], Log]:
+    device = Device()
+    outputs = []
+    for plan in plans:
+        out = device.alloc((TASKS, ROOM), np.float32)
+        arguments = (device.upload(x), out, device.upload(plan), plan.shape[1], ROWS)
+        device.launch(module["any"], *arguments, dim=TASKS, kind="UNION1")
+        device.synchronize()
+        outputs.append(device.download(out))
+    return outputs, device.log
+
+
+def test_a_call_is_known_by_its_types_and_its_addresses(module: bangc.Module) -> None:
+    device = Device()
+    x, y = (
+        device.upload(np.full(64, 96, np.float32), writable=True),
+        device.upload(np.full(64, 96, np.float16), writable=True),
+    )
+    device.launch(module["halves"], x, y, 4, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert set(device.download(x)) == {96 / 2**6}
+    assert set(device.download(y)) == {96 / 2**5}
