@@ -92,11 +92,12 @@ class Canvas:
         self.shapes: list[Rectangles | Bitmap] = []
         self.texts: list[Text] = []
         self.height = 0.0
+        room = WIDTH - 2 * _MARGIN_PX
         if title:
-            self.text(_MARGIN_PX, _TITLE_PX / 2, title, 14, "l", bold=True)
+            self.text(_MARGIN_PX, _TITLE_PX / 2, shortened(title, room, 14, bold=True), 14, "l", bold=True)
             self.height = _TITLE_PX
         for line in filter(None, lines):
-            self.text(_MARGIN_PX, self.height + _LINE_PX / 2 + 4, line, 10, "l", colour=INK)
+            self.text(_MARGIN_PX, self.height + _LINE_PX / 2 + 4, shortened(line, room, 10), 10, "l", colour=INK)
             self.height += _LINE_PX
         self.height += _MARGIN_PX
 
@@ -215,6 +216,17 @@ def rgb(colour: str) -> tuple[int, int, int]:
 def width_of(words: str, size: float, *, bold: bool = False) -> float:
     """Return the width of words in pixels; size in points."""
     return _font(size * _PX_PER_POINT, bold=bold).getlength(words)
+
+
+def shortened(words: str, room: float, size: float, *, bold: bool = False) -> str:
+    """Return words that fit in `room` pixels: where they do not, their middle is left out. Size in points."""
+    keep = len(words)
+    result = words
+    while width_of(result, size, bold=bold) > room and keep:
+        # Letters are about equally wide, so few steps are needed.
+        keep = min(keep - 1, int(keep * room / width_of(result, size, bold=bold)))
+        result = f"{words[: -(-keep // 2)]}…{words[len(words) - keep // 2 :]}"
+    return result
 
 
 def matplotlib_data() -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.analysis.canvas import WIDTH, width_of
+from mlusim.analysis.canvas import WIDTH, shortened, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +76,7 @@ class Plot:
         self.canvas = canvas
         top = canvas.height if top is None else top
         if title:
+            title = shortened(title, right - left, title_size, bold=True)
             canvas.text(left, top + 9, title, title_size, "l", bold=True)
             top += 27
         self.left, self.right, self.top, self.bottom = left, right, top, top + height

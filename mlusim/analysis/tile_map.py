@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,7 @@ def tile_map_of(records: Records, plan: Plan) -> TileMap:
     return TileMap(
         grid,
         panels,
-        f"{group_digits(len(plan.tiles))} tiles; {agreed}",
+        f"{group_digits(len(plan.tiles))} {'tile' if len(plan.tiles) == 1 else 'tiles'}; {agreed}",
         numbered=len(plan.tiles) <= _FEW_TILES,
         cores=board.cores,
         cores_per_cluster=board.cores_per_cluster,
@@ -198,7 +199,8 @@ def axis_label(grid: Grid, first: int, last: int) -> str:
     """Return an axis label such as `axes 0 and 1 (2 x 8)`; columns also name the axes inside a cell."""
     extents = " x ".join(str(extent) for extent in grid.shape[first:last])
     inner = grid.shape[len(grid.shape) - grid.inner :]
-    cell = f", {' x '.join(str(extent) for extent in inner)} elements each" if inner and first == grid.split else ""
+    elements = "element" if math.prod(inner) == 1 else "elements"
+    cell = f", {' x '.join(str(extent) for extent in inner)} {elements} each" if inner and first == grid.split else ""
     if first == last:
         return f"one row{cell}" if first == 0 else f"one column{cell}"
     name = f"axis {first}" if last - first == 1 else f"axes {first} to {last - 1}"

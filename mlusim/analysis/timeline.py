@@ -80,16 +80,17 @@ def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Canva
     alike = len({records.units for records, _ in runs}) == 1
     active_units = [np.flatnonzero(run.counts.any(axis=0)) for run in everything]
     common = reduce(np.intersect1d, active_units) if alike else np.empty(0, np.int64)
-    for (_, title), run, working in zip(runs, everything, active_units, strict=True):
-        active = common if len(common) else working
-        heading = f"{title}: {min(len(active), units)} of {len(working)} active cores" if len(working) else title
-        if not len(active):
+    shown_units = [_evenly(common if len(common) else active, units) for active in active_units]
+    # Equal times are below each other.
+    left = max(left_of(_names(run, shown), _NAME_SIZE) for run, shown in zip(everything, shown_units, strict=True))
+    for (_, title), run, active, shown in zip(runs, everything, active_units, shown_units, strict=True):
+        heading = f"{title}: {len(shown)} of {len(active)} active cores" if len(active) else title
+        if not len(shown):
             canvas.text(16, canvas.height + 9, heading, 12, "l", bold=True)
             canvas.message("nothing was launched")
             continue
-        shown = _evenly(active, units)
         lanes = [lane for lane in LANES if lane in run.lanes]
-        plot = _overview(canvas, run, shown, lanes, scale, longest_ps, heading)
+        plot = _overview(canvas, run, shown, lanes, scale, longest_ps, heading, left)
         plot.x_axis(f"time since the first launch [{unit}]")
         used |= set(np.flatnonzero(run.kinds[shown].any(axis=0)).tolist())
     canvas.legend([(*KINDS[kind], "box") for kind in sorted(used)])
@@ -101,23 +102,37 @@ def _evenly(active: Integers, most: int) -> Integers:
     return np.asarray(active[np.unique(np.linspace(0, len(active) - 1, min(len(active), most)).round().astype(int))])
 
 
+def _names(run: RunSpans, shown: Integers) -> list[str]:
+    return [run.records.unit_name(int(unit)) for unit in shown]
+
+
 def _summed(run: RunSpans, shown: Integers) -> bool:
     """Return whether a row shows shares of time instead of lanes."""
     return int(run.counts[:, shown].sum(axis=0).max()) > _MAX_ROW_SPANS
 
 
 def _overview(
-    canvas: Canvas, run: RunSpans, shown: Integers, lanes: list[int], scale: int, end_ps: int, title: str = ""
+    canvas: Canvas,
+    run: RunSpans,
+    shown: Integers,
+    lanes: list[int],
+    scale: int,
+    end_ps: int,
+    title: str = "",
+    plot_left: float = 0.0,
 ) -> Plot:
-    """Draw all shown units over the whole run, on an axis of `end_ps`; `scale`: picoseconds per axis unit."""
+    """Draw all shown units over the whole run, on an axis of `end_ps`; `scale`: picoseconds per axis unit.
+
+    plot_left: left end of the axis, in pixels; by default that which the names of the units need.
+    """
     records = run.records
     pitch = len(lanes) + _UNIT_GAP
     begin, end = records.start_of_run_ps, records.end_of_run_ps
-    names = [records.unit_name(int(unit)) for unit in shown]
+    names = _names(run, shown)
     rows = len(shown) * pitch
     plot = Plot(
         canvas,
-        left_of(names, _NAME_SIZE),
+        plot_left or left_of(names, _NAME_SIZE),
         max(rows * _LANE_PX, 40),
         x=(0, end_ps / scale),
         y=(-0.3, rows - _UNIT_GAP + 0.3),
@@ -146,7 +161,7 @@ def _overview(
             plot.image(picture, 0.0, (end - begin) / scale, unit * pitch, unit * pitch + len(lanes))
     plot.y_names([index * pitch + len(lanes) / 2 for index in range(len(shown))], names, _NAME_SIZE)
     first_ps = int(records.task_start_ps.min()) - begin
-    if first_ps > _MIN_LABEL * end_ps:
+    if first_ps > _MIN_LABEL * end_ps and plot.bottom - plot.top > width_of("launch", 9):
         plot.text(first_ps / scale / 2, (rows - _UNIT_GAP) / 2, "launch", 9, colour=INK, upward=True)
     return plot
 

@@ -13,9 +13,9 @@ import pytest
 
 import mlusim
 from mlusim.analysis import pictures, timeline
-from mlusim.analysis.canvas import Bitmap
+from mlusim.analysis.canvas import WIDTH, Bitmap, width_of
 from mlusim.analysis.log_columns import Records
-from mlusim.analysis.pictures import write_report
+from mlusim.analysis.pictures import draw, write_report
 from mlusim.analysis.style import drawing
 from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline import draw_timeline, draw_two_timelines
@@ -174,3 +174,31 @@ def test_two_timelines_show_the_same_cores():
     assert 1 < len(above) <= 8
     # Of all that worked these are only some in the second.
     assert words[titles[1]].endswith("active cores")
+
+
+def test_long_names_leave_room_for_the_board():
+    async def kernel(core, x, out):
+        if core.task_id == 0 and not core.is_memory_core:
+            core.scalar()
+
+    kernel.__name__ = "name_" * 60
+    x = np.ones(8, np.float32)
+    result = mlusim.run(kernel, x, mlusim.Output.like(x))
+    for canvas in draw(result).values():
+        title = canvas.texts[0]
+        assert re.fullmatch("[A-Z].*: (name_)+n?a?m?….*_ on mlu370-x4", title.words), title.words
+        assert 0.9 * WIDTH < title.x + width_of(title.words, title.size, bold=True) <= WIDTH
+    # One core is too low for the word beside its first bar.
+    assert "launch" not in texts(draw(result)["timeline"])
+
+
+def test_two_timelines_have_a_common_time_axis():
+    async def kernel(core, x, out, busy):
+        if core.task_id in busy and not core.is_memory_core:
+            core.scalar(count=1000)
+
+    x = np.ones(8, np.float32)
+    runs = [mlusim.run(kernel, x, mlusim.Output.like(x), busy, device="mlu590-h8") for busy in ((0,), (47,))]
+    canvas = draw_two_timelines([(Records(run.log, run.board), "A") for run in runs])
+    zeros = [text.x for text in canvas.texts if text.words in {"0", "0.0"}]
+    assert zeros == [zeros[0]] * 2
