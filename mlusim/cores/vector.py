@@ -46,6 +46,7 @@ from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
+    from mlusim.log import Log
 
 Positions = np.ndarray[Any, np.dtype[np.int64]]
 # Name in the log, where "memcpy" is a copy by a DMA engine.
@@ -95,7 +96,7 @@ def prepared(
         return None
     operands, attributes = bind(instruction, arguments, {})
     cached = _cached_call(issuer, instruction, operands, attributes)
-    if instruction.remarks or cached.more_boxes:
+    if instruction.remarks or instruction.writes_some or cached.more_boxes:
         return partial(_repeat, issuer, line, cached, operands)
     views: list[Any] = [value for value in operands if isinstance(value, View)]
     cached.check(issuer, operands, views)
@@ -174,7 +175,8 @@ def _issue(
     effect = None
     if issuer.has_data:
         operands = _with_elements(issuer, cached, operands, views)
-        if cached.instruction.remarks or selected is not None:
+        instruction = cached.instruction
+        if instruction.remarks or instruction.writes_some or selected is not None:
             effect = _effect(issuer, line, cached, operands, selected)
     record = _add(issuer, line, cached, _addresses(views), effect, operands)
     if cached.more_boxes:
@@ -278,6 +280,8 @@ def _effect(
     effect = partial(cached.compute, *[operand.elements for operand in operands])
     if selected is not None:
         return partial(_select, selected, effect)
+    if cached.instruction.writes_some:
+        return partial(_note_written, issuer.log, len(issuer.log), operands[0].size, effect)
     return partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
 
 
@@ -436,6 +440,13 @@ def _note(issuer: Issuer, line: int, name: str, now_ps: int, effect: Callable[[]
     if remark is not None:
         kind, title = remark
         issuer.log.remark(Remark(kind, title, name, issuer.task.index, line, now_ps))
+
+
+def _note_written(log: Log, record: int, size: int, effect: Callable[[], Positions]) -> None:
+    positions = effect()
+    # Masks that select everything are common.
+    if len(positions) < size:
+        log.addresses[record] = {"dst": positions.astype(np.min_scalar_type(size))}
 
 
 def _select(selected: list[Positions], effect: Callable[[], Positions]) -> None:

@@ -62,7 +62,7 @@ class VectorCall:
         more_boxes: boxes of the views beyond the first three, which are stored outside the records.
         operand_layouts: the layouts of its operands; for a number, its type.
         has_numbers: whether an operand is a number.
-        is_plain: whether it is only views in NRAM, up to three, and Python numbers: no attributes, remarks or counts.
+        is_plain: whether it is only views in NRAM, up to three, and Python numbers: no attributes, and nothing noted.
         aligned: whether addresses must be aligned.
         apart: whether no source may begin where the result begins.
         numbers: cached integer operands.
@@ -117,7 +117,8 @@ class VectorCall:
         self.apart = instruction.overlap is not Overlap.SAME
         self.aligned = self._multiple > 0
         usual = all(isinstance(value, View) or type(value) in (int, float) for value in operands)
-        more = attributes or self.more_boxes or instruction.remarks or instruction.counts
+        noted = instruction.remarks or instruction.counts or instruction.writes_some
+        more = attributes or self.more_boxes or noted
         self.is_plain = self._fast and usual and not more
 
     def check(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:

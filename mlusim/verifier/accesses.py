@@ -10,7 +10,8 @@ import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
 from mlusim.log import NONE, Log
-from mlusim.verifier.geometry import Geometries, Geometry, Integers, geometry_of
+from mlusim.verifier.geometry import Geometries, Geometry, Integers, alike, geometry_of
+from mlusim.verifier.partial_results import BY_DATA, BY_SHAPE, by_element, written_box
 from mlusim.verifier.row_geometry import first_rows, geometry_of_rows, runs_geometry
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -111,6 +112,7 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
             geometries.append(geometry)
     chosen = geometry_of_box[box]
     _narrow_to_rows(log, columns, (record, box, side), chosen, geometries)
+    _narrow_to_shapes(log, columns, (record, box, side), chosen, geometries)
     unknown = _leave_out_unknown(log, (record, alloc, side), chosen)
     present = chosen != NONE
     if not present.all():
@@ -147,23 +149,26 @@ def _narrow_to_rows(
     geometries: Geometries,
 ) -> None:
     """Restrict counted operations to the rows that they moved: by number if recorded, else the leading rows."""
-    codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT, *FILTERS) if name in log.ops]
+    codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT, *FILTERS, *BY_DATA) if name in log.ops]
     if not codes:
         return
-    filters = [log.ops.index(name) for name in FILTERS if name in log.ops]
-    selecting = {log.ops.index(name) for name in (COLLECT, *FILTERS) if name in log.ops}
+    # These select elements, and read their whole source whatever they select.
+    by_elements = {log.ops.index(name) for name in (*FILTERS, *BY_DATA) if name in log.ops}
+    selecting = by_elements | {log.ops.index(name) for name in (COLLECT,) if name in log.ops}
     record, box, side = table
     cached: dict[tuple[int, int], int] = {}
-    # A filter reads its whole source, whatever it selects.
-    narrowed = np.isin(columns["op"][record], codes) & (side < np.where(np.isin(columns["op"][record], filters), 1, 2))
+    op = columns["op"][record]
+    narrowed = np.isin(op, codes) & (side < np.where(np.isin(op, [*by_elements]), 1, 2))
     for row in np.flatnonzero(narrowed).tolist():
-        shape, strides, itemsize = (getattr(log.boxes[box[row]], name) for name in ("shape", "strides", "itemsize"))
+        whole = log.boxes[box[row]]
+        rows = by_element(whole) if int(op[row]) in by_elements else whole
+        shape, strides, itemsize = rows.shape, rows.strides, rows.itemsize
         row_bytes = itemsize * int(np.prod(shape[1:], dtype=np.int64))
         if not row_bytes:
             continue
         addresses = log.addresses.get(int(record[row]), {})
         row_numbers = addresses.get("src" if side[row] else "dst")
-        if row_numbers is None and int(columns["op"][record[row]]) in selecting:
+        if row_numbers is None and int(op[row]) in selecting:
             continue
         if row_numbers is None:
             moved = int(columns["bytes_requested"][record[row]]) // row_bytes
@@ -185,3 +190,27 @@ def _narrow_to_rows(
         chosen[row] = len(geometries) if geometry is not None else NONE
         if geometry is not None:
             geometries.append(geometry)
+
+
+def _narrow_to_shapes(
+    log: Log,
+    columns: dict[str, Integers],
+    table: tuple[Integers, Integers, Integers],
+    chosen: Integers,
+    geometries: Geometries,
+) -> None:
+    """Restrict the results of instructions that write a part of known shape."""
+    codes = [code for code, name in enumerate(log.ops) if name in BY_SHAPE]
+    if not codes:
+        return
+    record, box, side = table
+    rows = np.flatnonzero(np.isin(columns["op"][record], codes) & (side == 0))
+    first, kind, _ = alike(columns["op"][record[rows]], box[rows], columns["a_box"][record[rows]])
+    numbers = np.full(len(first), NONE, np.int64)
+    for number, row in enumerate(rows[first].tolist()):
+        name, source = log.ops[int(columns["op"][record[row]])], int(columns["a_box"][record[row]])
+        geometry = geometry_of(written_box(name, log.boxes[int(box[row])], log.boxes[source]))
+        if geometry is not None:
+            numbers[number] = len(geometries)
+            geometries.append(geometry)
+    chosen[rows] = numbers[kind]

@@ -26,10 +26,13 @@ from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS, FILTERS, Ac
 from mlusim.verifier.agenda import Agenda
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.partial_results import BY_DATA, BY_SHAPE, by_element, written_box
 from mlusim.verifier.plan_comparison import is_output
 from mlusim.verifier.row_geometry import rows_of_runs
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]
+# Allocation, offset in bytes, box.
+Operand = tuple[int, int, Box]
 
 _BITWISE = frozenset({"band", "bor", "bxor", "bnot"})
 _BYTE_BITS, _ALL_BITS = 8, 0xFF
@@ -54,7 +57,7 @@ def elementwise(name: str) -> bool:
     instruction = INSTRUCTIONS.get(name)
     if instruction is None:
         return False
-    by_size = instruction.geometry is same_size or name in ("convert", "select")
+    by_size = instruction.geometry is same_size or name == "convert"
     return by_size and name not in _NOT_ELEMENTWISE
 
 
@@ -215,9 +218,12 @@ class Flow:
         log = self._log
         name, pipe = log.ops[self._names[record]], self._pipes[record]
         numbers = [column[record] for column in self._operands]
-        dst, *sources = (tuple(numbers[first : first + 3]) for first in (0, 3, 6))
+        dst, *sources = (
+            (alloc, offset, log.boxes[code])
+            for alloc, offset, code in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+        )
         sources = [operand for operand in sources if operand[0] != NONE]
-        further = log.more_operands.get(record, [])
+        further = [(alloc, offset, log.boxes[code]) for alloc, offset, code in log.more_operands.get(record, [])]
         if name in BY_ROWS:
             # Row numbers and masks are read to compute addresses.
             self._count(
@@ -243,16 +249,21 @@ class Flow:
         if marked and _compares_to_bits(name):
             self._to_bits(record, dst, marked)
             return
+        if name in BY_DATA and record in log.addresses and not np.any(marks[1]):
+            self._assign_some(record, dst, self._result(name, None, dst[2], marks), log.addresses[record]["dst"])
+            return
+        if name in BY_SHAPE:
+            dst = (dst[0], dst[1], written_box(name, dst[2], sources[0][2]))
         for target in [dst, *(further if name == COLLECT_BINS else ())]:
             if marked:
                 copied = sources[0] if is_copy(name, pipe) and len(sources) == 1 else None
-                self._assign(record, target, self._result(name, copied, log.boxes[target[2]], marks))
+                self._assign(record, target, self._result(name, copied, target[2], marks))
             else:
                 self._clear(target)
             if name in _BITWISE or is_copy(name, pipe):
                 self._move_bits(target, sources)
 
-    def _result(self, name: str, copied: tuple[int, ...] | None, box: Box, marks: list[Marks | None]) -> Any:
+    def _result(self, name: str, copied: Operand | None, box: Box, marks: list[Marks | None]) -> Any:
         """Return the marks of a result: by element of its box, or one for all of them.
 
         Args:
@@ -264,7 +275,9 @@ class Flow:
         size = int(np.prod(box.shape, dtype=np.int64))
         marked = [mark for mark in marks if mark is not None and mark.any()]
         result: Any
-        if (elementwise(name) or copied) and all(mark.size == size for mark in marked):
+        if not marked:
+            result = 0
+        elif (elementwise(name) or copied or name in BY_DATA) and all(mark.size == size for mark in marked):
             result = np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(box.shape)
         elif copied:
             result = self._reshaped(copied, box)
@@ -282,7 +295,7 @@ class Flow:
             result = max(int(mark.max()) for mark in marked)
         return result
 
-    def _to_bits(self, record: int, dst: tuple[int, ...], marked: list[Marks]) -> None:
+    def _to_bits(self, record: int, dst: Operand, marked: list[Marks]) -> None:
         """Propagate marks through a comparison to a bit mask: 8 elements to a byte."""
         groups = np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(-1, _BYTE_BITS)
         marks = self._marks_of(dst[0], record)
@@ -293,7 +306,7 @@ class Flow:
         self._changed(dst[0])
         self._note(record, dst[0], marks[span])
 
-    def _move_bits(self, dst: tuple[int, ...], sources: list[tuple[int, ...]]) -> None:
+    def _move_bits(self, dst: Operand, sources: list[Operand]) -> None:
         """Note the marked bits of a result that has those of its sources, byte by byte."""
         if dst[0] not in self._marks or not any(source[0] in self._bits for source in sources):
             return
@@ -309,12 +322,12 @@ class Flow:
         if all(part.size == target.size for part in parts):
             target[...] = np.bitwise_or.reduce(parts).reshape(target.shape)
 
-    def _is_padding(self, name: str, sources: list[tuple[int, ...]], mask: tuple[int, ...]) -> bool:
+    def _is_padding(self, name: str, sources: list[Operand], mask: Operand) -> bool:
         """Whether all marked bits of a bit mask lie behind the last offset of a gather or scatter."""
         bits = self._bits.get(mask[0])
         if name not in ("gather", "scatter") or bits is None or len(sources) < 2:
             return False
-        count = int(np.prod(self._log.boxes[sources[1][2]].shape, dtype=np.int64))
+        count = int(np.prod(sources[1][2].shape, dtype=np.int64))
         marks = self._bytes(mask)
         undefined = np.where(marks.reshape(-1) != 0, self._view(mask, bits).reshape(-1), 0).astype(np.uint8)
         return undefined.size * _BYTE_BITS >= count and not np.unpackbits(undefined, bitorder="little")[:count].any()
@@ -323,12 +336,12 @@ class Flow:
         self,
         record: int,
         name: str,
-        dst: tuple[int, ...],
-        sources: Iterable[tuple[int, ...]],
-        further: Iterable[tuple[int, ...]],
+        dst: Operand,
+        sources: Iterable[Operand],
+        further: Iterable[Operand],
     ) -> None:
         """Combine the marks of target and operands elementwise; the old value's marks go to the result, if fetched."""
-        box = self._log.boxes[dst[2]]
+        box = dst[2]
         size = int(np.prod(box.shape, dtype=np.int64))
         old_marks = self._elements(dst)
         operands = [operand for operand in map(self._elements, sources) if operand is not None]
@@ -339,9 +352,9 @@ class Flow:
             result = np.maximum.reduce([operand.reshape(-1) for operand in combined]).reshape(box.shape)
         self._assign(record, dst, result)
         for old in further if name in FETCHING else ():
-            self._assign(record, old, before.reshape(self._log.boxes[old[2]].shape))
+            self._assign(record, old, before.reshape(old[2].shape))
 
-    def _reshaped(self, source: tuple[int, ...], box: Box) -> Any:
+    def _reshaped(self, source: Operand, box: Box) -> Any:
         """Return marks of a copy between element sizes, by destination element: the largest mark of its bytes."""
         values = self._bytes(source)
         assert values is not None  # noqa: S101 - it is marked
@@ -351,7 +364,7 @@ class Flow:
             return flat.reshape(*box.shape, box.itemsize).max(axis=-1)
         return int(flat.max())
 
-    def _rows(self, record: int, dst: tuple[int, ...], src: tuple[int, ...]) -> None:
+    def _rows(self, record: int, dst: Operand, src: Operand) -> None:
         addresses = self._log.addresses.get(record, {})
         if "unknown" in addresses:
             return
@@ -360,7 +373,7 @@ class Flow:
         if from_rows is not None and "lengths" in addresses:
             from_rows = rows_of_runs(from_rows, addresses["lengths"])
         count = min((len(rows) for rows in (to_rows, from_rows) if rows is not None), default=NONE)
-        box = self._log.boxes[dst[2]]
+        box = dst[2]
         row_bytes = box.itemsize * int(np.prod(box.shape[1:], dtype=np.int64))
         if count == NONE:
             count = int(self._columns["bytes_requested"][record]) // max(row_bytes, 1)
@@ -380,7 +393,7 @@ class Flow:
         if marked:
             self._note(record, dst[0], lines)
 
-    def _filter(self, record: int, dst: tuple[int, ...], src: tuple[int, ...], mask: tuple[int, ...]) -> bool:
+    def _filter(self, record: int, dst: Operand, src: Operand, mask: Operand) -> bool:
         """Propagate marks to where a filter moves their elements; false if its selection depends on marked bytes."""
         positions = self._log.addresses.get(record, {}).get("src")
         marked_mask = self._elements(mask)
@@ -398,25 +411,24 @@ class Flow:
         self._note(record, dst[0], selected)
         return True
 
-    def _view(self, operand: tuple[int, ...], marks: np.ndarray[Any, Any]) -> Any:
-        _, offset, code = operand
-        box = self._log.boxes[code]
+    def _view(self, operand: Operand, marks: np.ndarray[Any, Any]) -> Any:
+        _, offset, box = operand
         if 0 in box.shape:
             return np.empty((*box.shape, box.itemsize), marks.dtype)
         width = marks.itemsize
         strides = (*(stride * width for stride in box.strides), width)
         return np.ndarray((*box.shape, box.itemsize), marks.dtype, marks.data, offset * width, strides)
 
-    def _bytes(self, operand: tuple[int, ...]) -> Any:
+    def _bytes(self, operand: Operand) -> Any:
         marks = self._marks.get(operand[0])
         return None if marks is None else self._view(operand, marks)
 
-    def _elements(self, operand: tuple[int, ...]) -> Any:
+    def _elements(self, operand: Operand) -> Any:
         """Return the marks of an operand by element; None if its allocation has none."""
         marks = self._bytes(operand)
         return None if marks is None else marks.max(axis=-1, initial=0)
 
-    def _assign(self, record: int, operand: tuple[int, ...], result: Any) -> None:
+    def _assign(self, record: int, operand: Operand, result: Any) -> None:
         if not np.any(result):
             self._clear(operand)
             return
@@ -429,7 +441,19 @@ class Flow:
             self._changed(operand[0])
         self._note(record, operand[0], result)
 
-    def _clear(self, operand: tuple[int, ...]) -> None:
+    def _assign_some(self, record: int, operand: Operand, result: Any, positions: Integers) -> None:
+        """Set the marks of some elements of an operand, by their positions in it; the others keep theirs."""
+        if not np.any(result) and operand[0] not in self._marks:
+            return
+        flat = (operand[0], operand[1], by_element(operand[2]))
+        target = self._view(flat, self._marks_of(operand[0], record))
+        marks = np.broadcast_to(np.asarray(result), operand[2].shape).reshape(-1)[positions]
+        if np.any(target[positions] != marks[:, None]):
+            target[positions] = marks[:, None]
+            self._changed(operand[0])
+        self._note(record, operand[0], marks)
+
+    def _clear(self, operand: Operand) -> None:
         """Remove the marks of an operand."""
         target = self._bytes(operand)
         if target is None:
@@ -446,7 +470,7 @@ class Flow:
                 if number:
                     self._stored.setdefault((alloc, number), record)
 
-    def _count(self, record: int, operands: Iterable[tuple[int, ...]]) -> None:
+    def _count(self, record: int, operands: Iterable[Operand]) -> None:
         """Count marks that reach registers, addresses or masks as having an effect."""
         for operand in operands:
             marks = self._elements(operand)

@@ -171,7 +171,7 @@ def test_which_instructions_work_element_by_element():
     """Against the instructions themselves: another element i of a source changes element i of the result at most."""
     rng = np.random.default_rng(0)
     for name, instruction in INSTRUCTIONS.items():
-        if not elementwise(name) or name in ("convert", "select", "incseq") or instruction.attributes:
+        if not elementwise(name) or name in ("convert", "incseq") or instruction.attributes:
             continue
         views = instruction.operands[1:]
         if not views:
@@ -220,3 +220,77 @@ def test_a_filter_of_a_convolution_reaches_its_own_channel(written, channels):
     x, w = np.ones(16, np.float32), np.ones((64, 16), np.float32)
     report = verify(kernel, x, w, Output((channels,)), **ONE)
     assert bool(uninitialised(report)) == (written < channels), report.text()
+
+
+PARTIAL = {
+    "sum": lambda core, dst, src, mask: core.sum(dst, src),
+    "count": lambda core, dst, src, mask: core.count(dst.view("uint32"), src),
+    "argmax": lambda core, dst, src, mask: core.argmax(dst, src),
+    "reduce_sum": lambda core, dst, src, mask: core.reduce_sum(dst, src),
+    "gt_bitindex": lambda core, dst, src, mask: core.gt_bitindex(dst, src, mask),
+    "maskmove": lambda core, dst, src, mask: core.maskmove(dst, src, mask),
+    "filter": lambda core, dst, src, mask: core.filter(dst, src, mask),
+    "select": lambda core, dst, src, mask: core.select(dst, src[0], mask[0]),
+}
+
+
+@pytest.mark.parametrize("filled", [False, True])
+@pytest.mark.parametrize("name", PARTIAL)
+def test_bytes_that_an_instruction_does_not_write_stay_uninitialised(name, filled):
+    """The destination has two axes and more room than the result; NumPy says which of its bytes are written."""
+    source = np.arange(128, dtype=np.float32).reshape(2, 64)
+    where = np.float32(source % 3 == 0)
+
+    async def kernel(core, x, m, out):
+        dst, src, mask = (core.nram.alloc((2, 64), x.dtype, name) for name in ("dst", "src", "mask"))
+        await core.memcpy(src, x)
+        await core.memcpy(mask, m)
+        if filled:
+            core.write_zero(dst)
+        counted = PARTIAL[name](core, dst, src, mask)
+        if name == "filter":
+            await counted
+        await core.memcpy(out, dst)
+
+    result = np.full(512, 0xA5, np.uint8)
+    other = np.full(512, 0x5A, np.uint8)
+    for target in (result, other):
+        views = [target.view(np.uint32 if name == "count" else np.float32).reshape(2, 64), source, where]
+        if name == "select":
+            views[1:] = source[0], where[0]
+        INSTRUCTIONS[name].compute(*views[: len(INSTRUCTIONS[name].operands)])
+    findings = uninitialised(verify(kernel, source, where, Output((2, 64)), **ONE))
+    assert [finding.nbytes for finding in findings] == ([] if filled else [int((result != other).sum())])
+
+
+@pytest.mark.parametrize("second", ["le", "lt"])
+def test_moves_by_a_mask_and_by_its_complement_write_everything(second):
+    """With `lt` in place of `le`, the elements that are 0 are missing; the lanes behind 60 are never stored."""
+
+    async def kernel(core, x, out):
+        a, b, mask = (core.nram.alloc(64, x.dtype, name) for name in ("a", "b", "mask"))
+        await core.memcpy(a[0:60], x)
+        core.gt(mask, a, 0.0)
+        core.maskmove(b[0:60], a[0:60], mask[0:60])
+        getattr(core, second)(mask, a, 0.0)
+        core.maskmove(b[0:60], a[0:60], mask[0:60])
+        await core.memcpy(out, b[0:60])
+
+    x = np.resize(np.float32([-1, 0, 1]), 60)
+    findings = uninitialised(verify(kernel, x, Output((60,)), reference=x, **ONE))
+    assert [finding.nbytes for finding in findings] == ([20 * 4] if second == "lt" else [])
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_move_by_a_mask_moves_the_marks_of_selected_elements(moved):
+    async def kernel(core, x, where, out):
+        a, b, mask = (core.nram.alloc(64, x.dtype, name) for name in ("a", "b", "mask"))
+        await core.memcpy(a[0:60], x)
+        await core.memcpy(mask, where)
+        core.write_zero(b)
+        core.maskmove(b, a, mask)
+        await core.memcpy(out, b)
+
+    where = np.float32(np.arange(64) % 2)
+    where[60:] = moved
+    assert len(uninitialised(verify(kernel, X, where, Output((64,)), **ONE))) == moved

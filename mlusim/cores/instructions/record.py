@@ -106,7 +106,17 @@ class Extent(NamedTuple):
         return self.size * self.itemsize
 
 
+class Runs(NamedTuple):
+    """Bytes of an operand: `times` runs of `nbytes` each, from its first byte on, `stride` bytes apart."""
+
+    nbytes: int
+    times: int = 1
+    stride: int = 0
+
+
 Geometry: TypeAlias = Callable[[Sequence[Extent], Mapping[str, Any]], str]
+# The bytes of the result that are written, from the extents of the result and of the first source.
+Writes: TypeAlias = Callable[[Extent, Extent], Runs]
 
 
 def same_size(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
@@ -137,6 +147,7 @@ class Instruction:
         defaults: values of optional arguments.
         types: element types of the first source, or of the result if there is no source.
         geometry: check of the shapes: returns "" or the rule that is violated.
+        writes: the bytes of the result that it writes; None for all of them. The others keep their values.
         overlap: which bytes result and sources may share.
         multiple_2xx: on 2xx, sizes of all operands are a multiple of this many bytes; addresses of 64 B.
         sides_2xx: on 2xx, height and width of all operands must each be such a multiple.
@@ -147,6 +158,7 @@ class Instruction:
         since: first architecture that supports it.
         counts: whether it also returns a number to the task, which waits for it: that of the positions in its first
             source that `compute` returns.
+        writes_some: whether it writes only some elements of the result, those whose positions `compute` returns.
         remarks: whether `compute` returns a finding as (kind, title), or None.
         tensor: whether it runs on the tensor pipe.
         exact: False if the board approximates and the simulator computes in IEEE arithmetic.
@@ -167,6 +179,7 @@ class Instruction:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     types: Types = field(default_factory=lambda: NUMBERS)
     geometry: Geometry = same_size
+    writes: Writes | None = None
     overlap: Overlap = Overlap.SAME
     multiple_2xx: int = 128
     sides_2xx: bool = False
@@ -174,6 +187,7 @@ class Instruction:
     count: Callable[[Sequence[Dtype], Mapping[str, Any]], int] = once
     to_register: bool = False
     counts: bool = False
+    writes_some: bool = False
     remarks: bool = False
     tensor: bool = False
     since: int = SERIES_2XX

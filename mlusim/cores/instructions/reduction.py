@@ -21,6 +21,7 @@ from mlusim.cores.instructions.record import (
     Instruction,
     Match,
     Operand,
+    Runs,
 )
 from mlusim.dtypes import INT32, UINT16, UINT32
 
@@ -91,6 +92,21 @@ def one_element(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
     return "" if operands[0].size else "dst has room for one element"
 
 
+def _first_element(result: Extent, source: Extent) -> Runs:
+    del source
+    return Runs(result.itemsize)
+
+
+def _value_and_index_bytes(result: Extent, source: Extent) -> Runs:
+    del result
+    return Runs(source.itemsize + _INDEX_BYTES)
+
+
+def _first_of_lines(result: Extent, source: Extent) -> Runs:
+    del source
+    return Runs(result.itemsize, -(-result.nbytes // LINE_BYTES), LINE_BYTES)
+
+
 def _value_and_index(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     needed = operands[1].itemsize + _INDEX_BYTES
@@ -112,16 +128,16 @@ def _reduction(
 
 
 _PAIR = "dst[(itemsize+8+itemsize-1)//itemsize] src[n] n"
-_EXTREMUM: dict[str, Any] = {"geometry": _value_and_index, "types": NUMBERS}
+_NUMBER: dict[str, Any] = {"geometry": one_element, "writes": _first_element, "to_register": True}
+_EXTREMUM: dict[str, Any] = {"geometry": _value_and_index, "writes": _value_and_index_bytes, "types": NUMBERS}
 REDUCTIONS: list[Instruction] = [
     _reduction(
         "sum",
         "dst[0] = the sum of src",
         _sum,
         "dst[1] src[n] n",
-        geometry=one_element,
         types=NUMBERS,
-        to_register=True,
+        **_NUMBER,
     ),
     _reduction(
         "reduce_sum",
@@ -129,6 +145,7 @@ REDUCTIONS: list[Instruction] = [
         _reduce_lines,
         "dst[n] src[n] n",
         types=FLOATS,
+        writes=_first_of_lines,
     ),
     _reduction("max", "dst = the largest of src, then its index", _extremum(np.argmax), _PAIR, **_EXTREMUM),
     _reduction("min", "dst = the smallest of src, then its index", _extremum(np.argmin), _PAIR, **_EXTREMUM),
@@ -170,8 +187,7 @@ REDUCTIONS: list[Instruction] = [
         _count,
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
-        geometry=one_element,
-        to_register=True,
+        **_NUMBER,
     ),
     _reduction(
         "count_bitindex",
@@ -179,9 +195,8 @@ REDUCTIONS: list[Instruction] = [
         _count_bits,
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
-        geometry=one_element,
         types=ANY,
-        to_register=True,
+        **_NUMBER,
     ),
     _reduction(
         "popcnt",
@@ -189,9 +204,8 @@ REDUCTIONS: list[Instruction] = [
         _count_bits,
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
-        geometry=one_element,
         types={UINT32: SERIES_2XX, UINT16: SERIES_2XX},
-        to_register=True,
+        **_NUMBER,
     ),
     _reduction(
         "findfirst1",
@@ -199,8 +213,7 @@ REDUCTIONS: list[Instruction] = [
         _find(0),
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
-        geometry=one_element,
-        to_register=True,
+        **_NUMBER,
     ),
     _reduction(
         "findlast1",
@@ -208,7 +221,6 @@ REDUCTIONS: list[Instruction] = [
         _find(-1),
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
-        geometry=one_element,
-        to_register=True,
+        **_NUMBER,
     ),
 ]

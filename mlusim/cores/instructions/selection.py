@@ -20,7 +20,9 @@ from mlusim.cores.instructions.record import (
     Instruction,
     Match,
     Operand,
+    Runs,
 )
+from mlusim.errors import OperandError
 
 HEAD_BYTES = 128
 
@@ -49,16 +51,24 @@ def _collect(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
         flat = source.reshape(-1)
         positions = np.flatnonzero(select_by(mask, flat.size))
         selected = flat[positions]
+        if selected.size > result.size:
+            raise OperandError(
+                f"a filter selects {selected.size} of {flat.size} elements, and dst has room for {result.size}: make "
+                "dst as large as src"
+            )
         result.reshape(-1).view(selected.dtype)[: selected.size] = selected
         return positions
 
     return compute
 
 
-def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., None]:
-    """The count in the first 4 B of a 128 B header, then the selected elements, zeros up to a multiple of 128 B."""
+def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
+    """The count in the first 4 B of a 128 B header, then the selected elements, zeros up to a multiple of 128 B.
 
-    def compute(result: Array, source: Array, mask: Array) -> None:
+    Returns the positions written.
+    """
+
+    def compute(result: Array, source: Array, mask: Array) -> Array:
         flat = source.reshape(-1)
         selected = flat[select_by(mask, flat.size)]
         out = result.reshape(-1).view(np.uint8)
@@ -67,16 +77,23 @@ def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., None]:
         out[HEAD_BYTES : HEAD_BYTES + nbytes] = selected.view(np.uint8)
         out[HEAD_BYTES + nbytes : HEAD_BYTES + padded] = 0
         out[:4] = np.array([selected.size], np.uint32).view(np.uint8)
+        width = result.dtype.itemsize
+        elements = (
+            np.arange(begin // width, -(-stop // width)) for begin, stop in ((0, 4), (HEAD_BYTES, HEAD_BYTES + padded))
+        )
+        return np.concatenate([*elements])
 
     return compute
 
 
-def _maskmove(select_by: Callable[[Array, int], Array]) -> Callable[..., None]:
-    """Elements whose mask is set; the others of the result keep their value."""
+def _maskmove(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
+    """Elements whose mask is set; the others of the result keep their value. Returns the positions written."""
 
-    def compute(result: Array, source: Array, mask: Array) -> None:
+    def compute(result: Array, source: Array, mask: Array) -> Array:
         flat = source.reshape(-1)
-        np.copyto(result.reshape(-1), flat, where=select_by(mask, flat.size))
+        selected = select_by(mask, flat.size)
+        np.copyto(result.reshape(-1)[: flat.size], flat, where=selected)
+        return np.flatnonzero(selected)
 
     return compute
 
@@ -114,6 +131,14 @@ def _bit_masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
     return "" if result.size else "dst has room for one element"
 
 
+def _as_many(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> Callable[..., str]:
+    def check(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+        result, source, _ = operands
+        return "dst needs as many elements as src" if result.size < source.size else inner(operands, attributes)
+
+    return check
+
+
 def _with_head(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> Callable[..., str]:
     def check(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
         needed = HEAD_BYTES + -(-operands[1].nbytes // HEAD_BYTES) * HEAD_BYTES
@@ -133,6 +158,11 @@ def compares_to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) 
     if first.size % 8:
         return "the number of elements is a multiple of 8"
     return "" if result.nbytes * 8 >= first.size else f"dst has {first.size // 8} B, one bit an element"
+
+
+def _bit_bytes(result: Extent, source: Extent) -> Runs:
+    del result
+    return Runs(source.size // 8)
 
 
 _SELECTION = "Selection"
@@ -171,6 +201,7 @@ SELECTION: list[Instruction] = [
         operands=(ROOM, SRC, Operand("index", Match.WIDTH, ANY)),
         types=ANY,
         geometry=_with_head(_masked),
+        writes_some=True,
     ),
     Instruction(
         name="select_bitindex",
@@ -182,6 +213,7 @@ SELECTION: list[Instruction] = [
         operands=(ROOM, SRC, Operand("bitindex", Match.FREE, ANY)),
         types=ANY,
         geometry=_with_head(_bit_masked),
+        writes_some=True,
     ),
     Instruction(
         name="maskmove",
@@ -192,7 +224,8 @@ SELECTION: list[Instruction] = [
         c_signatures=("dst[n] src[n] mask[n] n",),
         operands=(DST, SRC, MASK),
         types=ANY,
-        geometry=_masked,
+        geometry=_as_many(_masked),
+        writes_some=True,
     ),
     Instruction(
         name="maskmove_bitindex",
@@ -203,7 +236,8 @@ SELECTION: list[Instruction] = [
         c_signatures=("dst[n] src[n] bitmask[bits(n)] n",),
         operands=(DST, SRC, BITMASK),
         types=ANY,
-        geometry=_bit_masked,
+        geometry=_as_many(_bit_masked),
+        writes_some=True,
     ),
     Instruction(
         name="mask_select",
@@ -226,6 +260,7 @@ SELECTION: list[Instruction] = [
             operands=(BITS, Operand("src0"), Operand("src1")),
             types=NUMBERS,
             geometry=compares_to_bits,
+            writes=_bit_bytes,
             multiple_2xx=512,
         )
         for name, operation, sign in (

@@ -76,6 +76,10 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
         (lambda core, t: core.fusion(t, t, t, t, "FXX"), r"fusion of .*: the operation is one of FMA, FMS, "),
         (lambda core, t: core.argmax(t[:2], t[32:]), r"argmax of .*: dst has room for the value and its index, 12 B$"),
         (
+            lambda core, t: core.maskmove(t[:8], t[16:32], t[32:48]),
+            r"maskmove of .*: dst needs as many elements as src$",
+        ),
+        (
             lambda core, t: core.select(t[:8], t[16:32], t[32:48]),
             r"select of .*: dst has room for the count, 128 B, and",
         ),
@@ -121,6 +125,16 @@ def test_scalar_results_are_returned_in_registers(run: Any) -> None:
 
     run(kernel, x, device=device)
     assert found == {"sum": 9, "count": 4, "first": 1, "last": 7, "kept": 4, "values": [3, -1, 2, 5]}
+
+
+def test_a_filter_that_selects_more_than_fits_is_an_error(run: Any) -> None:
+    async def kernel(core: Core) -> None:
+        tile, kept = core.nram.alloc(8, "float32"), core.nram.alloc(4, "float32")
+        core.fill(tile, 1.0)
+        await core.filter(kept, tile, tile)
+
+    with pytest.raises(OperandError, match=HERE + "a filter selects 8 of 8 elements, and dst has room for 4: make dst"):
+        run(kernel)
 
 
 def test_conversions_by_bang_c_names(run: Any) -> None:

@@ -1,0 +1,37 @@
+"""Results that an instruction writes in part: the other bytes of its destination keep their values.
+
+Some parts follow from shapes (a sum writes one element), others from data (a move by a mask writes the selected
+elements). A timing-only run has no data: there, the latter count as written entirely.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+from mlusim.cores.instructions.record import Extent
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.log import Box
+
+# Instructions whose part follows from shapes, and from data.
+BY_SHAPE = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.writes is not None)
+BY_DATA = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.writes_some)
+
+
+@lru_cache(maxsize=1 << 10)
+def written_box(name: str, result: Box, source: Box) -> Box:
+    """Return the box of the bytes that an instruction of `BY_SHAPE` writes; its elements are runs of bytes.
+
+    Args:
+        name: the instruction.
+        result, source: boxes of its result and of its first source.
+    """
+    writes = INSTRUCTIONS[name].writes
+    assert writes is not None  # noqa: S101 - it is of BY_SHAPE
+    runs = writes(*(Extent(box.shape, box.itemsize) for box in (result, source)))
+    return Box((runs.times,), (runs.stride,), runs.nbytes)
+
+
+def by_element(box: Box) -> Box:
+    """Return a contiguous box with one axis."""
+    return Box((prod(box.shape),), (box.itemsize,), box.itemsize)
