@@ -124,3 +124,13 @@ def test_a_call_is_known_by_its_types_and_its_addresses(module: bangc.Module) ->
     device.synchronize()
     assert set(device.download(x)) == {96 / 2**6}
     assert set(device.download(y)) == {96 / 2**5}
+
+
+@pytest.mark.parametrize("zeros", [0, 10])
+def test_what_a_repeated_move_leaves_is_uninitialised(module: bangc.Module, zeros: int) -> None:
+    device = Device()
+    x = np.ones(64, np.float32)
+    x[:zeros] = 0
+    device.launch(module["moves"], device.upload(x), device.alloc(64, np.float32), dim=1, kind="BLOCK")
+    device.synchronize()
+    assert [finding.nbytes for finding in device.verify().findings] == ([4 * zeros] if zeros else [])
