@@ -154,7 +154,7 @@ def as_file(path: object) -> Path:
     except OSError as error:
         raise InputError(f"{shown(str(file))}: {error.strerror or error}") from None
     if not there:
-        raise InputError(f"{file}: no such file")
+        raise InputError(f"{file}: is a directory: name a file in it" if file.is_dir() else f"{file}: no such file")
     return file
 
 

@@ -109,8 +109,10 @@ def run(
     if words:
         raise InputError(f"{' '.join(words)}: arguments are for a program's main; give a kernel its own with --arg")
     if entry is None:
+        if not module.entries:
+            raise InputError(f"{file}: it has neither a kernel, a function with __mlu_entry__, nor a main")
         if len(module.entries) != 1 or "<" in module.entries[0]:
-            raise InputError(f"{file}: name one of its entries with --entry: {', '.join(module.entries) or 'none'}")
+            raise InputError(f"{file}: name one of its entries with --entry: {', '.join(module.entries)}")
         entry = module.entries[0]
     return _entry(module, entry, device, **options)
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import InputError, LaunchError
-from mlusim.explore.sources import VARIABLE, UserKernel, importable_from
+from mlusim.errors import InputError, KernelError, LaunchError, MlusimError
+from mlusim.explore.sources import VARIABLE, UserKernel, importable_from, where_in
 from mlusim.hardware import Board
 from mlusim.host.arguments import FileInput, InOut, Output, assign, parse_argument, read_inputs
 from mlusim.host.array_files import split_key
@@ -137,7 +137,9 @@ class KernelCall:
     def verify(self, board: Board, *, reference: Reference = None, tolerance: float = 0.0, **options: Any) -> Report:
         """Verify the kernel on a temporary device; see `mlusim.verify`. Raises `InputError`."""
         if self.kernel.launches:
-            raise InputError(f"{self.kernel.name} is a plain function that launches kernels: verify runs one kernel")
+            raise InputError(
+                f"{self.kernel.name} is a plain function that launches kernels: verify runs one kernel, an `async def`"
+            )
         with importable_from(self.kernel.file if self.kernel.text else ""):
             function, values, only = self._call(board)
             launch = {**self.launch, "theory_ops": self.theory_ops}
@@ -151,7 +153,13 @@ class KernelCall:
                 f"{self.kernel.name} is a plain function (device, shape, dtype, **settings) that uploads and launches: "
                 "give --shape and --set, no --arg, --dim or --kind"
             )
-        self.kernel.function(device, self.shape, self.dtype, **self.settings)
+        try:
+            self.kernel.function(device, self.shape, self.dtype, **self.settings)
+        except MlusimError:
+            raise
+        except Exception as error:
+            at = where_in(error, self.kernel.file)
+            raise KernelError(f"{self.kernel.name}: {at}{type(error).__name__}: {error}") from error
         device.synchronize()
         return device.result(self.kernel.name, theory_ops=self.theory_ops)
 

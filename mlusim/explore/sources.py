@@ -231,11 +231,7 @@ def _from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        what = (
-            "is not UTF-8 text, so it is not a Python file"
-            if isinstance(error, UnicodeDecodeError)
-            else "is not a path"
-        )
+        what = "is not UTF-8 text: save it as UTF-8" if isinstance(error, UnicodeDecodeError) else "is not a path"
         raise InputError(f"{path} {what}") from None
     name = name or _only_kernel(path, text)
     whole = path.resolve()
@@ -360,6 +356,11 @@ def _described(function: Function, name: str, version: str, **source: str) -> Us
         parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD) for parameter in parameters
     ):
         raise InputError(f"{name} takes no core, the first parameter of a kernel: write async def {name}(core, ...)")
+    if launches and required[:1] == ("core",):
+        raise InputError(
+            f"{name}({', '.join(required)}) is a plain function, and a kernel is an `async def`: write "
+            f"async def {name}(core, ...), with `await` before copies and syncs"
+        )
     if launches and len(required) != 3:
         raise InputError(
             f"{name}({', '.join(required)}) is a plain function, which is called as {name}(device, shape, "

@@ -30,7 +30,10 @@ def board(name_or_path: str | PathLike[str] | Board) -> Board:
         raise BoardError(
             f"a board is the name of a preset, the path of a .toml file or a Board, not {type(name_or_path).__name__}"
         )
-    return find_preset(name_or_path)
+    try:
+        return find_preset(name_or_path)
+    except BoardError as error:
+        raise BoardError(f"{error}; a board of your own is the path of its .toml file") from None
 
 
 def presets() -> tuple[Board, ...]:

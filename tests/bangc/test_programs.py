@@ -84,6 +84,14 @@ def test_run_requires_an_entry_if_there_are_several(capsys: pytest.CaptureFixtur
     assert "name one of its entries with --entry: copy, fill<...>" in capsys.readouterr().err
 
 
+def test_a_file_without_an_entry_and_a_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.mlu").touch()
+    assert _mlusim("bangc", "run", tmp_path / "empty.mlu") == 2
+    assert "it has neither a kernel, a function with __mlu_entry__, nor a main" in capsys.readouterr().err
+    assert _mlusim("bangc", "run", tmp_path) == 2
+    assert "is a directory: name a file in it" in capsys.readouterr().err
+
+
 def test_check_lists_files_entries_and_missing_intrinsics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "good.mlu").write_text("__mlu_entry__ void one(float *x) { __bang_write_zero(x, 4); }\n")
     (tmp_path / "strange.mlu").write_text("__mlu_entry__ void two(float *x) { __bang_frobnicate(x, 4); }\n")

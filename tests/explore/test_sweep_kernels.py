@@ -98,6 +98,15 @@ def test_objects_that_are_not_kernels_are_errors(kernels, tmp_path):
         here(f"{kernels}:add_twice", shape=4, dim=4)
     with pytest.raises(InputError, match=r"is a plain function, which is called as test\w+\(device, shape, dtype"):
         here(test_a_callable_of_this_process, shape=4)
+    (tmp_path / "plain.py").write_text("def k(core, x, out):\n    core.memcpy(out, x)\n")
+    message = (
+        r"^k\(core, x, out\) is a plain function, and a kernel is an `async def`: write async def k\(core, \.\.\.\)"
+    )
+    with pytest.raises(InputError, match=message):
+        here(f"{tmp_path}/plain.py:k", shape=4)
+    (tmp_path / "fails.py").write_text("def launch(device, shape, dtype):\n    device.nram.alloc(shape)\n")
+    (row,) = here(f"{tmp_path}/fails.py:launch", shape=4).rows
+    assert row["message"] == "launch: line 2: AttributeError: 'Device' object has no attribute 'nram'"
 
 
 def test_a_kernel_without_tensors_has_a_time():
