@@ -126,6 +126,11 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
         return stream.read()
 
 
+def utf8(text: str) -> bytes:
+    """Return text as UTF-8, with `?` for the bytes of file names that are not text, which Python has as surrogates."""
+    return text.encode("utf-8", "replace")
+
+
 def _mode(path: Path) -> int | None:
     """Return the type and permissions of the file at a path; None if there is none."""
     try:

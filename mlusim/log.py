@@ -348,7 +348,7 @@ class Log:
         target = as_path(path)
         try:
             with atomic_write(target) as stream:
-                text = TextIOWrapper(stream, encoding="utf-8", newline="")
+                text = TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
                 writer = csv.writer(text, lineterminator="\n")
                 for first in range(0, max(self.count, 1), _PIECE):
                     piece = self._worded(self.records.columns(first, min(first + _PIECE, self.count)))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.analysis.style import INK, PAPER
+from mlusim.files import utf8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -205,7 +206,7 @@ class Canvas:
         for shape in self.shapes:
             parts += _rectangles_svg(shape) if isinstance(shape, Rectangles) else [_image_svg(shape)]
         parts += map(_text_svg, self.texts)
-        return "\n".join([*parts, "</svg>\n"]).encode()
+        return utf8("\n".join([*parts, "</svg>\n"]))
 
 
 def rgb(colour: str) -> tuple[int, int, int]:

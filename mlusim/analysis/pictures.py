@@ -19,7 +19,7 @@ from mlusim.analysis.timeline import draw_timeline
 from mlusim.analysis.trace import stream_trace
 from mlusim.analysis.traffic import draw_traffic
 from mlusim.errors import InputError
-from mlusim.files import atomic_write
+from mlusim.files import atomic_write, utf8
 from mlusim.inputs import as_path
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def report_names(*, tile_map: bool = True) -> list[str]:
 
 def _write_all(result: Result, stream_of: Callable[[str], BinaryIO]) -> list[str]:
     """Write every file of a report to its stream; return their names."""
-    stream_of("report.html").write(page(result).encode())
+    stream_of("report.html").write(utf8(page(result)))
     summary = json.dumps(to_json(result), indent=2, allow_nan=False) + "\n"
     stream_of("summary.json").write(summary.encode())
     text = TextIOWrapper(stream_of("trace.json"), encoding="utf-8", newline="\n")

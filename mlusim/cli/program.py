@@ -12,7 +12,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from errno import ENOSPC
 from importlib import import_module
+from io import TextIOWrapper
 from itertools import takewhile
 from shutil import get_terminal_size
 from typing import Any, NoReturn
@@ -83,6 +85,7 @@ class Program(click.Group):
         del prog_name, standalone_mode
         words = sys.argv[1:] if args is None else list(args)
         _open_closed_output()
+        _write_what_is_not_text()
         if "_MLUSIM_COMPLETE" in os.environ:
             from click.shell_completion import add_completion_class
 
@@ -176,8 +179,12 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
                 f"not enough memory on this machine: {error or 'none left'}; --no-data takes none",
                 FAILED,
             )
+        case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] != "mlusim":
+            message_and_code = f"the package {name} is missing: install mlusim again, with what it needs", FAILED
         case OSError():
             what = f"{error.filename}: " if error.filename else ""
+            if error.errno == ENOSPC and not what:
+                what = "the output cannot be written: "
             message_and_code = f"{what}{error.strerror or error}", USAGE
         case _:
             text = f"internal error: {type(error).__name__}: {_one_line(str(error))}. This is a defect of mlusim: "
@@ -215,6 +222,13 @@ def _open_closed_output() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
+
+
+def _write_what_is_not_text() -> None:
+    """Let the standard streams show a name that their encoding does not have, by `?`, instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def _drop_output() -> None:

@@ -103,7 +103,7 @@ def _write_csv(rows: Rows, stream: BinaryIO, about: Mapping[str, Any]) -> None:
     import io
 
     del about  # beside the table
-    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
     writer = csv.DictWriter(text, columns_of(rows), restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

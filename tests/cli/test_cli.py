@@ -212,6 +212,11 @@ def test_tensors_larger_than_gdram_exit_with_code_1():
         (MemoryError("Unable to allocate 5 GiB"), "not enough memory on this machine: Unable to allocate 5 GiB", 1),
         (RuntimeError("two\nlines"), "internal error: RuntimeError: two lines. This is a defect of mlusim", 1),
         (mlusim.KernelError("broke", "task 3"), "task 3: broke", 1),
+        (
+            ModuleNotFoundError("No module named 'PIL'", name="PIL"),
+            "the package PIL is missing: install mlusim again",
+            1,
+        ),
         (OSError(28, "No space left on device", "f"), "f: No space left on device", 2),
     ],
 )
@@ -273,7 +278,7 @@ def test_output_that_cannot_be_written_is_an_error():
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "mlusim", "devices"]
         ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment)
-    assert (ran.returncode, ran.stderr) == (2, "error: No space left on device\n")
+    assert (ran.returncode, ran.stderr) == (2, "error: the output cannot be written: No space left on device\n")
 
 
 def test_the_help_has_the_summary_of_every_command():

@@ -202,3 +202,29 @@ def test_a_users_kernel_writes_all_output_files(folder, capsys, words, message):
     assert code == 2, text
     assert message in text
     assert contents(folder) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
+def test_names_that_are_not_text_are_written_with_question_marks(folder):
+    name = os.fsdecode(b"k\xe9.py")
+    (folder / "kern.py").rename(name)
+    words = (
+        "mlusim",
+        "run",
+        f"{name}:kernel",
+        "--shape",
+        "4",
+        "--report",
+        "rep",
+        "--csv",
+        "ops.csv",
+        "--save-run",
+        "b.zip",
+    )
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    for command in (words, ("mlusim", "report", "b.zip", "a.zip", "--out", "pages")):
+        ran = subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert command is not words or b"kernel of k?.py:kernel" in ran.stdout
+    assert "k?.py" in (folder / "ops.csv").read_text(encoding="utf-8")
+    assert "k?.py" in (folder / "rep" / "report.html").read_text(encoding="utf-8")

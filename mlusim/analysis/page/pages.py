@@ -15,7 +15,7 @@ from mlusim.analysis.page.html import page
 from mlusim.analysis.page.parts import esc, head, table
 from mlusim.analysis.summary import percent, us_text
 from mlusim.errors import InputError
-from mlusim.files import atomic_write
+from mlusim.files import atomic_write, utf8
 from mlusim.inputs import as_path, shown
 from mlusim.units import short_bytes
 
@@ -126,5 +126,5 @@ def _causes(results: Iterable[Result]) -> list[str]:
 
 def _write(path: Path, text: str) -> Path:
     with atomic_write(path) as stream:
-        stream.write(text.encode())
+        stream.write(utf8(text))
     return path
