@@ -159,18 +159,18 @@ def _distribute(
     bin_of = _bins(numbers, size, bins)
     # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
     within = numbers - bin_of * np.array(size, numbers.dtype)
-    if (bin_of[1:] >= bin_of[:-1]).all():
-        in_order = bin_of
+    # The reduction of `all`, without its calls in Python.
+    if np.logical_and.reduce(bin_of[1:] >= bin_of[:-1]):
+        order = None
         rows_out.typed().reshape(-1)[...] = within
         values_out.raw().reshape(-1)[...] = values.raw().reshape(-1)
     else:
         order = bin_of.argsort(kind="stable")
         within.take(order, out=rows_out.typed().reshape(-1), mode="clip")
         values.raw().reshape(-1).take(order, out=values_out.raw().reshape(-1), mode="clip")
-        in_order = bin_of[order]
     # The value of `rows` after the subtractions.
     numbers -= np.array(size * (bins - 1)).astype(numbers.dtype)
-    bin_starts.append(in_order.searchsorted(np.arange(bins + 1)))
+    bin_starts.append(bin_of.searchsorted(np.arange(bins + 1), sorter=order))
 
 
 def _bins(numbers: Any, size: int, bins: int) -> Any:

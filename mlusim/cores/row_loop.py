@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,7 @@ from mlusim.memory.view import View
 Rows = Indices | Addresses | View | None
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     """A loop over rows with its addresses computed.
 
     Attributes:
@@ -96,7 +94,7 @@ def row_numbers(name: str, rows: Any) -> Rows:
 
 def check_apart(name: str, dst: View, src: View) -> None:
     """Reject a loop that could read bytes that it has written: NumPy reads everything first."""
-    if dst.allocation is src.allocation and 0 not in (*dst.shape, *src.shape):
+    if dst.allocation is src.allocation and 0 not in dst.shape + src.shape:
         (low, high), (first, last) = _span(dst), _span(src)
         if low < last and first < high:
             raise OperandError(f"{name} from {src!r} to {dst!r}: they overlap; copy through another buffer")
@@ -143,13 +141,14 @@ def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -
     if not isinstance(first, np.ndarray) or not isinstance(counts, np.ndarray) or len(first) != len(counts):
         raise OperandError(f"{name} with lengths: src_rows and lengths must be arrays, one number for each run")
     ends = first + counts
-    if not len(ends) or counts.min() < 1 or (first[1:] < ends[:-1]).any():
+    # The reductions of `min`, `any` and `sum`, without their calls in Python.
+    if not len(ends) or np.minimum.reduce(counts) < 1 or np.logical_or.reduce(first[1:] < ends[:-1]):
         raise OperandError(f"{name} with lengths: runs must have one or more rows, ascend, and not overlap")
     check_apart(name, dst, src)
     if first[0] < 0 or ends[-1] > src.shape[0]:
         bad = int(first[0] if first[0] < 0 else ends[-1] - 1)
         raise AccessError(f"{name}: index {bad} is outside {src!r}, which has {src.shape[0]}")
-    total = int(counts.sum())
+    total = int(np.add.reduce(counts))
     check_rows(name, dst, None, total)
     return Loop(len(first), total, None, first, AddressInstructions(), (), lengths=counts)
 
@@ -180,9 +179,10 @@ def _runs_shape(dst: View, src: View, loop: Loop, direction: Direction, row_byte
     nbytes, runs = loop.selected * row_bytes, len(lengths)
     bus_read = bus_write = partly = 0
     if src.memory.off_chip:
-        bus_read, _ = run_units(src, starts, lengths, row_bytes, unit_bytes)
+        bus_read, _ = run_units(src, starts, lengths, row_bytes, unit_bytes, writes=False)
     if dst.memory.off_chip:
-        bus_write, partly = run_units(dst, np.cumsum(lengths) - lengths, lengths, row_bytes, unit_bytes)
+        rows = np.cumsum(lengths) - lengths
+        bus_write, partly = run_units(dst, rows, lengths, row_bytes, unit_bytes, writes=True)
     return CopyShape(direction, nbytes, -(-nbytes // runs), runs, (), (), bus_read + partly, bus_write, runs > 1)
 
 

@@ -7,8 +7,8 @@ may have different loops.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ _FIRST_3D_ARCH = 300
 _MAX_LOOPS = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CopyShape:
+class CopyShape(NamedTuple):
     """The geometry of one copy. It depends on the addresses only through their offset within a bus unit.
 
     Attributes:
@@ -373,7 +372,8 @@ def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bo
 
 def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: int, unit_bytes: int) -> None:
     """Raise `CopyError` if a 1-D copy of single rows of `src` to rows of `dst` is forbidden."""
-    if MemoryKind.WRAM not in direction.value and direction is not Direction.NRAM2NRAM:
+    to_or_from_wram = direction.destination is MemoryKind.WRAM or direction.source is MemoryKind.WRAM
+    if not to_or_from_wram and direction is not Direction.NRAM2NRAM:
         return
     for row in range(2):
         to, origin = (

@@ -134,15 +134,19 @@ def row_units(view: View, rows: Indices | None, count: int, row_bytes: int, unit
     return int(units.sum()) * times * unit_bytes, int(parts.sum()) * times * unit_bytes
 
 
-def run_units(view: View, starts: Indices, lengths: Indices, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
-    """As `row_units` for runs of contiguous rows."""
+def run_units(
+    view: View, starts: Indices, lengths: Indices, row_bytes: int, unit_bytes: int, *, writes: bool
+) -> tuple[int, int]:
+    """As `row_units` for runs of contiguous rows; partly touched units matter to writes only, and are 0 otherwise."""
     base = (view.allocation.address + view.offset) % unit_bytes
     first = starts * row_bytes + base
     last = first + lengths * row_bytes
-    touched = -(-last // unit_bytes) - first // unit_bytes
-    whole = np.maximum(last // unit_bytes + (-first // unit_bytes), 0)
-    units = int(touched.sum())
-    return units * unit_bytes, (units - int(whole.sum())) * unit_bytes
+    # The reduction of `sum`, without its calls in Python.
+    units = int(np.add.reduce((last + (unit_bytes - 1)) // unit_bytes - first // unit_bytes))
+    if not writes:
+        return units * unit_bytes, 0
+    whole = int(np.add.reduce(np.maximum(last // unit_bytes + (-first // unit_bytes), 0)))
+    return units * unit_bytes, (units - whole) * unit_bytes
 
 
 def most_row_units(view: View, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
