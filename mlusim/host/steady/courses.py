@@ -144,25 +144,26 @@ class Codes:
         return bool(task.waits_for) and last != NONE and self._log.ops[last] in BARRIERS
 
 
-def loop_end(log: Log, launch: int, issued: int) -> int:
-    """Return the number of operations that tasks of a launch have issued when their loop ends.
+def loop_end(log: Log, launch: int, issued: int) -> tuple[int, int]:
+    """Return the number of operations that tasks of a launch have issued when their loop ends, and how many follow.
 
     Args:
         log: a dry log with some tasks of the launch.
         launch: the launch.
         issued: number of operations issued by a task that is in the loop.
 
-    Of several tasks, the least number; 0 if one is not in a loop.
+    Of several tasks, the least number; 0 if one is not in a loop. Of those that follow, the largest number.
     """
     codes = Codes(log)
-    ends = []
+    ends, follow = [], []
     for number, task in enumerate(log.tasks):
         own = codes.records_of(number)
         if task.launch != launch or task.is_memory_core or not len(own):
             continue
         period = period_at(codes.codes[own], issued - 1, MEASURED) if issued <= len(own) else None
         ends.append(0 if period is None else issued + period.after * period.operations)
-    return min(ends, default=0)
+        follow.append(len(own) - max(ends[-1], issued))
+    return min(ends, default=0), max(follow, default=0)
 
 
 def cost_of(log: Log, records: Integers) -> Integers:

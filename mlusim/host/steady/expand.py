@@ -119,7 +119,7 @@ class _Course:
         cut = self.cut
         if cut is None:
             return 0.0
-        if cut.forward is not None and (cut.forward.failed or not cut.forward.done):
+        if (cut.forward is not None and (cut.forward.failed or not cut.forward.done)) or len(self.records) > cut.most:
             return None
         first, length = cut.position + 1, cut.period
         repeated = self.records[first - length : first + cut.operations]

@@ -22,8 +22,9 @@ _PARTS, _LENGTHS = 32, (1, 2, 4, 8)
 _UNSURE_GROWTH = 0.2
 # Numbers of consecutive parts in which the drift is measured.
 _DRIFT_LENGTHS = (4, 8, 16, 32)
-# Leads grow with the square root of the number of periods if these are independent; the exponent in a run is measured.
-_GROWTH, _MOST_GROWTH = 0.5, 0.7
+# Leads grow with the square root of the number of periods if these are independent, and in proportion to it if each
+# task has a pace of its own, such as one whose rows are not aligned. The exponent in a run is measured.
+_GROWTH, _MOST_GROWTH = 0.5, 1.0
 # Simulated ends of a run.
 _ENDS = 200
 
@@ -39,6 +40,7 @@ class Pace(NamedTuple):
         leads: (tasks,) periods by which each task is ahead of the mean.
         drift: standard deviation of the change of leads in a period, in periods, if all periods are independent.
         growth: upper limit of the exponent with which changes grow with the number of periods.
+        slower_before: by how much the mean period was longer before the measured time, relative to it.
     """
 
     period_ps: float
@@ -48,6 +50,7 @@ class Pace(NamedTuple):
     leads: Numbers
     drift: float
     growth: float
+    slower_before: float = 0.0
 
     def spread(self, periods: float) -> float:
         """Return the standard deviation by which leads change in that many periods."""
@@ -120,13 +123,16 @@ class Pace(NamedTuple):
         return float(abs(lost.mean() - expected.mean()) + _SURE * lost.std())
 
 
-def pace_of(ends: Sequence[Numbers], progress: Sequence[Numbers], begin: float, end: float) -> Pace:
+def pace_of(
+    ends: Sequence[Numbers], progress: Sequence[Numbers], begin: float, end: float, since: float | None = None
+) -> Pace:
     """Measure the pace of tasks that execute the same loop.
 
     Args:
         ends: by task, the end times of its periods.
         progress: by task, the number of periods that it has executed by each of these.
         begin, end: the time to measure, within the ends of every task.
+        since: time since which all tasks are in the loop, if that is earlier.
     """
     grid = np.linspace(begin, end, _PARTS + 1)
     steps = np.array([np.interp(grid, *task) for task in zip(ends, progress, strict=True)])
@@ -134,14 +140,20 @@ def pace_of(ends: Sequence[Numbers], progress: Sequence[Numbers], begin: float, 
     measured = float(means[-1] - means[0])
     leads = steps - means
     drift, growth = _drift(leads, measured)
+    period_ps = (end - begin) / measured
+    slower_before = 0.0
+    if since is not None and since < begin:
+        before = np.mean([np.diff(np.interp((since, begin), *task)) for task in zip(ends, progress, strict=True)])
+        slower_before = max(0.0, (begin - since) / float(before) / period_ps - 1)
     return Pace(
-        period_ps=(end - begin) / measured,
+        period_ps=period_ps,
         error=_SURE * _error(means) / measured,
         progress=float(means[-1]),
         measured=measured,
         leads=leads[:, -1],
         drift=drift,
         growth=growth,
+        slower_before=slower_before,
     )
 
 

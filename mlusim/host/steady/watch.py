@@ -40,6 +40,12 @@ _MIN_SKIPPED = 0.25
 _UNMEASURED = 0.2
 # Standard deviation of the changes of leads, in periods, from which on tasks are at any point of their loops.
 _OUT_OF_STEP = 0.4
+# Part of a period that a task takes alone, from which on a link is full by chance: it idles in rare episodes, such as
+# those at the beginning of a loop.
+_SELDOM_WAITS = 0.8
+# Part of a task's operations that may follow its loop if cores share a link: they are simulated, but begin in another
+# state than in the full run.
+_FOLLOW = 0.05
 # Part of a period by which the end of a run depends on when the skip takes place.
 _PHASE = 0.25
 # Part of that error that may be expected in advance.
@@ -48,6 +54,7 @@ _RESERVE = 0.9
 # each task below which a look is useless.
 _FIRST_EVENTS, _MORE_EVENTS, _FEWEST = 500, 0.6, 2 * (WARM + MEASURED)
 _NO_PACE = "its tasks do not settle at one pace"
+_FOLLOWED = "what follows its loops depends on how its tasks overtake each other in them"
 _DRIFT = "its tasks drift apart: the run could end more than 0.5 % earlier or later than extrapolated"
 _BY_MEMORY_CORE = [code for code, direction in enumerate(Direction) if direction.by_memory_core]
 
@@ -60,12 +67,14 @@ class Cut(NamedTuple):
         operations: number of skipped operations.
         period: operations of a period.
         forward: how they were issued; None if they were taken out of the pipe, two operations after `position`.
+        most: number of operations of the task, at most: the bound does not account for what follows the loop.
     """
 
     position: int
     operations: int
     period: int
     forward: FastForward | None
+    most: float
 
 
 class Skip(NamedTuple):
@@ -97,11 +106,16 @@ class _Group(NamedTuple):
 
         Such a state may last for hundreds of periods, and then dissolve within a few: the pace changes.
         """
-        return (
-            len(self.members) > 1
-            and self.pace.spread(self.pace.measured) < _OUT_OF_STEP
-            and any(one.waits for one in self.members)
-        )
+        return self.shares() and self.pace.spread(self.pace.measured) < _OUT_OF_STEP
+
+    def may_slow_down(self, skipped_ps: float, allowed_ps: float) -> bool:
+        """Whether the link may idle again as it did before the measured time, and what that would change."""
+        seldom_waits = self.alone_ps > _SELDOM_WAITS * self.pace.period_ps
+        return self.shares() and seldom_waits and self.pace.slower_before * skipped_ps > allowed_ps
+
+    def shares(self) -> bool:
+        """Whether tasks share a full link, so that they overtake each other at random."""
+        return len(self.members) > 1 and any(one.waits for one in self.members)
 
     def most_skipped(self) -> float:
         """Return the time that can be skipped such that every task has some periods left."""
@@ -136,8 +150,9 @@ class Watch:
 
     def __init__(self, dry_log: Callable[[], Log]) -> None:
         self._dry_log = dry_log
-        # By launch, the number of operations of its tasks when their loop ends.
-        self._loop_ends: dict[int, int] = {}
+        self._dry: Log | None = None
+        # By launch, the number of operations of its tasks when their loop ends, and the number of those that follow.
+        self._loop_ends: dict[int, tuple[int, int]] = {}
         # By task, the loops declared so far, the innermost one last.
         self._loops: dict[int, list[Loop[Any]]] = {}
         self.skips: list[Skip] = []
@@ -187,7 +202,7 @@ class Watch:
             return 2 * _MORE_EVENTS
         begin = max(float(course.ends[WARM]) for course in courses)
         end = min(float(course.ends[-1]) for course in courses)
-        begin += (end - begin) * _UNMEASURED
+        since, begin = begin, begin + (end - begin) * _UNMEASURED
         if any(
             np.searchsorted(course.ends, end) - np.searchsorted(course.ends, begin) < MEASURED for course in courses
         ):
@@ -197,7 +212,7 @@ class Watch:
             by_group.setdefault(crew[0].group, []).append(crew[0])
         groups = []
         for members in by_group.values():
-            pace = pace_of([one.ends for one in members], [one.progress for one in members], begin, end)
+            pace = pace_of([one.ends for one in members], [one.progress for one in members], begin, end, since)
             periods = min(self._loop_end(one) for one in members) / members[0].period.operations - pace.progress
             groups.append(_Group(members, pace, periods, max(one.alone_ps for one in members)))
         return self._decide(courses, groups)
@@ -223,14 +238,17 @@ class Watch:
         if skipped_ps < _MIN_SKIPPED * own_ps:
             self.why = self.waits_for or f"its tasks repeat no loop much more than {WARM + MEASURED + LEFT} times"
             return 0.0
-        if any(group.in_step() for group in groups):
-            self.waits_for = _NO_PACE
-            return _MORE_EVENTS
         total_ps = own_ps + sum(skip.length_ps for skip in self.skips)
         allowed_ps = _RESERVE * ALLOWED * total_ps - sum(skip.bound_ps for skip in self.skips)
+        if any(group.in_step() or group.may_slow_down(skipped_ps, allowed_ps) for group in groups):
+            self.waits_for = _NO_PACE
+            return _MORE_EVENTS
         bound_ps = max(float(np.hypot(*group.errors(skipped_ps))) for group in groups)
         bound_ps += _PHASE * max(group.pace.period_ps for group in groups) * (len(courses) > len(crews(courses)[0]))
         if bound_ps <= allowed_ps:
+            if any(group.shares() for group in groups) and any(self._much_follows(course) for course in courses):
+                self.waits_for = _FOLLOWED
+                return _MORE_EVENTS
             return self._skip(courses, groups, skipped_ps, bound_ps, allowed_ps)
         pace_ps, end_ps = (max(errors) for errors in zip(*(group.least_errors() for group in groups), strict=True))
         self.waits_for = _NO_PACE if pace_ps > end_ps else _DRIFT
@@ -248,10 +266,23 @@ class Watch:
         if len(course.records) - end >= course.period.operations:
             return end
         # The loop may continue beyond what has been issued.
-        launch = course.task.job.launch.index
-        if launch not in self._loop_ends:
-            self._loop_ends[launch] = loop_end(self._dry_log(), launch, len(course.records))
-        return max(end, self._loop_ends[launch])
+        return max(end, self._dry_loop_end(course)[0])
+
+    def _dry_loop_end(self, course: Course) -> tuple[int, int]:
+        """Return the number of operations of tasks when their loop ends, and the number of those that follow."""
+        launch, issued = course.task.job.launch.index, course.position + 1
+        if self._loop_ends.get(launch, (0, 0))[0] < issued:
+            self._dry = self._dry_log() if self._dry is None else self._dry
+            self._loop_ends[launch] = loop_end(self._dry, launch, issued)
+        return self._loop_ends[launch]
+
+    def _much_follows(self, course: Course) -> bool:
+        """Whether other tasks, launches or loops follow the loop that a task is in, as far as that is known."""
+        launch = course.task.job.launch
+        if launch.waiting or len(launch.queue.launches) > 1:
+            return True
+        # What follows a declared loop is known at the end of the run only (`Cut.most`).
+        return self._loop_of(course.task) is None and self._dry_loop_end(course)[1] > _FOLLOW * self._loop_end(course)
 
     def _skip(
         self, courses: list[Course], groups: list[_Group], length_ps: float, bound_ps: float, allowed_ps: float
@@ -274,6 +305,7 @@ class Watch:
         shorter = [loop.limit(pattern) for loop in declared]
         if any(shorter):
             return self._look()
+        shares = any(group.shares() for group in groups)
         cuts: dict[int, Cut] = {}
         queued = []
         for crew in crews(courses):
@@ -282,7 +314,8 @@ class Watch:
                 return _MORE_EVENTS
             for course, periods in zip(crew, periods_of, strict=True):
                 length = course.period.operations
-                cuts[course.task.index] = Cut(course.position, periods * length, length, None)
+                most = (1 + _FOLLOW) * self._loop_end(course) + length if shares else np.inf
+                cuts[course.task.index] = Cut(course.position, periods * length, length, None, most)
                 queued.append(_waits_in_pipe(course, periods * length, self._chip.environment.now))
         if None in queued:
             return _MORE_EVENTS

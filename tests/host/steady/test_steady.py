@@ -75,6 +75,24 @@ async def add_with_barriers(core: Core, x: View, out: View) -> None:
         await core.memcpy(out[row], tile)
 
 
+async def three_buffers(core: Core, x: View, out: View) -> None:
+    """Loads a row and stores another one while a third is computed on."""
+    if core.is_memory_core:
+        return
+    tiles = [core.nram.alloc(x.shape[1], x.dtype) for _ in range(3)]
+    rows = list(range(core.task_id, x.shape[0], core.task_dim))
+    for step in range(len(rows) + 2):
+        if step < len(rows):
+            core.memcpy_async(tiles[step % 3], x[rows[step]])
+        if 1 <= step <= len(rows):
+            tile = tiles[(step - 1) % 3]
+            for _ in range(4):
+                core.add(tile, tile, tile)
+        if step >= 2:
+            core.memcpy_async(out[rows[step - 2]], tiles[(step - 2) % 3])
+        await core.sync()
+
+
 async def two_loops(core: Core, x: View, out: View) -> None:
     """Copies whole rows, then half rows; the tasks in the middle of the grid copy fewer."""
     if core.is_memory_core:
@@ -149,6 +167,7 @@ def same_but_for_times(full: Result, quick: Result) -> None:
     assert len(quick.log) == len(full.log)
     off = abs(quick.time_ps / full.time_ps - 1)
     assert off <= _MOST
+    assert abs(quick.time_ps - full.time_ps) <= quick.steady.bound_ps
     assert quick.steady.bound_ps <= _MOST * quick.time_ps
     columns = quick.log.columns()
     assert (columns["issue_ps"] <= columns["start_ps"]).all()
@@ -190,6 +209,32 @@ def check_law(kernel: Any, board: str, clusters: int, waves: int, rows: int, col
     given_: dict[str, Any] = {"device": board, "dim": (4, clusters, waves), "data": False}
     full = mlusim.run(kernel, x, Output(x.shape, "float32"), **given_)
     same_but_for_times(full, mlusim.run(kernel, x, Output(x.shape, "float32"), steady=True, **given_))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "board", "clusters", "waves", "rows", "columns"),
+    [
+        # Rows are not aligned, so each task has a pace of its own, and they drift apart in proportion to the time.
+        (ahead, "mlu590-h8", 4, 1, 489, 1702),
+        (ahead, "mlu590-h8", 2, 2, 748, 4711),
+        (two_buffers, "mlu590-h8", 2, 2, 831, 3059),
+        # The link is full by chance, and the tasks of a second wave begin in an order that the first one decides.
+        pytest.param(three_buffers, "mlu270-s4", 3, 2, 785, 448, marks=pytest.mark.slow),
+    ],
+)
+def test_law_of_runs_whose_future_differs_from_their_past(
+    kernel: Any, board: str, clusters: int, waves: int, rows: int, columns: int
+) -> None:
+    """Runs whose error was beyond the bound once."""
+    check_law(kernel, board, clusters, waves, rows, columns)
+
+
+def test_loops_behind_each_other_on_a_full_link_are_simulated() -> None:
+    """How long the second one takes depends on how the tasks overtake each other in the first one."""
+    x = tensor(16 * 600, 4096)
+    given_: dict[str, Any] = {"device": "mlu270-s4", "dim": (4, 4, 1), "data": False}
+    quick = mlusim.run(two_loops, x, Output(x.shape, "float32"), steady=True, **given_)
+    assert "what follows its loops" in quick.steady.refused
 
 
 @settings(max_examples=12, deadline=None)
