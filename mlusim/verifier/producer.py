@@ -9,7 +9,7 @@ import numpy as np
 from mlusim.log import NONE, SCALAR, VECTOR, Log
 from mlusim.verifier.accesses import BY_ROWS, Accesses
 from mlusim.verifier.geometry import Geometry, Integers, element_starts, shared
-from mlusim.verifier.uninitialised_flow import elementwise, is_copy
+from mlusim.verifier.marks import elementwise, is_copy
 
 
 @dataclass(frozen=True, slots=True)

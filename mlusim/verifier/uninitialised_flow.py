@@ -1,10 +1,10 @@
 """The flow of uninitialised bytes: a read of them counts if they reach an output, a register or an address.
 
 Vector code often computes on a rounded-up length and stores only the valid part: the extra lanes read whatever is in
-the buffer, to no effect. Therefore each uninitialised byte that is read gets a mark; copies and instructions propagate
-marks, element by element if they work elementwise, from a filter to its channel, else from any input to all outputs
-(reductions, pools); writes of unmarked data clear them. Only operations that access marked buffers are examined, in log
-order.
+the buffer, to no effect. Therefore each uninitialised byte that is read gets a mark. Copies and instructions propagate
+marks (`mlusim.verifier.marks`): element by element if they work elementwise, from a filter to its channel, else from
+any input to the whole result. Writes of unmarked data clear them. Only operations that access marked buffers are
+examined, in log order (`mlusim.verifier.agenda`).
 """
 
 from __future__ import annotations
@@ -15,30 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.cores.instructions.record import same_size
-from mlusim.cores.instructions.selection import compares_to_bits
-from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.instructions.wram_layout import LANES, filters_from
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
-from mlusim.cores.vector import STREAM_MOVE
-from mlusim.log import IO, MOVE, NONE, Box, Log
+from mlusim.log import NONE, Box, Log
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS, FILTERS, Accesses
 from mlusim.verifier.agenda import Agenda
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.marks import Marks, compares_to_bits, is_copy, result_marks
 from mlusim.verifier.partial_results import BY_DATA, BY_SHAPE, by_element, written_box
 from mlusim.verifier.plan_comparison import is_output
 from mlusim.verifier.row_geometry import rows_of_runs
 
-Marks = np.ndarray[Any, np.dtype[np.int32]]
 # Allocation, offset in bytes, box.
 Operand = tuple[int, int, Box]
 
 _BITWISE = frozenset({"band", "bor", "bxor", "bnot"})
 _BYTE_BITS, _ALL_BITS = 8, 0xFF
-# Their second source consists of filters in WRAM.
-_WITH_FILTERS = frozenset({"matmul", "mlp", "conv", "conv_bias", "conv_partial"})
-_NOT_ELEMENTWISE = frozenset({"reduce_sum"})
 _OPERAND_COLUMNS = tuple((f"{side}_alloc", f"{side}_offset", f"{side}_box") for side in ("dst", "a", "b"))
 
 
@@ -50,45 +42,6 @@ class Unwritten:
     alloc: int
     starts: Integers
     stops: Integers
-
-
-def elementwise(name: str) -> bool:
-    """Return whether element i of an instruction's result depends on element i of its sources alone."""
-    instruction = INSTRUCTIONS.get(name)
-    if instruction is None:
-        return False
-    by_size = instruction.geometry is same_size or name == "convert"
-    return by_size and name not in _NOT_ELEMENTWISE
-
-
-def _compares_to_bits(name: str) -> bool:
-    instruction = INSTRUCTIONS.get(name)
-    return instruction is not None and instruction.geometry is compares_to_bits
-
-
-def is_copy(name: str, pipe: int) -> bool:
-    """Return whether an operation moves bytes in order: on a DMA pipe, or within NRAM on the vector pipe."""
-    return pipe in (IO, MOVE) or name in ("memcpy", STREAM_MOVE)
-
-
-def _by_channel(name: str, source: Marks, box: Box) -> bool:
-    """Return whether an instruction is a pool that keeps the channels (the last axis) of its one marked source."""
-    instruction = INSTRUCTIONS.get(name)
-    if instruction is None or instruction.group != "Pools" or not source.ndim:
-        return False
-    return len(box.shape) > 0 and source.shape[-1] == box.shape[-1]
-
-
-def _by_filter(marks: list[Marks | None], box: Box) -> Marks:
-    """Return the marks of a product or convolution: those of filter c reach channel c alone, all others everything."""
-    _, filters, *_ = marks
-    others = max((int(mark.max()) for mark in marks if mark is not None and mark is not filters), default=0)
-    channels = box.shape[-1]
-    by_channel: Marks = np.full(channels, others, np.int32)
-    if filters is not None:
-        padded = -(-channels // LANES) * LANES
-        by_channel = np.maximum(by_channel, filters_from(filters, padded).max(axis=1)[:channels])
-    return np.broadcast_to(by_channel, box.shape)
 
 
 class Flow:
@@ -246,54 +199,22 @@ class Flow:
             return
         marks = [self._elements(operand) for operand in ([*sources, *further] if name != COLLECT_BINS else sources)]
         marked = [mark for mark in marks if mark is not None and mark.any()]
-        if marked and _compares_to_bits(name):
+        if marked and compares_to_bits(name):
             self._to_bits(record, dst, marked)
             return
         if name in BY_DATA and record in log.addresses and not np.any(marks[1]):
-            self._assign_some(record, dst, self._result(name, None, dst[2], marks), log.addresses[record]["dst"])
+            self._assign_some(record, dst, result_marks(name, None, dst[2], marks), log.addresses[record]["dst"])
             return
         if name in BY_SHAPE:
             dst = (dst[0], dst[1], written_box(name, dst[2], sources[0][2]))
         for target in [dst, *(further if name == COLLECT_BINS else ())]:
             if marked:
-                copied = sources[0] if is_copy(name, pipe) and len(sources) == 1 else None
-                self._assign(record, target, self._result(name, copied, target[2], marks))
+                copied = self._bytes(sources[0]) if is_copy(name, pipe) and len(sources) == 1 else None
+                self._assign(record, target, result_marks(name, copied, target[2], marks))
             else:
                 self._clear(target)
             if name in _BITWISE or is_copy(name, pipe):
                 self._move_bits(target, sources)
-
-    def _result(self, name: str, copied: Operand | None, box: Box, marks: list[Marks | None]) -> Any:
-        """Return the marks of a result: by element of its box, or one for all of them.
-
-        Args:
-            name: name of the operation.
-            copied: the source, if the operation copies one.
-            box: the box of the result.
-            marks: the marks of the sources, of which some are marked.
-        """
-        size = int(np.prod(box.shape, dtype=np.int64))
-        marked = [mark for mark in marks if mark is not None and mark.any()]
-        result: Any
-        if not marked:
-            result = 0
-        elif (elementwise(name) or copied or name in BY_DATA) and all(mark.size == size for mark in marked):
-            result = np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(box.shape)
-        elif copied:
-            result = self._reshaped(copied, box)
-        elif name == "transpose" and marked[0].ndim == 2 and marked[0].shape[::-1] == box.shape:
-            result = marked[0].T
-        elif name in _WITH_FILTERS:
-            result = _by_filter(marks, box)
-        elif _by_channel(name, marked[0], box):
-            result = np.broadcast_to(marked[0].reshape(-1, box.shape[-1]).max(axis=0), box.shape)
-        elif name.startswith("cycle_") and all(size % mark.size == 0 for mark in marked):
-            result = np.maximum.reduce([np.resize(mark, size) for mark in marked]).reshape(box.shape)
-        elif name == "mirror" and marked[0].shape == box.shape:
-            result = marked[0][..., ::-1]
-        else:
-            result = max(int(mark.max()) for mark in marked)
-        return result
 
     def _to_bits(self, record: int, dst: Operand, marked: list[Marks]) -> None:
         """Propagate marks through a comparison to a bit mask: 8 elements to a byte."""
@@ -353,16 +274,6 @@ class Flow:
         self._assign(record, dst, result)
         for old in further if name in FETCHING else ():
             self._assign(record, old, before.reshape(old[2].shape))
-
-    def _reshaped(self, source: Operand, box: Box) -> Any:
-        """Return marks of a copy between element sizes, by destination element: the largest mark of its bytes."""
-        values = self._bytes(source)
-        assert values is not None  # noqa: S101 - it is marked
-        flat = values.reshape(-1)
-        size = int(np.prod(box.shape, dtype=np.int64))
-        if flat.size == size * box.itemsize:
-            return flat.reshape(*box.shape, box.itemsize).max(axis=-1)
-        return int(flat.max())
 
     def _rows(self, record: int, dst: Operand, src: Operand) -> None:
         addresses = self._log.addresses.get(record, {})

@@ -12,8 +12,9 @@ import numpy as np
 from mlusim.log import Log
 from mlusim.verifier.accesses import FILTERS, Accesses
 from mlusim.verifier.geometry import Integers
+from mlusim.verifier.marks import is_copy
 from mlusim.verifier.plan_comparison import is_output
-from mlusim.verifier.uninitialised_flow import Unwritten, is_copy
+from mlusim.verifier.uninitialised_flow import Unwritten
 
 
 class Unselected:

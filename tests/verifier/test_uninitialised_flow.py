@@ -8,7 +8,7 @@ import pytest
 import mlusim
 from mlusim import Output, verify
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.verifier.uninitialised_flow import elementwise
+from mlusim.verifier.marks import elementwise
 
 X = np.arange(1, 61, dtype=np.float32)
 ONE = {"kind": "BLOCK", "dim": 1}

@@ -1,0 +1,106 @@
+"""The marks of a result: which elements of a result depend on which elements of the sources.
+
+A mark is an integer per element, 0 for none. Where several marked elements reach one, the largest mark counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.instructions.record import same_size
+from mlusim.cores.instructions.selection import compares_to_bits as has_bits
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.instructions.wram_layout import LANES, filters_from
+from mlusim.cores.vector import STREAM_MOVE
+from mlusim.log import IO, MOVE, Box
+from mlusim.verifier.partial_results import BY_DATA
+
+Marks = np.ndarray[Any, np.dtype[np.int32]]
+
+# Their second source consists of filters in WRAM.
+_WITH_FILTERS = frozenset({"matmul", "mlp", "conv", "conv_bias", "conv_partial"})
+_NOT_ELEMENTWISE = frozenset({"reduce_sum"})
+
+
+def elementwise(name: str) -> bool:
+    """Return whether element i of an instruction's result depends on element i of its sources alone."""
+    instruction = INSTRUCTIONS.get(name)
+    if instruction is None:
+        return False
+    by_size = instruction.geometry is same_size or name == "convert"
+    return by_size and name not in _NOT_ELEMENTWISE
+
+
+def compares_to_bits(name: str) -> bool:
+    """Return whether an instruction is a comparison whose result is a bit mask."""
+    instruction = INSTRUCTIONS.get(name)
+    return instruction is not None and instruction.geometry is has_bits
+
+
+def is_copy(name: str, pipe: int) -> bool:
+    """Return whether an operation moves bytes in order: on a DMA pipe, or within NRAM on the vector pipe."""
+    return pipe in (IO, MOVE) or name in ("memcpy", STREAM_MOVE)
+
+
+def _by_channel(name: str, source: Marks, box: Box) -> bool:
+    """Return whether an instruction is a pool that keeps the channels (the last axis) of its one marked source."""
+    instruction = INSTRUCTIONS.get(name)
+    if instruction is None or instruction.group != "Pools" or not source.ndim:
+        return False
+    return len(box.shape) > 0 and source.shape[-1] == box.shape[-1]
+
+
+def _by_filter(marks: list[Marks | None], box: Box) -> Marks:
+    """Return the marks of a product or convolution: those of filter c reach channel c alone, all others everything."""
+    _, filters, *_ = marks
+    others = max((int(mark.max()) for mark in marks if mark is not None and mark is not filters), default=0)
+    channels = box.shape[-1]
+    by_channel: Marks = np.full(channels, others, np.int32)
+    if filters is not None:
+        padded = -(-channels // LANES) * LANES
+        by_channel = np.maximum(by_channel, filters_from(filters, padded).max(axis=1)[:channels])
+    return np.broadcast_to(by_channel, box.shape)
+
+
+def result_marks(  # noqa: PLR0911 - one return for each kind of instruction
+    name: str, copied: Marks | None, box: Box, marks: list[Marks | None]
+) -> Any:
+    """Return the marks of a result: by element of its box, or one for all of them.
+
+    Args:
+        name: name of the operation.
+        copied: the marks of the source by byte, if the operation copies one.
+        box: the box of the result.
+        marks: the marks of each source by element, or None if it has none.
+    """
+    size = int(np.prod(box.shape, dtype=np.int64))
+    marked = [mark for mark in marks if mark is not None and mark.any()]
+    if not marked:
+        return 0
+    if (elementwise(name) or copied is not None or name in BY_DATA) and all(mark.size == size for mark in marked):
+        return np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(box.shape)
+    if copied is not None:
+        return _reshaped(copied, box)
+    if name in _WITH_FILTERS:
+        return _by_filter(marks, box)
+    if name.startswith("cycle_") and all(size % mark.size == 0 for mark in marked):
+        return np.maximum.reduce([np.resize(mark, size) for mark in marked]).reshape(box.shape)
+    first = marked[0]
+    if name == "transpose" and first.ndim == 2 and first.shape[::-1] == box.shape:
+        return first.T
+    if _by_channel(name, first, box):
+        return np.broadcast_to(first.reshape(-1, box.shape[-1]).max(axis=0), box.shape)
+    if name == "mirror" and first.shape == box.shape:
+        return first[..., ::-1]
+    return max(int(mark.max()) for mark in marked)
+
+
+def _reshaped(copied: Marks, box: Box) -> Any:
+    """Return marks of a copy between element sizes, by destination element: the largest mark of its bytes."""
+    flat = copied.reshape(-1)
+    size = int(np.prod(box.shape, dtype=np.int64))
+    if flat.size == size * box.itemsize:
+        return flat.reshape(*box.shape, box.itemsize).max(axis=-1)
+    return int(flat.max())
