@@ -195,16 +195,16 @@ def _candidate(job: Job, size: int, bins: int, strategy: str) -> LookupCandidate
     """Return the candidate with regions of this size, or None if NRAM is too small."""
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     arithmetic = _arithmetic(job)
-    each = _sorting_bytes(job, arithmetic)
+    bytes_per_lookup = _sorting_bytes(job, arithmetic)
     in_nram = strategy != ROWS
-    binning = _binning(job, size if in_nram else 0, size, bins, arithmetic.width(), each)
+    binning = _binning(job, size, bins, size if in_nram else 0, arithmetic.width(), bytes_per_lookup)
     if binning is None:
         return None
     count, room = math.prod(lookups.positions), binning.updates_at_once
     tile = size if in_nram else blocks((size,), whole_nram_bytes(board) // itemsize)[0]
     update_bytes = [room * (binning.width + itemsize), binning.bounds_at_once * BOUNDS_BYTES]
     # In GDRAM, a region is copied before its updates are loaded.
-    used = [nram_bytes(board, [binning.lookups_at_once * nbytes for nbytes in each])]
+    used = [nram_bytes(board, [binning.lookups_at_once * nbytes for nbytes in bytes_per_lookup])]
     used += (
         [nram_bytes(board, [size * itemsize, *update_bytes])]
         if in_nram
@@ -216,7 +216,7 @@ def _candidate(job: Job, size: int, bins: int, strategy: str) -> LookupCandidate
         return (
             (
                 f"{digits(count)} lookups in {digits(binning.chunks)} chunks of up to "
-                f"{digits(binning.lookups_at_once)}; each lookup takes {digits(sum(each))} B of NRAM"
+                f"{digits(binning.lookups_at_once)}; each lookup takes {digits(sum(bytes_per_lookup))} B of NRAM"
             ),
             f"{digits(bins)} regions of up to {digits(size)} elements, {digits(size * itemsize)} B",
             f"a list of up to {digits(room)} updates: {digits(update_bytes[0])} B, applied by {method}",
@@ -263,19 +263,25 @@ def _sorting_bytes(job: Job, arithmetic: IndexArithmetic) -> tuple[int, ...]:
     return *arithmetic_bytes, arithmetic.width(), job.itemsize, job.itemsize
 
 
-def _binning(job: Job, held: int, size: int, bins: int, width: int, each: Sequence[int]) -> Binning | None:
-    """Return the chunks and the update list that fit with regions of this size; None if not one lookup does.
+def _binning(
+    job: Job, size: int, bins: int, in_nram: int, width: int, bytes_per_lookup: Sequence[int]
+) -> Binning | None:
+    """Return the chunks and the update list that fit with these regions; None if not one lookup does.
 
-    `held`: elements of x in NRAM during the second launch; `width`: bytes of a row number; `each`: bytes per lookup of
-    the buffers of the first launch.
+    Args:
+        job: the scatter.
+        size, bins: elements of a region, and number of regions.
+        in_nram: elements of x in NRAM during the second launch.
+        width: bytes of a row number.
+        bytes_per_lookup: of each buffer of the first launch.
     """
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     padding = board.vector_alignment_bytes - 1
     count = math.prod(lookups.positions)
-    lookups_that_fit = (board.nram_usable_bytes - len(each) * padding) // sum(each)
+    lookups_that_fit = (board.nram_usable_bytes - len(bytes_per_lookup) * padding) // sum(bytes_per_lookup)
     chunks = min(round_up(ceil_div(count, max(lookups_that_fit, 1)), board.cores), count)
     bounds_at_once = min(chunks, max(board.nram_usable_bytes // _BOUNDS_PART // BOUNDS_BYTES, 1))
-    left = board.nram_usable_bytes - nram_bytes(board, [held * itemsize, bounds_at_once * BOUNDS_BYTES]) - padding
+    left = board.nram_usable_bytes - nram_bytes(board, [in_nram * itemsize, bounds_at_once * BOUNDS_BYTES]) - padding
     updates_at_once = min(left // (width + itemsize), count)
     if bins > _MAX_BINS or lookups_that_fit < 1 or updates_at_once < 1:
         return None

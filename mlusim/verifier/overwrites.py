@@ -106,10 +106,10 @@ class Overwrites:
         single = np.flatnonzero(last - first == 1)
         source = reads[first[single]]
         writes = self._last_writes(source)
-        found = np.flatnonzero(writes != NONE)
-        source, writes = source[found], writes[found]
+        written = np.flatnonzero(writes != NONE)
+        source, writes = source[written], writes[written]
         whole = (accesses.low[writes] <= accesses.low[source]) & (accesses.high[writes] >= accesses.high[source])
-        result[single[found]] = whole & self._fills(accesses.record[writes])
+        result[single[written]] = whole & self._fills(accesses.record[writes])
         return result
 
     def _last_writes(self, reads: Integers) -> Integers:
@@ -147,10 +147,10 @@ def _by_cell(cells: Cells, rows: Integers, among: Flags) -> Iterator[Pairs]:
     Cells are numbered within `among`; others are left out.
     """
     number = np.concatenate(([0], np.cumsum(among)))
-    turn = np.empty(cells.accesses, np.int64)
-    turn[rows] = np.arange(len(rows))
+    rank = np.empty(cells.accesses, np.int64)
+    rank[rows] = np.arange(len(rows))
     for first, last, row in cells.runs_in_batches(rows):
-        order = np.argsort(turn[row], kind="stable")
+        order = np.argsort(rank[row], kind="stable")
         begin, end = number[first[order]], number[last[order]]
         part, index = expand(np.zeros(len(order), np.int64), -(-(end - begin) // _MAX_CELLS))
         begin = begin[part] + index * _MAX_CELLS

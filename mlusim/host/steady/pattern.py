@@ -97,16 +97,16 @@ class Pattern:
         distances = self._distances()
         for count in _BUFFERS:
             # What is in which buffer depends on the index of the iteration, or everything does.
-            turn = self._numbered([self._index % count])
-            for kind in (distances, self._numbered([distances, turn])):
-                differ = _differ(what, kind[self._issued]) | _differ(buffers, turn[self._issued])
+            phase = self._numbered([self._index % count])
+            for kind in (distances, self._numbered([distances, phase])):
+                differ = _differ(what, kind[self._issued]) | _differ(buffers, phase[self._issued])
                 if not differ.any():
                     break
             else:
                 continue
             break
-        self.buffers, self._turn = count, turn
-        self._turn_like = np.unique(turn[self._issued], return_index=True)[1]
+        self.buffers, self._phase = count, phase
+        self._like_phase = np.unique(phase[self._issued], return_index=True)[1]
         issued_kinds = kind[self._issued]
         by_kind = np.argsort(kind, kind="stable")
         bounds = np.searchsorted(kind[by_kind], np.arange(int(kind.max()) + 2))
@@ -120,7 +120,7 @@ class Pattern:
                     own_issued = issued[(of_task >= first) & (of_task < end)]
                     if len(own_issued):
                         self._fit(own, own_issued, offsets.reshape(len(rows), -1), unit)
-        self._known &= (self._index >= BEFORE) & (turn >= 0)
+        self._known &= (self._index >= BEFORE) & (phase >= 0)
 
     def _fit(self, members: Integers, issued: Integers, offsets: Integers, unit: int) -> bool:
         """Determine the addresses of a class; return whether they are affine functions of the items.
@@ -157,16 +157,21 @@ class Pattern:
 
     def _numbered(self, columns: Sequence[Integers]) -> Integers:
         """Number the rows of a table, given by columns, by value; NONE for those that no issued iteration has."""
-        numbers = np.zeros(len(columns[0]), np.int64)
-        other = np.zeros(len(numbers), bool)
+        not_issued = np.zeros(len(columns[0]), bool)
+
+        def coded(values: Integers) -> tuple[Integers, int]:
+            """Return the index of each value among those of the issued iterations, and the number of these."""
+            known = np.unique(values[self._issued])
+            codes = np.searchsorted(known, values).clip(max=len(known) - 1)
+            np.logical_or(not_issued, known[codes] != values, out=not_issued)
+            return codes, len(known)
+
+        numbers = np.zeros(len(not_issued), np.int64)
         for column in columns:
-            for values in (column, None):
-                of = numbers if values is None else values
-                known = np.unique(of[self._issued])
-                codes = np.searchsorted(known, of).clip(max=len(known) - 1)
-                other |= known[codes] != of
-                numbers = codes if values is None else numbers * len(known) + codes
-        numbers[other] = NONE
+            codes, count = coded(column)
+            # Numbered again, so that the numbers stay small.
+            numbers, _ = coded(numbers * count + codes)
+        numbers[not_issued] = NONE
         return numbers
 
     def covers(self, task: int) -> bool:
@@ -195,10 +200,10 @@ class Pattern:
         first = self._range[task][0] + iteration
         items = slice(first, first + count)
         rows = self._rows[self._like[items]]
-        in_turn = self._rows[self._turn_like[self._turn[items]]]
+        of_phase = self._rows[self._like_phase[self._phase[items]]]
         offsets = self._offsets[items].reshape(count, -1, len(_OFFSETS))
         for number, (allocation, offset) in enumerate(zip(_ALLOCATIONS, _OFFSETS, strict=True)):
-            rows[allocation] = self._buffers.of(task, self._buffers.coded(in_turn[allocation]))
+            rows[allocation] = self._buffers.of(task, self._buffers.coded(of_phase[allocation]))
             rows[offset] = offsets[:, :, number]
         rows["task"] = task
         flat: Rows = rows.reshape(-1)
