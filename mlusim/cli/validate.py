@@ -63,7 +63,7 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
         check_file("--plot", plot)
     outcomes = []
     with Bar("validating", len(report.chosen(names)), shown=not (quiet or as_json)) as bar:
-        for outcome in report.validate(names):
+        for outcome in report.validate(names, causes=as_json):
             outcomes.append(outcome)
             bar.step(outcome.row.name)
     outcomes.sort(key=lambda outcome: known.index(outcome.row.name))
