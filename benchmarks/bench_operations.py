@@ -68,6 +68,13 @@ async def vector(core: Core, x: View, times: int) -> None:
         core.add(row, row, row)
 
 
+async def vector_of_rows(core: Core, x: View, times: int) -> None:
+    """Additions of two rows into a third, all of one buffer."""
+    held = core.nram.alloc((4, ROW), x.dtype)
+    for turn in range(times):
+        core.add(held[turn & 3], held[turn + 1 & 3], held[turn + 2 & 3])
+
+
 async def sync(core: Core, x: View, times: int) -> None:
     """Syncs of pipes that have nothing to do."""
     for _ in range(times):
@@ -84,6 +91,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], float]] = {
     "blocking copy": (blocking_copy, 8),
     "asynchronous copy": (asynchronous_copy, 8),
     "vector instruction": (vector, 4),
+    "the same, three rows": (vector_of_rows, 4),
     "sync": (sync, 4),
     "scalar load": (scalar_load, 4),
 }

@@ -214,7 +214,7 @@ def _issue_again(issuer: Issuer, line: int, cached: VectorCall, operands: Sequen
     if len(operands) != len(cached.operand_layouts):
         return False
     nram, has_data, aligned, apart = issuer.unit.nram, issuer.has_data, cached.aligned, cached.apart
-    first, start = None, 0
+    first, start, stop = None, 0, 0
     addresses: list[int] = []
     for view, layout in zip(operands, cached.operand_layouts):  # noqa: B905 - equal lengths, checked above
         if view.__class__ is not View:
@@ -224,16 +224,19 @@ def _issue_again(issuer: Issuer, line: int, cached: VectorCall, operands: Sequen
         if view.layout is not layout:
             return False
         allocation, offset = view.allocation, view.offset
-        if allocation is first:
+        if allocation is first and offset == start:
             # An operand that begins at the first one is aligned like it.
-            if apart or offset != start:
-                return False
+            different = apart
         else:
-            misaligned = aligned and (allocation.address + offset) % ALIGNED_ADDRESS_BYTES
-            if misaligned or allocation.memory is not nram or allocation.freed:
-                return False
+            different = allocation.memory is not nram or allocation.freed
+            if aligned and (allocation.address + offset) % ALIGNED_ADDRESS_BYTES:
+                different = True
             if first is None:
-                first, start = allocation, offset
+                first, start, stop = allocation, offset, offset + layout.nbytes
+            elif allocation is first and offset < stop and start < offset + layout.nbytes:
+                different = True
+        if different:
+            return False
         if has_data and view.elements is None:
             view.typed()
         addresses += (allocation.identity, offset)

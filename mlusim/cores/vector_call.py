@@ -131,16 +131,18 @@ class VectorCall:
         valid = self._fast and first.memory is nram and not first.freed
         if aligned and (first.address + start) % ALIGNED_ADDRESS_BYTES:
             valid = False
+        stop = start + views[0].nbytes
         for view in views[1:]:
-            allocation = view.allocation
-            if allocation is first:
+            allocation, offset = view.allocation, view.offset
+            if allocation is first and offset == start:
                 # An operand that begins at the result is aligned like the result.
-                if self.apart or view.offset != start:
+                if self.apart:
                     valid = False
             elif (
                 allocation.memory is not nram
                 or allocation.freed
-                or (aligned and (allocation.address + view.offset) % ALIGNED_ADDRESS_BYTES)
+                or (aligned and (allocation.address + offset) % ALIGNED_ADDRESS_BYTES)
+                or (allocation is first and offset < stop and start < offset + view.nbytes)
             ):
                 valid = False
         if not valid:

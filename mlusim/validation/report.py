@@ -75,7 +75,7 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
     if workers is None:
         workers = os.cpu_count() or 1 if len(rows) > _MAX_IN_PROCESS else 1
     if min(workers, len(rows)) < 2:
-        yield from (_outcome(row, causes) for row in rows)
+        yield from (_outcome(row, causes=causes) for row in rows)
         return
     waiting = deque(sorted(rows, key=_nbytes))
     begun: deque[Future[Outcome]] = deque()
@@ -86,9 +86,9 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
             while waiting:
                 with without_interrupts():
                     while waiting and len(begun) < _QUEUED * others:
-                        begun.append(pool.submit(_outcome, waiting.pop(), causes))
+                        begun.append(pool.submit(_outcome, waiting.pop(), causes=causes))
                 if waiting:
-                    yield _outcome(waiting.popleft(), causes)
+                    yield _outcome(waiting.popleft(), causes=causes)
                 while begun and begun[0].done():
                     yield begun.popleft().result()
             for future in begun:
@@ -107,7 +107,7 @@ def _nbytes(row: Measurement) -> int:
     return row.bytes_read + row.bytes_written
 
 
-def _outcome(row: Measurement, causes: bool) -> Outcome:
+def _outcome(row: Measurement, *, causes: bool) -> Outcome:
     device = recreate(row)
     prediction = next((fitted for fitted in fitted_rows() if fitted.name == row.name), None)
     return Outcome(row, simulated_us(row, device), prediction, *(_dominant(device) if causes else ()))

@@ -87,11 +87,9 @@ def test_two_processes_give_the_results_of_one(outcomes):
 
 def test_what_dominates_a_run_is_computed_if_asked_for(outcomes):
     assert outcomes["copy-8.4MB"].dominated_by is outcomes["copy-8.4MB"].share is None
-    # A copy only waits for copies; a matmul by scalar code does nothing else.
-    for name, cause in (("copy-8.4MB", "bandwidth contention"), ("scalar-gdram-270", "scalar time")):
-        (row,) = report.to_json(list(report.validate([name], causes=True)))["rows"]
-        assert row["dominated_by"] == cause
-        assert 0.5 < row["dominated_share"] <= 1
+    # A matmul by scalar code does nothing else.
+    (row,) = report.to_json(list(report.validate(["scalar-gdram-270"], causes=True)))["rows"]
+    assert (row["dominated_by"], row["dominated_share"]) == ("scalar", pytest.approx(1, rel=1e-6))
 
 
 def test_bounds_hold(outcomes):
