@@ -7,6 +7,7 @@ that the C++ accesses, and GDRAM pointers are addresses of the buffers of the de
 from __future__ import annotations
 
 import ctypes
+import re
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from mlusim.bangc.image import (
     Room,
 )
 from mlusim.bangc.intrinsics import intrinsics
+from mlusim.bangc.lines import raise_at
 from mlusim.cores.instructions.wram_layout import rows_view
 from mlusim.errors import AccessError, AllocationError, CopyError, KernelError, MlusimError, OperandError
 from mlusim.log import Remark
@@ -51,6 +53,13 @@ _NULL_BYTES = 1 << 16
 _PLACES = 1 << 12
 # Identity of an array in a memory that the memory core lacks: it is never used or logged.
 _NO_RECORD = -1
+_IN_USE = (
+    "{name} in {memory} is in use by another BLOCK task on a core of the same cluster: each task runs by itself there, "
+    "and they have one SRAM, with the same addresses; launch it as UNION1, whose tasks share {name}, or declare it "
+    "__nram__"
+)
+# A method of `Core` in a message, which a kernel in BANG C calls by another name.
+_METHOD = re.compile(r"`(?:await )?core\.(\w+\()")
 _ON_A_MEMORY_CORE = (
     ". A memory core runs this too, and has no NRAM or WRAM: it reads zeros there (ASSUMED), not what the other cores "
     "have; begin with if (__is_mpu()) return; or, if barriers such as __sync_cluster() follow, which count the memory "
@@ -184,11 +193,12 @@ class Bridge:
         others = [view.allocation for view in shared.values()] if kind == SRAM else filter(None, self._placed[kind])
         alignment = int(room.arena.alignment)
         offset = max((-(-(other.address + other.nbytes) // alignment) * alignment for other in others), default=0)
+        declared = array.file.decode(), int(array.line), name
         if offset + size > memory.total_bytes or int(array.offset) + size > ARENA_BYTES:
-            raise AllocationError(self._does_not_fit(kind, array, memory))
+            raise_at(*declared, AllocationError(self._does_not_fit(kind, array, memory)))
         start = int(array.offset)
-        if kind == SRAM and not self.core.cluster_dim:
-            _check_free_of_others(name, memory, offset, size)
+        if kind == SRAM and not self.core.cluster_dim and _is_in_use(memory, offset, size):
+            raise_at(*declared, AllocationError(_IN_USE.format(name=name, memory=memory.name)))
         buffer = self._fill(kind, room, array) if fresh else room.bytes[start : start + size]
         if kind in self._absent:
             made = self._placed[kind][number] = memory.place(offset, size, name, _NO_RECORD, None)
@@ -267,9 +277,10 @@ class Bridge:
         return uses or self.is_astray
 
     def explained(self, error: MlusimError, *, faults: bool = False) -> MlusimError:
-        """Return the error, with an explanation if a memory core ran code that is not meant for it."""
+        """Return the error in words of BANG C, with an explanation if a memory core ran code not meant for it."""
         kinds = (AccessError, OperandError, CopyError, *((KernelError,) if faults else ()))
-        return type(error)(error.message + _ON_A_MEMORY_CORE) if self.is_astray and type(error) in kinds else error
+        message = _METHOD.sub(r"`__\1", error.message) + _ON_A_MEMORY_CORE * (self.is_astray and type(error) in kinds)
+        return error if message == error.message else type(error)(message)
 
     def wild_text(self, address: int) -> str:
         """Describe an address outside all memories."""
@@ -346,7 +357,8 @@ class Bridge:
         if offset + nbytes > allocation.nbytes:
             raise AccessError(
                 f"{list(shape)} elements of {dtype.name} at byte {group_digits(offset)} of {allocation.name}, which "
-                f"has {group_digits(allocation.nbytes)} B: they end at byte {group_digits(offset + nbytes)}"
+                f"has {group_digits(allocation.nbytes)} B: they end at byte {group_digits(offset + nbytes)}; "
+                "look at the number of elements and the address"
             )
         view = View(allocation, offset, shape, contiguous_strides(shape, dtype.itemsize), dtype)
         self._views[key] = view
@@ -433,14 +445,9 @@ class Bridge:
         self.give(await waiting)
 
 
-def _check_free_of_others(name: str, memory: Memory, address: int, nbytes: int) -> None:
-    """Raise `AllocationError` if a BLOCK task's array in SRAM would overlap that of another task of the cluster."""
-    if any(other.address < address + nbytes and address < other.address + other.capacity for other in memory.live):
-        raise AllocationError(
-            f"{name} in {memory.name} is in use by another BLOCK task on a core of the same cluster: each task runs by "
-            "itself there, and they have one SRAM, with the same addresses; launch it as UNION1, whose tasks share "
-            f"{name}, or declare it __nram__"
-        )
+def _is_in_use(memory: Memory, address: int, nbytes: int) -> bool:
+    """Whether another BLOCK task of the cluster has an array at these addresses of SRAM."""
+    return any(other.address < address + nbytes and address < other.address + other.capacity for other in memory.live)
 
 
 def _no_memory(cluster: int, kind: int) -> Memory:

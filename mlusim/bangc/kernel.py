@@ -17,7 +17,7 @@ from mlusim.bangc.bridge import Bridge, GdramMap
 from mlusim.bangc.calls import dtype_of_code
 from mlusim.bangc.crossing import Crossing
 from mlusim.bangc.entry_points import EntryPoint, Parameter, signature_of
-from mlusim.bangc.lines import entry_function, raise_at
+from mlusim.bangc.lines import entry_function
 from mlusim.bangc.module import Kernel, Module
 from mlusim.cores.waiting import SUSPEND
 from mlusim.errors import KernelError, MlusimError
@@ -73,10 +73,7 @@ async def execute(
     blob: bytes,
 ) -> None:
     """Run a function of an image on its fibre."""
-    try:
-        bridge = Bridge(core, module, image, gdram, name)
-    except MlusimError as error:
-        raise_at(str(module.path), 1, name, error)
+    bridge = Bridge(core, module, image, gdram, name)
     memory = ctypes.create_string_buffer(blob, max(len(blob), _SLOT) + _SLOT)
     start = (ctypes.addressof(memory) + _SLOT - 1) // _SLOT * _SLOT
     ctypes.memmove(start, blob, len(blob))

@@ -182,7 +182,12 @@ class Flow:
             self._count(
                 record, [*sources[1:], *(mask for mask in further if not self._is_padding(name, sources, mask))]
             )
-            self._rows(record, dst, sources[0])
+            if dst[0] == NONE:
+                self._count(record, sources[:1], self._log.addresses[record]["src"])
+            elif not sources:
+                self._store_rows(record, dst)
+            else:
+                self._rows(record, dst, sources[0])
             return
         if name == COLLECT:
             self._count(record, sources[1:])
@@ -304,6 +309,14 @@ class Flow:
         if marked:
             self._note(record, dst[0], lines)
 
+    def _store_rows(self, record: int, dst: Operand) -> None:
+        """Remove the marks of elements that are stored from registers."""
+        marks = self._bytes(dst)
+        rows = self._log.addresses[record]["dst"]
+        if marks is not None and marks[rows].any():
+            marks[rows] = 0
+            self._changed(dst[0])
+
     def _filter(self, record: int, dst: Operand, src: Operand, mask: Operand) -> bool:
         """Propagate marks to where a filter moves their elements; false if its selection depends on marked bytes."""
         positions = self._log.addresses.get(record, {}).get("src")
@@ -381,11 +394,11 @@ class Flow:
                 if number:
                     self._stored.setdefault((alloc, number), record)
 
-    def _count(self, record: int, operands: Iterable[Operand]) -> None:
-        """Count marks that reach registers, addresses or masks as having an effect."""
+    def _count(self, record: int, operands: Iterable[Operand], rows: Any = ...) -> None:
+        """Count marks that reach registers, addresses or masks as having an effect; of all rows, or those of `rows`."""
         for operand in operands:
             marks = self._elements(operand)
             if marks is not None:
-                for number in np.unique(marks).tolist():
+                for number in np.unique(marks[rows]).tolist():
                     if number:
                         self.reached.setdefault(number - 1, record)

@@ -28,9 +28,11 @@ FAULTY = {
     "overlapping_copy": "copy",
     "sum_of_a_rounded_up_length": "uninitialised",
     "adds_to_nothing": "uninitialised",
+    "counts_from_nothing": "uninitialised",
 }
 SOUND = (
     "blocking",
+    "counts_in_bins_that_are_set",
     "ping_pong",
     "through_shared_memory",
     "shared_by_all_cores",

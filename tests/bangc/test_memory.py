@@ -56,7 +56,9 @@ def test_arrays_that_do_not_fit_are_an_error_with_the_arithmetic(tmp_path: Path)
     )
     device = Device("mlu370-x4")
     device.launch(bangc.compile(file)["kernel"], device.alloc(8, "int8"), dim=4)
-    expected = r"NRAM arrays of large\.mlu take 831 488 B \(first 524 288 \+ second 307 200.*has 786 432 B"
+    expected = (
+        r"large\.mlu:2, .*NRAM arrays of large\.mlu take 831 488 B \(first 524 288 \+ second 307 200.*has 786 432 B"
+    )
     with pytest.raises(AllocationError, match=expected):
         device.synchronize()
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim import Device, bangc
-from mlusim.errors import AccessError
+from mlusim.errors import AccessError, CopyError
 from mlusim.log import Log
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -41,6 +41,13 @@ def test_a_repeated_copy_is_checked_like_the_first(module: bangc.Module) -> None
     device = Device()
     device.launch(module["leaves"], device.upload(np.zeros(200, np.float32)), dim=1, kind="BLOCK")
     with pytest.raises(AccessError, match=r"repeated\.mlu:26.*memcpy reads bytes 576\.\.832 of input, which has 800 B"):
+        device.synchronize()
+
+
+def test_remedies_name_the_functions_of_bang_c(module: bangc.Module) -> None:
+    device = Device()
+    device.launch(module["spills"], device.upload(np.zeros(64, np.float32)), dim=1, kind="BLOCK")
+    with pytest.raises(CopyError, match=r"memcpy_async has no NRAM2LDRAM: use `__memcpy\(\.\.\.\)`$"):
         device.synchronize()
 
 

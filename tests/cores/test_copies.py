@@ -280,7 +280,7 @@ def line_of(text: str) -> int:
         ),
         (
             (404, Direction.GDRAM2GDRAM),
-            "memcpy writes bytes 0..404 of output, which has 400 B: 1 segments of 404 B do ",
+            "memcpy writes bytes 0..404 of output, which has 400 B: 404 B do ",
         ),
         ((0, Direction.GDRAM2GDRAM), "memcpy of 0 B: the size of a segment is positive"),
     ],

@@ -15,6 +15,7 @@ from mlusim.cores.instructions.record import Extent, Instruction, Match, Operand
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError
 from mlusim.memory.view import View
+from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.hardware.board import Board
@@ -178,7 +179,8 @@ def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
             continue
         raise OperandError(
             f"{instruction.name} of {source!r} to {result!r}: they overlap; the result would depend on the order of "
-            f"bytes ({instruction.overlap.value}); write to another buffer"
+            f"bytes ({instruction.overlap.value}); it reads bytes {group_digits(low)}..{group_digits(high)} of "
+            f"{source.allocation.name} and writes {group_digits(first)}..{group_digits(last)}; write to another buffer"
         )
 
 
