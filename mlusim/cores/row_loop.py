@@ -129,7 +129,8 @@ def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
     if np.maximum.reduce(rows.view(np.uint64)) >= extent:
         low, high = int(rows.min()), int(rows.max())
         bad = low if low < 0 else high
-        raise AccessError(f"{name}: index {bad} is outside {view!r}, which has {extent}")
+        fresh = "; -1 is also what memory holds until it is written: have all indices arrived?" if bad == -1 else ""
+        raise AccessError(f"{name}: index {bad} is outside {view!r}, which has {extent}{fresh}")
 
 
 def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -> Loop:

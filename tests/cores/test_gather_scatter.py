@@ -146,9 +146,11 @@ def test_gather_with_offsets_in_flight_is_an_error(run: Any) -> None:
         core.memcpy_async(offsets, where)
         core.gather(tile, x, offsets)
 
-    with pytest.raises(
-        AccessError, match=PLACE + r"gather: index -1 is outside <view of output \(gdram\): float32 \[10, 16\]>"
-    ):
+    message = (
+        r"gather: index -1 is outside <view of output \(gdram\): float32 \[10, 16\]>, which has 10; -1 is also what "
+        "memory holds until it is written: have all indices arrived"
+    )
+    with pytest.raises(AccessError, match=PLACE + message):
         run(kernel, x, where, device=device)
 
 
