@@ -32,8 +32,6 @@ class Course(NamedTuple):
         period: the loop around that record, as far as it has been issued.
         ends: end times of one operation of each period.
         progress: by these times, the periods that the task has executed since it began.
-        alone_ps: time of a period without other tasks.
-        waits: whether its copies take longer than they would without other tasks.
         rounds: by barrier, the number of times that a period passes it.
         group: tasks with the same group execute the same loop next to equally many neighbours.
     """
@@ -44,8 +42,6 @@ class Course(NamedTuple):
     period: Period
     ends: Numbers
     progress: Numbers
-    alone_ps: int
-    waits: bool
     rounds: dict[str, int]
     group: tuple[Any, ...]
 
@@ -97,29 +93,29 @@ class Codes:
             period=period,
             ends=all_ends[marks].astype(np.float64),
             progress=(marks + 1) / length,
-            alone_ps=self._alone_ps(records[position + 1 - 3 * length : position + 1], length),
-            waits=self._waits(records[position + 1 - MEASURED * length : position + 1]),
             rounds={name: names.count(name) for name in BARRIERS if name in names},
             group=(length, neighbours, np.sort(codes[position + 1 - length : position + 1]).tobytes()),
         )
 
-    def _waits(self, records: Integers) -> bool:
-        """Whether copies take longer than they would without other tasks."""
+    def waits(self, course: Course) -> bool:
+        """Whether the copies of a task take longer than they would without other tasks."""
+        end = course.position + 1
+        records = course.records[end - MEASURED * course.period.operations : end]
         pipe, alone_ps = self._table[self._rows[records]][
             :, [INSTRUCTION.index("pipe"), INSTRUCTION.index("alone_ps")]
         ].T
         took_ps = self._log.records.column("end_ps", records) - self._log.records.column("start_ps", records)
         return bool(((took_ps > alone_ps * _LONGER) & (pipe == IO)).any())
 
-    def _alone_ps(self, records: Integers, length: int) -> int:
-        """Return the time that a period takes without other tasks, or more.
+    def alone_ps(self, course: Course) -> int:
+        """Return the time that a period of a task takes without other tasks, or more.
 
         Copies follow each other, and hide the start-up of those behind them; so do other operations, unless they run
         beside copies now.
-
-        Args:
-            records: those of three periods of `length` operations, as operations may run beside copies of another one.
         """
+        length, end = course.period.operations, course.position + 1
+        # Three periods, as operations may run beside copies of another one.
+        records = course.records[end - 3 * length : end]
         rows = self._rows[records]
         alone_ps = self._table[rows, INSTRUCTION.index("alone_ps")]
         start_ps, end_ps, latency_ps = (

@@ -10,6 +10,8 @@ Tasks meet the end with typical leads (`Pace.typical_changes`), and the bound in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -86,36 +88,46 @@ class Skip(NamedTuple):
     cuts: dict[int, Cut]
 
 
-class _Group(NamedTuple):
+@dataclass(frozen=True)
+class _Group:
     """Tasks in the same loop.
 
     Attributes:
+        codes: the codes of the log.
         members: one task of each crew.
         pace: their pace.
         periods: mean number of periods left.
-        alone_ps: time of a period without other tasks.
     """
 
+    codes: Codes
     members: list[Course]
     pace: Pace
     periods: float
-    alone_ps: int
+
+    @cached_property
+    def alone_ps(self) -> int:
+        """Time of a period without other tasks."""
+        return max(map(self.codes.alone_ps, self.members))
+
+    @cached_property
+    def shares(self) -> bool:
+        """Whether tasks share a full link, so that they overtake each other at random."""
+        return len(self.members) > 1 and any(map(self.codes.waits, self.members))
 
     def in_step(self) -> bool:
         """Whether tasks that share a link are at the same points of their loops as at first.
 
         Such a state may last for hundreds of periods, and then dissolve within a few: the pace changes.
         """
-        return self.shares() and self.pace.spread(self.pace.measured) < _OUT_OF_STEP
+        return self.pace.spread(self.pace.measured) < _OUT_OF_STEP and self.shares
 
     def may_slow_down(self, skipped_ps: float, allowed_ps: float) -> bool:
         """Whether the link may idle again as it did before the measured time, and what that would change."""
-        seldom_waits = self.alone_ps > _SELDOM_WAITS * self.pace.period_ps
-        return self.shares() and seldom_waits and self.pace.slower_before * skipped_ps > allowed_ps
-
-    def shares(self) -> bool:
-        """Whether tasks share a full link, so that they overtake each other at random."""
-        return len(self.members) > 1 and any(one.waits for one in self.members)
+        return (
+            self.pace.slower_before * skipped_ps > allowed_ps
+            and self.shares
+            and self.alone_ps > _SELDOM_WAITS * self.pace.period_ps
+        )
 
     def most_skipped(self) -> float:
         """Return the time that can be skipped such that every task has some periods left."""
@@ -197,7 +209,8 @@ class Watch:
         self.why = unfit(self._chip.log)
         if self.why:
             return 0.0
-        courses = self._courses(tasks)
+        codes = Codes(self._chip.log)
+        courses = self._courses(codes, tasks)
         if not courses:
             return 2 * _MORE_EVENTS
         begin = max(float(course.ends[WARM]) for course in courses)
@@ -214,12 +227,11 @@ class Watch:
         for members in by_group.values():
             pace = pace_of([one.ends for one in members], [one.progress for one in members], begin, end, since)
             periods = min(self._loop_end(one) for one in members) / members[0].period.operations - pace.progress
-            groups.append(_Group(members, pace, periods, max(one.alone_ps for one in members)))
+            groups.append(_Group(codes, members, pace, periods))
         return self._decide(courses, groups)
 
-    def _courses(self, tasks: list[Task]) -> list[Course]:
+    def _courses(self, codes: Codes, tasks: list[Task]) -> list[Course]:
         """Return the loops of all tasks but those that wait at a barrier; empty if one is not in a loop."""
-        codes = Codes(self._chip.log)
         now = self._chip.environment.now
         courses = []
         for task in tasks:
@@ -246,7 +258,7 @@ class Watch:
         bound_ps = max(float(np.hypot(*group.errors(skipped_ps))) for group in groups)
         bound_ps += _PHASE * max(group.pace.period_ps for group in groups) * (len(courses) > len(crews(courses)[0]))
         if bound_ps <= allowed_ps:
-            if any(group.shares() for group in groups) and any(self._much_follows(course) for course in courses):
+            if any(group.shares for group in groups) and any(self._much_follows(course) for course in courses):
                 self.waits_for = _FOLLOWED
                 return _MORE_EVENTS
             return self._skip(courses, groups, skipped_ps, bound_ps, allowed_ps)
@@ -290,14 +302,15 @@ class Watch:
         """Let every task skip what passes in that time; returns as `_look`."""
         own_periods: dict[int, int] = {}
         # The slowest group skips whole periods, which the other ones match as well as they can.
-        for members, pace, _, alone_ps in sorted(groups, key=lambda group: -group.pace.period_ps):
+        for group in sorted(groups, key=lambda group: -group.pace.period_ps):
+            pace = group.pace
             periods = length_ps / pace.period_ps
-            each = (round(periods) if own_periods else int(periods)) + pace.typical_changes(periods, alone_ps)
+            each = (round(periods) if own_periods else int(periods)) + pace.typical_changes(periods, group.alone_ps)
             group_ps = float(each.mean()) * pace.period_ps
             if not own_periods:
                 length_ps = group_ps
             bound_ps += abs(group_ps - length_ps)
-            own_periods |= dict(zip((one.task.index for one in members), each.tolist(), strict=True))
+            own_periods |= dict(zip((one.task.index for one in group.members), each.tolist(), strict=True))
         if bound_ps > allowed_ps / _RESERVE or min(own_periods.values()) < 1:
             return _MORE_EVENTS
         in_loops, pattern = self._pattern(courses)
@@ -305,7 +318,7 @@ class Watch:
         shorter = [loop.limit(pattern) for loop in declared]
         if any(shorter):
             return self._look()
-        shares = any(group.shares() for group in groups)
+        shares = any(group.shares for group in groups)
         cuts: dict[int, Cut] = {}
         queued = []
         for crew in crews(courses):
