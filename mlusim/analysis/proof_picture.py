@@ -45,7 +45,10 @@ def draw_proof(maps: Sequence[ProofMap], title: str, about: str = "") -> Figure:
             if share
         ]
         verdict = " and ".join(faults) or "every element once"
-        axes.set_title(f"{proof_map.name}: written by {len(tasks)} tasks; {verdict}", fontsize=10)
+        axes.set_title(
+            f"{proof_map.name}: written by {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}; {verdict}",
+            fontsize=10,
+        )
         axes.set_ylabel(_label(proof_map, 0, proof_map.split))
         axes.set_xlabel(_label(proof_map, proof_map.split, len(proof_map.shape)))
         bar: Any = figure.colorbar(image, ax=axes, pad=0.015, fraction=0.05, label="task")
@@ -58,4 +61,4 @@ def draw_proof(maps: Sequence[ProofMap], title: str, about: str = "") -> Figure:
 def _label(proof_map: ProofMap, first: int, last: int) -> str:
     extents = " x ".join(str(extent) for extent in proof_map.shape[first:last])
     axes = ", ".join(str(axis) for axis in range(first, last))
-    return f"axes {axes} ({extents})" if extents else ""
+    return f"{'axis' if last - first == 1 else 'axes'} {axes} ({extents})" if extents else ""

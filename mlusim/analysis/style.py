@@ -118,7 +118,11 @@ def new_figure(height_in: float, title: str, *lines: str) -> Figure:
     """Create a figure of the common width, with a title and lines below it; the layout keeps axes clear of them."""
     from matplotlib.figure import Figure
 
-    lines = tuple(line for line in lines if line)
+    from mlusim.analysis.canvas import shortened
+
+    room = 0.98 * WIDTH_IN * _DPI
+    title = shortened(title, room, 14, bold=True)
+    lines = tuple(shortened(line, room, 10) for line in lines if line)
     height_in += _LINE_IN * len(lines)
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
     # The layout reserves room for the title with empty lines; the text lines are placed there.

@@ -16,7 +16,7 @@ from mlusim.analysis import pictures, timeline
 from mlusim.analysis.canvas import WIDTH, Bitmap, width_of
 from mlusim.analysis.log_columns import Records
 from mlusim.analysis.pictures import draw, write_report
-from mlusim.analysis.style import drawing
+from mlusim.analysis.style import drawing, new_figure
 from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline import draw_timeline, draw_two_timelines
 from mlusim.analysis.traffic import traffic_bars
@@ -190,6 +190,11 @@ def test_long_names_leave_room_for_the_board():
         assert 0.9 * WIDTH < title.x + width_of(title.words, title.size, bold=True) <= WIDTH
     # One core is too low for the word beside its first bar.
     assert "launch" not in texts(draw(result)["timeline"])
+
+
+def test_figures_of_matplotlib_have_short_titles_too():
+    figure = new_figure(2, "name_" * 100 + "on x4")
+    assert re.fullmatch("name_.*….*_on x4", figure.get_suptitle())
 
 
 def test_two_timelines_have_a_common_time_axis():
