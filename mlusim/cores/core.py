@@ -282,6 +282,13 @@ class Core(InstructionMethods):
         views = (rows_out, values_out, rows, values, mask)
         return masks.collect_bins(self.issuer, line, *views, size=size, bins=bins, known=known)
 
+    def scalar_bins(
+        self, rows_out: View, values_out: View, rows: Addresses, values: View, counters: View, *, size: int
+    ) -> Awaitable[Indices]:
+        """Sort rows and their values into bins of `size` rows each by scalar loops; returns where each bin begins."""
+        line = self._line(_getframe(1))
+        return masks.scalar_bins(self.issuer, line, rows_out, values_out, rows, values, counters, size=size)
+
     # ---- syncs and barriers (`mlusim.cores.syncs`)
 
     def sync(self) -> Awaitable[None]:

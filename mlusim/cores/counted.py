@@ -8,7 +8,7 @@ computes from index tuples in NRAM.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -86,12 +86,13 @@ def scalar_loop(
     src: View,
     loop: Loop,
     extra_cycles: int = 0,
-    finish: Callable[[], None] | None = None,
+    finish: Callable[[], Any] | None = None,
+    name: str = "scalar_copy",
 ) -> Waiting:
     """Issue a scalar loop within NRAM whose rows are known: its time and record. `finish` moves the rows at its end."""
     issuer.begin()
     board, task = issuer.board, issuer.task
-    row_elements = row_bytes_of("scalar_copy", dst) // dst.itemsize
+    row_elements = row_bytes_of(name, dst) // dst.itemsize
     per_iteration = loop.address.cycles(board) + extra_cycles
     cycles = scalar_copy_cycles(board, loop.iterations, loop.selected, row_elements, per_iteration)
     issue_ps = task.now_ps
@@ -99,7 +100,7 @@ def scalar_loop(
     start_ps = max(issue_ps, issuer.unit.vector_free_ps)
     end_ps = start_ps + board.cycles_ps(cycles)
     record = issuer.record(
-        "scalar_copy",
+        name,
         SCALAR,
         line,
         issue_ps,

@@ -1,4 +1,4 @@
-"""Instructions that select elements by a mask, and a loop of them that sorts elements into bins."""
+"""Instructions that select elements by a mask, and loops that sort elements into bins, by vector or scalar code."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.row_loop import check_apart
-from mlusim.cores.scalar import check_view
+from mlusim.cores.counted import scalar_loop
+from mlusim.cores.row_copies import check_index
+from mlusim.cores.row_loop import Loop, check_apart
+from mlusim.cores.scalar import arithmetic, check_view
 from mlusim.cores.vector import issue_counted, wait_for_register
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.memory.addresses import Addresses, Indices
-from mlusim.memory.loops import COLLECT_BINS_PASSES
+from mlusim.memory.loops import COLLECT_BINS_PASSES, bin_counter_cycles, scalar_bins_instructions
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -111,10 +113,7 @@ def collect_bins(  # noqa: PLR0913 - most are keywords
             f"collect_bins of {rows!r} and {values!r} to {rows_out!r} and {values_out!r} with {mask!r}: as many "
             "elements each, values of one type"
         )
-    if size < 1 or not 1 <= bins <= MAX_BINS:
-        raise OperandError(f"collect_bins of {bins} bins of {size} rows: 1 to {MAX_BINS} bins, each of 1 or more")
-    for first, second in combinations(views, 2):
-        check_apart("collect_bins", first, second)
+    _check_bins("collect_bins", size, bins, views)
     if not issuer.has_data and known is None:
         raise MissingDataError(
             "collect_bins in a timing-only run, which has no rows: name the addresses as `known`, or run with data"
@@ -132,10 +131,85 @@ def collect_bins(  # noqa: PLR0913 - most are keywords
     def finish() -> Indices:
         if not bin_starts and known is not None:
             numbers, _ = known.resolve("collect_bins")
-            bin_starts.append(np.sort(_bins(numbers, size, bins)).searchsorted(np.arange(bins + 1)))
+            bin_starts.append(_starts_of(_bins("collect_bins", numbers, size, bins), bins))
         return bin_starts[0]
 
     return wait_for_register(issuer, line, record, finish)
+
+
+def scalar_bins(
+    issuer: Issuer,
+    line: int,
+    rows_out: View,
+    values_out: View,
+    rows: Addresses,
+    values: View,
+    counters: View,
+    *,
+    size: int,
+) -> Waiting:
+    """Distribute rows and their values to bins of `size` rows each by scalar loops, in order within a bin.
+
+    A counting sort. The first loop counts the rows of each bin in NRAM; a loop over the bins replaces each count by the
+    start of the bin; the second loop stores each row, numbered within its bin, and its value behind the previous ones
+    of its bin.
+
+    Args:
+        issuer: issuer of the task.
+        line: source line in the log.
+        rows_out, values_out: in NRAM, as many elements as `rows`: row numbers within their bin, and values.
+        rows: the row numbers, without windows, computed from index tuples in NRAM.
+        values: in NRAM, one per row, of any element type.
+        counters: integers in NRAM, one for each bin. Afterwards each is the end of its bin.
+        size: rows per bin.
+
+    The result of the wait, in registers, is int64 of (bins + 1): the index in the lists where each bin begins, and
+    their length. Cost: `mlusim.memory.loops.scalar_bins_cycles`, and `bin_counter_cycles` for each bin. Raises
+    `OperandError` for operands that do not fit, `AccessError` for a row outside all bins.
+    """
+    name = "scalar_bins"
+    views = (rows_out, values_out, values, counters)
+    for view in views:
+        check_view(name, view)
+        check_index(issuer, name, view)
+    if not isinstance(rows, Addresses) or rows.index is None or rows.pattern.narrowed:
+        raise OperandError(f"{name} of {rows!r}: it computes rows from an index in NRAM, without windows")
+    check_index(issuer, name, rows.index)
+    if not (is_integer(rows_out.dtype) and is_integer(counters.dtype)) or values_out.dtype != values.dtype:
+        raise OperandError(
+            f"{name} of {values!r} to {rows_out!r} and {values_out!r} with {counters!r}: rows and counters must be "
+            "integers, values of one type"
+        )
+    if {view.shape for view in views[:3]} != {(rows.count,)} or counters.ndim != 1:
+        raise OperandError(
+            f"{name} of {rows.count} rows and {values!r} to {rows_out!r} and {values_out!r} with {counters!r}: one "
+            "axis each, as many values as rows"
+        )
+    bins = counters.size
+    _check_bins(name, size, bins, (*views, rows.index))
+    issuer.unit.apply_until(issuer.task.now_ps)
+    numbers, _ = rows.resolve(name)
+    bin_of = _bins(name, numbers, size, bins)
+    arithmetic(issuer, line, bin_counter_cycles(issuer.board), bins)
+
+    def finish() -> Indices:
+        issuer.unit.apply_until(issuer.task.now_ps)
+        if not issuer.has_data:
+            return _starts_of(bin_of, bins)
+        starts = _sort(rows_out, values_out, numbers, bin_of, values, size, bins)
+        counters.typed()[...] = starts[1:]
+        return starts
+
+    instructions = scalar_bins_instructions(rows.instructions)
+    loop = Loop(rows.count, rows.count, None, None, instructions, (rows.index, rows_out, counters))
+    return scalar_loop(issuer, line, values_out, values, loop, issuer.board.scalar_loop_cycles, finish, name)
+
+
+def _check_bins(name: str, size: int, bins: int, views: tuple[View, ...]) -> None:
+    if size < 1 or not 1 <= bins <= MAX_BINS:
+        raise OperandError(f"{name} of {bins} bins of {size} rows: 1 to {MAX_BINS} bins, each of 1 or more")
+    for first, second in combinations(views, 2):
+        check_apart(name, first, second)
 
 
 def _collect(dst: View, src: View, mask: View, counts: list[int]) -> None:
@@ -156,27 +230,42 @@ def _distribute(
     rows_out: View, values_out: View, rows: View, values: View, size: int, bins: int, bin_starts: list[Indices]
 ) -> None:
     numbers = rows.typed().reshape(-1)
-    bin_of = _bins(numbers, size, bins)
-    # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
-    within = numbers - bin_of * np.array(size, numbers.dtype)
-    # The reduction of `all`, without its calls in Python.
-    if np.logical_and.reduce(bin_of[1:] >= bin_of[:-1]):
-        order = None
-        rows_out.typed().reshape(-1)[...] = within
-        values_out.raw().reshape(-1)[...] = values.raw().reshape(-1)
-    else:
-        order = bin_of.argsort(kind="stable")
-        within.take(order, out=rows_out.typed().reshape(-1), mode="clip")
-        values.raw().reshape(-1).take(order, out=values_out.raw().reshape(-1), mode="clip")
+    bin_of = _bins("collect_bins", numbers, size, bins)
+    bin_starts.append(_sort(rows_out, values_out, numbers, bin_of, values, size, bins))
     # The value of `rows` after the subtractions.
     numbers -= np.array(size * (bins - 1)).astype(numbers.dtype)
-    bin_starts.append(bin_of.searchsorted(np.arange(bins + 1), sorter=order))
 
 
-def _bins(numbers: Any, size: int, bins: int) -> Any:
+def _sort(rows_out: View, values_out: View, numbers: Any, bin_of: Any, values: View, size: int, bins: int) -> Indices:
+    """Store rows, numbered within their bin, and values in the order of the bins; return where each bin begins."""
+    # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
+    within = numbers - bin_of * np.array(size, numbers.dtype)
+    to_rows, to_values = rows_out.typed().reshape(-1), values_out.raw().reshape(-1)
+    order = None
+    # The reduction of `all`, without its calls in Python.
+    if np.logical_and.reduce(bin_of[1:] >= bin_of[:-1]):
+        to_rows[...] = within
+        to_values[...] = values.raw().reshape(-1)
+    else:
+        order = bin_of.argsort(kind="stable")
+        if within.dtype == to_rows.dtype:
+            within.take(order, out=to_rows, mode="clip")
+        else:
+            to_rows[...] = within.take(order, mode="clip")
+        values.raw().reshape(-1).take(order, out=to_values, mode="clip")
+    starts: Indices = bin_of.searchsorted(np.arange(bins + 1), sorter=order)
+    return starts
+
+
+def _starts_of(bin_of: Any, bins: int) -> Indices:
+    """Return where each bin begins in sorted order, and the number of rows."""
+    return np.sort(bin_of).searchsorted(np.arange(bins + 1))
+
+
+def _bins(name: str, numbers: Any, size: int, bins: int) -> Any:
     """Return the bin of each row, in the narrowest type. Raises `AccessError` for a row outside all bins."""
     # As unsigned numbers, negative ones exceed every row.
-    if int(numbers.view(f"u{numbers.itemsize}").max()) >= size * bins:
+    if int(np.maximum.reduce(numbers.view(f"u{numbers.itemsize}"))) >= size * bins:
         low, high = int(numbers.min()), int(numbers.max())
-        raise AccessError(f"collect_bins: row {low if low < 0 else high} is outside the {bins} bins of {size} rows")
+        raise AccessError(f"{name}: row {low if low < 0 else high} is outside the {bins} bins of {size} rows")
     return (numbers // size).astype(np.uint8 if bins <= 1 << 8 else np.uint16)

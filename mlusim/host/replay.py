@@ -226,7 +226,7 @@ class Replay:
             return counted.empty_loop(issuer, line, replayed)
         dst, src = self._views(issuer, operands[:2])
         if loop.method == "scalar":
-            return counted.scalar_loop(issuer, line, dst, src, replayed, loop.extra_cycles)
+            return counted.scalar_loop(issuer, line, dst, src, replayed, loop.extra_cycles, name=name)
         copied = row_copies.copy_loop(issuer, line, name, dst, src, replayed, method=loop.method)
         return None if loop.method == "instruction" else counted.wait_for_loop(issuer, copied)
 

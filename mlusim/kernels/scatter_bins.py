@@ -39,12 +39,13 @@ async def scatter_sort(
     lookups, binning = settings.lookups, settings.binning
     tuples = index.reshape(*lookups.positions, lookups.columns)
     sources = src if lookups.aligned else src.reshape(lookups.positions)
-    target = (0,) * x.ndim, x.shape
+    whole = (0,) * x.ndim, x.shape
     reader = IndexTiles(core, index.dtype, binning.lookups_at_once, settings.index_arithmetic)
     loaded = core.nram.alloc(binning.lookups_at_once, x.dtype, "values")
     row_type = np.dtype(f"i{binning.width}")
     sorted_rows = core.nram.alloc(binning.lookups_at_once, row_type, "sorted rows")
     sorted_values = core.nram.alloc(binning.lookups_at_once, x.dtype, "sorted values")
+    counters = None if settings.index_arithmetic.binned else core.nram.alloc(binning.bins, np.int32, "counters")
     stored_rows, stored_values = binning.sections(updates, x.dtype)
     chunks = [part[core.task_id :: core.task_dim].tolist() for part in binning.boxes(lookups)]
     for step, (first, low, high) in enumerate(zip(*chunks, strict=True)):
@@ -53,22 +54,17 @@ async def scatter_sort(
         tile = reader.load_async(origin)
         copy_box_async(core, front(loaded, source.shape), source)
         await core.sync_io()
-        addresses = lookups.addresses((start, stop), target, tile, origin)
+        addresses = lookups.addresses((start, stop), whole, tile, origin)
         # Where the row also depends on the position, the lookups of a chunk reach only a few bins.
         lowest, highest = addresses.base // binning.size, (addresses.base + addresses.pattern.reach) // binning.size
         addresses.base -= lowest * binning.size
-        numbers, mask = reader.numbers(addresses)
-        count = addresses.count
-        begins = await core.collect_bins(
-            sorted_rows[:count],
-            sorted_values[:count],
-            numbers,
-            loaded[:count],
-            mask,
-            size=binning.size,
-            bins=highest - lowest + 1,
-            known=addresses,
-        )
+        count, bins = addresses.count, highest - lowest + 1
+        to, values = (sorted_rows[:count], sorted_values[:count]), loaded[:count]
+        if counters is not None:
+            begins = await core.scalar_bins(*to, addresses, values, counters[:bins], size=binning.size)
+        else:
+            numbers, mask = reader.numbers(addresses)
+            begins = await core.collect_bins(*to, numbers, values, mask, size=binning.size, bins=bins, known=addresses)
         core.memcpy_async(stored_rows[first : first + count], sorted_rows[:count])
         core.memcpy_async(stored_values[first : first + count], sorted_values[:count])
         bounds = np.pad(begins, (lowest, binning.bins - 1 - highest), "edge")

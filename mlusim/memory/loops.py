@@ -64,6 +64,27 @@ def scalar_copy_cycles(board: Board, iterations: int, selected: int, row_element
     return iterations * (address + board.scalar_loop_cycles) + selected * row_elements * element
 
 
+def scalar_bins_instructions(address: AddressInstructions) -> AddressInstructions:
+    """Return the instructions that sort one element into its bin, besides copying its value, in two scalar loops.
+
+    Both loops compute the row, by the instructions of `address`, and its bin: a multiplication by the reciprocal of the
+    size, and a shift. Both load, increment and store the counter of the bin. The second also computes the row within
+    the bin, a multiplication and a subtraction, and stores it. Stores cost as much as loads.
+    """
+    return address.and_also(address).and_also(AddressInstructions(loads=5, operations=5, additions=3))
+
+
+def bin_counter_cycles(board: Board) -> int:
+    """Return the cycles for the counter of a bin: a loop clears it, another one replaces it by the start of the bin."""
+    return 3 * board.scalar_nram_cycles + board.scalar_add_cycles + 2 * board.scalar_loop_cycles
+
+
+def scalar_bins_cycles(board: Board, elements: int, address: AddressInstructions) -> int:
+    """Return the cycles of both loops over the elements; the counters are those of `bin_counter_cycles`."""
+    each = scalar_bins_instructions(address).cycles(board) + board.scalar_loop_cycles
+    return scalar_copy_cycles(board, elements, elements, 1, each)
+
+
 def rows_cost(
     board: Board, copy: CopyShape, method: str, *, iterations: int = 0, address: int = 0, memory_core: bool = False
 ) -> CopyCost:

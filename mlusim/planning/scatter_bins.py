@@ -12,7 +12,8 @@ Each update is therefore loaded and stored by one core, instead of being read by
 several updates of an element wins: chunks are in order, and sorting is stable. Where a row also depends on the position
 of its lookup, a chunk reaches only a few regions, and is sorted into those.
 
-Supports updates of single elements, on boards whose vector instructions accept any length (3xx on).
+From arch 300 on vector instructions sort, a few for each bin. Those before that need whole, aligned 128 B, so scalar
+loops do a counting sort, in a time that hardly depends on the number of bins. Supports updates of single elements.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
-from mlusim.memory.loops import COLLECT_BINS_PASSES
+from mlusim.memory.loops import (
+    COLLECT_BINS_PASSES,
+    address_instructions,
+    bin_counter_cycles,
+    scalar_bins_cycles,
+)
 from mlusim.memory.view import View
 from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
@@ -53,6 +59,8 @@ from mlusim.units import group_digits as digits
 BINS, ROWS = "bins", "rows"
 # Bin numbers have 16 bits.
 _MAX_BINS = 1 << 16
+# Bytes of the counter of a bin, for a counting sort.
+_COUNTER_BYTES = 4
 # Bytes of the bounds of a bin of a chunk, and the fraction 1/n of NRAM for them.
 BOUNDS_BYTES, _BOUNDS_PART = 8, 64
 # Fraction of NRAM that a region may occupy on a core that applies updates.
@@ -141,13 +149,7 @@ class BinsSplit(LookupSplit):
 
 def refusal(job: Job) -> str:
     """Return why bins do not apply to a scatter; empty if they do. Ignores NRAM."""
-    lookups, board = job.lookups, job.board
-    if board.needs_aligned_vectors:
-        return (
-            f"it sorts by vector instructions at any position of a list, and those of {board.name} (arch "
-            f"{board.arch}) need whole, aligned 128 B"
-        )
-    row = math.prod(lookups.row_shape)
+    row = math.prod(job.lookups.row_shape)
     if row > 1:
         return f"it sorts single elements, and each lookup here replaces a row of {row}"
     return ""
@@ -197,14 +199,16 @@ def _candidate(job: Job, size: int, bins: int, strategy: str) -> LookupCandidate
     arithmetic = _arithmetic(job)
     bytes_per_lookup = _sorting_bytes(job, arithmetic)
     in_nram = strategy != ROWS
-    binning = _binning(job, size, bins, size if in_nram else 0, arithmetic.width(), bytes_per_lookup)
+    counters = 0 if arithmetic.binned else bins * _COUNTER_BYTES
+    region = size if in_nram else 0
+    binning = _binning(job, size, bins, region, arithmetic.width(), bytes_per_lookup, counters)
     if binning is None:
         return None
     count, room = math.prod(lookups.positions), binning.updates_at_once
     tile = size if in_nram else blocks((size,), whole_nram_bytes(board) // itemsize)[0]
     update_bytes = [room * (binning.width + itemsize), binning.bounds_at_once * BOUNDS_BYTES]
     # In GDRAM, a region is copied before its updates are loaded.
-    used = [nram_bytes(board, [binning.lookups_at_once * nbytes for nbytes in bytes_per_lookup])]
+    used = [nram_bytes(board, [*(binning.lookups_at_once * nbytes for nbytes in bytes_per_lookup), counters])]
     used += (
         [nram_bytes(board, [size * itemsize, *update_bytes])]
         if in_nram
@@ -254,7 +258,8 @@ def _arithmetic(job: Job) -> IndexArithmetic:
         to is not None and extent > 1 for to, extent in zip(lookups.x_axes, lookups.positions, strict=False)
     )
     wide = job.arithmetic(positional=positional).wide
-    return IndexArithmetic(columns=lookups.columns, positional=positional, narrowed=0, wide=wide, binned=True)
+    binned = not job.board.needs_aligned_vectors
+    return IndexArithmetic(columns=lookups.columns, positional=positional, narrowed=0, wide=wide, binned=binned)
 
 
 def _sorting_bytes(job: Job, arithmetic: IndexArithmetic) -> tuple[int, ...]:
@@ -264,7 +269,7 @@ def _sorting_bytes(job: Job, arithmetic: IndexArithmetic) -> tuple[int, ...]:
 
 
 def _binning(
-    job: Job, size: int, bins: int, in_nram: int, width: int, bytes_per_lookup: Sequence[int]
+    job: Job, size: int, bins: int, in_nram: int, width: int, bytes_per_lookup: Sequence[int], counters: int
 ) -> Binning | None:
     """Return the chunks and the update list that fit with these regions; None if not one lookup does.
 
@@ -274,11 +279,13 @@ def _binning(
         in_nram: elements of x in NRAM during the second launch.
         width: bytes of a row number.
         bytes_per_lookup: of each buffer of the first launch.
+        counters: bytes of the counters of a counting sort in the first launch.
     """
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     padding = board.vector_alignment_bytes - 1
     count = math.prod(lookups.positions)
-    lookups_that_fit = (board.nram_usable_bytes - len(bytes_per_lookup) * padding) // sum(bytes_per_lookup)
+    room = board.nram_usable_bytes - len(bytes_per_lookup) * padding - (counters + padding if counters else 0)
+    lookups_that_fit = room // sum(bytes_per_lookup)
     chunks = min(round_up(ceil_div(count, max(lookups_that_fit, 1)), board.cores), count)
     bounds_at_once = min(chunks, max(board.nram_usable_bytes // _BOUNDS_PART // BOUNDS_BYTES, 1))
     left = board.nram_usable_bytes - nram_bytes(board, [in_nram * itemsize, bounds_at_once * BOUNDS_BYTES]) - padding
@@ -307,12 +314,14 @@ def _sorting_ps(job: Job, binning: Binning, arithmetic: IndexArithmetic) -> int:
     board, lookups = job.board, job.lookups
     costs = Costs(board)
     lookups_at_once = binning.lookups_at_once
-    widest = lookups_at_once * max(binning.width, job.itemsize)
-    instructions = COLLECT_BINS_PASSES * binning.bins_reached(lookups)
-    cycles = arithmetic.vector_cycles(board, lookups_at_once) + instructions * (
-        board.vector_startup_cycles + ceil_div(widest, board.vector_bytes_per_cycle)
-    )
-    columns = lookups.columns
+    columns, bins = lookups.columns, binning.bins_reached(lookups)
+    if arithmetic.binned:
+        widest = lookups_at_once * max(binning.width, job.itemsize)
+        each = board.vector_startup_cycles + ceil_div(widest, board.vector_bytes_per_cycle)
+        cycles = arithmetic.vector_cycles(board, lookups_at_once) + COLLECT_BINS_PASSES * bins * each
+    else:
+        address = address_instructions(columns, positional=arithmetic.positional)
+        cycles = scalar_bins_cycles(board, lookups_at_once, address) + bins * bin_counter_cycles(board)
     chunk = (lookups_at_once,)
     stages = (
         costs.box(LOAD, (*lookups.positions, columns), (*binning.sizes, columns), job.index_itemsize),

@@ -20,7 +20,8 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter", "load_rows", "store_rows")
 # Writes as many elements as its mask selects.
 COLLECT = "collect"
-COLLECT_BINS = "collect_bins"
+# Write their additional operands.
+SORTING = ("collect_bins", "scalar_bins")
 # The same as instructions of the vector pipe.
 FILTERS = ("filter", "filter_bitindex")
 
@@ -90,8 +91,8 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
         rows = np.flatnonzero(np.isin(columns["op"], combining))
         operand = (columns[f"dst_{part}"][rows] for part in ("alloc", "offset", "box"))
         tables.append(np.stack([rows, *operand, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]))
-    # These operations write their additional operands; all others read them.
-    writes_extra_operands = {COLLECT_BINS, *FETCHING}
+    # All others read them.
+    writes_extra_operands = {*SORTING, *FETCHING}
     writes = np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name in writes_extra_operands])
     further = [
         (record, *operand, int(writes[record]), 2)

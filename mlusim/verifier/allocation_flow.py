@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.log import NONE, Log
-from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS
+from mlusim.verifier.accesses import BY_ROWS, COLLECT, SORTING
 from mlusim.verifier.geometry import Integers
 from mlusim.verifier.plan_comparison import is_output
 
@@ -28,7 +28,7 @@ class AllocationFlow:
         self._count = len(log.allocations)
         dst, *sources = (columns[f"{side}_alloc"] for side in ("dst", "a", "b"))
         # Row numbers, masks and counts are addresses; an operation without a result in memory has one in a register.
-        addressing = [code for code, name in enumerate(log.ops) if name in (*BY_ROWS, COLLECT, COLLECT_BINS)]
+        addressing = [code for code, name in enumerate(log.ops) if name in (*BY_ROWS, COLLECT, *SORTING)]
         counts = np.isin(columns["op"], addressing) | (dst == NONE)
         # One entry more, for operands that are absent.
         self._counts = np.array([*(is_output(record) for record in log.allocations), False])

@@ -17,7 +17,7 @@ import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import NONE, Box, Log
-from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS, FILTERS, Accesses
+from mlusim.verifier.accesses import BY_ROWS, COLLECT, FILTERS, SORTING, Accesses
 from mlusim.verifier.agenda import Agenda
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.geometry import Integers, alike
@@ -191,7 +191,7 @@ class Flow:
             return
         if name == COLLECT:
             self._count(record, sources[1:])
-        elif name == COLLECT_BINS:
+        elif name in SORTING:
             self._count(record, sources)
         if dst[0] == NONE:
             # The result goes to a register: a scalar load, a sum, a maximum, or a count returned by an instruction.
@@ -202,7 +202,7 @@ class Flow:
             return
         if name in FILTERS and self._filter(record, dst, *sources):
             return
-        marks = [self._elements(operand) for operand in ([*sources, *further] if name != COLLECT_BINS else sources)]
+        marks = [self._elements(operand) for operand in ([*sources, *further] if name not in SORTING else sources)]
         marked = [mark for mark in marks if mark is not None and mark.any()]
         if marked and compares_to_bits(name):
             self._to_bits(record, dst, marked)
@@ -212,7 +212,7 @@ class Flow:
             return
         if name in BY_SHAPE:
             dst = (dst[0], dst[1], written_box(name, dst[2], sources[0][2]))
-        for target in [dst, *(further if name == COLLECT_BINS else ())]:
+        for target in [dst, *(further if name in SORTING else ())]:
             if marked:
                 copied = self._bytes(sources[0]) if is_copy(name, pipe) and len(sources) == 1 else None
                 self._assign(record, target, result_marks(name, copied, target[2], marks))

@@ -15,8 +15,10 @@ from mlusim import ops
 from mlusim.errors import AccessError, MissingDataError, OperandError, PlanError
 from mlusim.hardware import board
 from mlusim.kernels.scatter_bins import lists
+from mlusim.memory.addresses import Addresses, IndexedAxis
 
-BOARDS = ("mlu370-x4", "mlu590-h8")
+# The vector instructions of the first cannot sort; scalar loops do.
+BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 RNG = np.random.default_rng(7)
 
 
@@ -100,8 +102,8 @@ def test_every_strategy_sorts_many_updates_of_windows(device, strategy, axis, dm
     result = ops.scatter(x, index, src, axis, device=on(device, 1 << 15), strategy=strategy, check=True, dma=dma)
     assert result.plan.strategy == strategy
     assert result.plan.tier == (3 if strategy == "rows" else 2)
-    if (strategy, axis) != ("rows", 2):
-        # There, six rows are cut into a few windows each, and filtering may be faster.
+    if strategy == "bins" or ((strategy, axis) != ("rows", 2) and device != "mlu270-s4"):
+        # Elsewhere, rows are cut into a few windows each, and filtering may be faster.
         assert result.log.launches[0].kernel == "scatter_sort"
     assert result.output.tobytes() == in_order(x, index, src, axis).tobytes()
 
@@ -129,8 +131,26 @@ def test_chunks_are_sorted_into_the_regions_that_they_reach(device):
     reached = (lowest + reach) // binning.size - lowest // binning.size + 1
     assert reached.max() <= 3 < binning.bins
     columns = result.log.columns()
-    sorts = columns["count"][columns["op"] == result.log.ops.index("collect_bins")]
-    assert sorts.max() <= 5 * 3
+    if device == "mlu270-s4":
+        # The counters of a chunk; each record of "scalar" stands for those of its bins.
+        assert columns["count"][columns["op"] == result.log.ops.index("scalar")].max() <= 3
+    else:
+        assert columns["count"][columns["op"] == result.log.ops.index("collect_bins")].max() <= 5 * 3
+
+
+@pytest.mark.parametrize("strategy", ["rows", "slab", "bins"])
+def test_boards_without_sorting_vector_instructions_sort_by_scalar_loops(strategy):
+    """On 64 cores, it is faster than that each filters all updates for those of its own window."""
+    x = RNG.standard_normal(200_000).astype(np.float32)
+    index = RNG.integers(-200_000, 200_000, x.shape)
+    result = ops.scatter(x, index, x, 0, device="mlu290", strategy=strategy, check=True)
+    assert result.output.tobytes() == in_order(x, index, x, 0).tobytes()
+    assert {"scalar_bins", "scalar"} <= set(result.log.ops)
+    assert result.log.launches[0].kernel == "scatter_sort"
+    predicted = result.plan.predicted_ps
+    assert predicted is not None
+    assert abs(result.time_ps / predicted - 1) < 0.05
+    assert mlusim.retime(result, "mlu290", keep_split=True).time_ps == result.time_ps
 
 
 def test_lists_divide_runs_in_order():
@@ -234,8 +254,6 @@ def test_bins_names_the_reason_if_it_does_not_apply():
     x, index = np.zeros((4, 6), np.float32), np.zeros((5, 1), np.int32)
     with pytest.raises(PlanError, match=r"each lookup here replaces a row of 6; choose strategy 'rows' or 'auto'"):
         ops.scatter_nd(x, index, np.zeros((5, 6), np.float32), mode="standard", strategy="bins")
-    with pytest.raises(PlanError, match=r"mlu270-s4 \(arch 270\) need whole, aligned 128 B; choose strategy"):
-        ops.scatter(x, index[:4], x, 1, device="mlu270-s4", strategy="bins")
     with pytest.raises(PlanError, match=r"a region of x and an update do not fit together in the"):
         ops.scatter(x, index[:4], x, 1, device=on("mlu370-x4", 256), strategy="bins")
 
@@ -292,6 +310,110 @@ def test_collect_bins_names_invalid_arguments():
         sort(rows.astype(np.float32), values, 4, 3)
     with pytest.raises(MissingDataError, match="name the addresses as `known`"):
         sort(rows, values, 4, 3, data=False)
+
+
+def sort_by_scalars(index, values, size, bins, *, axis=None, data=True, room=None):
+    """What scalar_bins leaves behind, by one core of a board whose vector instructions cannot sort."""
+    device = mlusim.Device("mlu290", data=data)
+    given, held = device.upload(index, "index", keep_data=True), device.upload(values, "values")
+    found = {}
+
+    async def kernel(core):
+        if core.is_memory_core or core.task_id:
+            return
+        count = len(values)
+        loaded, tuples = core.nram.alloc(count, values.dtype), core.nram.alloc(count, index.dtype)
+        sorted_rows, sorted_values = core.nram.alloc(room or count, np.int32), core.nram.alloc(count, values.dtype)
+        counters = core.nram.alloc(bins, np.int32)
+        await core.memcpy(tuples, given)
+        await core.memcpy(loaded, held)
+        along = axis or IndexedAxis(extent=size * bins, step=1, start=0, stop=size * bins)
+        rows = Addresses((count,), (0,), index=tuples, axes=(along,), origin=given)
+        starts = await core.scalar_bins(sorted_rows, sorted_values, rows, loaded, counters, size=size)
+        found.update(starts=starts)
+        if data:
+            found.update(rows=sorted_rows.typed().copy(), values=sorted_values.typed().copy())
+            found["ends"] = counters.typed().copy()
+
+    device.launch(kernel, dim=4)
+    device.synchronize()
+    found["log"] = device.log
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(size=st.integers(1, 40), bins=st.integers(1, 300), count=st.integers(1, 500), seed=st.integers(0, 99))
+def test_scalar_bins_are_in_order_and_stable(size, bins, count, seed):
+    rng = np.random.default_rng(seed)
+    index = rng.integers(-size * bins, size * bins, count).astype(np.int32)
+    rows, values = index % (size * bins), np.arange(count, dtype=np.float32)
+    found = sort_by_scalars(index, values, size, bins)
+    order = sorted(range(count), key=lambda number: rows[number] // size)
+    assert found["starts"].tolist() == [0, *np.cumsum(np.bincount(rows // size, minlength=bins))]
+    assert found["ends"].tolist() == found["starts"].tolist()[1:]
+    assert np.array_equal(found["rows"], rows[order] % size)
+    assert np.array_equal(found["values"], values[order])
+    assert np.array_equal(sort_by_scalars(index, values, size, bins, data=False)["starts"], found["starts"])
+
+
+def test_the_time_of_scalar_bins():
+    """MLU290: 14 cycles for a scalar access to NRAM, 3 for an operation, 2 for an addition, 4 for a loop, at 1 GHz."""
+    log = sort_by_scalars(np.arange(40, dtype=np.int32), np.zeros(40, np.float32), 10, 4)["log"]
+    columns = log.columns()
+    times = {
+        log.ops[code]: end - start
+        for code, start, end in zip(columns["op"], columns["start_ps"], columns["end_ps"], strict=True)
+    }
+    # The counter of a bin: cleared, loaded, added to the sum, stored.
+    assert times["scalar"] == 4 * (3 * 14 + 2 + 2 * 4) * 1000
+    # An address: a load, a comparison, a multiplication, two additions. Both loops: that, the bin by a multiplication
+    # and a shift, its counter loaded, incremented, stored. The second: the row within the bin, stored; the value moved.
+    address = 14 + 2 * 3 + 2 * 2
+    first = address + 2 * 3 + 2 * 14 + 2 + 4
+    second = address + 2 * 3 + 2 * 14 + 2 + 4 + (3 + 2 + 14) + 2 * 14
+    assert times["scalar_bins"] == 40 * (first + second) * 1000
+
+
+def test_scalar_bins_names_invalid_arguments():
+    index, values = np.array([0, 9, 3], np.int32), np.zeros(3, np.float32)
+    ten = IndexedAxis(extent=10, step=1, start=0, stop=10)
+    with pytest.raises(AccessError, match="scalar_bins: row 9 is outside the 2 bins of 4 rows"):
+        sort_by_scalars(index, values, 4, 2, axis=ten)
+    with pytest.raises(OperandError, match="one axis each, as many values as rows"):
+        sort_by_scalars(index, values, 4, 3, room=4)
+    with pytest.raises(OperandError, match="0 rows: 1 to 65536 bins, each of 1 or more"):
+        sort_by_scalars(index, values, 0, 3, axis=ten)
+    with pytest.raises(OperandError, match="it computes rows from an index in NRAM, without windows"):
+        sort_by_scalars(index, values, 4, 3, axis=IndexedAxis(extent=10, step=1, start=2, stop=10))
+
+
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_verifier_sees_all_accesses_of_scalar_bins(which, waits):
+    device = mlusim.Device("mlu290")
+    rows = device.upload(np.arange(32, dtype=np.int32), "rows")
+
+    async def kernel(core):
+        if core.is_memory_core or core.task_id:
+            return
+        buffers = [core.nram.alloc(32, np.int32, f"buffer {number}") for number in range(5)]
+        await core.memcpy(buffers[2], rows)
+        await core.memcpy(buffers[3], rows)
+        # An operand that is on its way from GDRAM while scalar code reads or writes it.
+        core.memcpy_async(buffers[which], rows)
+        if waits:
+            await core.sync_io()
+        sorted_rows, sorted_values, index, values, counters = buffers
+        along = IndexedAxis(extent=32, step=1, start=0, stop=32)
+        addresses = Addresses((32,), (0,), index=index, axes=(along,))
+        await core.scalar_bins(sorted_rows, sorted_values, addresses, values, counters, size=1)
+        await core.sync()
+
+    device.launch(kernel, dim=4)
+    device.synchronize()
+    races = [finding for finding in device.verify().findings if finding.kind == "race"]
+    assert bool(races) is not waits
+    assert all(f"buffer {which}" in race.title + race.where for race in races)
 
 
 @pytest.mark.parametrize("which", range(5))

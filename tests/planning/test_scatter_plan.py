@@ -131,7 +131,7 @@ def test_any_shape_by_element(arguments):
     if refusal:
         # On boards as large as these the others always find a way.
         assert strategy in ("slab", "bins")
-        assert ("usable NRAM" in refusal) or (strategy == "bins" and "need whole, aligned 128 B" in refusal)
+        assert "usable NRAM" in refusal
         return
     check(plan, arguments["x_shape"])
     check_updates(plan)
@@ -169,7 +169,7 @@ class TestBorders:
         return plan_scatter(shape, shape, 1, device=on, strategy=strategy, index_dtype="int32")
 
     def test_a_slab_may_take_three_quarters_of_nram(self):
-        """2048 B are three quarters of 2730 2/3. MLU290 cannot sort, which would keep the slab whole."""
+        """2048 B are three quarters of 2730 2/3. On MLU290, sorting takes longer, which would keep the slab whole."""
         for nram_bytes, tier in ((2816, 1), (2688, 2)):
             plan = self.plan(nram_bytes, "slab", name="mlu290-m5")
             check(plan, self.SHAPE)
