@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 Positions = np.ndarray[Any, np.dtype[np.int64]]
 # Name in the log, where "memcpy" is a copy by a DMA engine.
 STREAM_MOVE = "bang_move"
+# From so many elements on, their positions take 4 B each.
+_MANY = 1 << 16
 # Limit on the integer operands that a call caches: loops over tiles use a few.
 _NUMBERS = 64
 
@@ -449,7 +451,7 @@ def _note_written(log: Log, record: int, size: int, effect: Callable[[], Positio
     positions = effect()
     # Masks that select everything are common.
     if len(positions) < size:
-        log.addresses[record] = {"dst": positions.astype(np.min_scalar_type(size))}
+        log.addresses[record] = {"dst": positions.astype(np.uint16 if size <= _MANY else np.uint32)}
 
 
 def _select(selected: list[Positions], effect: Callable[[], Positions]) -> None:

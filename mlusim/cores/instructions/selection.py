@@ -93,7 +93,7 @@ def _maskmove(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
         flat = source.reshape(-1)
         selected = select_by(mask, flat.size)
         np.copyto(result.reshape(-1)[: flat.size], flat, where=selected)
-        return np.flatnonzero(selected)
+        return selected.nonzero()[0]
 
     return compute
 
