@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,7 +68,8 @@ async def scatter_sort(
             begins = await core.collect_bins(*to, numbers, values, mask, size=binning.size, bins=bins, known=addresses)
         core.memcpy_async(stored_rows[first : first + count], sorted_rows[:count])
         core.memcpy_async(stored_values[first : first + count], sorted_values[:count])
-        bounds = np.pad(begins, (lowest, binning.bins - 1 - highest), "edge")
+        bounds = np.empty(binning.bins + 1, np.int64)
+        bounds[:lowest], bounds[lowest : highest + 2], bounds[highest + 2 :] = 0, begins, count
         core.store_array(starts[core.task_id + step * core.task_dim], bounds)
     await core.sync()
 
@@ -120,6 +122,9 @@ class _SortedUpdates:
         self._binning = binning = settings.binning
         self._list = core.nram.alloc(binning.updates_at_once * (binning.width + dtype.itemsize), np.uint8, "updates")
         self._bounds = core.nram.alloc((binning.bounds_at_once, 2), starts.dtype, "bounds")
+        # Bytes of a row number and of a value, and where the rows and the values begin in the workspace.
+        self._row_and_value = np.array([[binning.width], [dtype.itemsize]])
+        self._sections = np.array([[0], [updates.size // (binning.width + dtype.itemsize) * binning.width]])
         # Most lists are full.
         self._parts_of = cache(self._parts)
         self._firsts, _, _ = binning.boxes(settings.lookups)
@@ -142,14 +147,14 @@ class _SortedUpdates:
             for runs in lists(begins, ends - begins, self._binning.updates_at_once):
                 await self._apply_list(region, *runs)
 
-    async def _apply_list(self, region: View, begins: Integers, lengths: Integers) -> None:
-        """Load runs of sorted updates, rows and values, and apply them."""
-        core, width, itemsize = self._core, self._binning.width, self._dtype.itemsize
-        values_at = self._updates.size // (width + itemsize) * width
-        loaded, rows, values = self._parts_of(int(lengths.sum()))
-        firsts = np.concatenate((begins * width, begins * itemsize + values_at))
-        nbytes = np.concatenate((lengths * width, lengths * itemsize))
-        await core.memcpy_rows(loaded, self._updates, None, firsts, lengths=nbytes, blocking=False)
+    async def _apply_list(self, region: View, count: int, begins: Integers, lengths: Integers) -> None:
+        """Load runs of sorted updates, `count` rows and values in all, and apply them."""
+        core = self._core
+        loaded, rows, values = self._parts_of(count)
+        firsts, nbytes = begins * self._row_and_value + self._sections, lengths * self._row_and_value
+        await core.memcpy_rows(
+            loaded, self._updates, None, firsts.reshape(-1), lengths=nbytes.reshape(-1), blocking=False
+        )
         if core.board.has_gather:
             core.scatter(region, values, rows)
             await core.sync()
@@ -165,13 +170,22 @@ class _SortedUpdates:
         return loaded, rows.view(f"i{self._binning.width}"), values.view(self._dtype)
 
 
-def lists(begins: Integers, lengths: Integers, room: int) -> Iterator[tuple[Integers, Integers]]:
-    """Divide runs of updates into lists of `room` updates, splitting runs; yield begins and lengths of their runs."""
+def lists(begins: Integers, lengths: Integers, room: int) -> Iterator[tuple[int, Integers, Integers]]:
+    """Divide runs of updates into lists of `room` updates, splitting runs.
+
+    Yields the number of updates of a list, and begins and lengths of its runs.
+    """
     begins, lengths = begins[lengths > 0], lengths[lengths > 0]
     ends = np.cumsum(lengths)
-    for first in range(0, int(ends[-1]) if len(ends) else 0, room):
-        last = min(first + room, int(ends[-1]))
-        runs = slice(int(ends.searchsorted(first, "right")), int(ends.searchsorted(last, "left")) + 1)
-        offset = ends[runs] - lengths[runs]
-        skipped = np.maximum(first - offset, 0)
-        yield begins[runs] + skipped, np.minimum(ends[runs], last) - offset - skipped
+    total = int(ends[-1]) if len(ends) else 0
+    cuts = [*range(0, total, room), total]
+    first_runs, last_runs = (ends.searchsorted(cuts, side).tolist() for side in ("right", "left"))
+    for number, (first, last) in enumerate(pairwise(cuts)):
+        runs = slice(first_runs[number], last_runs[number + 1] + 1)
+        list_begins, list_lengths = begins[runs].copy(), lengths[runs].copy()
+        # Only the first and the last run can belong to two lists.
+        skipped = first - ends[runs.start] + lengths[runs.start]
+        list_begins[0] += skipped
+        list_lengths[0] -= skipped
+        list_lengths[-1] -= ends[runs.stop - 1] - last
+        yield last - first, list_begins, list_lengths

@@ -15,7 +15,8 @@ from mlusim.memory.loaded_link import carried
 from mlusim.units import PS_PER_S, ceil_ps
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Never assigned to, but not frozen: a frozen one takes three times as long to make.
+@dataclass(slots=True, eq=False)
 class CopyCost:
     """Cost of one copy.
 

@@ -156,8 +156,11 @@ def test_boards_without_sorting_vector_instructions_sort_by_scalar_loops(strateg
 def test_lists_divide_runs_in_order():
     lengths = np.array([5, 0, 3, 9, 1])
     begins = np.array([0, 10, 20, 30, 40])
-    runs = [(first.tolist(), counts.tolist()) for first, counts in lists(begins, lengths, 6)]
-    assert runs == [([0, 20], [5, 1]), ([21, 30], [2, 4]), ([34, 40], [5, 1])]
+    runs = [(count, first.tolist(), counts.tolist()) for count, first, counts in lists(begins, lengths, 6)]
+    assert runs == [(6, [0, 20], [5, 1]), (6, [21, 30], [2, 4]), (6, [34, 40], [5, 1])]
+    # A run longer than a list.
+    assert [part[0] for part in lists(begins[3:4], lengths[3:4], 4)] == [4, 4, 1]
+    assert [part[1].tolist() for part in lists(begins[3:4], lengths[3:4], 4)] == [[30], [34], [38]]
     assert list(lists(begins, 0 * lengths, 6)) == []
 
 
