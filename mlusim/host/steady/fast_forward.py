@@ -23,6 +23,9 @@ _UNIT_TIMES = ("vector_free_ps", "vector_record", "stream_copied_ps", "stream_co
 _ISSUED = BEFORE + 1
 # Iterations that are worth a leap, and parts of all iterations between which some are issued.
 _LEAP, _PARTS = 4, 4
+# The first leap of a task is shorter, by another part for each task: together, the iterations that are issued and
+# compared are spread over the whole loop. Multiples of the golden ratio are spread evenly, however many there are.
+_GOLDEN, _SHORTEST = (5**0.5 - 1) / 2, 12
 
 
 class FastForward:
@@ -53,6 +56,9 @@ class FastForward:
         self._end_iteration = 0
         self._issued = 0
         self._expected: Rows | None = None
+        # Iterations of the next leap, at most, with those issued behind it.
+        part = issuer.task.index * _GOLDEN % 1 * iterations / _PARTS
+        self._longest = max(int(part), _SHORTEST) + _ISSUED
         # In a declared loop, `leap` begins; but not if the kernel has left the loop.
         issuer.at_check = self._begin_before_operation
         issuer.next_check = issuer.task.operations
@@ -95,7 +101,7 @@ class FastForward:
                 return 0
             self._compare()
         known = min(pattern.known_from(issuer.task.index, iteration), self._end_iteration - iteration)
-        count = min(known, self._iterations // _PARTS + _ISSUED) - _ISSUED
+        count = min(known, self._longest) - _ISSUED
         # A kernel may swap its buffers at the end of each iteration.
         count -= count % pattern.buffers
         if count < _LEAP:
@@ -105,6 +111,7 @@ class FastForward:
         issuer.log.records.extend(rows[:left_out])
         issuer.task.operations += left_out
         self._expected, self._issued = rows[left_out:], 0
+        self._longest = self._iterations // _PARTS + _ISSUED
         return count
 
     def _compare(self) -> None:

@@ -200,6 +200,25 @@ def test_loops_whose_iterations_differ_are_simulated_in_full() -> None:
     assert "not the same until the end" in quick.steady.refused
 
 
+@pytest.mark.parametrize("begin", [80, 110, 140, 170])
+def test_a_tenth_of_the_iterations_differs(begin: int) -> None:
+    """The iterations that are executed as a check are others in each task."""
+
+    async def differs(core: Core, x: View, out: View) -> None:
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(x.shape[1], x.dtype)
+        mine = range(core.task_id, x.shape[0], core.task_dim)
+        for index in core.loop(range(len(mine))):
+            await core.memcpy(tile, x[mine[index]])
+            await core.memcpy(out[mine[0 if begin <= index < begin + 24 else index]], tile)
+
+    x = tensor(4 * 240, 2048)
+    given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
+    _, quick, _ = both(lambda **how: mlusim.run(differs, x, Output(x.shape, "float32"), **given_, **how))
+    assert "not the same until the end" in quick.steady.refused
+
+
 def test_loops_that_depend_on_data_are_executed() -> None:
     """Also where the values are the same in all iterations so far."""
     x, shifts = tensor(4 * 240, 2048), np.ones(4 * 240, np.int32)
