@@ -33,12 +33,8 @@ class Transfer(Flow):
     def __init__(
         self, pipe: DmaPipe, task: Task, record: int, issue_ps: int, cost: CopyCost, effect: Any, blocks: int
     ) -> None:
-        # Inlined for performance: the fields of Flow, without its call.
-        self.work = cost.work
-        self.limit = cost.limit
-        self.ratio = cost.ratio
-        self.traffic = traffic = cost.traffic
-        self.port = pipe.write_port if traffic == WRITE else pipe.read_port
+        port = pipe.write_port if cost.traffic == WRITE else pipe.read_port
+        super().__init__(cost.work, cost.limit, cost.ratio, port, cost.traffic)
         self.pipe = pipe
         self.task = task
         self.record = record
@@ -88,14 +84,7 @@ class Transfer(Flow):
             pipe.current = None
             if pipe.twin is not None:
                 pipe.twin.current = None
-        if self.blocks and pipe is not task.unit.move:
-            # `transfer_done`, inlined for performance.
-            task.pending_io -= 1
-            if now > task.now_ps:
-                task.now_ps = now
-            task.resume()
-        else:
-            task.transfer_done(self, now)
+        task.transfer_done(self, now)
 
 
 class DmaPipe:

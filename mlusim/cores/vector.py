@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.endless import check_end
 from mlusim.cores.instructions.limits import (
     ALIGNED_ADDRESS_BYTES,
     Value,
@@ -260,11 +259,8 @@ def _add(
 ) -> int:
     """Append a call to the compute pipe; returns its record. `effect` and `operands` as in `Unit.effects`."""
     unit, task = issuer.unit, issuer.task
-    # `Issuer.begin`, inlined for performance.
-    task.operations += 1
-    if task.operations > issuer.next_check or task.unawaited >= 0:
-        check_end(issuer)
-    issue_ps = start_ps = task.now_ps = task.now_ps + issuer.issue_ps
+    issuer.begin()
+    issue_ps = start_ps = task.now_ps
     waited_for = NONE
     if unit.vector_free_ps > start_ps:
         start_ps = unit.vector_free_ps

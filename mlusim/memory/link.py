@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from mlusim.memory.clock import Alarm, Clock
 from mlusim.memory.flow import READ, READ_AND_WRITE, WEIGHTS, WRITE, Flow, Port, order_of, port_rate, weights
-from mlusim.units import TICK_TOLERANCE
+from mlusim.units import TICK_TOLERANCE, ceil_ps
 
 __all__ = ["INFINITE", "READ", "READ_AND_WRITE", "WRITE", "Flow", "Link", "LinkLimits", "RateClock", "weights"]
 
@@ -247,12 +247,7 @@ class Link:
 
     def _share(self, now: int) -> None:
         """Set the rate of every clock."""
-        # `_capacity`, inlined for performance: reads and writes are usually both in flight.
-        if self._readers and self._writers:
-            capacity = self._mixed_rate
-            self._mixed_until = INFINITE
-        else:
-            capacity = self._capacity(now)
+        capacity = self._capacity(now)
         rate = capacity / self._weight
         if rate <= self._port_floor and rate <= self._least_limit:
             self._common_rate = rate
@@ -345,8 +340,7 @@ class Link:
         self._ring_after(soonest, now)
 
     def _ring_after(self, delay: float, now: int) -> None:
-        # units.ceil_ps, inlined for performance.
-        due_ps = now + ceil(delay - TICK_TOLERANCE)
+        due_ps = now + ceil_ps(delay)
         # A timer that rings too early is set again, so only one that would ring too late has to be replaced.
         if self._armed_ps < now or due_ps < self._armed_ps:
             if due_ps < now:

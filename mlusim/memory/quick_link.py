@@ -10,12 +10,11 @@ they move back once the demand has fallen to half of the link. Both methods give
 from __future__ import annotations
 
 from heapq import heappush
-from math import ceil
 
 from mlusim.memory.clock import Alarm, Clock
 from mlusim.memory.flow import READ, WRITE, Flow, order_of
 from mlusim.memory.link import INFINITE, Link, LinkLimits
-from mlusim.units import TICK_TOLERANCE
+from mlusim.units import ceil_ps
 
 # Contention ends at this fraction of the link's capacity rather than at all of it, to avoid frequent switching.
 _UNCONTENDED_DEMAND = 0.5
@@ -35,8 +34,7 @@ class QuickLink(Link):
         """Schedule the end of a flow at its own limit, with `work` (over its weight) remaining at `since_ps`."""
         flow.finish = work
         flow.since_ps = since_ps
-        # units.ceil_ps, inlined for performance.
-        end_ps = since_ps + ceil(work / flow.limit - TICK_TOLERANCE)
+        end_ps = since_ps + ceil_ps(work / flow.limit)
         if end_ps < now:
             end_ps = now
         flows = self._ends.get(end_ps)

@@ -334,7 +334,8 @@ def test_the_fast_slicing_paths_match_the_general_one(start, stop, dtype):
     device = Device("mlu370-x4")
     view = device.alloc((5, 3, 2), dtype)
     view.typed().view(np.uint8).reshape(-1)[:] = np.arange(view.nbytes) % 256
-    for key in (start, slice(start, max(start, stop) + 1), slice(None, stop + 1), slice(start, start)):
+    ranges = slice(start, max(start, stop) + 1), slice(None, stop + 1), slice(start, start)
+    for key in (start, *ranges, (start, 1), (ranges[0], slice(1, 3)), (ranges[1], 2, slice(None)), (slice(None), 1)):
         sliced = view[key]
         offset, layout = view._sliced(key)
         assert (sliced.offset, sliced.shape, sliced.strides) == (offset, layout.shape, layout.strides)
