@@ -155,6 +155,7 @@ class Log:
         more_operands: operands beyond the three of a record, by record.
         host_waits: the number of launches so far, at each time the host waited for all of them.
         host_writes: allocations, other than inputs, that the host has written.
+        host_parts: of those that a host program has written by CNRT, the bytes written: (first, end).
         host_reads: allocations that a host program has copied back by CNRT.
         windows: by allocation, the parts (offset, box) that were passed to launches.
         released: by allocation, the number of records when it was freed.
@@ -185,6 +186,7 @@ class Log:
         self.more_operands: dict[int, list[tuple[int, int, int]]] = {}
         self.host_waits: list[int] = []
         self.host_writes: set[int] = set()
+        self.host_parts: dict[int, set[tuple[int, int]]] = {}
         self.host_reads: set[int] = set()
         self.released: dict[int, int] = {}
         self.windows: dict[int, set[tuple[int, int]]] = {}

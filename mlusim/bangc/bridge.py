@@ -17,7 +17,7 @@ import numpy as np
 from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, text_at
 from mlusim.bangc.faults import LIBRARIES
 from mlusim.bangc.filter_forms import FilterForms
-from mlusim.bangc.fixed_addresses import place
+from mlusim.bangc.fixed_addresses import nearest_tensor, place
 from mlusim.bangc.image import (
     ARENA_BYTES,
     FILE_WORD,
@@ -289,19 +289,12 @@ class Bridge:
         for (first, end), name in self.gdram.freed.items():
             if first <= address < end:
                 return f"address {address:#x} lies in no memory of this core: {name} was there until cnrtFree"
-        near = bisect_right(self.gdram.bases, address) - 1
-        if near >= 0:
-            allocation = self.gdram.allocations[near]
-            behind = address - self.gdram.bases[near] - allocation.nbytes
-            if behind < 1 << 30:
-                return (
-                    f"address {address:#x} lies in no memory of this core: {group_digits(behind)} B behind the end of "
-                    f"{allocation.name} ({group_digits(allocation.nbytes)} B)"
-                )
-        return (
-            f"address {address:#x} lies in no memory of this core: it is neither a tensor of the device nor an "
-            "array with a memory space (__nram__, __wram__, __mlu_shared__, __ldram__); instructions do not "
-            "take local variables"
+        near = nearest_tensor(address, self.gdram.bases, self.gdram.allocations)
+        return f"address {address:#x} lies in no memory of this core: " + (
+            f"{near}, if it is not an address of the host"
+            if near
+            else "it is neither a tensor of the device nor an array with a memory space (__nram__, __wram__, "
+            "__mlu_shared__, __ldram__); instructions take neither local variables nor memory of the host"
         )
 
     def place(self, address: int) -> Place:

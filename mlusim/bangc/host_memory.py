@@ -132,6 +132,13 @@ class HostMemory:
             )
         return view
 
+    def _written(self, target: View, address: int, size: int) -> None:
+        """Log that the host has written bytes of device memory."""
+        log, identity = self.device.log, target.allocation.identity
+        first = address - int(target.allocation.bytes().ctypes.data)
+        log.host_writes.add(identity)
+        log.host_parts.setdefault(identity, set()).add((first, first + size))
+
     def cnrtMemcpy(self, dst: int, src: int, size: int, direction: int) -> int:
         if size < 0:
             return self.failed("cnrtErrorArgsInvalid")
@@ -148,7 +155,7 @@ class HostMemory:
         if source is not None and target is None:
             self.device.log.host_reads.add(source.allocation.identity)
         if target is not None:
-            self.device.log.host_writes.add(target.allocation.identity)
+            self._written(target, dst, size)
         return 0
 
     def cnrtMemcpyAsync(self, dst: int, src: int, size: int, _: int, direction: int) -> int:
@@ -203,7 +210,7 @@ class HostMemory:
             raise InputError(f"cnrtMemset of {dst:#x}, which is not device memory")
         content = element * max(count, 0)
         ctypes.memmove(dst, content, len(content))
-        self.device.log.host_writes.add(target.allocation.identity)
+        self._written(target, dst, len(content))
         return 0
 
     def cnrtMemGetInfo(self, free: int, total: int) -> int:

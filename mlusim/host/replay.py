@@ -89,6 +89,7 @@ class Replay:
         # Keep allocation indices, so that they do not depend on the order in which tasks allocate.
         device.log.allocations += [replace(record, start_ps=NONE, end_ps=NONE) for record in log.allocations]
         device.log.host_writes |= log.host_writes
+        device.log.host_parts |= log.host_parts
         device.log.host_reads |= log.host_reads
         device.log.lines = list(log.lines)
 

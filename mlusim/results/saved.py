@@ -353,6 +353,7 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "tables": tables,
         "host_waits": log.host_waits,
         "host_writes": sorted(log.host_writes),
+        "host_parts": [(number, *part) for number, parts in sorted(log.host_parts.items()) for part in sorted(parts)],
         "host_reads": sorted(log.host_reads),
         "released": sorted(log.released.items()),
         "windows": [(number, *part) for number, parts in sorted(log.windows.items()) for part in sorted(parts)],
@@ -399,6 +400,8 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     log.host_waits = [int(count) for count in values["host_waits"]]
     log.host_writes = {int(number) for number in values["host_writes"]}
     # Runs saved by earlier versions lack these.
+    for number, first, end in values.get("host_parts", ()):
+        log.host_parts.setdefault(int(number), set()).add((int(first), int(end)))
     log.host_reads = {int(number) for number in values.get("host_reads", ())}
     log.released = {int(number): int(count) for number, count in values.get("released", ())}
     for number, offset, box in values.get("windows", ()):

@@ -148,7 +148,14 @@ def check_log(log: Log) -> None:
         ),
         "an allocation that its log names is not there": all(
             0 <= number < len(log.allocations)
-            for number in (*log.released, *log.windows, *log.host_writes, *log.host_reads, *log.of_file)
+            for number in (
+                *log.released,
+                *log.windows,
+                *log.host_writes,
+                *log.host_parts,
+                *log.host_reads,
+                *log.of_file,
+            )
         ),
         "a remark of its log has no line or task": all(
             0 <= remark.line < len(log.lines) and NONE <= remark.task < len(log.tasks) and remark.kind in RULES

@@ -28,6 +28,9 @@ from mlusim.verifier.unselected import Unselected
 _NEVER = np.iinfo(np.int64).max
 # Accesses compared per batch.
 _BATCH_ROWS = 1 << 18
+# Byte ranges: starts and stops. A read of uninitialised bytes: row, their ranges, whether others were initialised.
+Ranges = tuple[Integers, Integers]
+Early = tuple[int, Integers, Integers, bool]
 # Cells read too early in an allocation for which this is cached.
 _FEW_CELLS = 1 << 16
 
@@ -37,12 +40,17 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
 
     Reads without effect are not reported (`mlusim.verifier.uninitialised_flow`).
     """
-    rows = _candidates(log, columns, accesses)
+    left = _left_by_the_host(log)
+    rows = _candidates(log, columns, accesses, left)
     rows = rows[_doubtful(accesses.where(rows))[accesses.alloc[rows]]] if len(rows) else rows
     if not len(rows):
         return []
     flow = AllocationFlow(log, columns)
-    reads = _too_early(accesses, order, rows[flow.leads_somewhere()[accesses.alloc[rows]]])
+    reads = [
+        read
+        for early in _too_early(accesses, order, rows[flow.leads_somewhere()[accesses.alloc[rows]]])
+        if len((read := _where_left(early, left.get(int(accesses.alloc[early[0]]))))[1])
+    ]
     if not reads:
         return []
     unwritten = [
@@ -110,10 +118,35 @@ def _writers(site: Site) -> str:
     return "__memcpy, __bang_write_value" if site.is_compiled else "memcpy, fill, write_zero"
 
 
-def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Integers:
+def _left_by_the_host(log: Log) -> dict[int, Ranges]:
+    """By allocation that the host has written in part, return the bytes that it has not written: starts and stops."""
+    left = {}
+    for identity, parts in log.host_parts.items():
+        first, end = np.array(sorted(parts), np.int64).T
+        starts = np.append(0, np.maximum.accumulate(end))
+        stops = np.append(first, log.allocations[identity].nbytes)
+        if (starts < stops).any():
+            left[identity] = starts[starts < stops], stops[starts < stops]
+    return left
+
+
+def _where_left(read: Early, left: Ranges | None) -> Early:
+    """Return a read of uninitialised bytes without those that the host has written."""
+    if left is None:
+        return read
+    row, starts, stops, partly = read
+    edges = np.unique(np.concatenate([starts, stops, *left]))
+    at = edges[:-1]
+    within = [np.searchsorted(a, at, "right") > np.searchsorted(b, at, "right") for a, b in ((starts, stops), left)]
+    both = within[0] & within[1]
+    return row, at[both], edges[1:][both], partly or not np.array_equal(within[0], both)
+
+
+def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses, left: dict[int, Ranges]) -> Integers:
     """Return accesses to allocations that are read but not initialised before the run; of equal accesses the first."""
     known = np.array([record.read_only for record in log.allocations], bool)
     known[[*log.host_writes, *accesses.unknown]] = True
+    known[[identity for identity in left if identity not in accesses.unknown]] = False
     rows = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
     if log.seen:
         rows = rows[accesses.write[rows] | ~np.isin(accesses.record[rows], np.array(sorted(log.seen), np.int64))]
@@ -151,8 +184,8 @@ def _doubtful(accesses: Accesses) -> Flags:
     return doubtful
 
 
-def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
-    """Return reads of uninitialised bytes: row, byte ranges, and whether some of the bytes were initialised."""
+def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[Early]:
+    """Return reads of uninitialised bytes."""
     by_alloc = rows[np.argsort(accesses.alloc[rows], kind="stable")]
     alloc = accesses.alloc[by_alloc]
     result = []

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc.host import run_program
 from mlusim.cli.program import program
 from mlusim.errors import InputError, KernelError
+from mlusim.verifier.check import check_log
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -45,6 +47,17 @@ def test_program_memory_is_input_or_output_by_its_copies(capfd: pytest.CaptureFi
         "every byte of 40 000 written exactly once",
     ]
     assert report.balance.mean_bytes == 40_000 / 8
+
+
+def test_what_a_program_leaves_out_of_an_upload_is_uninitialised(tmp_path: Path) -> None:
+    module = bangc.compile(KERNELS / "uploads.mlu")
+    for parts in (4, 1):
+        device = Device()
+        run_program(module, device, (str(parts),))
+        device.result().save(tmp_path / "saved")
+        for report in (device.verify(), check_log(mlusim.load(tmp_path / "saved").log, device.board)):
+            errors = [(finding.kind, finding.where) for finding in report.errors]
+            assert errors == [] if parts == 4 else [("uninitialised", "device memory 0[256:1024], 768 B in GDRAM")]
 
 
 def test_a_file_without_main_is_not_a_program(basics: bangc.Module) -> None:

@@ -71,6 +71,7 @@ def same_log(one: Log, other: Log) -> None:
         "boxes",
         "host_waits",
         "host_writes",
+        "host_parts",
         "host_reads",
     ):
         assert getattr(one, name) == getattr(other, name), name
@@ -226,7 +227,18 @@ def test_every_board_survives_saving(board, tmp_path):
 def test_everything_of_a_log_is_saved():
     kept = {"board", "records", "ops", "lines", "boxes", "tasks", "launches", "allocations"}
     kept |= {"addresses", "more_operands", "host_waits", "host_writes", "host_reads", "loops", "byte_copies"}
-    kept |= {"released", "windows", "swallowed", "joined", "skipped", "unsteady", "remarks", "of_file", "seen"}
+    kept |= {
+        "host_parts",
+        "released",
+        "windows",
+        "swallowed",
+        "joined",
+        "skipped",
+        "unsteady",
+        "remarks",
+        "of_file",
+        "seen",
+    }
     # A field that is new in the log is new in `mlusim.results.saved`, and in `same_log` above.
     assert {name for name in vars(Log("board")) if not name.startswith("_")} == kept
 
