@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from mlusim.analysis.bandwidth import bandwidth_of, draw_bandwidth
 from mlusim.analysis.log_columns import Records
+from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.provenance import provenance
 from mlusim.analysis.summary import percent, to_json, us_text
@@ -40,9 +41,12 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
         directory: output directory; created if missing. Existing files of the same names are replaced, all at once when
             the report is complete; others are left alone.
 
-    Equal runs give equal bytes. Raises `InputError` if the directory cannot be created or written.
+    Equal runs give equal bytes. Raises `InputError` if the directory cannot be created or written, or plotly is not
+    installed.
     """
     target = as_path(directory)
+    # Without plotly, no directory is made.
+    plotly_bundle()
     try:
         target.mkdir(parents=True, exist_ok=True)
         # All files are renamed to their final names together, when the last one is complete.

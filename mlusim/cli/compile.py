@@ -55,7 +55,7 @@ def _loaded(file: str) -> dict[str, Any]:
 
     kernels: dict[str, list[str]] = {}
     try:
-        body = ast.parse(Path(file).read_text(encoding="utf-8"), file).body
+        body = ast.parse(Path(file).read_bytes(), file).body
         for node in body:
             if isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_"):
                 kernel = kernel_of(f"{file}:{node.name}")

@@ -75,6 +75,6 @@ def setting_names(text: str) -> list[str]:
 def _body(file: str) -> list[ast.stmt]:
     """Return the statements of a file; none if it cannot be read."""
     try:
-        return ast.parse(Path(file).read_text(encoding="utf-8")).body
+        return ast.parse(Path(file).read_bytes()).body
     except (OSError, ValueError, SyntaxError):
         return []

@@ -19,13 +19,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import invalidate_caches
+from importlib.util import decode_source
 from pathlib import Path
 from typing import Any
 
 from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_file, kernel_again, kernel_of_file
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.fingerprint import fingerprint, installed
-from mlusim.files import read_text
+from mlusim.files import open_input
 from mlusim.host.arguments import ParameterType, Role
 from mlusim.inputs import as_path
 
@@ -227,12 +228,19 @@ def _from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
         raise InputError(f"{kernel_name}: name a file and a function in it, as in kernels.py:add")
     path = Path(file)
     try:
-        text = read_text(path)
+        with open_input(path) as stream:
+            content = stream.read()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        what = "is not UTF-8 text: save it as UTF-8" if isinstance(error, UnicodeDecodeError) else "is not a path"
-        raise InputError(f"{path} {what}") from None
+    except ValueError:
+        raise InputError(f"{path} is not a path") from None
+    try:
+        text = decode_source(content)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} cannot be decoded ({error}): save it as UTF-8, or name its encoding in its first line, as in "
+            "`# coding: gbk`"
+        ) from None
     name = name or _only_kernel(path, text)
     whole = path.resolve()
     return _execute(whole, text, name, file), name, {"file": str(whole), "text": text}

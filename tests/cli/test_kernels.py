@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from mlusim.cli import main
+from mlusim.cli.kernel_completion import kernel_names
 
 KERNELS = """\
 def expected(x, y):
@@ -106,6 +107,17 @@ def test_a_file_with_one_kernel_needs_no_name(home):
     assert mlusim("run", "k.py", "--shape", "100", code=2).startswith(
         "error: k.py: name the kernel, an `async def`, as in k.py:add; it has add, racy, subtract"
     )
+
+
+def test_a_coding_line_gives_the_encoding_of_a_kernel_file(home):
+    text = KERNELS.replace("core.add(a[:n], a[:n], b[:n])", "core.add(a[:n], a[:n], b[:n])  # 加法")
+    (home / "zh.py").write_bytes(f"# coding: gbk\n{text}".encode("gbk"))
+    assert "add of zh.py" in mlusim("run", "zh.py:add", *FILES, "--report", "r")
+    assert "加法" in (home / "r" / "report.html").read_text(encoding="utf-8")
+    assert "  add(x, y, out, tile=1024)" in mlusim("compile", "zh.py")
+    assert kernel_names("zh.py") == ["add", "racy", "subtract"]
+    (home / "zh.py").write_bytes(text.encode("gbk"))
+    assert "zh.py cannot be decoded ('utf-8' codec" in mlusim("compile", "zh.py", code=1)
 
 
 def test_a_function_that_launches_kernels_can_be_run(home):
@@ -206,6 +218,11 @@ def test_a_sweep_detects_changed_input_files(home):
     ("words", "message"),
     [
         (("run", "gone.py:add"), "gone.py cannot be read: No such file or directory"),
+        (("run", "latin.py:add"), "latin.py cannot be decoded ('utf-8' codec can't decode byte 0xe9 in position 44"),
+        (
+            ("run", "unknown.py:add"),
+            "unknown.py cannot be decoded (unknown encoding: nothing): save it as UTF-8, or name",
+        ),
         (("run", "k.py:nothing"), "has no function 'nothing': it has expected, wrong, add"),
         (("run", "k.py:add", "--arg", "x=x.npy"), "add: no argument for y and out; give --arg y=..."),
         (("run", "k.py:add", *FILES, "--set", "tle=4"), "--set tle: add has no such parameter with a default; did you"),
@@ -217,6 +234,8 @@ def test_a_sweep_detects_changed_input_files(home):
     ],
 )
 def test_every_mistake_is_reported_in_one_line(home, words, message):
+    (home / "latin.py").write_bytes(b"async def add(core, x, y, out):\n    pass\n\n# \xe9")
+    (home / "unknown.py").write_text("# coding: nothing\nasync def add(core, x, y, out):\n    pass\n")
     text = mlusim(*words, code=2)
     assert message.lower() in " ".join(text.split()).lower()
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -35,6 +36,15 @@ def test_report_of_one_run_writes_every_file(runs, tmp_path):
     assert "Split proof" in text
     # The source comes from the saved run.
     assert "async def tin_shift_segments" in text
+
+
+@pytest.mark.parametrize("names", [["documented.zip"], ["documented.zip", "pingpong.zip"]])
+def test_without_plotly_no_directory_is_made(runs, tmp_path, monkeypatch, names):
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    done = call("report", *(runs / name for name in names), "-o", tmp_path / "out" / "new")
+    assert done.exit_code == 2
+    assert "the HTML report needs plotly: pip install plotly" in done.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_report_of_several_runs_writes_pages_and_an_index(runs, tmp_path):

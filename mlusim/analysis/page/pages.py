@@ -33,7 +33,7 @@ BUNDLE = "plotly.min.js"
 def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]) -> list[Path]:
     """Write NAME.html per run, index.html and plotly.min.js, shared by the pages; returns the files, index first.
 
-    Each file is written atomically. Raises `InputError` if they cannot be written.
+    Each file is written atomically. Raises `InputError` if they cannot be written or plotly is not installed.
     """
     target = as_path(directory)
     for name in results:
@@ -41,10 +41,12 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
             raise InputError(
                 f"{shown(name)} is not a name for a page, which is a file in {target}: remove the separators"
             )
+    # Without plotly, no directory is made.
+    library = plotly_bundle()
     try:
         target.mkdir(parents=True, exist_ok=True)
         # One copy of the library for all pages: embedding it adds 5 MB to each.
-        _write(target / BUNDLE, plotly_bundle())
+        _write(target / BUNDLE, library)
         pages = [
             _write(target / f"{name}.html", page(result, home="index.html", bundle=BUNDLE))
             for name, result in results.items()
