@@ -8,8 +8,8 @@ kernel that called it, retiming the line in the saved log, and a front end for a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.endless import check_end, first_check
 from mlusim.errors import CopyError
@@ -38,7 +38,8 @@ class Issuer:
         next_check, at_check: number of operations of the task beyond which it is checked, before the next operation is
             issued (`mlusim.cores.endless`); what to call instead, if anything.
         sync_codes: numbers in the log of the syncs issued so far, by name and pipes.
-        repeated: the vector instruction that a source line has issued last (`mlusim.cores.vector`).
+        repeated: the plain vector instruction that a source line has issued last, and the attributes that were passed
+            (`mlusim.cores.vector`).
     """
 
     __slots__ = (
@@ -76,7 +77,7 @@ class Issuer:
         self.dram_unit_bytes = chip.board.dram_unit_bytes
         self.copy_geometries = unit.copy_geometries
         self.sync_codes: dict[tuple[str, int], int] = {}
-        self.repeated: dict[int, VectorCall] = {}
+        self.repeated: dict[int, tuple[VectorCall, Sequence[Any]]] = {}
 
     def set_dry(self, *, dry: bool) -> None:
         """Set whether instructions take time."""

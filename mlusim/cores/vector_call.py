@@ -62,7 +62,8 @@ class VectorCall:
         more_boxes: boxes of the views beyond the first three, which are stored outside the records.
         operand_layouts: the layouts of its operands; for a number, its type.
         has_numbers: whether an operand is a number.
-        is_plain: whether it is only views in NRAM, up to three, and Python numbers: no attributes, and nothing noted.
+        is_plain: whether its operands are only views in NRAM, up to three, and Python numbers, its attributes cannot
+            change, and nothing is noted.
         aligned: whether addresses must be aligned.
         apart: whether no source may begin where the result begins.
         numbers: cached integer operands.
@@ -118,8 +119,8 @@ class VectorCall:
         self.aligned = self._multiple > 0
         usual = all(isinstance(value, View) or type(value) in (int, float) for value in operands)
         noted = instruction.remarks or instruction.counts or instruction.writes_some
-        more = attributes or self.more_boxes or noted
-        self.is_plain = self._fast and usual and not more
+        constant = all(type(value) in (bool, int, float, str, type(None)) for value in attributes.values())
+        self.is_plain = self._fast and usual and constant and not (self.more_boxes or noted)
 
     def check(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:
         """Raise `OperandError` or `AllocationError` if the addresses of operands are not allowed.

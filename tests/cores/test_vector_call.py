@@ -136,7 +136,7 @@ def extent(array: Any) -> Any:
     board=st.sampled_from(["mlu270-s4", "mlu370-x4"]),
     calls=st.lists(
         st.tuples(
-            st.sampled_from(["add", "square", "add_number", "write_zero"]),
+            st.sampled_from(["add", "square", "add_number", "write_zero", "write_value"]),
             *[st.tuples(st.integers(0, 3), st.integers(0, 4), st.booleans())] * 3,
         ),
         min_size=2,
@@ -158,10 +158,10 @@ def test_the_cached_call_issues_what_the_uncached_call_issues(board: str, calls:
                     buffer[row] if whole else buffer[row][8 * eighth : 8 * eighth + 64] for row, eighth, whole in where
                 ]
                 operands: list[Any] = views
-                if name == "add_number":
+                if name in ("add_number", "write_value"):
                     _, number, is_float = where[2]
-                    operands = [*views[:2], float(number) if is_float else number]
-                count = {"square": 2, "write_zero": 1}.get(name, 3)
+                    operands = [*views[: 1 + (name == "add_number")], float(number) if is_float else number]
+                count = {"square": 2, "write_zero": 1}.get(name, len(operands))
                 getattr(core, name.removesuffix("_number"))(*operands[:count])
             await core.sync()
             seen.append(core.peek(held).tobytes())
