@@ -152,6 +152,8 @@ class Log:
         tasks, launches, allocations: one record each.
         addresses: for counted operations, by record, the arrays of element or row offsets, of any integer type;
             `lengths` if `src` has the first rows of runs; `unknown` if a timing-only run does not know them.
+        selected: by record of an instruction that selects elements by data, a bit for each element of its result: of
+            element i, bit i % 8 of byte i // 8; 0 behind the last byte. Moves that write everything are not in it.
         more_operands: operands beyond the three of a record, by record.
         host_waits: the number of launches so far, at each time the host waited for all of them.
         host_writes: allocations, other than inputs, that the host has written.
@@ -183,6 +185,9 @@ class Log:
         self.launches: list[LaunchRecord] = []
         self.allocations: list[AllocationRecord] = []
         self.addresses: dict[int, dict[str, Any]] = {}
+        self.selected: dict[int, bytes] = {}
+        # The distinct values of `selected`: loops use the same masks again and again.
+        self._masks: dict[bytes, bytes] = {}
         self.more_operands: dict[int, list[tuple[int, int, int]]] = {}
         self.host_waits: list[int] = []
         self.host_writes: set[int] = set()
@@ -309,6 +314,15 @@ class Log:
         if count > len(self._counting):
             self._counting = np.arange(max(count, 2 * len(self._counting)))
         return self._counting[:count]
+
+    def select(self, record: int, bits: bytes) -> None:
+        """Record which elements an instruction selects, as in `selected`."""
+        self.selected[record] = self._masks.setdefault(bits, bits)
+
+    def selection(self, record: int, size: int) -> Any:
+        """Return whether each of `size` elements of a result is selected, from `selected`."""
+        packed = np.frombuffer(self.selected[record], np.uint8)
+        return np.unpackbits(packed, count=size, bitorder="little").view(bool)
 
     def close_allocation(self, identity: int, now: int) -> None:
         """Record when an allocation was freed."""

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 Positions = np.ndarray[Any, np.dtype[np.int64]]
 # Name in the log, where "memcpy" is a copy by a DMA engine.
 STREAM_MOVE = "bang_move"
-# From so many elements on, their positions take 4 B each.
-_MANY = 1 << 16
+_ALL_BITS = 0xFF
 # Limit on the integer operands that a call caches: loops over tiles use a few.
 _NUMBERS = 64
 
@@ -98,7 +97,7 @@ def prepared(
         return None
     operands, attributes = bind(instruction, arguments, {})
     cached = _cached_call(issuer, instruction, operands, attributes)
-    if instruction.remarks or instruction.writes_some or cached.more_boxes:
+    if instruction.remarks or instruction.selects or cached.more_boxes:
         return partial(_repeat, issuer, line, cached, operands)
     views: list[Any] = [value for value in operands if isinstance(value, View)]
     cached.check(issuer, operands, views)
@@ -178,7 +177,7 @@ def _issue(
     if issuer.has_data:
         operands = _with_elements(issuer, cached, operands, views)
         instruction = cached.instruction
-        if instruction.remarks or instruction.writes_some or selected is not None:
+        if instruction.remarks or instruction.selects or selected is not None:
             effect = _effect(issuer, line, cached, operands, selected)
     record = _add(issuer, line, cached, _addresses(views), effect, operands)
     if cached.more_boxes:
@@ -299,8 +298,9 @@ def _effect(
     effect = partial(cached.compute, *[operand.elements for operand in operands])
     if selected is not None:
         return partial(_select, selected, effect)
-    if cached.instruction.writes_some:
-        return partial(_note_written, issuer.log, len(issuer.log), operands[0].size, effect)
+    if cached.instruction.selects:
+        whole = operands[0].size if cached.instruction.writes_some else NONE
+        return partial(_note_selected, issuer.log, len(issuer.log), whole, effect)
     return partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
 
 
@@ -461,11 +461,11 @@ def _note(issuer: Issuer, line: int, name: str, now_ps: int, effect: Callable[[]
         issuer.log.remark(Remark(kind, title, name, issuer.task.index, line, now_ps))
 
 
-def _note_written(log: Log, record: int, size: int, effect: Callable[[], Positions]) -> None:
-    positions = effect()
-    # Masks that select everything are common.
-    if len(positions) < size:
-        log.addresses[record] = {"dst": positions.astype(np.uint16 if size <= _MANY else np.uint32)}
+def _note_selected(log: Log, record: int, whole: int, effect: Callable[[], Any]) -> None:
+    bits = np.packbits(effect(), bitorder="little").tobytes()
+    # A result that is written whole is that of any instruction, and common.
+    if bits.count(_ALL_BITS) * 8 != whole:
+        log.select(record, bits)
 
 
 def _select(selected: list[Positions], effect: Callable[[], Positions]) -> None:

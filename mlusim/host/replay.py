@@ -299,6 +299,7 @@ class Replay:
         new_record = np.full(len(old), NONE, np.int64)
         new_record[origin] = np.arange(len(origin))
         log.addresses = {int(new_record[number]): rows for number, rows in sorted(old.addresses.items())}
+        log.selected = {int(new_record[number]): bits for number, bits in sorted(old.selected.items())}
         job_ends = _job_ends(log, self._device.board.cores_per_cluster)
         host = _HostTimes(old, times)
         for identity, record in enumerate(old.allocations):

@@ -338,6 +338,12 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         counts = [(record, len(rows)) for record, rows in entries]
         arrays[f"log/addresses_{key}"] = np.array(counts, np.int64).reshape(-1, 2)
         arrays[f"log/rows_{key}"] = np.concatenate([np.empty(0, np.int64), *(rows for _, rows in entries)])
+    if log.selected:
+        masks = {bits: number for number, bits in enumerate(dict.fromkeys(log.selected.values()))}
+        numbers = [(record, masks[bits]) for record, bits in sorted(log.selected.items())]
+        arrays["log/selected"] = np.array(numbers, np.int64)
+        arrays["log/mask_bytes"] = np.array([len(bits) for bits in masks], np.int64)
+        arrays["log/masks"] = np.frombuffer(b"".join(masks), np.uint8)
     arrays["log/loop_records"] = np.array(list(log.loops), np.int64)
     tables["loops"] = _table_values("loops", list(log.loops.values()), arrays)
     arrays["log/byte_copies"] = np.array(log.byte_copies, np.int64)
@@ -347,6 +353,7 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
     return {
         "board": log.board,
         "columns": list(COLUMNS),
+        "selects": bool(log.selected),
         "records": len(log),
         "ops": log.ops,
         "lines": log.lines,
@@ -395,6 +402,8 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
             first += count
         if first != len(rows):
             raise ValueError("addresses of its log are missing")
+    if values.get("selects", False):
+        _read_selected(log, array)
     for number, *operand in array("log/more_operands").tolist():
         log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
     log.host_waits = [int(count) for count in values["host_waits"]]
@@ -416,6 +425,16 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     log.unsteady = str(values.get("unsteady", ""))
     check_log(log)
     return log
+
+
+def _read_selected(log: Log, array: Callable[[str], Array]) -> None:
+    ends = np.cumsum(array("log/mask_bytes")).tolist()
+    whole = array("log/masks").astype(np.uint8).tobytes()
+    if ends[-1] != len(whole):
+        raise ValueError("masks of its log are missing")
+    masks = [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    for record, number in array("log/selected").tolist():
+        log.select(record, masks[number])
 
 
 def _table_values(table: str, records: Sequence[Any], arrays: dict[str, Array]) -> dict[str, Any]:

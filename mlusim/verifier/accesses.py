@@ -113,6 +113,7 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
             geometries.append(geometry)
     chosen = geometry_of_box[box]
     _narrow_to_rows(log, columns, (record, box, side), chosen, geometries)
+    _narrow_to_selected(log, columns, (record, box, side), chosen, geometries)
     _narrow_to_shapes(log, columns, (record, box, side), chosen, geometries)
     unknown = _leave_out_unknown(log, (record, alloc, side), chosen)
     present = chosen != NONE
@@ -150,11 +151,11 @@ def _narrow_to_rows(
     geometries: Geometries,
 ) -> None:
     """Restrict counted operations to the rows that they moved: by number if recorded, else the leading rows."""
-    codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT, *FILTERS, *BY_DATA) if name in log.ops]
+    codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT, *FILTERS) if name in log.ops]
     if not codes:
         return
     # These select elements, and read their whole source whatever they select.
-    by_elements = {log.ops.index(name) for name in (*FILTERS, *BY_DATA) if name in log.ops}
+    by_elements = {log.ops.index(name) for name in FILTERS if name in log.ops}
     selecting = by_elements | {log.ops.index(name) for name in (COLLECT,) if name in log.ops}
     record, box, side = table
     cached: dict[tuple[int, int], int] = {}
@@ -191,6 +192,35 @@ def _narrow_to_rows(
         chosen[row] = len(geometries) if geometry is not None else NONE
         if geometry is not None:
             geometries.append(geometry)
+
+
+def _narrow_to_selected(
+    log: Log,
+    columns: dict[str, Integers],
+    table: tuple[Integers, Integers, Integers],
+    chosen: Integers,
+    geometries: Geometries,
+) -> None:
+    """Restrict the results of instructions that write the elements that they select."""
+    codes = [code for code, name in enumerate(log.ops) if name in BY_DATA]
+    if not codes or not log.selected:
+        return
+    record, box, side = table
+    cached: dict[tuple[int, bytes], int] = {}
+    rows = np.flatnonzero(np.isin(columns["op"][record], codes) & (side == 0))
+    for row, number in zip(rows.tolist(), record[rows].tolist(), strict=True):
+        bits = log.selected.get(number)
+        if bits is None:
+            continue
+        key = int(box[row]), bits
+        if key not in cached:
+            elements = by_element(log.boxes[key[0]])
+            positions = np.flatnonzero(log.selection(number, elements.shape[0]))
+            geometry = geometry_of_rows(positions, elements.itemsize, elements.itemsize)
+            cached[key] = NONE if geometry is None else len(geometries)
+            if geometry is not None:
+                geometries.append(geometry)
+        chosen[row] = cached[key]
 
 
 def _narrow_to_shapes(

@@ -13,9 +13,10 @@ from mlusim.cores.instructions.record import Extent
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.log import Box
 
-# Instructions whose part follows from shapes, and from data.
+# Instructions whose part follows from shapes, and from data; and those that write everything, of two sources by data.
 BY_SHAPE = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.writes is not None)
 BY_DATA = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.writes_some)
+BY_CHOICE = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.selects) - BY_DATA
 
 
 @lru_cache(maxsize=1 << 10)

@@ -22,7 +22,7 @@ from mlusim.verifier.agenda import Agenda
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.geometry import Integers, alike
 from mlusim.verifier.marks import Marks, compares_to_bits, is_copy, result_marks
-from mlusim.verifier.partial_results import BY_DATA, BY_SHAPE, by_element, written_box
+from mlusim.verifier.partial_results import BY_CHOICE, BY_SHAPE, by_element, written_box
 from mlusim.verifier.plan_comparison import is_output
 from mlusim.verifier.row_geometry import rows_of_runs
 
@@ -151,7 +151,8 @@ class Flow:
         Loops repeat the same calls on the same buffers. A call that changed nothing still changes nothing while the
         marks of its operands are unchanged.
         """
-        if record in self._log.more_operands or record in self._log.addresses:
+        log = self._log
+        if record in log.more_operands or record in log.addresses or record in log.selected:
             self._apply(record)
             return False
         call = int(self._call_of[record])
@@ -207,9 +208,14 @@ class Flow:
         if marked and compares_to_bits(name):
             self._to_bits(record, dst, marked)
             return
-        if name in BY_DATA and record in log.addresses and not np.any(marks[1]):
-            self._assign_some(record, dst, result_marks(name, None, dst[2], marks), log.addresses[record]["dst"])
-            return
+        if record in log.selected:
+            selected = log.selection(record, by_element(dst[2]).shape[0])
+            if name in BY_CHOICE:
+                marks[1:] = _chosen(selected, *marks[1:])
+                marked = [mark for mark in marks if mark is not None and mark.any()]
+            elif not np.any(marks[1]):
+                self._assign_some(record, dst, result_marks(name, None, dst[2], marks), np.flatnonzero(selected))
+                return
         if name in BY_SHAPE:
             dst = (dst[0], dst[1], written_box(name, dst[2], sources[0][2]))
         for target in [dst, *(further if name in SORTING else ())]:
@@ -402,3 +408,11 @@ class Flow:
                 for number in np.unique(marks[rows]).tolist():
                     if number:
                         self.reached.setdefault(number - 1, record)
+
+
+def _chosen(selected: Any, first: Any, second: Any) -> tuple[Any, Any]:
+    """Return the marks of two sources without those of elements that a choice between them leaves out."""
+    return (
+        None if first is None else np.where(selected, first.reshape(-1), 0),
+        None if second is None else np.where(selected, 0, second.reshape(-1)),
+    )

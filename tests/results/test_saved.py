@@ -81,6 +81,7 @@ def same_log(one: Log, other: Log) -> None:
     assert (one.released, one.windows, one.swallowed) == (other.released, other.windows, other.swallowed)
     assert (one.joined, one.skipped, one.unsteady) == (other.joined, other.skipped, other.unsteady)
     assert (one.remarks, one.of_file, one.seen) == (other.remarks, other.of_file, other.seen)
+    assert one.selected == other.selected
     assert one.addresses.keys() == other.addresses.keys()
     for record, sides in one.addresses.items():
         assert list(sides) == list(other.addresses[record])
@@ -224,9 +225,49 @@ def test_every_board_survives_saving(board, tmp_path):
     assert dict(read.board.sources) == dict(changed.sources)
 
 
+async def by_masks(core, x, where, out):
+    a, b, mask = (core.nram.alloc(96, x.dtype) for _ in range(3))
+    core.write_zero(b)
+    await core.memcpy(a, x)
+    for row in range(3):
+        await core.memcpy(mask, where[row])
+        core.maskmove(b, a, mask)
+        core.maskmove(b[0:20], a[0:20], mask[0:20])
+        core.mask_select(b, mask, a, b)
+    await core.memcpy(out, b)
+
+
+def test_masks_of_selected_elements_are_saved(tmp_path):
+    where = RNG.integers(0, 2, (3, 96)).astype(np.float32)
+    where[2] = 1
+    arguments = np.ones(96, np.float32), where, mlusim.Output((96,))
+    run = mlusim.run(by_masks, *arguments, kind="BLOCK", dim=1)
+    log = run.log
+    moves = [record for record, row in enumerate(log.table()) if log.ops[row[0]] in ("maskmove", "mask_select")]
+    # The last move of a whole buffer is that of any instruction; of 20 elements, the last byte has bits beyond.
+    expected = [where[record // 3, : 20 if record % 3 == 1 else 96] != 0 for record in range(9)]
+    del moves[6], expected[6]
+    assert list(log.selected) == moves
+    for record, mask in zip(moves, expected, strict=True):
+        np.testing.assert_array_equal(log.selection(record, len(mask)), mask)
+    read = mlusim.load(run.save(tmp_path / "run.zip"))
+    same_log(read.log, log)
+    reports = [check_log(one.log, one.board, name=one.operator, plan=None) for one in (read, run)]
+    assert reports[0].text() == reports[1].text()
+
+
 def test_everything_of_a_log_is_saved():
     kept = {"board", "records", "ops", "lines", "boxes", "tasks", "launches", "allocations"}
-    kept |= {"addresses", "more_operands", "host_waits", "host_writes", "host_reads", "loops", "byte_copies"}
+    kept |= {
+        "addresses",
+        "selected",
+        "more_operands",
+        "host_waits",
+        "host_writes",
+        "host_reads",
+        "loops",
+        "byte_copies",
+    }
     kept |= {
         "host_parts",
         "released",

@@ -61,6 +61,7 @@ def same_log(again, log):
     assert (again.loops, again.byte_copies) == (log.loops, log.byte_copies)
     assert [again.ops[code] for code in one[:, 0]] == [log.ops[code] for code in other[:, 0]]
     assert again.addresses.keys() == log.addresses.keys()
+    assert again.selected == log.selected
 
 
 def programs(log):

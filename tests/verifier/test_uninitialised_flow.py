@@ -281,6 +281,27 @@ def test_moves_by_a_mask_and_by_its_complement_write_everything(second):
     assert [finding.nbytes for finding in findings] == ([20 * 4] if second == "lt" else [])
 
 
+@pytest.mark.parametrize("missing", ["", "a", "b", "mask"])
+def test_a_choice_by_a_mask_passes_the_marks_of_the_chosen_elements(missing):
+    """Of `a` and `b`, the elements that the mask chooses are written, without one of `missing`."""
+    parts = {"mask": range(64), "a": range(32), "b": range(32, 64)}
+
+    async def kernel(core, x, where, out):
+        buffers = {name: core.nram.alloc(64, x.dtype, name) for name in parts}
+        for name, part in parts.items():
+            written = slice(part.start + (name == missing), part.stop)
+            await core.memcpy(buffers[name][written], (where if name == "mask" else x)[written])
+        result = core.nram.alloc(64, x.dtype, "result")
+        core.mask_select(result, *buffers.values())
+        await core.memcpy(out, result)
+
+    x, where = np.ones(64, np.float32), np.float32(np.arange(64) < 32)
+    findings = uninitialised(verify(kernel, x, where, Output((64,)), **ONE))
+    assert [finding.title.split()[2].strip(",") for finding in findings] == ([missing] if missing else [])
+    # Without data, any element may be chosen.
+    assert uninitialised(verify(kernel, x, where, Output((64,)), data=False, **ONE))
+
+
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_move_by_a_mask_moves_the_marks_of_selected_elements(moved):
     async def kernel(core, x, where, out):

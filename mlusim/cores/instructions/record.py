@@ -158,7 +158,9 @@ class Instruction:
         since: first architecture that supports it.
         counts: whether it also returns a number to the task, which waits for it: that of the positions in its first
             source that `compute` returns.
-        writes_some: whether it writes only some elements of the result, those whose positions `compute` returns.
+        selects: whether `compute` returns which elements of the result are selected, as an array of bool; those behind
+            its end are not.
+        writes_some: of those that select, whether elements that are not selected keep their values.
         remarks: whether `compute` returns a finding as (kind, title), or None.
         tensor: whether it runs on the tensor pipe.
         exact: False if the board approximates and the simulator computes in IEEE arithmetic.
@@ -187,6 +189,7 @@ class Instruction:
     count: Callable[[Sequence[Dtype], Mapping[str, Any]], int] = once
     to_register: bool = False
     counts: bool = False
+    selects: bool = False
     writes_some: bool = False
     remarks: bool = False
     tensor: bool = False

@@ -65,7 +65,7 @@ def _collect(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
 def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
     """The count in the first 4 B of a 128 B header, then the selected elements, zeros up to a multiple of 128 B.
 
-    Returns the positions written.
+    Returns which elements of the result are written.
     """
 
     def compute(result: Array, source: Array, mask: Array) -> Array:
@@ -78,30 +78,32 @@ def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
         out[HEAD_BYTES + nbytes : HEAD_BYTES + padded] = 0
         out[:4] = np.array([selected.size], np.uint32).view(np.uint8)
         width = result.dtype.itemsize
-        elements = (
-            np.arange(begin // width, -(-stop // width)) for begin, stop in ((0, 4), (HEAD_BYTES, HEAD_BYTES + padded))
-        )
-        return np.concatenate([*elements])
+        written = np.zeros(result.size, bool)
+        written[: -(-4 // width)] = True
+        written[HEAD_BYTES // width : -(-(HEAD_BYTES + padded) // width)] = True
+        return written
 
     return compute
 
 
 def _maskmove(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
-    """Elements whose mask is set; the others of the result keep their value. Returns the positions written."""
+    """Elements whose mask is set; the others of the result keep their value. Returns which are set."""
 
     def compute(result: Array, source: Array, mask: Array) -> Array:
         flat = source.reshape(-1)
         selected = select_by(mask, flat.size)
         np.copyto(result.reshape(-1)[: flat.size], flat, where=selected)
-        return selected.nonzero()[0]
+        return selected
 
     return compute
 
 
-def _mask_select(result: Array, mask: Array, a: Array, b: Array) -> None:
+def _mask_select(result: Array, mask: Array, a: Array, b: Array) -> Array:
+    """Elements of `a` where the mask is set, elsewhere of `b`. Returns where it is set."""
     width = f"u{result.dtype.itemsize}" if result.dtype.itemsize <= 8 else f"V{result.dtype.itemsize}"
-    selected = mask.reshape(-1) != 0
+    selected: Array = mask.reshape(-1) != 0
     np.copyto(result.reshape(-1).view(width), np.where(selected, a.reshape(-1).view(width), b.reshape(-1).view(width)))
+    return selected
 
 
 def _compare_to_bits(operation: Callable[..., Array]) -> Callable[..., None]:
@@ -201,6 +203,7 @@ SELECTION: list[Instruction] = [
         operands=(ROOM, SRC, Operand("index", Match.WIDTH, ANY)),
         types=ANY,
         geometry=_with_head(_masked),
+        selects=True,
         writes_some=True,
     ),
     Instruction(
@@ -213,6 +216,7 @@ SELECTION: list[Instruction] = [
         operands=(ROOM, SRC, Operand("bitindex", Match.FREE, ANY)),
         types=ANY,
         geometry=_with_head(_bit_masked),
+        selects=True,
         writes_some=True,
     ),
     Instruction(
@@ -225,6 +229,7 @@ SELECTION: list[Instruction] = [
         operands=(DST, SRC, MASK),
         types=ANY,
         geometry=_as_many(_masked),
+        selects=True,
         writes_some=True,
     ),
     Instruction(
@@ -237,6 +242,7 @@ SELECTION: list[Instruction] = [
         operands=(DST, SRC, BITMASK),
         types=ANY,
         geometry=_as_many(_bit_masked),
+        selects=True,
         writes_some=True,
     ),
     Instruction(
@@ -248,6 +254,7 @@ SELECTION: list[Instruction] = [
         c_signatures=(),
         operands=(DST, Operand("mask", Match.WIDTH, ANY), Operand("src0"), Operand("src1")),
         types=ANY,
+        selects=True,
     ),
     *(
         Instruction(
