@@ -15,13 +15,13 @@ from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.instructions.wram_layout import LANES, filters_from
 from mlusim.cores.vector import STREAM_MOVE
 from mlusim.log import IO, MOVE, Box
-from mlusim.verifier.partial_results import BY_DATA
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]
 
 # Their second source consists of filters in WRAM.
 _WITH_FILTERS = frozenset({"matmul", "mlp", "conv", "conv_bias", "conv_partial"})
 _NOT_ELEMENTWISE = frozenset({"reduce_sum"})
+_BY_MASK = frozenset({"maskmove", "maskmove_bitindex"})
 
 
 def elementwise(name: str) -> bool:
@@ -79,7 +79,7 @@ def result_marks(  # noqa: PLR0911 - one return for each kind of instruction
     marked = [mark for mark in marks if mark is not None and mark.any()]
     if not marked:
         return 0
-    if (elementwise(name) or copied is not None or name in BY_DATA) and all(mark.size == size for mark in marked):
+    if (elementwise(name) or copied is not None or name in _BY_MASK) and all(mark.size == size for mark in marked):
         return np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(box.shape)
     if copied is not None:
         return _reshaped(copied, box)

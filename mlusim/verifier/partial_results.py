@@ -1,7 +1,8 @@
 """Results that an instruction writes in part: the other bytes of its destination keep their values.
 
 Some parts follow from shapes (a sum writes one element), others from data (a move by a mask writes the selected
-elements). A timing-only run has no data: there, the latter count as written entirely.
+elements) or from arguments that the log does not have. The latter are in `Log.selected`; a timing-only run lacks them,
+and these results count as written entirely.
 """
 
 from __future__ import annotations

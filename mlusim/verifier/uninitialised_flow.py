@@ -213,7 +213,7 @@ class Flow:
             if name in BY_CHOICE:
                 marks[1:] = _chosen(selected, *marks[1:])
                 marked = [mark for mark in marks if mark is not None and mark.any()]
-            elif not np.any(marks[1]):
+            elif not np.any(marks[1:]):
                 self._assign_some(record, dst, result_marks(name, None, dst[2], marks), np.flatnonzero(selected))
                 return
         if name in BY_SHAPE:

@@ -263,6 +263,34 @@ def test_bytes_that_an_instruction_does_not_write_stay_uninitialised(name, fille
     assert [finding.nbytes for finding in findings] == ([] if filled else [int((result != other).sum())])
 
 
+@pytest.mark.parametrize("gap", [0, 3])
+def test_a_gap_between_values_and_indices_of_a_pool_stays_uninitialised(gap):
+    """16 values and 16 indices of windows of 2 x 2 in a 4 x 8 picture of 2 channels."""
+
+    async def kernel(core, x, out):
+        source, pair = core.nram.alloc(x.shape, x.dtype), core.nram.alloc(out.shape, x.dtype, "pair")
+        await core.memcpy(source, x)
+        core.maxpool_value_index(pair, source, 2, 2, 4 * (16 + gap), stride_height=2, stride_width=2)
+        await core.memcpy(out, pair)
+
+    findings = uninitialised(verify(kernel, np.ones((4, 8, 2), np.float32), Output((32 + gap,)), **ONE))
+    assert [finding.nbytes for finding in findings] == ([4 * gap] if gap else [])
+
+
+@pytest.mark.parametrize("written", [63, 64])
+def test_values_of_a_pool_depend_on_whole_windows(written):
+    """Source and result have 64 numbers each, but those of one position have nothing in common."""
+
+    async def kernel(core, x, out):
+        source, pair = core.nram.alloc((4, 8, 2), x.dtype), core.nram.alloc(64, x.dtype)
+        await core.memcpy(source.reshape(64)[0:written], x[0:written])
+        core.maxpool_value_index(pair, source, 1, 2, 4 * 32, stride_height=1, stride_width=2)
+        await core.memcpy(out, pair[0:32])
+
+    report = verify(kernel, np.ones(64, np.float32), Output((32,)), **ONE)
+    assert len(uninitialised(report)) == (written < 64), report.text()
+
+
 @pytest.mark.parametrize("second", ["le", "lt"])
 def test_moves_by_a_mask_and_by_its_complement_write_everything(second):
     """With `lt` in place of `le`, the elements that are 0 are missing; the lanes behind 60 are never stored."""

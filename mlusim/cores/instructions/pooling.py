@@ -140,10 +140,13 @@ def _index(pick: Callable[..., Array]) -> Callable[..., None]:
     return compute
 
 
-def _value_index(pick: Callable[..., Array]) -> Callable[..., None]:
-    """Values at the start of the result, indices of the element's width at `value_index_stride` bytes."""
+def _value_index(pick: Callable[..., Array]) -> Callable[..., Array]:
+    """Values at the start of the result, indices of the element's width at `value_index_stride` bytes.
 
-    def compute(result: Array, source: Array, *, value_index_stride: int, **attributes: Any) -> None:
+    Returns which elements of the result are written: not those of a gap between both.
+    """
+
+    def compute(result: Array, source: Array, *, value_index_stride: int, **attributes: Any) -> Array:
         candidates = windows(source, attributes)
         at = pick(_wide(candidates), axis=2)
         values = np.ascontiguousarray(np.take_along_axis(candidates, at[:, :, None], axis=2)[:, :, 0])
@@ -152,6 +155,10 @@ def _value_index(pick: Callable[..., Array]) -> Callable[..., None]:
         out[: values.nbytes] = values.reshape(-1).view(np.uint8)
         indices = at.astype(width).reshape(-1).view(np.uint8)
         out[value_index_stride : value_index_stride + indices.size] = indices
+        written = np.zeros(result.size, bool)
+        for begin in (0, value_index_stride):
+            written[begin // result.itemsize : -(-(begin + indices.size) // result.itemsize)] = True
+        return written
 
     return compute
 
@@ -220,7 +227,7 @@ _INDEXED = Operand("dst", Match.FREE, INDEX)
 SRC = Operand("src")
 
 
-def _pool(name: str, summary: str, compute: Callable[..., None], **more: Any) -> Instruction:
+def _pool(name: str, summary: str, compute: Callable[..., Any], **more: Any) -> Instruction:
     attributes: dict[str, Any] = {
         "c_signatures": (_STRIDED, _PLAIN),
         "attributes": _WINDOW,
@@ -260,6 +267,8 @@ _PAIRED: dict[str, Any] = {
     "attributes": (*_WINDOW[:2], "value_index_stride", *_WINDOW[2:], *_DILATION),
     "defaults": _DEFAULTS | dict.fromkeys(_DILATION, 1),
     "geometry": _pair_fits,
+    "selects": True,
+    "writes_some": True,
     "since": SERIES_3XX,
 }
 
