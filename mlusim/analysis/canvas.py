@@ -43,6 +43,14 @@ _NOT_XML = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]")
 _ABOUT = '<metadata><dc:creator xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>mlusim</dc:title></dc:creator></metadata>'
 # Verdana's letters are as wide as those of DejaVu Sans.
 _FAMILY = "DejaVu Sans, Verdana, sans-serif"
+# Chinese, Japanese and Korean, which DejaVu Sans lacks, and beginnings of the names of fonts that have them.
+_EAST_ASIAN = re.compile(
+    "[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff]"
+)
+_EAST_ASIAN_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans", "Noto Sans CJK", "WenQuanYi", "Microsoft YaHei", "SimHei"),
+    *("PingFang", "Hiragino Sans GB", "Heiti", "Droid Sans Fallback", "Arial Unicode"),
+)
 
 
 class Rectangles(NamedTuple):
@@ -175,7 +183,7 @@ class Canvas:
             picture = picture.reduce((finer, 1))
         draw = ImageDraw.Draw(picture)
         for text in self.texts:
-            font = _font(text.size * _PX_PER_POINT, bold=text.bold)
+            font = _font_of(text.words, text.size, bold=text.bold)
             if text.upward:
                 box = round(width_of(text.words, text.size, bold=text.bold)) + 4, round(3 * text.size)
                 mask = Image.new("L", box)
@@ -216,7 +224,7 @@ def rgb(colour: str) -> tuple[int, int, int]:
 
 def width_of(words: str, size: float, *, bold: bool = False) -> float:
     """Return the width of words in pixels; size in points."""
-    return _font(size * _PX_PER_POINT, bold=bold).getlength(words)
+    return _font_of(words, size, bold=bold).getlength(words)
 
 
 def shortened(words: str, room: float, size: float, *, bold: bool = False) -> str:
@@ -236,16 +244,31 @@ def matplotlib_data() -> Path:
     return (Path(found.origin).parent if found is not None and found.origin else Path()) / "mpl-data"
 
 
+def _font_of(words: str, size: float, *, bold: bool) -> FreeTypeFont | ImageFont:
+    """Return the font for words; size in points."""
+    file = _east_asian_font() if _EAST_ASIAN.search(words) else ""
+    return _font(size * _PX_PER_POINT, bold=bold, file=file)
+
+
 @cache
-def _font(size_px: float, *, bold: bool) -> FreeTypeFont | ImageFont:
-    """Return DejaVu Sans, which ships with matplotlib; where it was removed, Pillow's own font."""
+def _east_asian_font() -> str:
+    """Return the file of an installed font with Chinese characters; empty if there is none: boxes stand for them."""
+    from matplotlib.font_manager import fontManager
+
+    fonts = sorted((str(font.weight) not in ("400", "normal"), font.name, font.fname) for font in fontManager.ttflist)
+    return next((file for begin in _EAST_ASIAN_FONTS for _, name, file in fonts if name.startswith(begin)), "")
+
+
+@cache
+def _font(size_px: float, *, bold: bool, file: str) -> FreeTypeFont | ImageFont:
+    """Return a font; without a file, DejaVu Sans, which ships with matplotlib; where it was removed, Pillow's own."""
     from PIL import ImageFont
 
     try:
         name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
         # The basic layout is that of every installation; others depend on further libraries.
         return ImageFont.truetype(
-            matplotlib_data() / "fonts" / "ttf" / name, size_px, layout_engine=ImageFont.Layout.BASIC
+            file or matplotlib_data() / "fonts" / "ttf" / name, size_px, layout_engine=ImageFont.Layout.BASIC
         )
     except OSError:
         return ImageFont.load_default(size_px)

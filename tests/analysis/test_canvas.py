@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from matplotlib import colormaps
+from matplotlib import colormaps, font_manager
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
@@ -143,3 +143,46 @@ def test_no_words_leave_the_picture_or_cover_each_other(board, shape):
             for other, more in boxes[index + 1 :]:
                 apart = one[1] <= other[0] or other[1] <= one[0] or one[3] <= other[2] or other[3] <= one[2]
                 assert apart, (name, words, more)
+
+
+def test_chinese_names_are_in_a_font_that_has_them(tmp_path, monkeypatch):
+    """Without such a font, both letters are the same box; the font made here has a bar and a square."""
+    font_builder, pen = pytest.importorskip("fontTools.fontBuilder"), pytest.importorskip("fontTools.pens.ttGlyphPen")
+    font = font_builder.FontBuilder(1000, isTTF=True)
+    glyphs = {}
+    for name, width in ((".notdef", 0), ("jia", 100), ("fa", 800)):
+        drawn = pen.TTGlyphPen(None)
+        if width:
+            drawn.moveTo((0, 0))
+            for corner in ((0, 800), (width, 800), (width, 0)):
+                drawn.lineTo(corner)
+            drawn.closePath()
+        glyphs[name] = drawn.glyph()
+    font.setupGlyphOrder([*glyphs])
+    font.setupCharacterMap({ord("加"): "jia", ord("法"): "fa"})
+    font.setupGlyf(glyphs)
+    font.setupHorizontalMetrics(dict.fromkeys(glyphs, (1000, 0)))
+    font.setupHorizontalHeader(ascent=800, descent=-200)
+    font.setupNameTable({"familyName": "WenQuanYi Test", "styleName": "Regular"})
+    font.setupOS2()
+    font.setupPost()
+    font.save(tmp_path / "chinese.ttf")
+
+    def ink(letter):
+        canvas = Canvas()
+        canvas.text(100, 20, letter, 20)
+        canvas.height = 60
+        return int((pixels(canvas) < 128).sum())
+
+    try:
+        monkeypatch.setattr(font_manager.fontManager, "ttflist", [])
+        canvas_module._east_asian_font.cache_clear()
+        latin = ink("a")
+        assert ink("加") == ink("法") > 0
+        font_manager.fontManager.addfont(tmp_path / "chinese.ttf")
+        canvas_module._east_asian_font.cache_clear()
+        assert ink("法") > 6 * ink("加") > 0
+        assert ink("a") == latin
+        assert width_of("加法", 20) == pytest.approx(2 * 20 * 130 / 72, abs=1)
+    finally:
+        canvas_module._east_asian_font.cache_clear()
