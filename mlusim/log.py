@@ -84,7 +84,8 @@ class AllocationRecord:
     workspace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+# Never assigned to, but not frozen: a frozen one takes three times as long to make.
+@dataclass(slots=True)
 class LoopRecord:
     """The parameters of a counted loop, other than its operands: enough to time the loop on another board.
 

@@ -377,7 +377,8 @@ def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bo
 def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: int, unit_bytes: int) -> None:
     """Raise `CopyError` if a 1-D copy of single rows of `src` to rows of `dst` is forbidden."""
     to_or_from_wram = direction.destination is MemoryKind.WRAM or direction.source is MemoryKind.WRAM
-    if not to_or_from_wram and direction is not Direction.NRAM2NRAM:
+    # Within NRAM, only the 2xx series has rules.
+    if not to_or_from_wram and (direction is not Direction.NRAM2NRAM or arch >= _FIRST_3D_ARCH):
         return
     for row in range(2):
         to, origin = (

@@ -34,6 +34,7 @@ class Direction(Enum):
     Attributes:
         source, destination: memories that the copy reads and writes.
         off_chip: whether it reads or writes the DRAM.
+        by_memory_core: whether the copy runs on the engine of the cluster's memory core, whichever core issues it (B).
     """
 
     GDRAM2NRAM = (MemoryKind.GDRAM, MemoryKind.NRAM)
@@ -67,11 +68,7 @@ class Direction(Enum):
         self.source = source
         self.destination = destination
         self.off_chip = source.off_chip or destination.off_chip
-
-    @property
-    def by_memory_core(self) -> bool:
-        """Whether the copy runs on the engine of the cluster's memory core, whichever core issues it (B)."""
-        return self in (Direction.GDRAM2SRAM, Direction.SRAM2GDRAM)
+        self.by_memory_core = {source, destination} == {MemoryKind.GDRAM, MemoryKind.SRAM}
 
     @property
     def asynchronous(self) -> bool:
