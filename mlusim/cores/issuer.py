@@ -38,8 +38,8 @@ class Issuer:
         next_check, at_check: number of operations of the task beyond which it is checked, before the next operation is
             issued (`mlusim.cores.endless`); what to call instead, if anything.
         sync_codes: numbers in the log of the syncs issued so far, by name and pipes.
-        repeated: the plain vector instruction that a source line has issued last, and the attributes that were passed
-            (`mlusim.cores.vector`).
+        repeated, repeated_attributes: the plain vector instruction that a source line has issued last, and the
+            attributes that were passed (`mlusim.cores.vector`).
     """
 
     __slots__ = (
@@ -56,6 +56,7 @@ class Issuer:
         "next_check",
         "records",
         "repeated",
+        "repeated_attributes",
         "sync_codes",
         "task",
         "unit",
@@ -77,7 +78,8 @@ class Issuer:
         self.dram_unit_bytes = chip.board.dram_unit_bytes
         self.copy_geometries = unit.copy_geometries
         self.sync_codes: dict[tuple[str, int], int] = {}
-        self.repeated: dict[int, tuple[VectorCall, Sequence[Any]]] = {}
+        self.repeated: dict[int, VectorCall] = {}
+        self.repeated_attributes: dict[int, Sequence[Any]] = {}
 
     def set_dry(self, *, dry: bool) -> None:
         """Set whether instructions take time."""

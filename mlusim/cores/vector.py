@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def call(
     If the result is left out and the instruction supports a register result, returns an awaitable for it.
     """
     repeated = None if named else issuer.repeated.get(line)
-    if repeated is not None and _issue_again(issuer, line, instruction, arguments, *repeated):
+    if repeated is not None and repeated.instruction is instruction and _issue_again(issuer, line, repeated, arguments):
         return None
     if not (named or instruction.counts):
         # Calls with the same key are already bound and checked, except for the addresses of operands.
@@ -72,7 +73,8 @@ def call(
             count = len(instruction.operands)
             _issue(issuer, line, cached, arguments[:count])
             if cached.is_plain:
-                issuer.repeated[line] = cached, arguments[count:]
+                issuer.repeated[line] = cached
+                issuer.repeated_attributes[line] = arguments[count:]
             return None
     if instruction.to_register and len(arguments) == len(instruction.operands) - 1 and not named:
         return issue_to_register(issuer, line, instruction, arguments)
@@ -206,31 +208,21 @@ def _with_elements(issuer: Issuer, cached: VectorCall, operands: Sequence[Any], 
     return [value if isinstance(value, View) else _number(issuer, cached, operands, value) for value in operands]
 
 
-def _issue_again(
-    issuer: Issuer,
-    line: int,
-    instruction: Instruction,
-    arguments: Sequence[Any],
-    cached: VectorCall,
-    attributes: Sequence[Any],
-) -> bool:
+def _issue_again(issuer: Issuer, line: int, cached: VectorCall, arguments: Sequence[Any]) -> bool:
     """Issue a plain call that its line has issued before; returns false, without effect, if anything is different.
 
     Optimised: most instructions of a loop pass here, with one pass over their operands and without a lookup by layouts.
     `call` does the same in general.
-
-    Args:
-        issuer, line, instruction, arguments: as for `call`.
-        cached: the call before.
-        attributes: its attributes, as they were passed; they have to be the same objects.
     """
-    count = len(cached.operand_layouts)
-    if cached.instruction is not instruction or len(arguments) != count + len(attributes):
-        return False
-    for value, before in zip(arguments[count:], attributes):  # noqa: B905 - equal lengths, checked above
-        if value is not before:
+    operands, count = arguments, len(cached.operand_layouts)
+    if cached.has_attributes:
+        # The same objects have to be passed as before.
+        before = issuer.repeated_attributes[line]
+        if len(arguments) != count + len(before) or not all(map(is_, arguments[count:], before)):
             return False
-    operands = arguments[:count]
+        operands = arguments[:count]
+    elif len(arguments) != count:
+        return False
     nram, has_data, aligned, apart = issuer.unit.nram, issuer.has_data, cached.aligned, cached.apart
     first, start, stop = None, 0, 0
     addresses: list[int] = []

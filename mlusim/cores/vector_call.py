@@ -61,7 +61,7 @@ class VectorCall:
         code: number of its instruction in the log.
         more_boxes: boxes of the views beyond the first three, which are stored outside the records.
         operand_layouts: the layouts of its operands; for a number, its type.
-        has_numbers: whether an operand is a number.
+        has_numbers, has_attributes: whether an operand is a number; whether there are attributes.
         is_plain: whether its operands are only views in NRAM, up to three, and Python numbers, its attributes cannot
             change, and nothing is noted.
         aligned: whether addresses must be aligned.
@@ -78,6 +78,7 @@ class VectorCall:
         "code",
         "compute",
         "duration_ps",
+        "has_attributes",
         "has_numbers",
         "instruction",
         "is_plain",
@@ -109,6 +110,7 @@ class VectorCall:
         self.more_boxes = boxes[_RECORDED:]
         self.operand_layouts = tuple(value.layout if isinstance(value, View) else type(value) for value in operands)
         self.has_numbers = len(views) < len(operands)
+        self.has_attributes = len(attributes) > 0
         self.numbers: dict[int, Number] = {}
         self._multiple = instruction.multiple_2xx if issuer.board.needs_aligned_vectors else 0
         # Otherwise `check_plainly` runs for every call.
