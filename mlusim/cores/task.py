@@ -226,14 +226,7 @@ class Task:
     def is_settled(self) -> bool:
         """Whether a sync of any pipes is over at once, without effect: all pipes are free and stores are complete."""
         unit, now = self.unit, self.now_ps
-        return not (
-            self.pending_io
-            or self.pending_move
-            or unit.vector_free_ps > now
-            or unit.stream_copied_ps > now
-            or unit.stored_ps > now
-            or unit.late_effects
-        )
+        return self.is_idle() and unit.stream_copied_ps <= now and unit.stored_ps <= now
 
     def _busy(self) -> bool:
         mask = self._sync_mask

@@ -107,10 +107,7 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
     # The last entry stands for an empty operand.
     geometry_of_box = np.full(len(log.boxes) + 1, NONE, np.int64)
     for code in np.unique(box).tolist():
-        geometry = geometry_of(log.boxes[code])
-        if geometry is not None:
-            geometry_of_box[code] = len(geometries)
-            geometries.append(geometry)
+        geometry_of_box[code] = geometries.add(geometry_of(log.boxes[code]))
     chosen = geometry_of_box[box]
     _narrow_to_rows(log, columns, (record, box, side), chosen, geometries)
     _narrow_to_selected(log, columns, (record, box, side), chosen, geometries)
@@ -176,22 +173,16 @@ def _narrow_to_rows(
             moved = int(columns["bytes_requested"][record[row]]) // row_bytes
             key = (int(box[row]), moved)
             if key not in cached:
-                geometry = first_rows(moved, strides[0], row_bytes)
-                cached[key] = len(geometries) if geometry is not None else NONE
-                if geometry is not None:
-                    geometries.append(geometry)
+                cached[key] = geometries.add(first_rows(moved, strides[0], row_bytes))
             chosen[row] = cached[key]
             continue
         starts = row_numbers.astype(np.int64)
         lengths = addresses.get("lengths")
-        geometry = (
+        chosen[row] = geometries.add(
             geometry_of_rows(starts, strides[0], row_bytes)
             if lengths is None
             else runs_geometry(starts * row_bytes, lengths * row_bytes)
         )
-        chosen[row] = len(geometries) if geometry is not None else NONE
-        if geometry is not None:
-            geometries.append(geometry)
 
 
 def _narrow_to_selected(
@@ -216,10 +207,7 @@ def _narrow_to_selected(
         if key not in cached:
             elements = by_element(log.boxes[key[0]])
             positions = np.flatnonzero(log.selection(number, elements.shape[0]))
-            geometry = geometry_of_rows(positions, elements.itemsize, elements.itemsize)
-            cached[key] = NONE if geometry is None else len(geometries)
-            if geometry is not None:
-                geometries.append(geometry)
+            cached[key] = geometries.add(geometry_of_rows(positions, elements.itemsize, elements.itemsize))
         chosen[row] = cached[key]
 
 
@@ -237,11 +225,8 @@ def _narrow_to_shapes(
     record, box, side = table
     rows = np.flatnonzero(np.isin(columns["op"][record], codes) & (side == 0))
     first, kind, _ = alike(columns["op"][record[rows]], box[rows], columns["a_box"][record[rows]])
-    numbers = np.full(len(first), NONE, np.int64)
+    numbers = np.empty(len(first), np.int64)
     for number, row in enumerate(rows[first].tolist()):
         name, source = log.ops[int(columns["op"][record[row]])], int(columns["a_box"][record[row]])
-        geometry = geometry_of(written_box(name, log.boxes[int(box[row])], log.boxes[source]))
-        if geometry is not None:
-            numbers[number] = len(geometries)
-            geometries.append(geometry)
+        numbers[number] = geometries.add(geometry_of(written_box(name, log.boxes[int(box[row])], log.boxes[source])))
     chosen[rows] = numbers[kind]

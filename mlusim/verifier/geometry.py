@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.log import Box
+from mlusim.log import NONE, Box
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Loops = tuple[tuple[int, int], ...]
@@ -112,7 +112,14 @@ class Geometry:
 
 
 class Geometries(list[Geometry]):
-    """The geometries that the accesses of a log refer to by index. Append before reading the cached properties."""
+    """The geometries that the accesses of a log refer to by index. Add all before reading the cached properties."""
+
+    def add(self, geometry: Geometry | None) -> int:
+        """Append a geometry and return its index; NONE if it is empty (None)."""
+        if geometry is None:
+            return NONE
+        self.append(geometry)
+        return len(self) - 1
 
     @cached_property
     def single(self) -> np.ndarray[Any, np.dtype[np.bool_]]:

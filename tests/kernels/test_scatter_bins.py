@@ -390,10 +390,21 @@ def test_scalar_bins_names_invalid_arguments():
         sort_by_scalars(index, values, 4, 3, axis=IndexedAxis(extent=10, step=1, start=2, stop=10))
 
 
+async def by_scalar_bins(core, sorted_rows, sorted_values, index, values, counters):
+    along = IndexedAxis(extent=32, step=1, start=0, stop=32)
+    addresses = Addresses((32,), (0,), index=index, axes=(along,))
+    await core.scalar_bins(sorted_rows, sorted_values, addresses, values, counters, size=1)
+
+
+async def by_collect_bins(core, *buffers):
+    await core.collect_bins(*buffers, size=8, bins=4)
+
+
 @pytest.mark.parametrize("which", range(5))
 @pytest.mark.parametrize("waits", [True, False])
-def test_the_verifier_sees_all_accesses_of_scalar_bins(which, waits):
-    device = mlusim.Device("mlu290")
+@pytest.mark.parametrize(("board", "sort"), [("mlu290", by_scalar_bins), ("mlu370-x4", by_collect_bins)])
+def test_the_verifier_sees_all_accesses_of_sorting(board, sort, which, waits):
+    device = mlusim.Device(board)
     rows = device.upload(np.arange(32, dtype=np.int32), "rows")
 
     async def kernel(core):
@@ -402,40 +413,11 @@ def test_the_verifier_sees_all_accesses_of_scalar_bins(which, waits):
         buffers = [core.nram.alloc(32, np.int32, f"buffer {number}") for number in range(5)]
         await core.memcpy(buffers[2], rows)
         await core.memcpy(buffers[3], rows)
-        # An operand that is on its way from GDRAM while scalar code reads or writes it.
+        # An operand that is on its way from GDRAM while the sort reads or writes it.
         core.memcpy_async(buffers[which], rows)
         if waits:
             await core.sync_io()
-        sorted_rows, sorted_values, index, values, counters = buffers
-        along = IndexedAxis(extent=32, step=1, start=0, stop=32)
-        addresses = Addresses((32,), (0,), index=index, axes=(along,))
-        await core.scalar_bins(sorted_rows, sorted_values, addresses, values, counters, size=1)
-        await core.sync()
-
-    device.launch(kernel, dim=4)
-    device.synchronize()
-    races = [finding for finding in device.verify().findings if finding.kind == "race"]
-    assert bool(races) is not waits
-    assert all(f"buffer {which}" in race.title + race.where for race in races)
-
-
-@pytest.mark.parametrize("which", range(5))
-@pytest.mark.parametrize("waits", [True, False])
-def test_the_verifier_sees_all_accesses_of_collect_bins(which, waits):
-    device = mlusim.Device("mlu370-x4")
-    rows = device.upload(np.arange(32, dtype=np.int32), "rows")
-
-    async def kernel(core):
-        if core.is_memory_core or core.task_id:
-            return
-        buffers = [core.nram.alloc(32, np.int32, f"buffer {number}") for number in range(5)]
-        await core.memcpy(buffers[2], rows)
-        await core.memcpy(buffers[3], rows)
-        # An operand that is on its way from GDRAM while the vector pipe reads or writes it.
-        core.memcpy_async(buffers[which], rows)
-        if waits:
-            await core.sync_io()
-        await core.collect_bins(*buffers, size=8, bins=4)
+        await sort(core, *buffers)
         await core.sync()
 
     device.launch(kernel, dim=4)
