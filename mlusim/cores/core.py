@@ -19,6 +19,7 @@ from mlusim.cores.issuer import Issuer
 from mlusim.cores.ordering import COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scratch import Scratch
 from mlusim.errors import KernelError, OperandError
+from mlusim.inputs import shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,12 +122,22 @@ class Core(InstructionMethods):
         Args:
             items: such as `range(core.task_id, rows, core.task_dim)`, or the tiles of a plan.
             along: by iteration, integers or tuples of integers; by default the items. Where these advance evenly, the
-                iterations have to be alike: the same instructions, on operands that advance evenly.
+                iterations have to be alike: the same instructions, on operands that advance evenly. There may be fewer
+                than items: the last iterations, such as those that empty a pipeline, are then always executed.
 
-        An iteration may use variables of the two iterations before it. What it does must not depend on data.
+        An iteration may use variables of the two iterations before it. What it does must not depend on data. Raises
+        `OperandError` for items without a length, and if `along` has more.
         """
+        by_iteration = items if along is None else along
+        for values in (items, by_iteration):
+            if not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
+                raise OperandError(f"loop over {shown(values)}, which is not a sequence: name a range or a list")
+        if len(by_iteration) > len(items):
+            raise OperandError(
+                f"loop over {len(items)} items along {len(by_iteration)}: along has at most one per item"
+            )
         watch = self.issuer.chip.watch
-        return iter(items) if watch is None else watch.loop(self.issuer, items, items if along is None else along)
+        return iter(items) if watch is None else watch.loop(self.issuer, items, by_iteration)
 
     # ---- copies (`mlusim.cores.copies`)
 

@@ -12,6 +12,7 @@ import pytest
 import mlusim
 from mlusim import ops
 from mlusim.cores.core import Core
+from mlusim.errors import OperandError
 from mlusim.host.arguments import Output
 from mlusim.memory.view import View
 from mlusim.results.result import Result
@@ -259,3 +260,21 @@ def test_a_kernel_that_issues_ahead_of_its_pipe() -> None:
         x = tensor(tasks * 399, columns)
         given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, tasks // 4, 1), "data": False}
         both(lambda x=x, given_=given_, **how: mlusim.run(ahead, x, Output(x.shape, "float32"), **given_, **how))
+
+
+@pytest.mark.parametrize("steady", [False, True])
+@pytest.mark.parametrize(
+    ("items", "along", "message"),
+    [
+        (3, None, "loop over 3, which is not a sequence: name a range or a list"),
+        (iter([1, 2]), None, "which is not a sequence"),
+        ([1, 2], 5, "loop over 5, which is not a sequence"),
+        ([1], range(4), "loop over 1 items along 4: along has at most one per item"),
+    ],
+)
+def test_a_loop_is_over_a_sequence(items: Any, along: Any, message: str, steady: bool) -> None:
+    async def kernel(core: Core) -> None:
+        core.loop(items, along=along)
+
+    with pytest.raises(OperandError, match=message):
+        mlusim.run(kernel, data=False, steady=steady)
