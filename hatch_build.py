@@ -27,6 +27,7 @@ MODULES = (
     "mlusim/bangc/calls.py",
     "mlusim/bangc/copy_calls.py",
     "mlusim/bangc/crossing.py",
+    "mlusim/bangc/gdram_map.py",
     "mlusim/cores/byte_copies.py",
     "mlusim/cores/copies.py",
     "mlusim/cores/copy_effect.py",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,8 @@ import numpy as np
 from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, text_at
 from mlusim.bangc.faults import LIBRARIES
 from mlusim.bangc.filter_forms import FilterForms
-from mlusim.bangc.fixed_addresses import nearest_tensor, place
+from mlusim.bangc.fixed_addresses import place
+from mlusim.bangc.gdram_map import GdramMap
 from mlusim.bangc.image import (
     ARENA_BYTES,
     FILE_WORD,
@@ -65,35 +66,6 @@ _ON_A_MEMORY_CORE = (
     "have; begin with if (__is_mpu()) return; or, if barriers such as __sync_cluster() follow, which count the memory "
     "core, guard this line by if (!__is_mpu())"
 )
-
-
-class GdramMap:
-    """The tensors of a device's GDRAM by host address, for one state of its allocations.
-
-    Attributes:
-        bases, allocations: the tensors, in order of their first addresses.
-        address: the first address, by identity of the allocation.
-        packed: the number of the latest launch, and its arguments in the layout that the entry reads.
-        ranges: the tensors in the layout of the runtime.
-        freed: the name of memory that a program has freed, by first address and end.
-    """
-
-    def __init__(self, allocations: tuple[Allocation, ...], reserve: int) -> None:
-        found = []
-        for one in allocations:
-            if not one.nbytes:
-                continue
-            if one.buffer is None:
-                found.append((reserve + one.address, one.nbytes, 2, one))
-            else:
-                found.append((int(one.buffer.ctypes.data), one.nbytes, int(one.read_only), one))
-        found.sort(key=lambda entry: entry[0])
-        self.bases = [entry[0] for entry in found]
-        self.allocations = [entry[3] for entry in found]
-        self.address = {entry[3].identity: entry[0] for entry in found}
-        self.packed = -1, b""
-        self.freed: Mapping[tuple[int, int], str] = {}
-        self.ranges = (Range * max(len(found), 1))(*[Range(base, size, flags) for base, size, flags, _ in found])
 
 
 class Bridge:
@@ -289,7 +261,7 @@ class Bridge:
         for (first, end), name in self.gdram.freed.items():
             if first <= address < end:
                 return f"address {address:#x} lies in no memory of this core: {name} was there until cnrtFree"
-        near = nearest_tensor(address, self.gdram.bases, self.gdram.allocations)
+        near = self.gdram.nearest(address)
         return f"address {address:#x} lies in no memory of this core: " + (
             f"{near}, if it is not an address of the host"
             if near

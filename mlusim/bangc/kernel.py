@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.bangc import faults
-from mlusim.bangc.bridge import Bridge, GdramMap
+from mlusim.bangc.bridge import Bridge
 from mlusim.bangc.calls import dtype_of_code
 from mlusim.bangc.crossing import Crossing
 from mlusim.bangc.entry_points import EntryPoint, Parameter, signature_of
+from mlusim.bangc.gdram_map import GdramMap
 from mlusim.bangc.lines import entry_function
 from mlusim.bangc.module import Kernel, Module
 from mlusim.cores.waiting import SUSPEND
