@@ -4,9 +4,10 @@ A Python kernel can access lists, dictionaries and arrays in its scope. Reading 
 is recording values for a test. But if a run modifies such an object and the kernel's code also reads it, values flow
 between tasks in a way that no board provides, free of charge.
 
-Examined: objects named by the kernel and by the functions of its file that it calls: closures, globals, arguments. Not
-seen: objects reached through other modules, and objects that an earlier run of the same kernel left with the values
-that this run writes again.
+Examined: objects named by the kernel and by the functions and classes of its file that it uses: closures, globals,
+arguments, `self`, attributes of functions, classes and instances, iterators and random generators. Not seen: objects
+reached through other modules, results of cached functions, and objects that an earlier run of the same kernel left with
+the values that this run writes again.
 """
 
 from __future__ import annotations
@@ -14,13 +15,23 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import itertools
 import linecache
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from operator import length_hint
 from pathlib import Path
-from types import CodeType, FunctionType, SimpleNamespace
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
 import numpy as np
@@ -34,8 +45,10 @@ _DEPTH = 3
 _MISSING = "missing"
 # For a compiled kernel, by image and name: value when its file was loaded, and current value.
 _Variables = Mapping[tuple[int, str], tuple[bytes, bytes]]
-# Methods that modify a collection without reading it, if used as a statement.
-_WRITERS = frozenset({"append", "appendleft", "extend", "add", "update", "insert", "clear", "fill"})
+# What numbers can be read from.
+_NUMERIC = (np.ndarray, np.generic, int, float, complex, bytearray, Iterator, AsyncIterator)
+# Packages whose objects change for reasons of their own, such as caches, and pass no values between tasks.
+_OTHERS = frozenset({"mlusim", "numpy", "ml_dtypes", "logging", "simpy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +70,11 @@ class HostData:
     """
 
     def __init__(self, kernel: Any, arguments: Mapping[str, Any]) -> None:
-        self._named = [variable for variable in _names(kernel, arguments) if variable.line]
-        self._before = [_state(variable.value()) for variable in self._named]
+        attributes: set[str] = set()
+        self._named = [variable for variable in _names(kernel, arguments, attributes) if variable.line]
+        self._contents = _Contents(frozenset(attributes))
+        values = [variable.value() for variable in self._named]
+        self._before = [(self._contents.state(value), self._contents.holds_numbers(value)) for value in values]
         self._variables: Callable[[], _Variables] = getattr(kernel, "file_variables", dict)
         self._values = {key: now for key, (_, now) in self._variables().items()}
 
@@ -72,9 +88,10 @@ class HostData:
     def find(self) -> list[Finding]:
         """Return a finding per object that changed and is read, and per changed variable of a compiled kernel."""
         findings: dict[str, Finding] = {}
-        for variable, before in zip(self._named, self._before, strict=True):
+        for variable, (before, held_numbers) in zip(self._named, self._before, strict=True):
             value = variable.value()
-            if variable.name not in findings and _state(value) != before and _holds_numbers(value):
+            changed = self._contents.state(value) != before
+            if changed and variable.name not in findings and (held_numbers or self._contents.holds_numbers(value)):
                 findings[variable.name] = Finding(
                     kind="host-data",
                     title=f"tasks pass values through {variable.name}, a Python {type(value).__name__} of the host",
@@ -94,30 +111,58 @@ class HostData:
         return list(findings.values())
 
 
-def _names(kernel: Any, arguments: Mapping[str, Any]) -> Iterator[_Named]:
-    todo, seen = [inspect.unwrap(getattr(kernel, "func", kernel))], set()
+def _names(kernel: Any, arguments: Mapping[str, Any], attributes: set[str]) -> Iterator[_Named]:
+    """Yield the names that a kernel and the functions of its file use; adds the `attributes` that they read."""
+    arguments = {**getattr(kernel, "keywords", {}), **arguments}
+    kernel = inspect.unwrap(getattr(kernel, "func", kernel))
+    if isinstance(kernel, MethodType):
+        arguments = {next(iter(inspect.signature(kernel.__func__).parameters), "self"): kernel.__self__, **arguments}
+        kernel = kernel.__func__
+    todo, seen = [kernel], set()
     while todo:
         function = todo.pop()
         if not isinstance(function, FunctionType) or function in seen:
             continue
         seen.add(function)
-        code = function.__code__
-        reads = _reads(function)
-        getters: dict[str, Callable[[], Any]] = {}
-        for name in _global_names(code):
-            if name in function.__globals__:
-                getters[name] = partial(function.__globals__.get, name, _MISSING)
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            getters[name] = partial(_content, cell)
+        reads = _reads(function, attributes)
+        getters = _getters(function)
         if len(seen) == 1:
             for name, argument in arguments.items():
                 getters[name] = partial(_itself, argument)
-        for name, value in getters.items():
-            if isinstance(value(), FunctionType):
-                if value().__code__.co_filename == code.co_filename:
-                    todo.append(value())
-            else:
-                yield _Named(name, value, code.co_filename, reads.get(name, 0))
+        file = function.__code__.co_filename
+        for name, getter in getters.items():
+            value = partial(_of_method, getter)
+            now = value()
+            todo += [used for used in _functions(now) if used.__code__.co_filename == file]
+            # A function that is called is not thereby read: only its attributes are.
+            line = reads.get(f"{name}." if isinstance(now, FunctionType) else name, 0)
+            yield _Named(name, value, file, line)
+
+
+def _getters(function: FunctionType) -> dict[str, Callable[[], Any]]:
+    """By name, return what gives the current values of the globals and the variables of closures of a function."""
+    code = function.__code__
+    getters: dict[str, Callable[[], Any]] = {}
+    for name in _global_names(code):
+        if name in function.__globals__:
+            getters[name] = partial(function.__globals__.get, name, _MISSING)
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        getters[name] = partial(_content, cell)
+    return getters
+
+
+def _functions(value: Any) -> list[FunctionType]:
+    """Return the functions behind a name: itself, or the methods of a class or of an instance's class."""
+    if isinstance(value, FunctionType):
+        return [value]
+    owner = value if isinstance(value, type) else type(value)
+    return [member for member in vars(owner).values() if isinstance(member, FunctionType)]
+
+
+def _of_method(getter: Callable[[], Any]) -> Any:
+    """Return a value, or the object of a bound method."""
+    value = getter()
+    return value.__self__ if isinstance(value, MethodType | BuiltinMethodType) else value
 
 
 def _itself(argument: Any) -> Any:
@@ -139,8 +184,11 @@ def _global_names(code: CodeType) -> set[str]:
     return names
 
 
-def _reads(function: FunctionType) -> dict[str, int]:
-    """By name, return the first line of a function's source that reads it; empty without source."""
+def _reads(function: FunctionType, attributes: set[str]) -> dict[str, int]:
+    """By name, return the first line of a function's source that reads it; adds the `attributes` read of anything.
+
+    Under a name with a dot: the first line that does more with it than to call it. Empty without source.
+    """
     file = function.__code__.co_filename
     if file not in linecache.cache and not Path(file).is_file():
         # `inspect` would return the source of the module that executes the text, and cache it for messages.
@@ -153,15 +201,22 @@ def _reads(function: FunctionType) -> dict[str, int]:
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     lines_by_name: dict[str, int] = {}
     for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and not _only_written(node, parents):
+            attributes.add(node.attr)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not _only_written(node, parents):
             line = first + node.lineno - 1
-            lines_by_name[node.id] = min(lines_by_name.get(node.id, line), line)
+            parent = parents[node]
+            is_called = isinstance(parent, ast.Call) and parent.func is node
+            for key in (node.id,) if is_called else (node.id, f"{node.id}."):
+                lines_by_name[key] = min(lines_by_name.get(key, line), line)
     return lines_by_name
 
 
-def _only_written(name: ast.Name, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a name is only the target of an assignment, as in `seen[task][0] = 1` or `seen.append(1)`."""
-    node: ast.AST = name
+def _only_written(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether a name or attribute is only the target of an assignment or of a call whose result is dropped.
+
+    Such as `seen[task][0] = 1` or `seen.append(1)`.
+    """
     while True:
         parent = parents[node]
         if not (isinstance(parent, ast.Subscript | ast.Attribute) and parent.value is node):
@@ -170,39 +225,77 @@ def _only_written(name: ast.Name, parents: Mapping[ast.AST, ast.AST]) -> bool:
             return True
         call = parents[parent]
         if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
-            return parent.attr in _WRITERS and isinstance(parents[call], ast.Expr)
+            return isinstance(parents[call], ast.Expr)
         node = parent
 
 
-def _state(value: Any, depth: int = _DEPTH) -> Any:
-    """Return a fingerprint of a value's content, or the identity of an opaque value."""
-    if isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= _LARGEST_BYTES:
-        return hashlib.blake2b(value.tobytes()).digest()
-    if isinstance(value, bool | int | float | complex | np.generic):
-        return repr(value)
-    items = _items(value)
-    if items is None or depth == 0:
-        return id(value)
-    if len(items) > _LARGEST_ITEMS:
-        return len(items)
-    return [(str(key), _state(item, depth - 1)) for key, item in items]
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What is compared of the objects around a kernel.
+
+    Attributes:
+        attributes: names that the kernel reads of classes, instances and functions; others may hold notes.
+    """
+
+    attributes: frozenset[str]
+
+    def state(self, value: Any, depth: int = _DEPTH) -> Any:  # noqa: PLR0911 - a result by kind of value
+        """Return a fingerprint of a value's content, or the identity of an opaque value."""
+        if isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= _LARGEST_BYTES:
+            return hashlib.blake2b(value.tobytes()).digest()
+        if isinstance(value, bool | int | float | complex | bytearray | np.generic):
+            return repr(value)
+        if isinstance(value, Iterator | AsyncIterator):
+            return self._position(value, depth)
+        if _draws(value):
+            return repr(value.bit_generator.state if isinstance(value, np.random.Generator) else value.getstate())
+        items = self._items(value) if depth else None
+        if items is None:
+            return id(value)
+        if len(items) > _LARGEST_ITEMS:
+            return len(items)
+        return [(str(key), self.state(item, depth - 1)) for key, item in items]
+
+    def holds_numbers(self, value: Any, depth: int = _DEPTH) -> bool:
+        """Return whether a value is or contains something that numbers can be read from."""
+        if isinstance(value, _NUMERIC) or _draws(value):
+            return True
+        items = self._items(value) if depth else None
+        return any(self.holds_numbers(item, depth - 1) for _, item in items or ())
+
+    def _position(self, iterator: Any, depth: int) -> Any:
+        """Return how far an iterator has advanced; a new object where it does not tell: who names it advances it."""
+        frame = getattr(iterator, "gi_frame", getattr(iterator, "ag_frame", iterator))
+        if frame is None:
+            return "exhausted"
+        if frame is not iterator:
+            return frame.f_lasti, self.state(dict(frame.f_locals), depth - 1) if depth else 0
+        if isinstance(iterator, itertools.count):
+            return repr(iterator)
+        left = length_hint(iterator, -1)
+        return left if left >= 0 else object()
+
+    def _items(self, value: Any) -> list[tuple[Any, Any]] | None:
+        """Return the parts of a collection, or attributes of a function, a class or an instance; None if opaque."""
+        if isinstance(value, dict):
+            return list(value.items())
+        if isinstance(value, SimpleNamespace):
+            return list(vars(value).items())
+        if isinstance(value, list | tuple | set | frozenset) or type(value).__name__ in {"deque", "array"}:
+            return list(enumerate(value))
+        owner = value if isinstance(value, type) else type(value)
+        if isinstance(value, ModuleType) or owner.__module__.partition(".")[0] in _OTHERS:
+            return None
+        read = [name for name in self.attributes if not isinstance(getattr(owner, name, None), cached_property)]
+        found = ((name, inspect.getattr_static(value, name, _MISSING)) for name in sorted(read))
+        return [
+            (name, getattr(value, name) if isinstance(slot, MemberDescriptorType) else slot) for name, slot in found
+        ]
 
 
-def _items(value: Any) -> list[tuple[Any, Any]] | None:
-    if isinstance(value, dict):
-        return list(value.items())
-    if isinstance(value, SimpleNamespace):
-        return list(vars(value).items())
-    if isinstance(value, list | tuple | set | frozenset) or type(value).__name__ == "deque":
-        return list(enumerate(value))
-    return None
-
-
-def _holds_numbers(value: Any, depth: int = _DEPTH) -> bool:
-    if isinstance(value, np.ndarray | np.generic | int | float | complex):
-        return True
-    items = _items(value) if depth else None
-    return any(_holds_numbers(item, depth - 1) for _, item in items or ())
+def _draws(value: Any) -> bool:
+    """Return whether a value is a generator of random numbers, which advances by each of them."""
+    return isinstance(value, np.random.Generator) or callable(getattr(value, "getstate", None))
 
 
 def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:

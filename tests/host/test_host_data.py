@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+from functools import cached_property, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -128,6 +131,158 @@ def test_a_single_task_passes_no_values():
         await core.memcpy(out, tile)
 
     report = mlusim.verify(kernel, X, OUT, dim=1, kind="BLOCK")
+    assert report.ok, report.text()
+
+
+def tickets(take):
+    """A kernel whose tasks take the next row from a counter of the host, which `take` advances."""
+
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(64, x.dtype, "tile")
+        while (row := take()) < 4:
+            await core.memcpy(tile, x[row])
+            await core.memcpy(out[row], tile)
+
+    return kernel
+
+
+class Counter:
+    """Rows by an attribute: of the class, of an instance, or in a slot."""
+
+    shared = 0
+
+    def __init__(self):
+        self.row = 0
+
+    def take(self):
+        self.row += 1
+        return self.row - 1
+
+    async def kernel(self, core, x, out):
+        await tickets(self.take)(core, x, out)
+
+
+class Slotted:
+    __slots__ = ("row",)
+
+    def __init__(self):
+        self.row = 0
+
+
+def of_a_function():
+    def take():
+        take.row += 1
+        return take.row - 1
+
+    take.row = 0
+    return tickets(take)
+
+
+def of_a_class():
+    def take():
+        Counter.shared += 1
+        return Counter.shared - 1
+
+    Counter.shared = 0
+    return tickets(take)
+
+
+def of_an_instance():
+    counter = Counter()
+    return tickets(counter.take)
+
+
+def of_a_slot():
+    counter = Slotted()
+
+    def take():
+        counter.row += 1
+        return counter.row - 1
+
+    return tickets(take)
+
+
+def of_an_iterator(rows):
+    return lambda: tickets(lambda: next(rows))
+
+
+def of_self():
+    return Counter().kernel
+
+
+def of_a_partial():
+    async def kernel(core, x, out, rows):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(64, x.dtype, "tile")
+        await core.memcpy(tile, x[core.core_id])
+        await core.memcpy(out[rows.pop()], tile)
+
+    return partial(kernel, rows=[3, 2, 1, 0])
+
+
+def of_random_numbers():
+    rng = random.Random(0)  # noqa: S311 - not for secrets
+    order = [0, 1, 2, 3, 9]
+    return tickets(lambda: order[4] if rng.random() >= 0 else 0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        of_a_function,
+        of_a_class,
+        of_an_instance,
+        of_a_slot,
+        of_self,
+        of_a_partial,
+        of_random_numbers,
+        of_an_iterator(itertools.count()),
+        of_an_iterator(iter([0, 1, 2, 3, 4, 4, 4, 4])),
+        of_an_iterator(row for row in [0, 1, 2, 3, 4, 4, 4, 4]),
+        of_an_iterator(map(int, [0, 1, 2, 3, 4, 4, 4, 4])),
+    ],
+)
+def test_a_counter_that_tasks_advance_is_reported(make):
+    found, report = kinds(make())
+    assert "host-data" in found, report.text()
+
+
+class Tiling:
+    """What kernels use of an object: constants, some computed at first use, and notes."""
+
+    def __init__(self):
+        self.rows = 4
+        self.notes = []
+        self.copies = 0
+
+    @cached_property
+    def last(self):
+        return self.rows - 1
+
+    def note(self, row):
+        self.notes.append(row)
+
+
+def test_objects_of_constants_and_notes_are_not_reported():
+    tiling = Tiling()
+
+    def copied():
+        copied.calls += 1
+
+    copied.calls = 0
+
+    async def kernel(core, x, out):
+        if core.is_memory_core or core.core_id > tiling.last:
+            return
+        copied()
+        tiling.note(core.core_id)
+        tiling.copies += 1
+        await copy(core, x, out)
+
+    report = mlusim.verify(kernel, X, OUT, dim=4)
     assert report.ok, report.text()
 
 
