@@ -13,7 +13,7 @@ from mlusim.cores import syncs, vector
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.ordering import COMPUTE_PIPES
 from mlusim.cores.row_copies import copy_loop
-from mlusim.cores.row_loop import Loop
+from mlusim.cores.row_loop import RowLoop
 from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP, atomic, set_memory
 from mlusim.errors import AccessError, OperandError
 from mlusim.memory.addresses import Indices
@@ -174,7 +174,7 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
     rows = chosen // step
     dst, src = (far, near) if name == "scatter" else (near, far)
     dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
-    loop = Loop(count, len(selected), dst_rows, src_rows, AddressInstructions(), indices, unread=True)
+    loop = RowLoop(count, len(selected), dst_rows, src_rows, AddressInstructions(), indices, unread=True)
     copy_loop(bridge.issuer, line, name, dst, src, loop, method="instruction")
 
 

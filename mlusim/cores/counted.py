@@ -14,7 +14,7 @@ import numpy as np
 
 from mlusim.cores.row_copies import check_index, copy_loop, log_addresses
 from mlusim.cores.row_loop import (
-    Loop,
+    RowLoop,
     Rows,
     check_apart,
     check_rows,
@@ -84,7 +84,7 @@ def scalar_loop(
     line: int,
     dst: View,
     src: View,
-    loop: Loop,
+    loop: RowLoop,
     extra_cycles: int = 0,
     finish: Callable[[], Any] | None = None,
     name: str = "scalar_copy",
@@ -169,7 +169,7 @@ def wait_for_loop(issuer: Issuer, record: int) -> Waiting:
     return issuer.task.suspending
 
 
-def empty_loop(issuer: Issuer, line: int, loop: Loop) -> Waiting:
+def empty_loop(issuer: Issuer, line: int, loop: RowLoop) -> Waiting:
     """Issue a loop of row copies in which no iteration has a row to copy."""
     issuer.begin()
     task = issuer.task
@@ -182,7 +182,7 @@ def empty_loop(issuer: Issuer, line: int, loop: Loop) -> Waiting:
     return task.passing
 
 
-def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> Loop:
+def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> RowLoop:
     """Compute and check the addresses of a loop from the current contents of NRAM."""
     for view in (dst, src):
         check_view(name, view)
@@ -220,10 +220,10 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
         rows.append(row_list)
     unread = any(isinstance(side, View) for side in row_choices)
     if selected is None:
-        return Loop(iterations, iterations, rows[0], rows[1], address, tuple(indices), unread)
+        return RowLoop(iterations, iterations, rows[0], rows[1], address, tuple(indices), unread)
     if isinstance(row_choices[0], Addresses) and isinstance(row_choices[1], Addresses):
         raise OperandError(f"{name} by two addresses, one of them within a window: give row numbers for the other")
     other = 1 if isinstance(row_choices[0], Addresses) else 0
     other_rows = rows[other]
     rows[other] = selected if other_rows is None else other_rows[selected]
-    return Loop(iterations, len(selected), rows[0], rows[1], address, tuple(indices), unread)
+    return RowLoop(iterations, len(selected), rows[0], rows[1], address, tuple(indices), unread)

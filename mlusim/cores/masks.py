@@ -10,7 +10,7 @@ import numpy as np
 
 from mlusim.cores.counted import scalar_loop
 from mlusim.cores.row_copies import check_index
-from mlusim.cores.row_loop import Loop, check_apart
+from mlusim.cores.row_loop import RowLoop, check_apart
 from mlusim.cores.scalar import arithmetic, check_view
 from mlusim.cores.vector import issue_counted, wait_for_register
 from mlusim.dtypes import is_integer
@@ -201,7 +201,7 @@ def scalar_bins(
         return starts
 
     instructions = scalar_bins_instructions(rows.instructions)
-    loop = Loop(rows.count, rows.count, None, None, instructions, (rows.index, rows_out, counters))
+    loop = RowLoop(rows.count, rows.count, None, None, instructions, (rows.index, rows_out, counters))
     return scalar_loop(issuer, line, values_out, values, loop, issuer.board.scalar_loop_cycles, finish, name)
 
 

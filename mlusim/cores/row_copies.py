@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.pipe import Transfer
-from mlusim.cores.row_loop import Loop, check_apart, check_rows, move_rows, move_runs, row_bytes_of, rows_shape
+from mlusim.cores.row_loop import RowLoop, check_apart, check_rows, move_rows, move_runs, row_bytes_of, rows_shape
 from mlusim.cores.scalar import check_view
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
@@ -82,12 +82,12 @@ def by_offsets(
             raise
     count = offsets.size if rows is None else len(rows)
     dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
-    loop = Loop(offsets.size, count, dst_rows, src_rows, AddressInstructions(), (offsets,), unread=True)
+    loop = RowLoop(offsets.size, count, dst_rows, src_rows, AddressInstructions(), (offsets,), unread=True)
     copy_loop(issuer, line, name, dst, src, loop, method="instruction", mask=mask)
 
 
 def copy_loop(
-    issuer: Issuer, line: int, name: str, dst: View, src: View, loop: Loop, *, method: str, mask: View | None = None
+    issuer: Issuer, line: int, name: str, dst: View, src: View, loop: RowLoop, *, method: str, mask: View | None = None
 ) -> int:
     """Issue one transfer that represents the row copies of a loop; returns its record.
 
@@ -164,7 +164,7 @@ def copy_loop(
     return record
 
 
-def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: Loop) -> None:
+def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: RowLoop) -> None:
     """Log the rows that a loop copies, as far as they are known, in the narrowest type that holds all rows."""
     known_rows = {
         key: rows.astype(_row_type(view.shape[0]))

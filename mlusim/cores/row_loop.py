@@ -18,7 +18,7 @@ from mlusim.memory.view import View
 Rows = Indices | Addresses | View | None
 
 
-class Loop(NamedTuple):
+class RowLoop(NamedTuple):
     """A loop over rows with its addresses computed.
 
     Attributes:
@@ -133,7 +133,7 @@ def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
         raise AccessError(f"{name}: index {bad} is outside {view!r}, which has {extent}{fresh}")
 
 
-def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -> Loop:
+def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -> RowLoop:
     """Check a loop that copies runs of contiguous rows of `src`, in ascending order, to dst, one behind the other."""
     for view in (dst, src):
         if not view.is_contiguous or not view.shape:
@@ -151,10 +151,10 @@ def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -
         raise AccessError(f"{name}: index {bad} is outside {src!r}, which has {src.shape[0]}")
     total = int(np.add.reduce(counts))
     check_rows(name, dst, None, total)
-    return Loop(len(first), total, None, first, AddressInstructions(), (), lengths=counts)
+    return RowLoop(len(first), total, None, first, AddressInstructions(), (), lengths=counts)
 
 
-def rows_shape(dst: View, src: View, loop: Loop, direction: Direction, count: int, unit_bytes: int) -> CopyShape:
+def rows_shape(dst: View, src: View, loop: RowLoop, direction: Direction, count: int, unit_bytes: int) -> CopyShape:
     """Return the geometry of `count` row copies of a loop, with their bus bytes."""
     row_bytes = row_bytes_of("rows", dst)
     if loop.lengths is not None:
@@ -172,7 +172,9 @@ def rows_shape(dst: View, src: View, loop: Loop, direction: Direction, count: in
     return CopyShape(direction, row_bytes * count, row_bytes, count, (), (), bus_read + partly, bus_write, count > 1)
 
 
-def _runs_shape(dst: View, src: View, loop: Loop, direction: Direction, row_bytes: int, unit_bytes: int) -> CopyShape:
+def _runs_shape(
+    dst: View, src: View, loop: RowLoop, direction: Direction, row_bytes: int, unit_bytes: int
+) -> CopyShape:
     """Return the geometry of a loop over runs of rows: one segment each, of their mean length, and exact bus bytes."""
     starts, lengths = loop.src_rows, loop.lengths
     assert starts is not None  # noqa: S101 - for the type checker

@@ -22,7 +22,7 @@ from mlusim.cores.chip import sram_name
 from mlusim.cores.core import Core
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.locks import LOCK_NAMES, SHIFT, change
-from mlusim.cores.row_loop import Loop
+from mlusim.cores.row_loop import RowLoop
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import KernelError
@@ -213,7 +213,7 @@ class Replay:
         line: int,
     ) -> Waiting | None:
         rows = {side: rows.astype(np.int64) for side, rows in self._log.addresses.get(record, {}).items()}
-        replayed = Loop(
+        replayed = RowLoop(
             loop.iterations,
             loop.selected,
             rows.get("dst"),

@@ -4,11 +4,11 @@
 
 It is an ordinary run that is watched (`watch`):
 
-1. From time to time, the loops of all tasks are found in the log (`courses`, `periods`), and their common pace and its
-   uncertainty are measured (`pace`).
+1. From time to time, the loops of all tasks are found in the log (`task_loops`, `periods`), and their common pace and
+   its uncertainty are measured (`pace`).
 2. Once that suffices, every task passes the middle of its loop without simulating it (`fast_forward`): the kernel
-   issues the operations, or, in a loop that it has declared (`loops`), their records are computed from those of other
-   iterations (`pattern`), and the kernel does not even execute them.
+   issues the operations, or, in a loop that it has declared (`declared_loop`), their records are computed from those of
+   other iterations (`pattern`), and the kernel does not even execute them.
 3. The last iterations are simulated again. Afterwards, the times of the skipped operations are filled in (`expand`).
 
 The resulting log is complete: every operation with its operands and bytes. Only times are extrapolated. A run that is

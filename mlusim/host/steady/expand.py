@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from mlusim.host.steady.courses import Codes, cost_of
 from mlusim.host.steady.periods import ALIKE, Integers
-from mlusim.host.steady.watch import Cut, Skip
+from mlusim.host.steady.task_loops import Codes, cost_of
+from mlusim.host.steady.watch import Skip, SkippedPart
 from mlusim.log import NONE, AllocationRecord, LaunchRecord, Log, SkippedRecord, TaskRecord
 
 Spanned = TypeVar("Spanned", TaskRecord, LaunchRecord, AllocationRecord)
@@ -29,17 +29,17 @@ def expand(log: Log, skips: Sequence[Skip]) -> float | None:
     """
     # Costs are compared below: which of them count as equal depends on what else there is.
     codes = Codes(log, costs=False)
-    courses = []
+    tasks = []
     for number in range(len(log.tasks)):
-        own = [(skip, skip.cuts.get(number)) for skip in skips]
-        if sum(cut is not None for _, cut in own) > 1:
+        own = [(skip, skip.parts.get(number)) for skip in skips]
+        if sum(part is not None for _, part in own) > 1:
             return None
-        courses.append(_Course(codes.records_of(number), own))
-    unlike = [course.unlike(log, codes.codes) for course in courses]
+        tasks.append(_TaskRecords(codes.records_of(number), own))
+    unlike = [task.unlike(log, codes.codes) for task in tasks]
     if None in unlike:
         return None
     unlike_ps = max(error for error in unlike if error is not None)
-    _set_times(log, courses)
+    _set_times(log, tasks)
 
     def at(time_ps: int) -> int:
         return time_ps if time_ps < 0 else time_ps + sum(skip.length_ps for skip in skips if skip.now_ps < time_ps)
@@ -52,83 +52,85 @@ def expand(log: Log, skips: Sequence[Skip]) -> float | None:
     log.allocations = [moved(allocation) for allocation in log.allocations]
     for skip in skips:
         start_ps = skip.now_ps + sum(record.end_ps - record.start_ps for record in log.skipped)
-        operations = sum(cut.operations for cut in skip.cuts.values())
+        operations = sum(part.operations for part in skip.parts.values())
         bound_ps = round(skip.bound_ps + unlike_ps)
         log.skipped.append(SkippedRecord(start_ps, start_ps + skip.length_ps, operations, bound_ps))
     return float(sum(record.bound_ps for record in log.skipped))
 
 
-def _set_times(log: Log, courses: Sequence[_Course]) -> None:
+def _set_times(log: Log, tasks: Sequence[_TaskRecords]) -> None:
     """Set the times of all records."""
     columns = {name: log.records.column(name, slice(0, len(log))) for name in (*_TIMES, "waited_for")}
     # By simulated record, the record that gets its times: of operations in flight at a skip, one after it.
     final = np.arange(len(log))
-    for course in courses:
-        final[course.simulated] = course.records[course.index]
-    for course in courses:
-        simulated, waited = course.simulated, columns["waited_for"][course.simulated]
-        times = course.moved({name: columns[name][simulated] for name in _TIMES})
+    for task in tasks:
+        final[task.simulated] = task.records[task.index]
+    for task in tasks:
+        simulated, waited = task.simulated, columns["waited_for"][task.simulated]
+        times = task.moved({name: columns[name][simulated] for name in _TIMES})
         log.records.set_times(final[simulated], times | {"waited_for": np.where(waited < 0, NONE, final[waited])})
-        if course.cut is None:
+        if task.part is None:
             continue
-        filled, template, shift = course.fill()
+        filled, template, shift = task.fill()
         moved = {name: values[template] + (0 if name == "latency_ps" else shift) for name, values in times.items()}
         # A skipped operation waited for the operation at the same distance as in the period that it repeats.
         before = final[np.maximum(waited[template], 0)]
-        apart = course.index[template] - np.searchsorted(course.records, before)
-        own = (waited[template] >= 0) & np.isin(before, course.records) & (apart > 0)
-        source = course.records[(np.searchsorted(course.records, filled) - apart).clip(0, len(course.records) - 1)]
+        apart = task.index[template] - np.searchsorted(task.records, before)
+        own = (waited[template] >= 0) & np.isin(before, task.records) & (apart > 0)
+        source = task.records[(np.searchsorted(task.records, filled) - apart).clip(0, len(task.records) - 1)]
         log.records.set_times(filled, moved | {"waited_for": np.where(own, source, NONE)})
 
 
-class _Course:
+class _TaskRecords:
     """The records of one task: which are simulated, and to which place each belongs.
 
     Attributes:
         records: all records of the task, in order.
-        cut: what it skipped, if anything.
+        part: what it skipped, if anything.
         simulated: the simulated records.
         index: by simulated record, its index in `records` once the skipped operations are in front of those in flight.
     """
 
-    def __init__(self, records: Integers, own: Sequence[tuple[Skip, Cut | None]]) -> None:
+    def __init__(self, records: Integers, own: Sequence[tuple[Skip, SkippedPart | None]]) -> None:
         self.records = records
         self._skips = [skip for skip, _ in own]
-        self.cut: Cut | None = None
+        self.part: SkippedPart | None = None
         is_simulated = np.ones(len(records), bool)
-        for skip, cut in own:
-            if cut is None:
+        for skip, part in own:
+            if part is None:
                 continue
-            self.cut, self._skip = cut, skip
-            first = cut.position + 2
-            if cut.forward is not None:
-                first = int(np.searchsorted(records, cut.forward.first))
-            is_simulated[first : first + cut.operations] = False
+            self.part, self._skip = part, skip
+            first = part.position + 2
+            if part.forward is not None:
+                first = int(np.searchsorted(records, part.forward.first))
+            is_simulated[first : first + part.operations] = False
         self.simulated = records[is_simulated]
         self.index = np.arange(len(self.simulated))
         self._later = np.zeros(len(self.simulated), bool)
-        if self.cut is not None:
-            self._later = self.index > self.cut.position
-            self.index = self.index + np.where(self._later, self.cut.operations, 0)
+        if self.part is not None:
+            self._later = self.index > self.part.position
+            self.index = self.index + np.where(self._later, self.part.operations, 0)
 
     def unlike(self, log: Log, codes: Integers) -> float | None:
         """Return by how much, in picoseconds, skipped operations take longer or shorter than those that they repeat.
 
         None if they are others.
         """
-        cut = self.cut
-        if cut is None:
+        part = self.part
+        if part is None:
             return 0.0
-        if (cut.forward is not None and (cut.forward.failed or not cut.forward.done)) or len(self.records) > cut.most:
+        if (part.forward is not None and (part.forward.failed or not part.forward.done)) or len(
+            self.records
+        ) > part.most:
             return None
-        first, length = cut.position + 1, cut.period
-        repeated = self.records[first - length : first + cut.operations]
+        first, length = part.position + 1, part.period
+        repeated = self.records[first - length : first + part.operations]
         own, costs = codes[repeated], cost_of(log, repeated)
         template = np.resize(costs[:length], len(costs))
         if not np.array_equal(own[length:], own[:-length]) or (np.abs(costs - template) > _ALIKE * template).any():
             return None
         measured = min(_REPEATED * length, first // length * length)
-        whole = cut.operations // measured * measured
+        whole = part.operations // measured * measured
         cost = cost_of(log, self.records[first - measured : first + whole])
         before = float(cost[:measured].sum())
         apart = cost[measured:].sum() / before - whole / measured if before else 0.0
@@ -140,18 +142,18 @@ class _Course:
         for name in ("issue_ps", "start_ps", "end_ps"):
             moved[name] = times[name].copy()
             for skip in self._skips:
-                own = self.cut is not None and skip is self._skip
+                own = self.part is not None and skip is self._skip
                 moved[name] += np.where(self._later if own else times[name] > skip.now_ps, skip.length_ps, 0)
         moved["issue_ps"] = np.minimum(moved["issue_ps"], moved["start_ps"])
         return moved
 
     def fill(self) -> tuple[Integers, Integers, Integers]:
         """Return the skipped records, the simulated operations that they repeat, and the time between both."""
-        cut = self.cut
-        assert cut is not None  # noqa: S101 - for the type checker
-        first = cut.position + 1
-        measured = min(_REPEATED * cut.period, first // cut.period * cut.period)
-        offset = np.arange(cut.operations)
+        part = self.part
+        assert part is not None  # noqa: S101 - for the type checker
+        first = part.position + 1
+        measured = min(_REPEATED * part.period, first // part.period * part.period)
+        offset = np.arange(part.operations)
         # The repeats together fill the stretch exactly.
-        shift = (offset // measured + 1) * (self._skip.length_ps / cut.operations * measured)
+        shift = (offset // measured + 1) * (self._skip.length_ps / part.operations * measured)
         return self.records[first + offset], first - measured + offset % measured, np.rint(shift).astype(np.int64)

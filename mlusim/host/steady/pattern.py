@@ -20,7 +20,7 @@ from mlusim.log import NONE, SCALAR
 from mlusim.records import INSTRUCTION
 
 if TYPE_CHECKING:
-    from mlusim.host.steady.loops import Loop
+    from mlusim.host.steady.declared_loop import DeclaredLoop
     from mlusim.log import Log
     from mlusim.records import Rows
 
@@ -53,7 +53,7 @@ class Pattern:
     """
 
     def __init__(
-        self, log: Log, loops: dict[int, Loop[Any]], records: dict[int, Integers], operations: int, unit: int
+        self, log: Log, loops: dict[int, DeclaredLoop[Any]], records: dict[int, Integers], operations: int, unit: int
     ) -> None:
         self.operations = operations
         self.buffers = 1

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from mlusim.errors import InputError, MlusimError
 from mlusim.host.device import Device
-from mlusim.host.steady.courses import LEFT, MEASURED, WARM
 from mlusim.host.steady.expand import expand
+from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM
 from mlusim.host.steady.watch import ALLOWED, Watch
 from mlusim.log import Log
 

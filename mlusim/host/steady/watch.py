@@ -19,11 +19,11 @@ import numpy as np
 
 from mlusim.cores.locks import LOCK_NAMES
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES
-from mlusim.host.steady.courses import LEFT, MEASURED, WARM, Codes, Course, crews, loop_end
+from mlusim.host.steady.declared_loop import DeclaredLoop
 from mlusim.host.steady.fast_forward import FastForward
-from mlusim.host.steady.loops import Loop
 from mlusim.host.steady.pace import Pace, pace_of
 from mlusim.host.steady.pattern import Pattern
+from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM, Codes, TaskLoop, loop_end, teams
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction
 from mlusim.records import INSTRUCTION
@@ -61,7 +61,7 @@ _DRIFT = "its tasks drift apart: the run could end more than 0.5 % earlier or la
 _BY_MEMORY_CORE = [code for code, direction in enumerate(Direction) if direction.by_memory_core]
 
 
-class Cut(NamedTuple):
+class SkippedPart(NamedTuple):
     """Operations that one task skipped.
 
     Attributes:
@@ -85,7 +85,7 @@ class Skip(NamedTuple):
     now_ps: int
     length_ps: int
     bound_ps: float
-    cuts: dict[int, Cut]
+    parts: dict[int, SkippedPart]
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ class _Group:
 
     Attributes:
         codes: the codes of the log.
-        members: one task of each crew.
+        members: one task of each team.
         pace: their pace.
         periods: mean number of periods left.
     """
 
     codes: Codes
-    members: list[Course]
+    members: list[TaskLoop]
     pace: Pace
     periods: float
 
@@ -166,7 +166,7 @@ class Watch:
         # By launch, the number of operations of its tasks when their loop ends, and the number of those that follow.
         self._loop_ends: dict[int, tuple[int, int]] = {}
         # By task, the loops declared so far, the innermost one last.
-        self._loops: dict[int, list[Loop[Any]]] = {}
+        self._declared: dict[int, list[DeclaredLoop[Any]]] = {}
         self.skips: list[Skip] = []
         self.why = ""
         self.waits_for = ""
@@ -184,16 +184,16 @@ class Watch:
 
     def loop(self, issuer: Issuer, items: Sequence[Item], along: Sequence[Any]) -> Iterator[Item]:
         """Return an iterator over the items of a declared loop, which may leave items out."""
-        loop = Loop(issuer, items, along)
-        self._loops.setdefault(issuer.task.index, []).append(loop)
-        return iter(loop)
+        declared = DeclaredLoop(issuer, items, along)
+        self._declared.setdefault(issuer.task.index, []).append(declared)
+        return iter(declared)
 
-    def _loop_of(self, task: Task) -> Loop[Any] | None:
+    def _declared_loop_of(self, task: Task) -> DeclaredLoop[Any] | None:
         """Return the declared loop that a task is in."""
-        loops = self._loops.get(task.index, [])
-        while loops and loops[-1].ended:
-            loops.pop()
-        return loops[-1] if loops else None
+        declared = self._declared.get(task.index, [])
+        while declared and declared[-1].ended:
+            declared.pop()
+        return declared[-1] if declared else None
 
     def _look(self) -> float:
         """Skip repeats if all running tasks are steady.
@@ -201,7 +201,7 @@ class Watch:
         Returns the number of events until the next look, relative to the events so far; 0 if there need not be one.
         """
         tasks = [unit.task for unit in self._chip.units() if unit.task is not None]
-        skipped = {number for skip in self.skips for number in skip.cuts}
+        skipped = {number for skip in self.skips for number in skip.parts}
         if any(task.index == NONE or task.index in skipped for task in tasks):
             return _MORE_EVENTS
         if not tasks or np.median([task.operations for task in tasks]) < _FEWEST:
@@ -210,39 +210,37 @@ class Watch:
         if self.why:
             return 0.0
         codes = Codes(self._chip.log)
-        courses = self._courses(codes, tasks)
-        if not courses:
+        loops = self._loops_of(codes, tasks)
+        if not loops:
             return 2 * _MORE_EVENTS
-        begin = max(float(course.ends[WARM]) for course in courses)
-        end = min(float(course.ends[-1]) for course in courses)
+        begin = max(float(loop.ends[WARM]) for loop in loops)
+        end = min(float(loop.ends[-1]) for loop in loops)
         since, begin = begin, begin + (end - begin) * _UNMEASURED
-        if any(
-            np.searchsorted(course.ends, end) - np.searchsorted(course.ends, begin) < MEASURED for course in courses
-        ):
+        if any(np.searchsorted(loop.ends, end) - np.searchsorted(loop.ends, begin) < MEASURED for loop in loops):
             return _MORE_EVENTS
-        by_group: dict[Any, list[Course]] = {}
-        for crew in crews(courses):
-            by_group.setdefault(crew[0].group, []).append(crew[0])
+        by_group: dict[Any, list[TaskLoop]] = {}
+        for team in teams(loops):
+            by_group.setdefault(team[0].group, []).append(team[0])
         groups = []
         for members in by_group.values():
             pace = pace_of([one.ends for one in members], [one.progress for one in members], begin, end, since)
             periods = min(self._loop_end(one) for one in members) / members[0].period.operations - pace.progress
             groups.append(_Group(codes, members, pace, periods))
-        return self._decide(courses, groups)
+        return self._decide(loops, groups)
 
-    def _courses(self, codes: Codes, tasks: list[Task]) -> list[Course]:
+    def _loops_of(self, codes: Codes, tasks: list[Task]) -> list[TaskLoop]:
         """Return the loops of all tasks but those that wait at a barrier; empty if one is not in a loop."""
         now = self._chip.environment.now
-        courses = []
+        loops = []
         for task in tasks:
-            course = codes.course_of(task, now)
-            if course is not None:
-                courses.append(course)
+            loop = codes.loop_of(task, now)
+            if loop is not None:
+                loops.append(loop)
             elif not codes.waits_at_barrier(task):
                 return []
-        return courses
+        return loops
 
-    def _decide(self, courses: list[Course], groups: list[_Group]) -> float:
+    def _decide(self, loops: list[TaskLoop], groups: list[_Group]) -> float:
         """Skip as much as the tasks' paces allow; returns as `_look`."""
         now = self._chip.environment.now
         skipped_ps = min(group.most_skipped() for group in groups)
@@ -256,12 +254,12 @@ class Watch:
             self.waits_for = _NO_PACE
             return _MORE_EVENTS
         bound_ps = max(float(np.hypot(*group.errors(skipped_ps))) for group in groups)
-        bound_ps += _PHASE * max(group.pace.period_ps for group in groups) * (len(courses) > len(crews(courses)[0]))
+        bound_ps += _PHASE * max(group.pace.period_ps for group in groups) * (len(loops) > len(teams(loops)[0]))
         if bound_ps <= allowed_ps:
-            if any(group.shares for group in groups) and any(self._much_follows(course) for course in courses):
+            if any(group.shares for group in groups) and any(self._much_follows(loop) for loop in loops):
                 self.waits_for = _FOLLOWED
                 return _MORE_EVENTS
-            return self._skip(courses, groups, skipped_ps, bound_ps, allowed_ps)
+            return self._skip(loops, groups, skipped_ps, bound_ps, allowed_ps)
         pace_ps, end_ps = (max(errors) for errors in zip(*(group.least_errors() for group in groups), strict=True))
         self.waits_for = _NO_PACE if pace_ps > end_ps else _DRIFT
         if np.hypot(pace_ps, end_ps) <= allowed_ps:
@@ -269,35 +267,37 @@ class Watch:
         self.why = self.waits_for
         return 0.0
 
-    def _loop_end(self, course: Course) -> int:
+    def _loop_end(self, loop: TaskLoop) -> int:
         """Return the number of operations that a task has issued when its loop ends."""
-        declared = self._loop_of(course.task)
-        if declared is not None and (end := declared.end(course.period.operations)):
+        declared = self._declared_loop_of(loop.task)
+        if declared is not None and (end := declared.end(loop.period.operations)):
             return end
-        end = course.position + 1 + course.period.after * course.period.operations
-        if len(course.records) - end >= course.period.operations:
+        end = loop.position + 1 + loop.period.after * loop.period.operations
+        if len(loop.records) - end >= loop.period.operations:
             return end
         # The loop may continue beyond what has been issued.
-        return max(end, self._dry_loop_end(course)[0])
+        return max(end, self._dry_loop_end(loop)[0])
 
-    def _dry_loop_end(self, course: Course) -> tuple[int, int]:
+    def _dry_loop_end(self, loop: TaskLoop) -> tuple[int, int]:
         """Return the number of operations of tasks when their loop ends, and the number of those that follow."""
-        launch, issued = course.task.job.launch.index, course.position + 1
+        launch, issued = loop.task.job.launch.index, loop.position + 1
         if self._loop_ends.get(launch, (0, 0))[0] < issued:
             self._dry = self._dry_log() if self._dry is None else self._dry
             self._loop_ends[launch] = loop_end(self._dry, launch, issued)
         return self._loop_ends[launch]
 
-    def _much_follows(self, course: Course) -> bool:
+    def _much_follows(self, loop: TaskLoop) -> bool:
         """Whether other tasks, launches or loops follow the loop that a task is in, as far as that is known."""
-        launch = course.task.job.launch
+        launch = loop.task.job.launch
         if launch.waiting or len(launch.queue.launches) > 1:
             return True
-        # What follows a declared loop is known at the end of the run only (`Cut.most`).
-        return self._loop_of(course.task) is None and self._dry_loop_end(course)[1] > _FOLLOW * self._loop_end(course)
+        # What follows a declared loop is known at the end of the run only (`SkippedPart.most`).
+        return self._declared_loop_of(loop.task) is None and self._dry_loop_end(loop)[1] > _FOLLOW * self._loop_end(
+            loop
+        )
 
     def _skip(
-        self, courses: list[Course], groups: list[_Group], length_ps: float, bound_ps: float, allowed_ps: float
+        self, loops: list[TaskLoop], groups: list[_Group], length_ps: float, bound_ps: float, allowed_ps: float
     ) -> float:
         """Let every task skip what passes in that time; returns as `_look`."""
         own_periods: dict[int, int] = {}
@@ -313,63 +313,64 @@ class Watch:
             own_periods |= dict(zip((one.task.index for one in group.members), each.tolist(), strict=True))
         if bound_ps > allowed_ps / _RESERVE or min(own_periods.values()) < 1:
             return _MORE_EVENTS
-        in_loops, pattern = self._pattern(courses)
-        declared = [loop for course in courses if (loop := self._loop_of(course.task)) is not None]
-        shorter = [loop.limit(pattern) for loop in declared]
+        by_task, pattern = self._pattern(loops)
+        all_declared = [declared for loop in loops if (declared := self._declared_loop_of(loop.task)) is not None]
+        shorter = [declared.limit(pattern) for declared in all_declared]
         if any(shorter):
             return self._look()
         shares = any(group.shares for group in groups)
-        cuts: dict[int, Cut] = {}
+        parts: dict[int, SkippedPart] = {}
         queued = []
-        for crew in crews(courses):
-            periods_of = _periods_of(crew, own_periods[crew[0].task.index])
+        for team in teams(loops):
+            periods_of = _periods_of(team, own_periods[team[0].task.index])
             if not periods_of:
                 return _MORE_EVENTS
-            for course, periods in zip(crew, periods_of, strict=True):
-                length = course.period.operations
-                most = (1 + _FOLLOW) * self._loop_end(course) + length if shares else np.inf
-                cuts[course.task.index] = Cut(course.position, periods * length, length, None, most)
-                queued.append(_waits_in_pipe(course, periods * length, self._chip.environment.now))
+            for loop, periods in zip(team, periods_of, strict=True):
+                length = loop.period.operations
+                most = (1 + _FOLLOW) * self._loop_end(loop) + length if shares else np.inf
+                parts[loop.task.index] = SkippedPart(loop.position, periods * length, length, None, most)
+                queued.append(_waits_in_pipe(loop, periods * length, self._chip.environment.now))
         if None in queued:
             return _MORE_EVENTS
-        for course, in_pipe in zip(chain.from_iterable(crews(courses)), queued, strict=True):
-            cut = cuts[course.task.index]
+        for loop, in_pipe in zip(chain.from_iterable(teams(loops)), queued, strict=True):
+            part = parts[loop.task.index]
             if in_pipe:
-                _take_out(course.task, cut.operations)
+                _take_out(loop.task, part.operations)
             else:
-                loop, iterations = in_loops.get(course.task.index, (None, 0))
-                forward = FastForward(course.task.issuer, cut.operations, iterations * cut.operations // cut.period)
-                if loop is not None and pattern is not None:
-                    loop.pass_by(forward, pattern)
-                cuts[course.task.index] = cut._replace(forward=forward)
-        self.skips.append(Skip(self._chip.environment.now, round(length_ps), bound_ps, cuts))
+                declared, iterations = by_task.get(loop.task.index, (None, 0))
+                forward = FastForward(loop.task.issuer, part.operations, iterations * part.operations // part.period)
+                if declared is not None and pattern is not None:
+                    declared.pass_by(forward, pattern)
+                parts[loop.task.index] = part._replace(forward=forward)
+        self.skips.append(Skip(self._chip.environment.now, round(length_ps), bound_ps, parts))
         return _MORE_EVENTS
 
-    def _pattern(self, courses: list[Course]) -> tuple[dict[int, tuple[Loop[Any], int]], Pattern | None]:
+    def _pattern(self, loops: list[TaskLoop]) -> tuple[dict[int, tuple[DeclaredLoop[Any], int]], Pattern | None]:
         """Return the declared loops of tasks, with the iterations of a period, and what their iterations issue."""
-        loops: dict[int, tuple[Loop[Any], int]] = {}
+        by_task: dict[int, tuple[DeclaredLoop[Any], int]] = {}
         operations = set()
-        for course in courses:
-            loop = self._loop_of(course.task)
-            iterations = loop.iterations(course.period.operations) if loop is not None else 0
-            if loop is not None and iterations and not course.rounds and len(loop.values):
-                loops[course.task.index] = loop, iterations
-                operations.add(course.period.operations / iterations)
+        for loop in loops:
+            declared = self._declared_loop_of(loop.task)
+            iterations = declared.iterations(loop.period.operations) if declared is not None else 0
+            if declared is not None and iterations and not loop.rounds and len(declared.values):
+                by_task[loop.task.index] = declared, iterations
+                operations.add(loop.period.operations / iterations)
         if len(operations) != 1 or (each := operations.pop()) % 1:
             return {}, None
-        records = {course.task.index: course.records for course in courses}
+        records = {loop.task.index: loop.records for loop in loops}
         log, unit = self._chip.log, self._chip.board.dram_unit_bytes
-        return loops, Pattern(log, {task: loop for task, (loop, _) in loops.items()}, records, int(each), unit)
+        declared_loops = {task: declared for task, (declared, _) in by_task.items()}
+        return by_task, Pattern(log, declared_loops, records, int(each), unit)
 
 
-def _periods_of(crew: list[Course], periods: int) -> list[int]:
-    """Return the periods that each task of a crew skips if the first one skips `periods`; empty if that is impossible.
+def _periods_of(team: list[TaskLoop], periods: int) -> list[int]:
+    """Return the periods that each task of a team skips if the first one skips `periods`; empty if that is impossible.
 
     All have to skip equally many rounds of each barrier.
     """
     each = []
-    for course in crew:
-        rounds = {divmod(periods * crew[0].rounds.get(name, 0), times) for name, times in course.rounds.items()}
+    for loop in team:
+        rounds = {divmod(periods * team[0].rounds.get(name, 0), times) for name, times in loop.rounds.items()}
         whole = [own for own, rest in rounds or {(periods, 0)} if not rest]
         if len(whole) != 1 or len(rounds) > 1:
             return []
@@ -377,18 +378,18 @@ def _periods_of(crew: list[Course], periods: int) -> list[int]:
     return each
 
 
-def _waits_in_pipe(course: Course, operations: int, now: int) -> bool | None:
+def _waits_in_pipe(loop: TaskLoop, operations: int, now: int) -> bool | None:
     """Whether the next operations of a task, but the current one, wait in its pipe.
 
     None if some do and some do not, or if some are not ready yet: they do not begin earlier if others are skipped.
     """
-    ahead = course.records[course.position + 2 : course.position + 2 + operations]
+    ahead = loop.records[loop.position + 2 : loop.position + 2 + operations]
     if len(ahead) < operations:
         return False
-    queue = [*islice(course.task.unit.io.queue, operations)]
+    queue = [*islice(loop.task.unit.io.queue, operations)]
     if not np.array_equal([transfer.record for transfer in queue], ahead):
         return None
-    return True if course.task.now_ps + max(transfer.latency_ps for transfer in queue) <= now else None
+    return True if loop.task.now_ps + max(transfer.latency_ps for transfer in queue) <= now else None
 
 
 def _take_out(task: Task, operations: int) -> None:

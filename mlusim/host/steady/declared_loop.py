@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 _LONGEST = 64
 
 
-class Loop(Generic[Item]):
+class DeclaredLoop(Generic[Item]):
     """A loop over items, some of which can be left out.
 
     Args:

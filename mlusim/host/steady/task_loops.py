@@ -22,7 +22,7 @@ WARM, MEASURED, LEFT = 4, 16, 4
 _LONGER = 1.001
 
 
-class Course(NamedTuple):
+class TaskLoop(NamedTuple):
     """A task in a loop.
 
     Attributes:
@@ -64,7 +64,7 @@ class Codes:
         """Return the records of a task, in order."""
         return self._order[self._bounds[task] : self._bounds[task + 1]]
 
-    def course_of(self, task: Task, now: int) -> Course | None:
+    def loop_of(self, task: Task, now: int) -> TaskLoop | None:
         """Return the loop that a task is in; None if it has not executed enough of it."""
         records = self.records_of(task.index)
         column = self._log.records.column
@@ -86,7 +86,7 @@ class Codes:
         marks = np.arange(position + 1 - period.before * length + longest, position + 1, length)
         names = [self._log.ops[op] for op in of["op"].tolist()]
         neighbours = sum(unit.task is not None and not unit.task.finished for unit in task.unit.cluster.cores)
-        return Course(
+        return TaskLoop(
             task=task,
             records=records,
             position=position,
@@ -97,25 +97,25 @@ class Codes:
             group=(length, neighbours, np.sort(codes[position + 1 - length : position + 1]).tobytes()),
         )
 
-    def waits(self, course: Course) -> bool:
+    def waits(self, loop: TaskLoop) -> bool:
         """Whether the copies of a task take longer than they would without other tasks."""
-        end = course.position + 1
-        records = course.records[end - MEASURED * course.period.operations : end]
+        end = loop.position + 1
+        records = loop.records[end - MEASURED * loop.period.operations : end]
         pipe, alone_ps = self._table[self._rows[records]][
             :, [INSTRUCTION.index("pipe"), INSTRUCTION.index("alone_ps")]
         ].T
         took_ps = self._log.records.column("end_ps", records) - self._log.records.column("start_ps", records)
         return bool(((took_ps > alone_ps * _LONGER) & (pipe == IO)).any())
 
-    def alone_ps(self, course: Course) -> int:
+    def alone_ps(self, loop: TaskLoop) -> int:
         """Return the time that a period of a task takes without other tasks, or more.
 
         Copies follow each other, and hide the start-up of those behind them; so do other operations, unless they run
         beside copies now.
         """
-        length, end = course.period.operations, course.position + 1
+        length, end = loop.period.operations, loop.position + 1
         # Three periods, as operations may run beside copies of another one.
-        records = course.records[end - 3 * length : end]
+        records = loop.records[end - 3 * length : end]
         rows = self._rows[records]
         alone_ps = self._table[rows, INSTRUCTION.index("alone_ps")]
         start_ps, end_ps, latency_ps = (
@@ -169,16 +169,16 @@ def cost_of(log: Log, records: Integers) -> Integers:
     return costs
 
 
-def crews(courses: Sequence[Course]) -> list[list[Course]]:
-    """Return the courses by tasks that meet at barriers, and therefore advance together.
+def teams(loops: Sequence[TaskLoop]) -> list[list[TaskLoop]]:
+    """Return the loops of tasks that meet at barriers, and therefore advance together.
 
-    The first course of each is that of an MLU core.
+    The first loop of each team is that of an MLU core.
     """
-    across = any(name.startswith("sync_all") and "cluster" not in name for course in courses for name in course.rounds)
-    by_key: dict[Any, list[Course]] = {}
-    for course in courses:
-        key: Any = course.task.index
-        if course.rounds:
-            key = (id(course.task.job), -1 if across else course.task.unit.cluster.index)
-        by_key.setdefault(key, []).append(course)
-    return [sorted(crew, key=lambda course: course.task.unit.is_memory_core) for crew in by_key.values()]
+    across = any(name.startswith("sync_all") and "cluster" not in name for loop in loops for name in loop.rounds)
+    by_key: dict[Any, list[TaskLoop]] = {}
+    for loop in loops:
+        key: Any = loop.task.index
+        if loop.rounds:
+            key = (id(loop.task.job), -1 if across else loop.task.unit.cluster.index)
+        by_key.setdefault(key, []).append(loop)
+    return [sorted(team, key=lambda loop: loop.task.unit.is_memory_core) for team in by_key.values()]
