@@ -290,7 +290,7 @@ class Records:
             values_of: Integers = values[:, INSTRUCTION.index(name)][rows["instruction"][chosen]]
         else:
             values_of = rows[name][chosen].astype(np.int64)
-        self._let_go()
+        self._drop_pages()
         return values_of
 
     def table(self) -> Integers:
@@ -346,7 +346,7 @@ class Records:
         self._map = mmap.mmap(self._file.fileno(), room * RECORD_BYTES)
         return np.frombuffer(self._map, _LAYOUT)
 
-    def _let_go(self) -> None:
+    def _drop_pages(self) -> None:
         """Let the system drop pages of the file that were read."""
         if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)

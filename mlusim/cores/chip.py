@@ -151,9 +151,9 @@ class Chip:
     def close(self) -> None:
         """Free the bytes of all memories and all other resources of runs."""
         self.gdram.close()
-        self.let_go()
+        self.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Free all resources of runs; bytes of GDRAM stay valid as long as views refer to them."""
         while self.at_close:
             self.at_close.pop()()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, VECTOR
 from mlusim.memory.copy import CopyShape
-from mlusim.memory.deferred import LEAST_BYTES, LEAST_SEGMENT_BYTES
+from mlusim.memory.deferred import MIN_BYTES, MIN_SEGMENT_BYTES
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.memory.timing import copy_cost
 from mlusim.memory.view import Pointer, View
@@ -61,8 +61,8 @@ class CopyGeometry:
         self.asynchronous = direction.asynchronous
         self.is_large = (
             direction in (Direction.GDRAM2NRAM, Direction.NRAM2GDRAM)
-            and shape.nbytes >= LEAST_BYTES
-            and shape.segment_bytes >= LEAST_SEGMENT_BYTES
+            and shape.nbytes >= MIN_BYTES
+            and shape.segment_bytes >= MIN_SEGMENT_BYTES
         )
 
         def instruction(pipe: int, detail: int) -> int:

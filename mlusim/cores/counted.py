@@ -201,7 +201,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
                 check_index(issuer, name, choice.index)
                 indices.append(choice.index)
             choice.check(name, view.shape[0], view)
-            address = address.and_also(choice.instructions)
+            address = address.plus(choice.instructions)
             numbers, inside = choice.resolve(name)
             rows.append(numbers)
             selected = inside if selected is None else selected
@@ -210,7 +210,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
         if isinstance(choice, View):
             check_index(issuer, name, choice)
             indices.append(choice)
-            address = address.and_also(AddressInstructions(loads=1))
+            address = address.plus(AddressInstructions(loads=1))
             if issuer.has_data:
                 row_list = choice.typed().reshape(-1).astype(np.int64)
         else:

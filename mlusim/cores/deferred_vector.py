@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.memory.deferred import LEAST_BYTES, Conversion, Deferred, Piece
+from mlusim.memory.deferred import MIN_BYTES, Conversion, Deferred, Piece
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _FILLS = ("write_zero", "write_value", "fill")
 _MIN_REPEATED_BYTES = 1 << 18
 
 
-def done_unmoved(
+def apply_deferred(
     deferred: Deferred, call: VectorCall, operands: Sequence[Any], effect: Callable[[], Any] | None
 ) -> bool:
     """Apply an instruction without writing its deferred operands, if possible.
@@ -43,7 +43,7 @@ def done_unmoved(
     instruction, result = call.instruction, operands[0]
     if len(operands) == 1:
         first, last = _span(result)
-        least = _MIN_REPEATED_BYTES if first in deferred.written_early else LEAST_BYTES
+        least = _MIN_REPEATED_BYTES if first in deferred.written_early else MIN_BYTES
         if instruction.name in _FILLS and result.nbytes >= least:
             value = call.attributes.get("value", 0)
             element_of = _element_of_int if value.__class__ is int else _element_of
@@ -56,7 +56,7 @@ def done_unmoved(
                 effect()
         return True
     source = operands[1]
-    if len(operands) > 2 or result.nbytes < LEAST_BYTES or not isinstance(source, View):
+    if len(operands) > 2 or result.nbytes < MIN_BYTES or not isinstance(source, View):
         return False
     deferred_source = deferred.find(*_span(source), source.shape, source.dtype)
     if deferred_source is None:

@@ -98,5 +98,5 @@ def _raised(error: BaseException) -> str:
         text = missing_attribute(error.obj, str(error.name))
     words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
     if isinstance(error, AttributeError) and isinstance(error.obj, list):
-        words += "; a list among the arguments stays one: np.array(...) makes a tensor in GDRAM of it"
+        words += "; a list among the arguments stays a list: pass np.array(...), which is uploaded to GDRAM"
     return words

@@ -174,7 +174,7 @@ class Launch:
             if cluster.cores[core].task is None and cluster.union is None
         ]
         delay = self._delay_ps()
-        later = self._cluster_delay_ps()
+        cluster_delay = self._cluster_delay_ps()
         clusters: dict[int, int] = {}
         for position, unit in enumerate(units):
             if not self.waiting:
@@ -182,7 +182,7 @@ class Launch:
             job = Job(self, [unit.cluster])
             self.running.append(job)
             nth = clusters.setdefault(unit.cluster.index, len(clusters))
-            job.add(unit, self.waiting.popleft(), delay + nth * later + position * skew)
+            job.add(unit, self.waiting.popleft(), delay + nth * cluster_delay + position * skew)
         if self.running:
             self._waves += 1
 
@@ -190,7 +190,7 @@ class Launch:
         skew = self.chip.board.core_start_skew_ps
         position = nth = 0
         delay = self._delay_ps()
-        later = self._cluster_delay_ps()
+        cluster_delay = self._cluster_delay_ps()
         while self.waiting:
             free = [
                 cluster
@@ -204,7 +204,7 @@ class Launch:
             self.running.append(job)
             for cluster in job.clusters:
                 cluster.union = job
-                begins = delay + nth * later
+                begins = delay + nth * cluster_delay
                 nth += 1
                 job.add(cluster.memory_core, (x, y, z), begins + position * skew)
                 for core in cluster.cores:

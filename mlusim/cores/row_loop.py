@@ -12,8 +12,8 @@ from mlusim.log import LoopRecord
 from mlusim.memory.addresses import Addresses, Indices
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import Direction
-from mlusim.memory.loops import AddressInstructions, most_row_units, row_units, run_units
-from mlusim.memory.view import View
+from mlusim.memory.loops import AddressInstructions, row_units, run_units, worst_row_units
+from mlusim.memory.view import View, byte_span
 
 Rows = Indices | Addresses | View | None
 
@@ -95,7 +95,7 @@ def row_numbers(name: str, rows: Any) -> Rows:
 def check_apart(name: str, dst: View, src: View) -> None:
     """Reject a loop that could read bytes that it has written: NumPy reads everything first."""
     if dst.allocation is src.allocation and 0 not in dst.shape + src.shape:
-        (low, high), (first, last) = _span(dst), _span(src)
+        (low, high), (first, last) = byte_span(dst), byte_span(src)
         if low < last and first < high:
             raise OperandError(f"{name} from {src!r} to {dst!r}: they overlap; copy through another buffer")
 
@@ -107,13 +107,6 @@ def rows_apart(dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> bool:
     if not (one_view and isinstance(dst_rows, np.ndarray) and isinstance(src_rows, np.ndarray)):
         return False
     return abs(dst.strides[0]) >= dst.nbytes // dst.shape[0] and not np.isin(dst_rows, src_rows).any()
-
-
-def _span(view: View) -> tuple[int, int]:
-    """Return the range [first, last) of bytes of a view in its allocation."""
-    reaches = [(extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True)]
-    low = view.offset + sum(reach for reach in reaches if reach < 0)
-    return low, view.offset + sum(reach for reach in reaches if reach > 0) + view.itemsize
 
 
 def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
@@ -164,7 +157,7 @@ def rows_shape(dst: View, src: View, loop: RowLoop, direction: Direction, count:
         if not view.memory.off_chip:
             return 0, 0
         if loop.unread:
-            return most_row_units(view, count, row_bytes, unit_bytes)
+            return worst_row_units(view, count, row_bytes, unit_bytes)
         return row_units(view, rows, count, row_bytes, unit_bytes)
 
     bus_read, _ = on_bus(src, loop.src_rows)

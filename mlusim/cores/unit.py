@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cores.deferred_vector import done_unmoved, settle_operands
+from mlusim.cores.deferred_vector import apply_deferred, settle_operands
 from mlusim.cores.pipe import DmaPipe
 from mlusim.memory.allocation import Memory
 from mlusim.memory.deferred import Deferred, Piece
@@ -134,7 +134,7 @@ class Unit:
             if deferred is not None and (pieces or len(operands) == 1):
                 if call is None:
                     deferred.settle()
-                elif done_unmoved(deferred, call, operands, effect):
+                elif apply_deferred(deferred, call, operands, effect):
                     continue
                 else:
                     settle_operands(deferred, operands)

@@ -111,7 +111,7 @@ class Device:
         # A chip and its parts form reference cycles. No one can run a chip without its device, so free its bytes with
         # the device, long before the garbage collector would: the next device then reuses the memory. The reference is
         # weak because the chip of a failed run refers to its error, whose traceback refers to the device.
-        finalize(self, _let_go, ref(self._chip)).atexit = False
+        finalize(self, _release, ref(self._chip)).atexit = False
 
     def __repr__(self) -> str:
         waiting = f", {self._waiting} is queued" if self._waiting else ""
@@ -509,11 +509,11 @@ class Device:
         raise HangError(f"deadlock: {count} for ever: {_some(waiting)}.{returned_text} {rule}")
 
 
-def _let_go(chip: ref[Chip]) -> None:
+def _release(chip: ref[Chip]) -> None:
     """Free the resources of a chip, unless the garbage collector does."""
     alive = chip()
     if alive is not None:
-        alive.let_go()
+        alive.release()
 
 
 def _some(texts: list[str]) -> str:

@@ -34,8 +34,7 @@ class Alarm:
     __slots__ = ("_calls",)
 
     # `Environment.step` requires an event to have a success flag and callbacks, which it reads and then sets to None.
-    # This
-    # event keeps its callbacks. Getter and setter are C functions, so a step makes no call in Python for them.
+    # This event keeps its callbacks. Getter and setter are C functions, so a step makes no call in Python for them.
     _ok = True
     callbacks = property(attrgetter("_calls"), lambda _event, _none: None)
 

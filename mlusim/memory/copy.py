@@ -15,7 +15,7 @@ import numpy as np
 from mlusim.errors import AccessError, CopyError
 from mlusim.memory.bus import Loops, read_bus_bytes, write_bus_bytes
 from mlusim.memory.kinds import DIRECTIONS, Direction, MemoryKind
-from mlusim.memory.view import Pointer, View
+from mlusim.memory.view import Pointer, View, byte_span
 from mlusim.units import group_digits
 
 MAX_SEGNUM = 65535
@@ -195,7 +195,7 @@ def check_apart(dst: View, src: View) -> None:
     """
     if dst.offset == src.offset and dst.strides == src.strides:
         return
-    (low, high), (first, last) = _extent(dst), _extent(src)
+    (low, high), (first, last) = byte_span(dst), byte_span(src)
     if (
         low < last
         and first < high
@@ -221,13 +221,6 @@ def _ascends(dst: View, src: View) -> bool:
         reach += (count - 1) * origin
         ahead += min(0, (count - 1) * (origin - to))
     return ahead >= 0
-
-
-def _extent(view: View) -> tuple[int, int]:
-    reach = [(count - 1) * stride for count, stride in zip(view.shape, view.strides, strict=True)]
-    first = view.offset + sum(distance for distance in reach if distance < 0)
-    last = view.offset + sum(distance for distance in reach if distance > 0)
-    return first, last + view.itemsize
 
 
 class _Bytes:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 # Deferring a smaller copy, or one with shorter segments, costs the host more than copying it.
-LEAST_BYTES = 16_384
-LEAST_SEGMENT_BYTES = 256
+MIN_BYTES = 16_384
+MIN_SEGMENT_BYTES = 256
 
 
 class Conversion(NamedTuple):

@@ -31,7 +31,7 @@ class AddressInstructions(NamedTuple):
     operations: int = 0
     additions: int = 0
 
-    def and_also(self, other: AddressInstructions) -> AddressInstructions:
+    def plus(self, other: AddressInstructions) -> AddressInstructions:
         """Return the sum of two sets of instructions."""
         return AddressInstructions(*(left + right for left, right in zip(self, other, strict=True)))
 
@@ -71,7 +71,7 @@ def scalar_bins_instructions(address: AddressInstructions) -> AddressInstruction
     size, and a shift. Both load, increment and store the counter of the bin. The second also computes the row within
     the bin, a multiplication and a subtraction, and stores it. Stores cost as much as loads.
     """
-    return address.and_also(address).and_also(AddressInstructions(loads=5, operations=5, additions=3))
+    return address.plus(address).plus(AddressInstructions(loads=5, operations=5, additions=3))
 
 
 def bin_counter_cycles(board: Board) -> int:
@@ -170,7 +170,7 @@ def run_units(
     return units * unit_bytes, (units - whole) * unit_bytes
 
 
-def most_row_units(view: View, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
+def worst_row_units(view: View, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
     """As `row_units` for rows that no scalar code has read: each is charged as the worst of the view."""
     base = (view.allocation.address + view.offset) % unit_bytes
     starts = (base + view.strides[0] * np.arange(max(min(view.shape[0], unit_bytes), 1), dtype=np.int64)) % unit_bytes

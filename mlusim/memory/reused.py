@@ -19,9 +19,9 @@ from mlusim.units import MIB
 Block = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 # The C library itself reuses smaller blocks.
-_LEAST_BYTES = MIB
+_MIN_BYTES = MIB
 # Limit on the memory that is held for later results.
-_MOST_FREE_BYTES = 256 * MIB
+_MAX_FREE_BYTES = 256 * MIB
 # Blocks that no array refers to, by size.
 _free: dict[int, list[Block]] = {}
 
@@ -38,7 +38,7 @@ def reused_bytes(nbytes: int) -> Block:
 
     The block is free again when the last array that refers to it is gone. At most 256 MiB are held free.
     """
-    if not _LEAST_BYTES <= nbytes <= _MOST_FREE_BYTES:
+    if not _MIN_BYTES <= nbytes <= _MAX_FREE_BYTES:
         return np.empty(nbytes, np.uint8)
     try:
         block = _free[nbytes].pop()
@@ -52,6 +52,6 @@ def reused_bytes(nbytes: int) -> Block:
 
 def _release(block: Block) -> None:
     held = sum(size * len(blocks) for size, blocks in list(_free.items()))
-    if held + block.nbytes > _MOST_FREE_BYTES:
+    if held + block.nbytes > _MAX_FREE_BYTES:
         _free.clear()
     _free.setdefault(block.nbytes, []).append(block)

@@ -384,6 +384,13 @@ class Pointer:
         return f"<{dtype_name(self.dtype)}* into {self.allocation.name} ({self.memory.value}) at byte {self.offset}>"
 
 
+def byte_span(view: View) -> tuple[int, int]:
+    """Return the range [first, last) of bytes of its allocation that a view with elements spans, gaps included."""
+    reaches = [(extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True)]
+    first = view.offset + sum(reach for reach in reaches if reach < 0)
+    return first, view.offset + sum(reach for reach in reaches if reach > 0) + view.itemsize
+
+
 def _extents(shape: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
     """Return extents or axes given one by one or as one tuple."""
     items: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape

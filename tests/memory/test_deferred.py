@@ -107,9 +107,9 @@ def run(x: np.ndarray[Any, Any], plan: list[Step], least: int, board: str) -> tu
     """The output, what the kernel saw, and the log, with loads of `least` bytes or more deferred."""
     seen: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlusim.cores.copy_geometry.LEAST_BYTES", least)
-        patch.setattr("mlusim.cores.copy_geometry.LEAST_SEGMENT_BYTES", 1)
-        patch.setattr("mlusim.cores.deferred_vector.LEAST_BYTES", least)
+        patch.setattr("mlusim.cores.copy_geometry.MIN_BYTES", least)
+        patch.setattr("mlusim.cores.copy_geometry.MIN_SEGMENT_BYTES", 1)
+        patch.setattr("mlusim.cores.deferred_vector.MIN_BYTES", least)
         device = mlusim.Device(board)
         source = device.upload(x, "x")
         out = device.upload(np.zeros((COPIED + 2, ROWS, WIDTH), x.dtype), "out", writable=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mlusim.cores.instructions.record import Extent, Instruction, Match, Operand, Overlap, Types
+from mlusim.cores.instructions.record import Extent, Instruction, Match, Overlap, Types
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError
 from mlusim.memory.view import View
@@ -135,9 +135,8 @@ def _check_type(what: str, board: Board, dtype: np.dtype[Any], types: Types) -> 
         )
 
 
-def extent_of(operand: Operand, value: Value, itemsize: int) -> Extent:
+def _extent_of(value: Value, itemsize: int) -> Extent:
     """Return the extent of a value; a number counts as one element of the instruction's type."""
-    del operand
     if isinstance(value, View):
         return Extent(value.shape, value.itemsize)
     return Extent((), itemsize, is_number=True)
@@ -146,7 +145,7 @@ def extent_of(operand: Operand, value: Value, itemsize: int) -> Extent:
 def check_geometry(instruction: Instruction, operands: Sequence[Value], attributes: Mapping[str, Any]) -> None:
     """Raise `OperandError` if shapes and attributes violate the instruction's rule."""
     width = main_type(instruction, operands).itemsize
-    extents = [extent_of(operand, value, width) for operand, value in zip(instruction.operands, operands, strict=True)]
+    extents = [_extent_of(value, width) for value in operands]
     complaint = instruction.geometry(extents, attributes)
     if complaint:
         views = [value for value in operands if isinstance(value, View)]
