@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.log_columns import DIRECTION_NAMES, Records
-from mlusim.analysis.provenance import MODEL, provenance
+from mlusim.analysis.provenance import MODEL
 from mlusim.analysis.windows import pieces
-from mlusim.files import atomic_write
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
 from mlusim.units import PS_PER_S, PS_PER_US
-
-if TYPE_CHECKING:
-    from mlusim.results.result import Result
 
 # Process and thread ids start above 0, which Perfetto reserves for the idle process of Linux.
 _BOARD_PROCESS = 1
@@ -35,14 +30,6 @@ _THREADS_PER_CORE = 8
 _THREADS_PER_PROCESS = 1000
 _COUNTER_BINS = 500
 _BATCH_EVENTS = 20_000
-
-
-def write_trace(result: Result, path: Path) -> None:
-    """Write the trace to a file, incrementally."""
-    with atomic_write(path) as stream:
-        text = TextIOWrapper(stream, encoding="utf-8", newline="\n")
-        stream_trace(Records(result.log, result.board), text, provenance(result))
-        text.detach()
 
 
 def stream_trace(records: Records, stream: TextIO, made: Mapping[str, Any] | None = None) -> None:

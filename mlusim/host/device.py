@@ -24,16 +24,15 @@ from mlusim.cores.chip import Chip
 from mlusim.cores.launch import UNIONS, Job, Kernel, Launch, Queue, grid_of
 from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchError, MlusimError, SimulatedTimeError
+from mlusim.errors import NOTED, AllocationError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
 from mlusim.host.garbage import fewer_collections
+from mlusim.host.run_end import check_deadlock, check_time
 from mlusim.host.watchdog import Watchdog
 from mlusim.inputs import as_array, as_count, as_shape, check_flags, check_operations, check_seconds, shown
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.view import Pointer, View
-from mlusim.records import longest_run_ps
-from mlusim.units import PS_PER_HOUR
 from mlusim.verifier.check_by_default import note_device
 
 if TYPE_CHECKING:
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
 DEFAULT_MAX_OPERATIONS = 5_000_000
 _CLOSED = "closed"
 DEFAULT_STALL_S = 20.0
-# Tasks that the message of a deadlock lists.
-_LISTED_TASKS = 12
 
 
 class Device:
@@ -303,8 +300,7 @@ class Device:
         """Run until all queues are empty.
 
         Raises any exception of a kernel, `HangError` for a deadlock, and `AwaitError` for a coroutine that was never
-        awaited.
-        The device is unusable after an error.
+        awaited. The device is unusable after an error.
         """
         if self._broken:
             why = "is closed" if self._broken == _CLOSED else f"stopped with an error ({self._broken})"
@@ -345,10 +341,10 @@ class Device:
                     pass
                 except Exception:
                     # The time may have exceeded what a record can hold.
-                    self._check_time()
+                    check_time(self.board, environment.now)
                     raise
-                self._check_time()
-                self._check_hang()
+                check_time(self.board, environment.now)
+                check_deadlock(task for job in self._jobs() for task in job.tasks)
         except BaseException as error:
             self._broken = type(error).__name__
             self._stopped = f"{self._broken}: {error}"
@@ -358,16 +354,6 @@ class Device:
             raise
         finally:
             NOTED.reset(token)
-
-    def _check_time(self) -> None:
-        units = self.board.cores + self.board.clusters
-        now, longest = self._chip.environment.now, longest_run_ps(units)
-        if now > longest:
-            raise SimulatedTimeError(
-                f"the run takes {now / PS_PER_HOUR:.4g} h of simulated time, and the sums over the {units} units of "
-                f"{self.board.name} are exact up to {longest / PS_PER_HOUR:.4g} h, as 64-bit picoseconds: give the "
-                "kernel less to do, or the board higher rates"
-            )
 
     def buffers_at(self, time_ps: int) -> dict[int, np.ndarray[Any, Any]]:
         """Run queued launches up to a time and return the contents of all on-chip buffers, by allocation.
@@ -492,34 +478,12 @@ class Device:
             for task in job.tasks:
                 task.close()
 
-    def _check_hang(self) -> None:
-        tasks = [task for job in self._jobs() for task in job.tasks]
-        waiting = [f"{task.name} waits in {task.waits_for or 'an operation'}" for task in tasks if not task.finished]
-        returned = [task.name for task in tasks if task.finished]
-        if not waiting:
-            return
-        count = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
-        returned_text = f" Returned already: {_some(returned)}." if returned else ""
-        rule = (
-            "A barrier waits for every participant, the memory core too (sync_all_ipu: without memory cores): make all "
-            "of them reach it"
-        )
-        if all(task.finished or task.waits_for.startswith("lock ") for task in tasks):
-            rule = "A lock is held until its task releases it: release it on every path, and lock in the same order"
-        raise HangError(f"deadlock: {count} for ever: {_some(waiting)}.{returned_text} {rule}")
-
 
 def _release(chip: ref[Chip]) -> None:
     """Free the resources of a chip, unless the garbage collector does."""
     alive = chip()
     if alive is not None:
         alive.release()
-
-
-def _some(texts: list[str]) -> str:
-    """Join texts, the first few of many."""
-    others = len(texts) - _LISTED_TASKS
-    return "; ".join(texts[:_LISTED_TASKS]) + (f"; and {others} more" if others > 0 else "")
 
 
 def _whole(tensor: View) -> View:

@@ -90,7 +90,7 @@ def run(  # noqa: PLR0913 - most are keywords
         return on, uploaded
 
     if steady:
-        on, log = timed(lambda **how: launched(**how)[0])
+        on, log = timed(lambda **options: launched(**options)[0])
         return Result(
             operator=getattr(kernel, "__name__", ""),
             output=None,
@@ -200,15 +200,6 @@ def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str,
             raise TypeError(
                 f"{name} has no parameter {setting!r}: {near}{has}; mlusim.{of.__name__} has {', '.join(own)}"
             )
-
-
-def tensor_facts(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return name, shape and element type of each array, for records of a run."""
-    return [
-        {"name": name, "shape": list(value.shape), "dtype": str(value.dtype)}
-        for name, value in arguments.items()
-        if isinstance(value, np.ndarray)
-    ]
 
 
 def grid_of(dim: tuple[int, ...] | int | None) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
-from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
+from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.run import Uploaded, by_name, launch
 from mlusim.inputs import as_array, check_operations
 from mlusim.log import Log
@@ -43,7 +43,7 @@ def verify(  # noqa: PLR0913 - most are keywords
     rewrites: bool | tuple[str, ...] = (),
     dma: str = "complete",
     max_operations: int = DEFAULT_MAX_OPERATIONS,
-    stall_s: float = 20.0,
+    stall_s: float = DEFAULT_STALL_S,
     data: bool = True,
     theory_ops: int | None = None,
     **settings: Any,
@@ -97,28 +97,30 @@ def verify(  # noqa: PLR0913 - most are keywords
         # The traceback should end at the caller's line.
         raise error.with_traceback(None) from None
     on.watch_host_data()
-    stopped: BaseException | None = None
-    try:
-        on.synchronize()
-    except MlusimError as error:
-        stopped = error
-    wrong = list(on.host_data)
-    results: dict[str, Array] = {}
+    stopped = _error_of(on)
+    findings = list(on.host_data)
+    outputs: dict[str, Array] = {}
     if stopped is None and data:
-        results = {name: on.download(view) for name, view in run.outputs.items()}
-        try:
-            wrong += _against(on.log, run.outputs, expected, results, tolerance, repeat)
-        except InputError as error:
-            raise error.with_traceback(None) from None
+        outputs = {name: on.download(view) for name, view in run.outputs.items()}
+        findings += _against(on.log, run.outputs, expected, outputs, tolerance, repeat)
     name = getattr(kernel, "__name__", "kernel")
     report = check_log(on.log, on.board, name=name, plan=plan, rewrites=rewrites, planned=planned, stopped=stopped)
     result = on.result(report.name, theory_ops=theory_ops)
     result.plan, result.repeat = plan, repeat
-    if len(results) == 1:
-        result.output = next(iter(results.values()))
-    report = replace(with_findings(report, wrong), outputs=results, result=result)
+    if len(outputs) == 1:
+        result.output = next(iter(outputs.values()))
+    report = replace(with_findings(report, findings), outputs=outputs, result=result)
     result.report = report
     return report
+
+
+def _error_of(device: Device) -> MlusimError | None:
+    """Run the queued launches; return the error that ended the run, if any."""
+    try:
+        device.synchronize()
+    except MlusimError as error:
+        return error
+    return None
 
 
 def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> None:
@@ -148,14 +150,18 @@ def _against(
     log: Log,
     views: Mapping[str, View],
     expected: Mapping[str, Array],
-    results: dict[str, Array],
+    outputs: dict[str, Array],
     tolerance: float,
     repeat: Repeat | None,
 ) -> list[Finding]:
-    """Return the findings on outputs that differ from the reference."""
-    findings = (
-        differs(log, views[name], results[name], reference, tolerance, repeat) for name, reference in expected.items()
-    )
+    """Return the findings on outputs that differ from the reference. Raises `InputError` for another shape."""
+    try:
+        findings = [
+            differs(log, views[name], outputs[name], reference, tolerance, repeat)
+            for name, reference in expected.items()
+        ]
+    except InputError as error:
+        raise error.with_traceback(None) from None
     return [finding for finding in findings if finding is not None]
 
 

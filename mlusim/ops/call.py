@@ -161,7 +161,7 @@ def run(
 
     if steady:
         tiles = int(np.bincount(plan.tiles.task).max()) if len(plan.tiles) else 0
-        device, log = timed(lambda **how: launched(**how)[0], too_few(tiles))
+        device, log = timed(lambda **options: launched(**options)[0], too_few(tiles))
     else:
         device, output = launched()
         log = device.log

@@ -25,14 +25,7 @@ from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_array, as_shape
 from mlusim.memory.view import View
 from mlusim.ops.call import Call, Input, RunOptions, check_choice, launch, run, verified
-from mlusim.ops.schema import (
-    Array,
-    Attribute,
-    Options,
-    Tensor,
-    TensorSchema,
-    complete,
-)
+from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, complete
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.split import MORE_NRAM
@@ -143,7 +136,6 @@ class Operator:
 
 # Cache of recent plans, with the board that they are for. Planning takes longer than a small run, and nets and loops
 # repeat calls.
-# loop makes the same call again and again.
 _PLAN_CACHE_SIZE = 32
 _plan_cache: dict[tuple[Any, ...], tuple[Board, Plan]] = {}
 _plan_cache_lock = Lock()

@@ -80,7 +80,7 @@ class Attribute:
     example: str = ""
     quiet: bool = False
 
-    def taken(self, value: Any) -> Any:
+    def normalised(self, value: Any) -> Any:
         """Normalise a value: iterables to tuples, element types to dtypes.
 
         Values of another kind are returned unchanged: the operator's own check reports them.
@@ -105,7 +105,7 @@ def complete(operator: str, attributes: Iterable[Attribute], values: Options) ->
     completed = {}
     for name, attribute in known.items():
         if name in values:
-            completed[name] = attribute.taken(values[name])
+            completed[name] = attribute.normalised(values[name])
         elif attribute.required:
             raise InputError(f"{operator}: {name} is missing: {attribute.help}")
         else:

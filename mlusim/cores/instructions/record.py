@@ -35,7 +35,6 @@ Types: TypeAlias = Mapping[Dtype, int]
 SERIES_2XX = 200
 SERIES_3XX = 300
 ARCH_322 = 322
-ARCH_592 = 592
 
 _INTEGERS = dict.fromkeys((INT8, INT16, INT32, UINT8, UINT16, UINT32), SERIES_2XX)
 _WIDE_INTEGERS = dict.fromkeys((INT64, UINT64), SERIES_2XX)
