@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from mlusim.dtypes import Dtype
@@ -18,9 +17,10 @@ from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.index_select import STRATEGIES, index_select_tiles, plan_index_select
 from mlusim.ops.axes import normal_axis
 from mlusim.ops.call import Call, Input, RunOptions
-from mlusim.ops.indices import check_index_type
+from mlusim.ops.indices import check_index_type, check_values
 from mlusim.ops.operator import Operator, apply, tensor_of
 from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, extent
+from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
 
@@ -64,15 +64,9 @@ def _infer(x: Tensor, index: Tensor, *, axis: int) -> tuple[tuple[int, ...], Dty
 
 
 def _check(x: Input, index: Input, *, axis: int) -> None:
-    values, along = index.array, normal_axis("index_select", "axis", axis, x.array.ndim)
-    length = x.array.shape[along]
-    wrong = np.flatnonzero((values < -length) | (values >= length))
-    if len(wrong):
-        allowed = f"so an index is {-length} to {length - 1}" if length else "so no index is allowed"
-        raise InputError(
-            f"index_select: {index.name}[{wrong[0]}] = {values[wrong[0]]}: axis {along} of {x.name} has {length} "
-            f"elements, {allowed}"
-        )
+    along = normal_axis("index_select", "axis", axis, x.array.ndim)
+    lookups = Lookups(x_shape=x.array.shape, axes=(along,), positions=index.array.shape, aligned=False)
+    check_values("index_select", index.name, index.array, lookups)
 
 
 def _plan(on: Board, strategy: str, x: Tensor, index: Tensor, *, axis: int) -> Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import index as as_index
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from mlusim.dtypes import INT32, INT64, dtype_name
 from mlusim.errors import InputError
+from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Array, check_choice
 from mlusim.ops.schema import Tensor
 from mlusim.planning.lookup_geometry import Extents, Lookups
@@ -29,7 +30,7 @@ def lookups_along(operator: str, x: Tensor, index: Tensor, axis: int) -> Lookups
             f"{x.name} has shape {list(x.shape)} and {index.name} {list(index.shape)}: {operator} takes two of one "
             f"rank, 1 or more, an index value for each element; for whole rows take {operator}_nd(..., mode='standard')"
         )
-    along = normal_axis(operator, axis, rank)
+    along = normal_axis(operator, "axis", axis, rank)
     problem = _extents_problem(x, index.name, index.shape, (along,))
     if problem:
         raise InputError(f"{operator}: {problem}")
@@ -105,16 +106,13 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
 def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int, mode: str, first: int = 0) -> Extents:
     if axes is None:
         return tuple(range(first, first + columns))
-    try:
-        chosen = tuple(normal_axis(operator, axis, rank) for axis in axes)
-    except TypeError:
-        raise InputError(f"axes={axes!r} of {operator}: a list of axes, one for each coordinate") from None
+    if not isinstance(axes, Iterable):
+        raise InputError(f"{operator}: axes={axes!r} is not a list of axes: name one for each coordinate")
+    chosen = normal_axes(operator, "axes", axes, rank)
     if len(chosen) != columns:
         raise InputError(
             f"axes={list(axes)} and an index of {columns} coordinates a lookup: {operator} takes one axis for each"
         )
-    if len(set(chosen)) != len(chosen):
-        raise InputError(f"axes={list(axes)} of {operator} name an axis of x twice: each coordinate has its own")
     if mode == "standard" and chosen != tuple(range(first, first + columns)):
         raise InputError(
             f"axes={list(axes)}: in mode 'standard' {operator} chooses on the first axes of x; leave axes out, "
@@ -167,18 +165,6 @@ def check_index_type(operator: str, index: Tensor) -> None:
             f"{index.name} is {dtype_name(index.dtype)}: an index of {operator} is int32 or int64; "
             f"{index.name}.astype('int64')"
         )
-
-
-def normal_axis(operator: str, axis: object, rank: int) -> int:
-    """Return an axis counted from the front. Raises `InputError` if x has no such axis."""
-    try:
-        number = as_index(axis)  # type: ignore[arg-type]
-    except TypeError:
-        raise InputError(f"axis={axis!r} of {operator}: an axis is an integer") from None
-    if not -rank <= number < rank:
-        allowed = f"{-rank} to {rank - 1}" if rank else "none, x has rank 0"
-        raise InputError(f"axis={number} of {operator}: x has rank {rank}, so an axis is {allowed}")
-    return number % rank
 
 
 def check_values(operator: str, name: str, index: Array, lookups: Lookups) -> None:
