@@ -102,7 +102,11 @@ class IndexTiles:
             if column:
                 core.add(workspace.planes[0], workspace.planes[0], plane)
         if addresses.positional:
-            core.add(workspace.planes[0], workspace.planes[0], self._table("places", addresses.shape, addresses.steps))
+            core.add(
+                workspace.planes[0],
+                workspace.planes[0],
+                self._table("positional rows", addresses.shape, addresses.steps),
+            )
         if addresses.base:
             core.add(workspace.planes[0], workspace.planes[0], addresses.base)
         return workspace.planes[0], mask
@@ -144,7 +148,7 @@ class IndexTiles:
         rows, mask = self.offsets(addresses)
         if mask is None:
             raise PlanError("a window that excludes nothing needs no lists: use the offsets as they are")
-        positions = self._table("turns", (self._lookups,), (1,))[: addresses.count]
+        positions = self._table("positions", (self._lookups,), (1,))[: addresses.count]
         count = await core.collect(workspace.spare, rows, mask, known=addresses)
         if count:
             # The row numbers have been copied to the list, so their buffer is free.

@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from mlusim.kernels.boxes import boxed, front
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
-from mlusim.planning.reverse_sequence import Layout, SequenceParameters
+from mlusim.planning.reverse_sequence import EntryLayout, SequenceParameters
 from mlusim.planning.tiles import Tile
 from mlusim.units import round_up
 
@@ -40,30 +41,30 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     block = plan.board.vector_alignment_bytes // x.itemsize if core.board.needs_aligned_vectors else 1
     elements = round_up(settings.elements, block)
     results = [core.nram.alloc(elements, x.dtype, f"result {buffer}") for buffer in range(buffers)]
-    loaded = (
-        [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)] if staged else results
-    )
+    loaded = results
     tiles = [*plan.tiles_of(core.task_id)]
-    if staged and any(math.prod(tile.shape) % block for tile in tiles):
-        for buffer in loaded:
-            core.write_zero(buffer)
-        await core.sync_compute()
+    if staged:
+        loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
+        if any(math.prod(tile.shape) % block for tile in tiles):
+            for buffer in loaded:
+                core.write_zero(buffer)
+            await core.sync_compute()
     batch_lengths = Lengths(core, lengths, layout)
 
     async def load(position: int, tile: Tile) -> None:
         if staged and plan.tier == 1:
-            core.memcpy_async(shaped(loaded[position % buffers], tile.shape), box(source, tile))
+            core.memcpy_async(front(loaded[position % buffers], tile.shape), boxed(source, tile.start, tile.stop))
             return
-        buffer = layout.by_entry(shaped(loaded[position % buffers], tile.shape))[0]
+        buffer = layout.by_entry(front(loaded[position % buffers], tile.shape))[0]
         outer, first, start, left = layout.ordered(tile.start)
         _, last, stop, right = layout.ordered(tile.stop)
         await batch_lengths.load(first, last)
         for index in range(last - first):
             entry = entries[outer, first + index, :, left:right]
-            length = batch_lengths.of(first + index)
-            reversed_rows = min(max(length - start, 0), stop - start)
+            reversed_rows = batch_lengths.reversed_rows(first + index, start, stop)
             if reversed_rows:
-                rows = entry[length - start - reversed_rows : length - start]
+                mirrored = batch_lengths.of(first + index) - start
+                rows = entry[mirrored - reversed_rows : mirrored]
                 core.memcpy_async(buffer[index, :reversed_rows], rows if staged else rows[_BACKWARD])
             if reversed_rows < stop - start:
                 core.memcpy_async(buffer[index, reversed_rows:], entry[start + reversed_rows : stop])
@@ -72,19 +73,19 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
         count = math.prod(tile.shape)
         lanes = round_up(count, block)
         core.move(results[position % buffers][:lanes], loaded[position % buffers][:lanes])
-        before = layout.by_entry(shaped(loaded[position % buffers], tile.shape))[0]
-        after = layout.by_entry(shaped(results[position % buffers], tile.shape))[0]
+        before = layout.by_entry(front(loaded[position % buffers], tile.shape))[0]
+        after = layout.by_entry(front(results[position % buffers], tile.shape))[0]
         _, first, start, _ = layout.ordered(tile.start)
         _, last, stop, _ = layout.ordered(tile.stop)
         await batch_lengths.load(first, last)
         for index in range(last - first):
-            reversed_rows = min(max(batch_lengths.of(first + index) - start, 0), stop - start)
+            reversed_rows = batch_lengths.reversed_rows(first + index, start, stop)
             # A single row needs no reversal. The Move pipe is in order: this follows the move of all rows.
             if reversed_rows > 1:
                 core.move(after[index, :reversed_rows], before[index, :reversed_rows][_BACKWARD])
 
     def store(position: int, tile: Tile) -> None:
-        core.memcpy_async(box(target, tile), shaped(results[position % buffers], tile.shape))
+        core.memcpy_async(boxed(target, tile.start, tile.stop), front(results[position % buffers], tile.shape))
 
     compute = reverse if staged else None
     await run_stages(core, tiles, load, compute, store, overlapped=settings.overlapped, alike=False)
@@ -99,7 +100,7 @@ class Lengths:
         layout: maps entries to batch coordinates.
     """
 
-    def __init__(self, core: Core, lengths: View, layout: Layout) -> None:
+    def __init__(self, core: Core, lengths: View, layout: EntryLayout) -> None:
         self._core = core
         self._lengths = lengths
         self._layout = layout
@@ -119,12 +120,6 @@ class Lengths:
         """Return the length of an entry; it must have been loaded."""
         return self._loaded[self._layout.batch_of(entry)]
 
-
-def box(tensor: View, tile: Tile) -> View:
-    """Return the part of a tensor covered by a tile."""
-    return tensor[tuple(map(slice, tile.start, tile.stop))]
-
-
-def shaped(buffer: View, shape: tuple[int, ...]) -> View:
-    """Return the front of a flat buffer, reshaped."""
-    return buffer[: math.prod(shape)].reshape(shape)
+    def reversed_rows(self, entry: int, start: int, stop: int) -> int:
+        """Return how many of the rows [start, stop) of an entry are reversed: the first ones."""
+        return min(max(self.of(entry) - start, 0), stop - start)

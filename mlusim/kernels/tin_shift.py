@@ -42,7 +42,7 @@ def kernel_of(plan: Plan) -> Kernel:
 
 
 async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
-    """Tiers 1 and 2 as documented: clear the buffer, load the rows that the shift keeps, store the segment."""
+    """Tiers 1 and 2 as documented: clear the buffer, load the rows that stay inside, store the segment."""
     if core.is_memory_core:
         return
     _, time, channels, hw = x.shape
@@ -52,9 +52,9 @@ async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan:
     for tile in plan.tiles_of(core.task_id):
         n, begin, c, _ = tile.start
         end = tile.stop[1]
-        shift = sign * max(-time, min(await core.load(shifts[n, c // channels_per_group]), time))
+        shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
         source = begin - shift
-        first, last = kept_rows(source, end - begin, time)
+        first, last = rows_to_load(source, end - begin, time)
         core.write_zero(nram)
         if first < last:
             await core.memcpy(buffer(first, last), x[n, source + first : source + last, c])
@@ -73,9 +73,9 @@ async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View,
         n, begin, c, _ = tile.start
         _, end, c_end, _ = tile.stop
         block = block_of(end - begin, c_end - c, hw)
-        shift = sign * max(-time, min(await core.load(shifts[n, c // channels_per_group]), time))
+        shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
         source = begin - shift
-        first, last = kept_rows(source, end - begin, time)
+        first, last = rows_to_load(source, end - begin, time)
         vacated = last - first < end - begin
         if vacated and rounds_out:
             # Aligned clearing may reach into rows to be loaded, so the load has to follow it.
@@ -101,7 +101,7 @@ async def tin_shift_row_chunks(core: Core, x: View, shifts: View, out: View, pla
         n, t, c, left = tile.start
         right = tile.stop[3]
         if left == 0:
-            shift = sign * max(-time, min(await core.load(shifts[n, c // channels_per_group]), time))
+            shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
             source = t - shift
             inside = 0 <= source < time
             if always_clears or not inside:
@@ -129,9 +129,9 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
         n, begin, c, left = tile.start
         _, end, _, right = tile.stop
         block = blocks[tile.iteration % 2](end - begin, 1, right - left)
-        shift = sign * max(-time, min(await core.load(shifts[n, c // channels_per_group]), time))
+        shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
         source = begin - shift
-        first, last = kept_rows(source, end - begin, time)
+        first, last = rows_to_load(source, end - begin, time)
         if loaded:
             await core.sync()
             core.memcpy_async(*loaded)
@@ -147,7 +147,12 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
         await core.memcpy(*loaded)
 
 
-def kept_rows(source: int, rows: int, time: int) -> tuple[int, int]:
+def clamped(shift: int, time: int) -> int:
+    """Limit a shift to the number of rows: beyond it, all rows are vacated."""
+    return max(-time, min(shift, time))
+
+
+def rows_to_load(source: int, rows: int, time: int) -> tuple[int, int]:
     """Return the range of `rows` rows that the input fills, where the first one corresponds to input row `source`.
 
     The other rows are vacated: at the front for a shift to later times, at the back for one to earlier times. The

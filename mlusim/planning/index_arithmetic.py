@@ -56,9 +56,9 @@ class IndexArithmetic:
             if self.columns > 1:
                 sizes["columns"] = self.columns * width
         if self.positional:
-            sizes["places"] = width
+            sizes["positional rows"] = width
         if self.narrowed:
-            sizes["turns"] = width
+            sizes["positions"] = width
         return sizes
 
     def buffer_bytes(self, board: Board, index_itemsize: int) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ STRATEGIES: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class EntryLayout:
     """A tensor as entries.
 
     Attributes:
@@ -91,7 +91,7 @@ class SequenceParameters:
         elements: elements of the largest tile.
     """
 
-    layout: Layout
+    layout: EntryLayout
     staged: bool
     overlapped: bool
     elements: int
@@ -103,14 +103,14 @@ class _Split:
     cut: Cut
 
 
-def layout_of(shape: Sequence[int], sequence_axis: int, batch_axis: int) -> Layout:
+def entry_layout(shape: Sequence[int], sequence_axis: int, batch_axis: int) -> EntryLayout:
     """Return a tensor as entries; axes are in [0, rank) and differ."""
     first, second = sorted((sequence_axis, batch_axis))
     before, between = math.prod(shape[:first]), math.prod(shape[first + 1 : second])
     after = math.prod(shape[second + 1 :])
     batch, rows = shape[batch_axis], shape[sequence_axis]
     sequence_first = sequence_axis < batch_axis
-    return Layout(
+    return EntryLayout(
         outer=before if sequence_first else 1,
         entries=between * batch if sequence_first else before * batch * between,
         rows=rows,
@@ -133,9 +133,10 @@ def plan_reverse_sequence(
         itemsize: bytes per element.
         strategy: a key of `STRATEGIES`.
 
-    The plan covers the output as `Layout.shape`. Raises `PlanError` if one element per buffer does not fit in NRAM.
+    The plan covers the output as `EntryLayout.shape`. Raises `PlanError` if one element per buffer does not fit in
+    NRAM.
     """
-    layout = layout_of(shape, sequence_axis, batch_axis)
+    layout = entry_layout(shape, sequence_axis, batch_axis)
     text = (
         f"{list(shape)}, sequence axis {sequence_axis}, batch axis {batch_axis}: "
         f"{digits(layout.outer * layout.entries)} entries of {digits(layout.rows)} rows, each of "
@@ -183,7 +184,7 @@ def plan_reverse_sequence(
     )
 
 
-def _fastest(board: Board, layout: Layout, itemsize: int, strategy: str) -> dict[str, Candidate[_Split]]:
+def _fastest(board: Board, layout: EntryLayout, itemsize: int, strategy: str) -> dict[str, Candidate[_Split]]:
     """Return the fastest candidate of each strategy, the fastest first; raises `PlanError` if there is none."""
     names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
     choices = [
@@ -200,7 +201,7 @@ def _fastest(board: Board, layout: Layout, itemsize: int, strategy: str) -> dict
     return best_by_strategy(choices)
 
 
-def _reason(layout: Layout, cut: Cut, itemsize: int) -> str:
+def _reason(layout: EntryLayout, cut: Cut, itemsize: int) -> str:
     """Return why the split has its tier."""
     entry_bytes = layout.rows * layout.row * itemsize
     parts = f"{digits(cut.parts)} parts of up to {digits(cut.rows)}"
@@ -216,7 +217,9 @@ def _buffers(name: str, *, overlapped: bool) -> int:
     return (2 if name == "staged" else 1) * (1 + overlapped)
 
 
-def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overlapped: bool) -> list[Candidate[_Split]]:
+def _candidates(
+    board: Board, layout: EntryLayout, itemsize: int, name: str, *, overlapped: bool
+) -> list[Candidate[_Split]]:
     capacity = buffer_bytes(board, _buffers(name, overlapped=overlapped))
     candidates = []
     extents = (layout.outer, layout.entries, layout.rows, layout.row)
@@ -271,7 +274,7 @@ def _on_outer_axis(cut: Cut, extents: Sequence[int]) -> Cut:
     return cut
 
 
-def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged: bool) -> TileCost:
+def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, staged: bool) -> TileCost:
     """Return the cost of one tile.
 
     Lengths are assumed evenly distributed over 0 to S: on average, half of the rows are reversed. Strided: the part of
@@ -312,7 +315,7 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
 
 
 def _copy_loops(
-    layout: Layout, entries: int, rows: int, row: int, itemsize: int
+    layout: EntryLayout, entries: int, rows: int, row: int, itemsize: int
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Return segment and loops of a tile in GDRAM."""
     if not layout.sequence_first or rows == 1 or entries == layout.entries:
@@ -320,8 +323,8 @@ def _copy_loops(
     return entries * row * itemsize, ((rows, layout.entries * layout.row * itemsize),)
 
 
-def _boxes(layout: Layout, cut: Cut) -> tuple[Integers, Integers]:
-    """Return the tiles as boxes of `Layout.shape`."""
+def _boxes(layout: EntryLayout, cut: Cut) -> tuple[Integers, Integers]:
+    """Return the tiles as boxes of `EntryLayout.shape`."""
     extents = (layout.outer, layout.entries, layout.rows, layout.row)
     cuts = [cut_evenly(extent, extent if axis < cut.pivot else 1) for axis, extent in enumerate(extents)]
     cuts[cut.pivot] = cut.bounds()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
-from mlusim.kernels.tin_shift import kept_rows, kernel_of
+from mlusim.kernels.tin_shift import kernel_of, rows_to_load
 from mlusim.log import Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.planning.plan import Plan
@@ -222,7 +222,7 @@ class TestEveryStrategy:
 @example(-3, 4, 10)  # inside it
 @example(8, 2, 9)  # inside the short last one
 def test_rows_that_stay_in_range(source: int, rows: int, time: int) -> None:
-    first, last = kept_rows(source, rows, time)
+    first, last = rows_to_load(source, rows, time)
     assert 0 <= first <= rows
     assert 0 <= last <= rows
     assert list(range(first, last)) == [row for row in range(rows) if 0 <= source + row < time]
