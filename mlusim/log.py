@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import os
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
@@ -155,6 +156,7 @@ class Log:
             `lengths` if `src` has the first rows of runs; `unknown` if a timing-only run does not know them.
         selected: by record of an instruction that selects elements by data, a bit for each element of its result: of
             element i, bit i % 8 of byte i // 8; 0 behind the last byte. Moves that write everything are not in it.
+        attributes: by record of an instruction whose result depends on them by position, its attributes by name.
         more_operands: operands beyond the three of a record, by record.
         host_waits: the number of launches so far, at each time the host waited for all of them.
         host_writes: allocations, other than inputs, that the host has written.
@@ -189,6 +191,7 @@ class Log:
         self.selected: dict[int, bytes] = {}
         # The distinct values of `selected`: loops use the same masks again and again.
         self._masks: dict[bytes, bytes] = {}
+        self.attributes: dict[int, Mapping[str, Any]] = {}
         self.more_operands: dict[int, list[tuple[int, int, int]]] = {}
         self.host_waits: list[int] = []
         self.host_writes: set[int] = set()

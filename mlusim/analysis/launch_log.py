@@ -61,6 +61,9 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
         int(new_record[old]): address for old, address in log.addresses.items() if new_record[old] != NONE
     }
     part.selected = {int(new_record[old]): bits for old, bits in log.selected.items() if new_record[old] != NONE}
+    part.attributes = {
+        int(new_record[old]): values for old, values in log.attributes.items() if new_record[old] != NONE
+    }
     for old, further in log.more_operands.items():
         if new_record[old] != NONE:
             identity, offset, box = np.array(further, np.int64).T

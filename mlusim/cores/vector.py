@@ -278,6 +278,8 @@ def _add(
     unit.vector_record = record = issuer.records.add(
         cached.code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *addresses
     )
+    if cached.is_positional:
+        issuer.log.attributes[record] = cached.attributes
     if issuer.has_data:
         unit.effects.append((end_ps, effect, cached, operands))
     return record

@@ -61,6 +61,7 @@ class VectorCall:
         code: number of its instruction in the log.
         more_boxes: boxes of the views beyond the first three, which are stored outside the records.
         operand_layouts: the layouts of its operands; for a number, its type.
+        is_positional: whether the log needs its attributes (`Instruction.marks`).
         has_numbers, has_attributes: whether an operand is a number; whether there are attributes.
         is_plain: whether its operands are only views in NRAM, up to three, and Python numbers, its attributes cannot
             change, and nothing is noted.
@@ -82,6 +83,7 @@ class VectorCall:
         "has_numbers",
         "instruction",
         "is_plain",
+        "is_positional",
         "more_boxes",
         "numbers",
         "operand_layouts",
@@ -111,6 +113,8 @@ class VectorCall:
         self.operand_layouts = tuple(value.layout if isinstance(value, View) else type(value) for value in operands)
         self.has_numbers = len(views) < len(operands)
         self.has_attributes = len(attributes) > 0
+        required = len(instruction.attributes) > len(instruction.defaults)
+        self.is_positional = required and instruction.marks is not None
         self.numbers: dict[int, Number] = {}
         self._multiple = instruction.multiple_2xx if issuer.board.needs_aligned_vectors else 0
         # Otherwise `check_plainly` runs for every call.

@@ -300,6 +300,7 @@ class Replay:
         new_record[origin] = np.arange(len(origin))
         log.addresses = {int(new_record[number]): rows for number, rows in sorted(old.addresses.items())}
         log.selected = {int(new_record[number]): bits for number, bits in sorted(old.selected.items())}
+        log.attributes = {int(new_record[number]): values for number, values in sorted(old.attributes.items())}
         job_ends = _job_ends(log, self._device.board.cores_per_cluster)
         host = _HostTimes(old, times)
         for identity, record in enumerate(old.allocations):

@@ -344,6 +344,13 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         arrays["log/selected"] = np.array(numbers, np.int64)
         arrays["log/mask_bytes"] = np.array([len(bits) for bits in masks], np.int64)
         arrays["log/masks"] = np.frombuffer(b"".join(masks), np.uint8)
+    distinct: dict[str, int] = {}
+    numbers = [
+        (record, distinct.setdefault(json.dumps(dict(attributes)), len(distinct)))
+        for record, attributes in sorted(log.attributes.items())
+    ]
+    if numbers:
+        arrays["log/attributes"] = np.array(numbers, np.int64)
     arrays["log/loop_records"] = np.array(list(log.loops), np.int64)
     tables["loops"] = _table_values("loops", list(log.loops.values()), arrays)
     arrays["log/byte_copies"] = np.array(log.byte_copies, np.int64)
@@ -354,6 +361,7 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "board": log.board,
         "columns": list(COLUMNS),
         "selects": bool(log.selected),
+        "attributes": list(distinct),
         "records": len(log),
         "ops": log.ops,
         "lines": log.lines,
@@ -404,6 +412,10 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
             raise ValueError("addresses of its log are missing")
     if values.get("selects", False):
         _read_selected(log, array)
+    # Runs saved by earlier versions lack these.
+    if values.get("attributes"):
+        kinds = [json.loads(text) for text in values["attributes"]]
+        log.attributes = {record: kinds[number] for record, number in array("log/attributes").tolist()}
     for number, *operand in array("log/more_operands").tolist():
         log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
     log.host_waits = [int(count) for count in values["host_waits"]]

@@ -139,7 +139,8 @@ def check_log(log: Log) -> None:
         ),
         "a record that its log names is not there": all(
             0 <= number < len(log)
-            for number in (*log.addresses, *log.selected, *log.more_operands, *log.loops, *log.byte_copies, *log.seen)
+            for numbers in (log.addresses, log.selected, log.attributes, log.more_operands, log.loops, log.byte_copies)
+            for number in (*numbers, *log.seen)
         ),
         "a further operand of its log is not there": all(
             NONE <= allocation < len(log.allocations) and NONE <= box < len(log.boxes)

@@ -5,6 +5,7 @@ A mark is an integer per element, 0 for none. Where several marked elements reac
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,11 @@ import numpy as np
 from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.selection import compares_to_bits as has_bits
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.instructions.wram_layout import LANES, filters_from
 from mlusim.cores.vector import STREAM_MOVE
 from mlusim.log import IO, MOVE, Box
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]
 
-# Their second source consists of filters in WRAM.
-_WITH_FILTERS = frozenset({"matmul", "mlp", "conv", "conv_bias", "conv_partial"})
 _NOT_ELEMENTWISE = frozenset({"reduce_sum"})
 _BY_MASK = frozenset({"maskmove", "maskmove_bitindex"})
 
@@ -44,30 +42,33 @@ def is_copy(name: str, pipe: int) -> bool:
     return pipe in (IO, MOVE) or name in ("memcpy", STREAM_MOVE)
 
 
-def _by_channel(name: str, source: Marks, box: Box) -> bool:
-    """Return whether an instruction is a pool that keeps the channels (the last axis) of its one marked source."""
+def marks_by_position(
+    name: str, box: Box, marks: Sequence[Marks | None], boxes: Sequence[Box], attributes: Mapping[str, Any] | None
+) -> Marks | None:
+    """Return the marks of a result by element, for an instruction that has `Instruction.marks`; else None.
+
+    Args:
+        name: name of the operation.
+        box: the box of the result.
+        marks, boxes: the marks of each source by element, or None if it has none; its box.
+        attributes: those of `Log.attributes`, which an instruction without required ones does not need; None if a run
+            that an earlier version saved lacks them.
+    """
     instruction = INSTRUCTIONS.get(name)
-    if instruction is None or instruction.group != "Pools" or not source.ndim:
-        return False
-    return len(box.shape) > 0 and source.shape[-1] == box.shape[-1]
+    if instruction is None or instruction.marks is None:
+        return None
+    if attributes is None and len(instruction.attributes) > len(instruction.defaults):
+        return None
+    result = np.zeros(box.shape, np.int32)
+    sources = [
+        np.zeros(source.shape, np.int32) if mark is None else mark for mark, source in zip(marks, boxes, strict=True)
+    ]
+    instruction.marks(result, *sources, **(attributes or {}))
+    return result
 
 
-def _by_filter(marks: list[Marks | None], box: Box) -> Marks:
-    """Return the marks of a product or convolution: those of filter c reach channel c alone, all others everything."""
-    _, filters, *_ = marks
-    others = max((int(mark.max()) for mark in marks if mark is not None and mark is not filters), default=0)
-    channels = box.shape[-1]
-    by_channel: Marks = np.full(channels, others, np.int32)
-    if filters is not None:
-        padded = -(-channels // LANES) * LANES
-        by_channel = np.maximum(by_channel, filters_from(filters, padded).max(axis=1)[:channels])
-    return np.broadcast_to(by_channel, box.shape)
-
-
-def result_marks(  # noqa: PLR0911 - one return for each kind of instruction
-    name: str, copied: Marks | None, box: Box, marks: list[Marks | None]
-) -> Any:
-    """Return the marks of a result: by element of its box, or one for all of them.
+def result_marks(name: str, copied: Marks | None, box: Box, marks: list[Marks | None]) -> Any:
+    """Return the marks of the result of any other operation: by element of its box, or one for all of them.
 
     Args:
         name: name of the operation.
@@ -83,17 +84,8 @@ def result_marks(  # noqa: PLR0911 - one return for each kind of instruction
         return np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(box.shape)
     if copied is not None:
         return _reshaped(copied, box)
-    if name in _WITH_FILTERS:
-        return _by_filter(marks, box)
     if name.startswith("cycle_") and all(size % mark.size == 0 for mark in marked):
         return np.maximum.reduce([np.resize(mark, size) for mark in marked]).reshape(box.shape)
-    first = marked[0]
-    if name == "transpose" and first.ndim == 2 and first.shape[::-1] == box.shape:
-        return first.T
-    if _by_channel(name, first, box):
-        return np.broadcast_to(first.reshape(-1, box.shape[-1]).max(axis=0), box.shape)
-    if name == "mirror" and first.shape == box.shape:
-        return first[..., ::-1]
     return max(int(mark.max()) for mark in marked)
 
 

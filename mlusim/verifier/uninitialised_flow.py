@@ -21,7 +21,7 @@ from mlusim.verifier.accesses import BY_ROWS, COLLECT, FILTERS, SORTING, Accesse
 from mlusim.verifier.agenda import Agenda
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.geometry import Integers, alike
-from mlusim.verifier.marks import Marks, compares_to_bits, is_copy, result_marks
+from mlusim.verifier.marks import Marks, compares_to_bits, is_copy, marks_by_position, result_marks
 from mlusim.verifier.partial_results import BY_CHOICE, BY_SHAPE, by_element, written_box
 from mlusim.verifier.plan_comparison import is_output
 from mlusim.verifier.row_geometry import rows_of_runs
@@ -221,7 +221,10 @@ class Flow:
         for target in [dst, *(further if name in SORTING else ())]:
             if marked:
                 copied = self._bytes(sources[0]) if is_copy(name, pipe) and len(sources) == 1 else None
-                self._assign(record, target, result_marks(name, copied, target[2], marks))
+                boxes = [operand[2] for operand in (*sources, *further)]
+                by_position = marks_by_position(name, target[2], marks, boxes, log.attributes.get(record))
+                known = result_marks(name, copied, target[2], marks) if by_position is None else by_position
+                self._assign(record, target, known)
             else:
                 self._clear(target)
             if name in _BITWISE or is_copy(name, pipe):

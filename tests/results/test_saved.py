@@ -82,6 +82,7 @@ def same_log(one: Log, other: Log) -> None:
     assert (one.joined, one.skipped, one.unsteady) == (other.joined, other.skipped, other.unsteady)
     assert (one.remarks, one.of_file, one.seen) == (other.remarks, other.of_file, other.seen)
     assert one.selected == other.selected
+    assert one.attributes == other.attributes
     assert one.addresses.keys() == other.addresses.keys()
     for record, sides in one.addresses.items():
         assert list(sides) == list(other.addresses[record])
@@ -256,11 +257,29 @@ def test_masks_of_selected_elements_are_saved(tmp_path):
     assert reports[0].text() == reports[1].text()
 
 
+async def pooled(core, x, out):
+    """Of 8 rows 6 are loaded, and pools of the others are not stored."""
+    a, b = core.nram.alloc((8, 8, 4), x.dtype, "a"), core.nram.alloc((4, 4, 4), x.dtype, "b")
+    await core.memcpy(a[0:6], x)
+    core.sumpool(b, a, 2, 2)
+    await core.memcpy(out, b[0:3])
+
+
+def test_attributes_of_instructions_are_saved(tmp_path):
+    run = mlusim.run(pooled, np.ones((6, 8, 4), np.float32), mlusim.Output((3, 4, 4)), kind="BLOCK", dim=1)
+    log = run.log
+    assert log.attributes == {1: {"kernel_height": 2, "kernel_width": 2, "stride_width": None, "stride_height": None}}
+    read = mlusim.load(run.save(tmp_path / "run.zip"))
+    same_log(read.log, log)
+    assert check_log(read.log, read.board, name=read.operator, plan=None).ok
+
+
 def test_everything_of_a_log_is_saved():
     kept = {"board", "records", "ops", "lines", "boxes", "tasks", "launches", "allocations"}
     kept |= {
         "addresses",
         "selected",
+        "attributes",
         "more_operands",
         "host_waits",
         "host_writes",

@@ -62,6 +62,7 @@ def same_log(again, log):
     assert [again.ops[code] for code in one[:, 0]] == [log.ops[code] for code in other[:, 0]]
     assert again.addresses.keys() == log.addresses.keys()
     assert again.selected == log.selected
+    assert again.attributes == log.attributes
 
 
 def programs(log):

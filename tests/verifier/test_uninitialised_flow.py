@@ -222,6 +222,44 @@ def test_a_filter_of_a_convolution_reaches_its_own_channel(written, channels):
     assert bool(uninitialised(report)) == (written < channels), report.text()
 
 
+async def of_rows(core, name, result, rows):
+    """Rows of a result of 6, computed from 6 rows of a source, of which the last two are not written."""
+    await core.sync()
+    source = core.nram.alloc(rows, "float32", "source")
+    core.write_value(source[0:4], 1)
+    if name in {"matmul", "conv"}:
+        weights = core.wram.alloc((64, 1, 1, 4), "float32")
+        ones = core.nram.alloc((64, 1, 1, 4), "float32")
+        core.write_value(ones, 1)
+        await core.memcpy(weights, ones)
+        if name == "matmul":
+            core.matmul(result.reshape(6, 64), source.reshape(6, 4), weights.reshape(64, 4))
+        else:
+            core.conv(result, source, weights, 4, 1, 1)
+    elif name == "pad":
+        core.pad(result, source, 0, 0, 0, 0)
+    elif name == "rotate180":
+        upside_down = core.nram.alloc((6, 64), "float32")
+        core.rotate180(upside_down, source.reshape(6, 64))
+        core.rotate180(result.reshape(6, 64), upside_down)
+    elif name == "avgpool_bp":
+        core.avgpool_bp(result, source, 1, 1)
+    else:
+        getattr(core, name)(result, source, 1, 1)
+
+
+@pytest.mark.parametrize("stored", [4, 5])
+@pytest.mark.parametrize("name", ["matmul", "conv", "pad", "rotate180", "avgpool_bp", "sumpool", "maxpool", "avgpool"])
+def test_rows_of_a_padded_tile_depend_on_their_own_rows(name, stored):
+    async def kernel(core, out):
+        result = core.nram.alloc((6, 1, 64), "float32", "result")
+        await of_rows(core, name, result, (6, 1, 4 if name in {"matmul", "conv"} else 64))
+        await core.memcpy(out, result[0:stored])
+
+    report = verify(kernel, Output((stored, 1, 64)), **ONE)
+    assert bool(uninitialised(report)) == (stored == 5), report.text()
+
+
 PARTIAL = {
     "sum": lambda core, dst, src, mask: core.sum(dst, src),
     "count": lambda core, dst, src, mask: core.count(dst.view("uint32"), src),

@@ -198,6 +198,19 @@ def _maxpool_bp(result: Array, source: Array, mask: Array, **attributes: Any) ->
     _spread(result, source, lambda position: np.where(positions == position, values, 0), attributes)
 
 
+def _spread_marks(result: Array, *sources: Array, **attributes: Any) -> None:
+    """As `Instruction.marks`: a source element reaches every position of its window."""
+    high, wide, down, across = strides_of(attributes)
+    shape = pooled_shape(result.shape, attributes)
+    source = np.maximum.reduce([source.reshape(shape) for source in sources])
+    result[...] = 0
+    for position in range(high * wide):
+        row, column = divmod(position, wide)
+        last_row, last_column = row + (shape[0] - 1) * down + 1, column + (shape[1] - 1) * across + 1
+        target = result[row:last_row:down, column:last_column:across]
+        np.maximum(target, source, out=target)
+
+
 def _avgpool_bp(result: Array, source: Array, **attributes: Any) -> None:
     high, wide, _, _ = strides_of(attributes)
     values = _wide(source) / (high * wide)
@@ -233,6 +246,7 @@ def _pool(name: str, summary: str, compute: Callable[..., Any], **more: Any) -> 
         "attributes": _WINDOW,
         "defaults": _DEFAULTS,
         "geometry": _forward,
+        "marks": _extreme(np.argmax),
         "types": NUMBERS,
         # The header requires them to be disjoint; kernels of the vendor write a sum to the last pixel of its own
         # window.
@@ -267,6 +281,7 @@ _PAIRED: dict[str, Any] = {
     "attributes": (*_WINDOW[:2], "value_index_stride", *_WINDOW[2:], *_DILATION),
     "defaults": _DEFAULTS | dict.fromkeys(_DILATION, 1),
     "geometry": _pair_fits,
+    "marks": None,
     "selects": True,
     "writes_some": True,
     "since": SERIES_3XX,
@@ -312,6 +327,7 @@ POOLS: list[Instruction] = [
         attributes=(*_WINDOW, "overlap"),
         defaults={**_DEFAULTS, "overlap": "ACC"},
         geometry=_backward,
+        marks=_spread_marks,
         types=FLOATS,
         overlap=Overlap.APART,
     ),
@@ -323,6 +339,7 @@ POOLS: list[Instruction] = [
         attributes=(*_WINDOW, "overlap"),
         defaults={**_DEFAULTS, "overlap": "ACC"},
         geometry=_backward,
+        marks=_spread_marks,
         types=FLOATS,
         overlap=Overlap.APART,
     ),
@@ -333,6 +350,7 @@ POOLS: list[Instruction] = [
         c_signatures=(f"{_BACK} {_ARGUMENTS} stride_width stride_height index",),
         attributes=("kernel_height", "kernel_width", "index", "stride_width", "stride_height"),
         geometry=_backward,
+        marks=_spread_marks,
         types=NUMBERS,
         overlap=Overlap.APART,
     ),

@@ -166,6 +166,9 @@ class Instruction:
         compute: (result, *sources, **attributes): writes the result in place, with NumPy's floating-point warnings
             disabled. The result has the destination's shape and type; sources have their own, or are numbers of the
             first source's type.
+        marks: (result, *sources, **attributes), of integers: each element of the result becomes the largest of those
+            elements of the sources that it depends on. None: it depends on those in its place if `geometry` is
+            `same_size`, else on all.
         ufunc: the NumPy function that computes it from two sources of the result's shape, or a source and a number.
     """
 
@@ -194,6 +197,7 @@ class Instruction:
     tensor: bool = False
     since: int = SERIES_2XX
     exact: bool = True
+    marks: Callable[..., None] | None = None
     ufunc: np.ufunc | None = None
 
     @property

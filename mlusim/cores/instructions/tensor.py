@@ -145,6 +145,38 @@ def _conv_plus(result: Array, source: Array, weight: Array, addend: Array, **att
     _store(result, values + addend.reshape(-1, result.shape[2]).astype(np.float64))
 
 
+def _matmul_marks(result: Array, source: Array, weight: Array, **_: Any) -> None:
+    """As `Instruction.marks`: row i of the result depends on row i of the source, column c on filter c."""
+    filters = filters_from(weight, result.shape[1])
+    np.maximum(source.max(axis=1)[:, None], filters.max(axis=1), out=result)
+
+
+def _mlp_marks(result: Array, source: Array, weight: Array, *bias: Array, **_: Any) -> None:
+    filters = filters_from(weight, result.size).max(axis=1)
+    flat = np.maximum.reduce([np.maximum(source.max(), filters), *(one.reshape(-1) for one in bias)])
+    result[...] = flat.reshape(result.shape)
+
+
+def _conv_marks(result: Array, source: Array, weight: Array, *addend: Array, **attributes: Any) -> None:
+    """As `Instruction.marks`: a pixel depends on its window of the source, a channel on its filter."""
+    rows, columns, channels = result.shape
+    filters = filters_from(weight, -(-channels // LANES) * LANES).max(axis=1)
+    result[...] = filters[:channels]
+    for values in addend:
+        flat = result.reshape(-1, channels)
+        np.maximum(flat, values.reshape(-1, channels), out=flat)
+    pixels = source.max(axis=2)
+    down, across = int(attributes["stride_height"]), int(attributes["stride_width"])
+    for row in range(int(attributes["kernel_height"])):
+        for column in range(int(attributes["kernel_width"])):
+            first = row * int(attributes["dilation_height"]), column * int(attributes["dilation_width"])
+            window = pixels[
+                first[0] : first[0] + (rows - 1) * down + 1 : down,
+                first[1] : first[1] + (columns - 1) * across + 1 : across,
+            ]
+            np.maximum(result, window[..., None], out=result)
+
+
 def _matmul_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     result, source = operands[0].shape, operands[1].shape
@@ -277,6 +309,7 @@ TENSOR: list[Instruction] = [
         summary="dst (m, n) = src (m, k) times the n filters of k elements in weight",
         group="Tensor",
         compute=_matmul,
+        marks=_matmul_marks,
         intrinsics=("__bang_matmul",),
         c_signatures=("dst[m,n] src[m,k] weight[n,k] m k n", "dst[m,n] src[m,k] weight[n,k] m k n fix_position"),
         operands=(_RESULT, _SRC, _WEIGHTS),
@@ -293,6 +326,7 @@ TENSOR: list[Instruction] = [
         summary="dst (n) = src (k) times the n filters of k elements in weight, plus bias",
         group="Tensor",
         compute=_mlp,
+        marks=_mlp_marks,
         intrinsics=("__bang_mlp",),
         c_signatures=(
             "dst[height] src[width] bias[height] weight[height,width] height width fix_position",
@@ -313,6 +347,7 @@ TENSOR: list[Instruction] = [
         summary="dst (height, width, channel_output) = src (height, width, channel_input) convolved with kernel",
         group="Tensor",
         compute=_conv,
+        marks=_conv_marks,
         intrinsics=("__bang_conv",),
         c_signatures=_conv_signatures(),
         operands=(_RESULT, _SRC, _KERNEL),

@@ -1,0 +1,90 @@
+"""Which elements of a result depend on which elements of the sources: `Instruction.marks` against the results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlusim.cores.instructions.table import INSTRUCTIONS
+
+RNG = np.random.default_rng(0)
+WINDOW = {"kernel_height": 2, "kernel_width": 3, "stride_width": 2, "stride_height": 1}
+CONV = {
+    "channel_input": 4,
+    "kernel_height": 2,
+    "kernel_width": 3,
+    "stride_width": 2,
+    "stride_height": 1,
+    "dilation_width": 1,
+    "dilation_height": 2,
+}
+PADS = {"pad_top": 1, "pad_bottom": 0, "pad_left": 2, "pad_right": 1, "pad_value": 7}
+
+# Shapes of the result and of each source, and attributes.
+CASES: dict[str, tuple[list[tuple[int, ...]], Mapping[str, Any]]] = {
+    "transpose": ([(6, 4), (4, 6)], {}),
+    "rotate90": ([(6, 4), (4, 6)], {}),
+    "rotate180": ([(4, 6), (4, 6)], {}),
+    "rotate270": ([(6, 4), (4, 6)], {}),
+    "mirror": ([(4, 6), (4, 6)], {}),
+    "pad": ([(5, 8, 3), (4, 5, 3)], PADS),
+    "reshape_nhwc2nchw": ([(2, 5, 3, 4), (2, 3, 4, 5)], {}),
+    "reshape_nchw2nhwc": ([(2, 3, 4, 5), (2, 5, 3, 4)], {}),
+    "reshape_filter": ([(64, 2, 3, 2, 4), (128, 3, 2, 4)], {}),
+    "sumpool": ([(5, 3, 4), (6, 8, 4)], WINDOW),
+    "avgpool": ([(5, 3, 4), (6, 8, 4)], WINDOW),
+    "maxpool": ([(5, 3, 4), (6, 8, 4)], WINDOW),
+    "minpool": ([(5, 3, 4), (6, 8, 4)], WINDOW),
+    "maxpool_index": ([(5, 3, 4), (6, 8, 4)], WINDOW),
+    "minpool_index": ([(5, 3, 4), (6, 8, 4)], WINDOW),
+    "avgpool_bp": ([(6, 8, 4), (5, 3, 4)], WINDOW | {"overlap": "ACC"}),
+    "maxpool_bp": ([(6, 8, 4), (5, 3, 4), (5, 3, 4)], WINDOW | {"overlap": "ACC"}),
+    "unpool": ([(6, 8, 4), (5, 3, 4)], WINDOW | {"index": 1}),
+    "matmul": ([(5, 128), (5, 8), (128, 8)], {}),
+    "mlp": ([(64,), (8,), (64, 8), (64,)], {}),
+    "conv": ([(4, 3, 64), (6, 8, 4), (64, 2, 3, 4)], CONV),
+    "conv_bias": ([(4, 3, 64), (6, 8, 4), (64, 2, 3, 4), (64,)], CONV),
+    "conv_partial": ([(4, 3, 64), (6, 8, 4), (64, 2, 3, 4), (4, 3, 64)], CONV),
+}
+# Results that need not change with each element that they depend on: only what changes has to be marked.
+CHOOSE = {"maxpool", "minpool", "maxpool_index", "minpool_index", "maxpool_bp", "unpool"}
+
+
+def test_every_instruction_with_marks_is_tested():
+    assert set(CASES) == {name for name, instruction in INSTRUCTIONS.items() if instruction.marks is not None}
+
+
+def computed(name: str, sources: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    shapes, attributes = CASES[name]
+    if name == "maxpool_bp":
+        sources = [sources[0], np.abs(sources[1]).astype(np.int64) % 6]
+    result = np.zeros(shapes[0], np.float64)
+    INSTRUCTIONS[name].compute(result, *sources, **attributes)
+    return result
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_marked_elements_are_those_that_change_with_the_source(name):
+    shapes, attributes = CASES[name]
+    marks_of = INSTRUCTIONS[name].marks
+    assert marks_of is not None
+    for which, shape in enumerate(shapes[1:]):
+        for _ in range(8):
+            sources = [RNG.integers(1, 99, shape).astype(np.float64) for shape in shapes[1:]]
+            marks = [np.zeros(shape, np.int32) for shape in shapes[1:]]
+            at = tuple(int(RNG.integers(extent)) for extent in shape)
+            marks[which][at] = 3
+            found = np.zeros(shapes[0], np.int32)
+            marks_of(found, *marks, **attributes)
+            changed = np.zeros(shapes[0], bool)
+            before = computed(name, sources)
+            for step in (-200, 1, 2, 200):
+                sources[which][at] += step
+                changed |= computed(name, sources) != before
+            assert set(np.unique(found).tolist()) <= {0, 3}
+            assert not (changed & (found == 0)).any()
+            if name not in CHOOSE:
+                np.testing.assert_array_equal(found == 3, changed)
