@@ -1,7 +1,8 @@
 """Lost writes: bytes overwritten within a launch before anything reads them.
 
 A second write is not an error if it is an update, which reads what it replaces (an atomic, or a load, an addition and a
-store), or if it overwrites an initial fill with a constant.
+store), or if it overwrites an initial fill with a constant. Nor is an exchange without the old value after another
+atomic: it releases a lock, or resets a counter.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mlusim.cores.sets_and_atomics import SET_NAMES
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, SET_NAMES
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.cells import Cells, Flags
@@ -72,11 +73,12 @@ class Overwrites:
         return lost_writes
 
     def _may_replace(self, earlier: Integers, later: Integers) -> Flags:
-        """By pair of records, whether the first only initialises what the second writes.
+        """By pair of records, whether the first only initialises what the second writes, or the second releases it.
 
-        Instructions of `FILLS` do, and copies of a fill too, unless the second is a fill itself.
+        Instructions of `FILLS` initialise, and copies of a fill too, unless the second is a fill itself.
         """
         may = self._fills(earlier)
+        may |= self._are(BLIND_ATOMICS, later) & self._are(ATOMIC_NAMES - BLIND_ATOMICS, earlier)
         doubtful = np.flatnonzero(~may)
         doubtful = doubtful[self._is_fill(earlier[doubtful])]
         may[doubtful] = ~self._is_fill(later[doubtful])
@@ -95,8 +97,12 @@ class Overwrites:
 
     def _fills(self, records: Integers) -> Flags:
         """By record, whether it is an instruction of `FILLS`."""
-        fills = np.array([name in FILLS for name in self.log.ops], bool)
-        return np.asarray(fills[self.order.op[self.order.position[records]]], bool)
+        return self._are(FILLS, records)
+
+    def _are(self, names: frozenset[str], records: Integers) -> Flags:
+        """By record, whether its operation is one of `names`."""
+        of_names = np.array([name in names for name in self.log.ops], bool)
+        return np.asarray(of_names[self.order.op[self.order.position[records]]], bool)
 
     def _copies_a_fill(self, records: Integers) -> Flags:
         """By record, whether it reads one operand, and the last write there was an instruction of `FILLS`."""

@@ -108,6 +108,24 @@ async def exchange_into_fresh_memory(core, x, total):
     await core.atomic_reduce_exch(total, held)
 
 
+@idiom(X, InOut(np.zeros(64, np.float32)), InOut(np.zeros(1, np.int32)), reference={"total": X[:8].sum(axis=0)})
+async def spin_lock_released_by_an_exchange(core, x, total, lock):
+    if core.is_memory_core:
+        return
+    tile, held = (core.nram.alloc(64, x.dtype, name) for name in ("tile", "held"))
+    old = core.nram.alloc(1, "int32", "old")
+    for row in range(core.task_id, 8, core.task_dim):
+        await core.memcpy(tile, x[row])
+        while True:
+            await core.atomic_cas(old, lock, 0, 1)
+            if not await core.load(old[0]):
+                break
+        await core.memcpy(held, total)
+        core.add(held, held, tile)
+        await core.memcpy(total, held)
+        await core.atomic_reduce_exch(lock, 0)
+
+
 @idiom(X, InOut(np.zeros(1, np.int32)), OUT, reference={"out": 2 * X, "counter": np.array([28], np.int32)})
 async def rows_taken_from_an_atomic_counter(core, x, counter, out):
     """A persistent kernel: each task takes the next row until there are none."""
