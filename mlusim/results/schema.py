@@ -104,8 +104,28 @@ def _fits(value: Any, annotation: Any) -> bool:
     return type(value) is annotation if annotation in (int, str) else isinstance(value, origin or annotation)
 
 
+def tuples(value: Any) -> Any:
+    """Convert JSON lists to tuples, recursively."""
+    if isinstance(value, list):
+        return tuple(tuples(item) for item in value)
+    if isinstance(value, dict):
+        return {key: tuples(item) for key, item in value.items()}
+    return value
+
+
 def check_log(log: Log) -> None:
     """Raise `ValueError` if a log has dangling references, or values that cannot occur in a run."""
+    _check_columns(log)
+    for records in (log.tasks, log.launches, log.allocations, log.boxes, log.loops.values()):
+        check_fields(*records)
+    _check_references(log)
+    for allocation in log.allocations:
+        dtype_of(allocation.dtype)
+        MemoryKind(allocation.memory)
+
+
+def _check_columns(log: Log) -> None:
+    """Raise `ValueError` for a number in a record that is not an index into the table that it refers to."""
     columns = log.columns()
     tables: dict[str, Sequence[Any]] = {
         "op": log.ops,
@@ -122,8 +142,10 @@ def check_log(log: Log) -> None:
         high = len(tables[name]) if name in tables else _LIMIT
         if len(numbers) and name != "detail" and not low <= numbers.min() <= numbers.max() < high:
             raise ValueError(f"column {name} of its log refers to what is not there")
-    for records in (log.tasks, log.launches, log.allocations, log.boxes, log.loops.values()):
-        check_fields(*records)
+
+
+def _check_references(log: Log) -> None:
+    """Raise `ValueError` for references between the tables of a log that lead nowhere, and for invalid geometry."""
     checks = {
         "a task of its log is of no launch": all(0 <= task.launch < len(log.launches) for task in log.tasks),
         "a launch of its log has no grid": all(len(launch.dim) == 3 and min(launch.dim) > 0 for launch in log.launches),
@@ -172,9 +194,6 @@ def check_log(log: Log) -> None:
     for message, right in checks.items():
         if not right:
             raise ValueError(message)
-    for allocation in log.allocations:
-        dtype_of(allocation.dtype)
-        MemoryKind(allocation.memory)
 
 
 def check_on_board(log: Log, board: Board) -> None:

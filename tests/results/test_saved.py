@@ -299,7 +299,7 @@ def test_everything_of_a_log_is_saved():
         "of_file",
         "seen",
     }
-    # A field that is new in the log is new in `mlusim.results.saved`, and in `same_log` above.
+    # A field that is new in the log is new in `mlusim.results.saved_log`, and in `same_log` above.
     assert {name for name in vars(Log("board")) if not name.startswith("_")} == kept
 
 
@@ -454,7 +454,7 @@ def test_a_kill_never_leaves_a_partial_file(tmp_path):
 
 def test_log_records_have_plain_field_types_only():
     """What `_table_values` can write: integers, truth, and what JSON has with tuples for lists."""
-    from mlusim.results.saved import _TABLES
+    from mlusim.results.saved_log import _TABLES
 
     kinds = {item.type for record in _TABLES.values() for item in fields(record)}
     assert kinds <= {"int", "bool", "str", "tuple[int, ...]", "tuple[int, int, int]"}

@@ -1,0 +1,178 @@
+"""The log in the file of a saved run: tables of numbers as arrays, texts and shapes as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, Remark, SkippedRecord, TaskRecord
+from mlusim.records import COLUMNS
+from mlusim.results.schema import check_log, tuples
+
+Array = np.ndarray[Any, Any]
+Record = TypeVar("Record")
+
+_RECORDS = {"tasks": TaskRecord, "launches": LaunchRecord, "allocations": AllocationRecord, "boxes": Box}
+_TABLES = _RECORDS | {"loops": LoopRecord}
+# Columns with another name in files of an earlier version.
+_FORMER_NAMES = {"method": "how"}
+
+
+def log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return a log as JSON values; its numbers are added to `arrays`, by member name."""
+    arrays["log/records"] = np.ascontiguousarray(log.table().T)
+    tables = {}
+    for name in _RECORDS:
+        tables[name] = _table_values(name, getattr(log, name), arrays)
+    for key in _address_keys(log):
+        entries = [(record, sides[key]) for record, sides in sorted(log.addresses.items()) if key in sides]
+        counts = [(record, len(rows)) for record, rows in entries]
+        arrays[f"log/addresses_{key}"] = np.array(counts, np.int64).reshape(-1, 2)
+        arrays[f"log/rows_{key}"] = np.concatenate([np.empty(0, np.int64), *(rows for _, rows in entries)])
+    if log.selected:
+        masks = {bits: number for number, bits in enumerate(dict.fromkeys(log.selected.values()))}
+        numbers = [(record, masks[bits]) for record, bits in sorted(log.selected.items())]
+        arrays["log/selected"] = np.array(numbers, np.int64)
+        arrays["log/mask_bytes"] = np.array([len(bits) for bits in masks], np.int64)
+        arrays["log/masks"] = np.frombuffer(b"".join(masks), np.uint8)
+    distinct: dict[str, int] = {}
+    numbers = [
+        (record, distinct.setdefault(json.dumps(dict(attributes)), len(distinct)))
+        for record, attributes in sorted(log.attributes.items())
+    ]
+    if numbers:
+        arrays["log/attributes"] = np.array(numbers, np.int64)
+    arrays["log/loop_records"] = np.array(list(log.loops), np.int64)
+    tables["loops"] = _table_values("loops", list(log.loops.values()), arrays)
+    arrays["log/byte_copies"] = np.array(log.byte_copies, np.int64)
+    arrays["log/joined"] = np.array(sorted(log.joined.items()), np.int64).reshape(-1, 2)
+    further = [(record, *operand) for record, operands in sorted(log.more_operands.items()) for operand in operands]
+    arrays["log/more_operands"] = np.array(further, np.int64).reshape(-1, 4)
+    return {
+        "board": log.board,
+        "columns": list(COLUMNS),
+        "selects": bool(log.selected),
+        "attributes": list(distinct),
+        "records": len(log),
+        "ops": log.ops,
+        "lines": log.lines,
+        "tables": tables,
+        "host_waits": log.host_waits,
+        "host_writes": sorted(log.host_writes),
+        "host_parts": [(number, *part) for number, parts in sorted(log.host_parts.items()) for part in sorted(parts)],
+        "host_reads": sorted(log.host_reads),
+        "released": sorted(log.released.items()),
+        "windows": [(number, *part) for number, parts in sorted(log.windows.items()) for part in sorted(parts)],
+        "swallowed": log.swallowed,
+        "remarks": [astuple(remark) for remark in log.remarks.values()],
+        "of_file": sorted(log.of_file),
+        "seen": sorted(log.seen),
+        "skipped": [astuple(skip) for skip in log.skipped],
+        "unsteady": log.unsteady,
+    }
+
+
+def _address_keys(log: Log) -> tuple[str, ...]:
+    """Return the kinds of addresses in a file: `lengths` only if there are loops over runs of rows."""
+    runs = any(loop.method == "runs" for loop in log.loops.values())
+    return ("dst", "src", "unknown", *(["lengths"] if runs else []))
+
+
+def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
+    """Return the log that `log_values` has converted; `array` reads a member. Raises `ValueError` for a damaged one."""
+    log = Log(values["board"])
+    if tuple(values["columns"]) != COLUMNS:
+        raise ValueError("its log has different columns")
+    table = np.ascontiguousarray(array("log/records").T, np.int64)
+    if len(table) != values.get("records", len(table)):
+        raise ValueError(f"its log has {len(table)} of {values['records']} records")
+    log.records.put_table(table)
+    log.ops = [str(name) for name in values["ops"]]
+    log.lines = [(str(file), int(line), str(function)) for file, line, function in values["lines"]]
+    for name, record in _RECORDS.items():
+        setattr(log, name, _table_of(name, record, values["tables"][name], array))
+    loops = _table_of("loops", LoopRecord, values["tables"]["loops"], array)
+    log.loops = dict(zip(array("log/loop_records").tolist(), loops, strict=True))
+    log.byte_copies = array("log/byte_copies").tolist()
+    log.joined = dict(array("log/joined").tolist())
+    for key in _address_keys(log):
+        rows, first = array(f"log/rows_{key}"), 0
+        for number, count in array(f"log/addresses_{key}").tolist():
+            log.addresses.setdefault(number, {})[key] = rows[first : first + count]
+            first += count
+        if first != len(rows):
+            raise ValueError("addresses of its log are missing")
+    if values.get("selects", False):
+        _read_selected(log, array)
+    # Runs saved by earlier versions lack these.
+    if values.get("attributes"):
+        kinds = [json.loads(text) for text in values["attributes"]]
+        log.attributes = {record: kinds[number] for record, number in array("log/attributes").tolist()}
+    for number, *operand in array("log/more_operands").tolist():
+        log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
+    log.host_waits = [int(count) for count in values["host_waits"]]
+    log.host_writes = {int(number) for number in values["host_writes"]}
+    # Runs saved by earlier versions lack these.
+    for number, first, end in values.get("host_parts", ()):
+        log.host_parts.setdefault(int(number), set()).add((int(first), int(end)))
+    log.host_reads = {int(number) for number in values.get("host_reads", ())}
+    log.released = {int(number): int(count) for number, count in values.get("released", ())}
+    for number, offset, box in values.get("windows", ()):
+        log.windows.setdefault(int(number), set()).add((int(offset), int(box)))
+    log.swallowed = [(str(message), str(where)) for message, where in values.get("swallowed", ())]
+    for kind, title, operation, *numbers in values.get("remarks", ()):
+        remark = Remark(str(kind), str(title), str(operation), *map(int, numbers))
+        log.remarks[remark.kind, remark.line] = remark
+    log.of_file = set(map(int, values.get("of_file", ())))
+    log.seen = set(map(int, values.get("seen", ())))
+    log.skipped = [SkippedRecord(*map(int, skip)) for skip in values.get("skipped", ())]
+    log.unsteady = str(values.get("unsteady", ""))
+    check_log(log)
+    return log
+
+
+def _read_selected(log: Log, array: Callable[[str], Array]) -> None:
+    ends = np.cumsum(array("log/mask_bytes")).tolist()
+    whole = array("log/masks").astype(np.uint8).tobytes()
+    if ends[-1] != len(whole):
+        raise ValueError("masks of its log are missing")
+    masks = [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    for record, number in array("log/selected").tolist():
+        log.select(record, masks[number])
+
+
+def _table_values(table: str, records: Sequence[Any], arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return records as columns: integers in an array, other values as indices into lists of distinct values."""
+    columns, texts = [], {}
+    for item in fields(_TABLES[table]):
+        values = [getattr(record, item.name) for record in records]
+        if item.type not in ("int", "bool"):
+            numbers: dict[Any, int] = {}
+            values = [numbers.setdefault(value, len(numbers)) for value in values]
+            texts[item.name] = list(numbers)
+        columns.append(values)
+    arrays[f"log/{table}"] = np.array(columns, np.int64).reshape(len(columns), len(records))
+    return texts
+
+
+def _table_of(
+    table: str, record: type[Record], texts: dict[str, list[Any]], array: Callable[[str], Array]
+) -> list[Record]:
+    columns: list[list[Any]] = []
+    rows = array(f"log/{table}").tolist()
+    # Files of earlier versions lack the last fields, which have defaults.
+    for item, numbers in zip(fields(record)[: len(rows)], rows, strict=True):  # type: ignore[arg-type]
+        if item.type == "bool":
+            columns.append([bool(number) for number in numbers])
+        elif item.type == "int":
+            columns.append(numbers)
+        else:
+            values = tuples(texts[item.name if item.name in texts else _FORMER_NAMES.get(item.name, item.name)])
+            if not all(0 <= number < len(values) for number in numbers):
+                raise ValueError(f"{item.name} of its {table} is not there")
+            columns.append([values[number] for number in numbers])
+    return [record(*row) for row in zip(*columns, strict=True)]
