@@ -173,6 +173,6 @@ def _table_of(
         else:
             values = tuples(texts[item.name if item.name in texts else _FORMER_NAMES.get(item.name, item.name)])
             if not all(0 <= number < len(values) for number in numbers):
-                raise ValueError(f"{item.name} of its {table} is not there")
+                raise ValueError(f"its {table} refer to a value of {item.name} that does not exist")
             columns.append([values[number] for number in numbers])
     return [record(*row) for row in zip(*columns, strict=True)]

@@ -54,12 +54,12 @@ def read_array(archive: zipfile.ZipFile, name: str) -> Array:
         if dtype.hasobject or dtype.kind not in "biu" or len(shape) > MAX_RANK:
             raise ValueError(f"{name}.npy holds {dtype} of rank {len(shape)}, not integers")
         if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > member.file_size:
-            raise ValueError(f"{name}.npy says that it has shape {list(shape)}, and has {member.file_size} B")
+            raise ValueError(f"{name}.npy declares the shape {list(shape)}, and has only {member.file_size} B")
     with archive.open(member) as stream:
         array: Array = np.lib.format.read_array(stream, allow_pickle=False)
         # Read past the last byte, so that the checksum is verified.
         if stream.read(1):
-            raise ValueError(f"{name}.npy goes on after its array")
+            raise ValueError(f"{name}.npy has bytes after its array")
     return array
 
 
@@ -141,7 +141,7 @@ def _check_columns(log: Log) -> None:
         low = NONE if name not in ("op", "task", "line", "pipe") else 0
         high = len(tables[name]) if name in tables else _LIMIT
         if len(numbers) and name != "detail" and not low <= numbers.min() <= numbers.max() < high:
-            raise ValueError(f"column {name} of its log refers to what is not there")
+            raise ValueError(f"column {name} of its log refers to an entry that does not exist")
 
 
 def _check_references(log: Log) -> None:
@@ -159,17 +159,17 @@ def _check_references(log: Log) -> None:
             and min(allocation.nbytes, allocation.address, *allocation.shape) >= 0
             for allocation in log.allocations
         ),
-        "a record that its log names is not there": all(
+        "its log refers to a record that does not exist": all(
             0 <= number < len(log)
             for numbers in (log.addresses, log.selected, log.attributes, log.more_operands, log.loops, log.byte_copies)
             for number in (*numbers, *log.seen)
         ),
-        "a further operand of its log is not there": all(
+        "its log refers to an operand that does not exist": all(
             NONE <= allocation < len(log.allocations) and NONE <= box < len(log.boxes)
             for operands in log.more_operands.values()
             for allocation, _, box in operands
         ),
-        "an allocation that its log names is not there": all(
+        "its log refers to an allocation that does not exist": all(
             0 <= number < len(log.allocations)
             for number in (
                 *log.released,
@@ -213,7 +213,7 @@ def check_on_board(log: Log, board: Board) -> None:
     spans += [(launch.start_ps, launch.end_ps) for launch in log.launches]
     latest = max(latest, *(time for span in spans for time in span), 0)
     if latest > most_ps:
-        raise ValueError(f"a time of {latest} ps in its log, which holds {most_ps} ps")
+        raise ValueError(f"a time of {latest} ps in its log, which has room for {most_ps} ps")
 
 
 def check_tasks(task: Array) -> None:

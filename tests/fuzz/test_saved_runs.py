@@ -138,7 +138,7 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
 def test_an_array_larger_than_its_archive_member_is_refused():
     data = io.BytesIO()
     np.lib.format.write_array_header_1_0(data, {"descr": "<i8", "fortran_order": False, "shape": (1 << 40, 25)})
-    assert "says that it has shape" in use(whole() | {"log/records.npy": data.getvalue()})
+    assert "declares the shape" in use(whole() | {"log/records.npy": data.getvalue()})
 
 
 def test_terminal_escapes_of_names_do_not_reach_a_terminal():
