@@ -41,6 +41,16 @@ def as_tuple(value: Any) -> Any:
     return value
 
 
+def extents_of(text: str) -> tuple[int, ...] | None:
+    """Return the extents of a shape as text, `2,8,64` or `2x8x64`; () for an empty text, None if it is not a shape."""
+    plain = text.strip().strip("[]()").lower().replace("x", ",").replace(" ", "")
+    try:
+        extents = tuple(int(part) for part in plain.split(",")) if plain else ()
+    except ValueError:
+        return None
+    return None if min(extents, default=0) < 0 else extents
+
+
 def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     """Return the extents of a shape."""
     values = as_tuple(shape)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel import finish_kernel as finish
 from mlusim.cli.kernel_arguments import argument_options
 from mlusim.cli.options import (
     COMPILE_OPTIONS,
-    SectionedCommand,
     check_directory,
     compile_options,
     device_option,

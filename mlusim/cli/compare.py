@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ import click
 
 from mlusim.cli.comparison import print_comparison
 from mlusim.cli.kernel_search import make_compare
-from mlusim.cli.options import complete_from, devices_option, full_option, output_options, steady_option
+from mlusim.cli.option_types import complete_from
+from mlusim.cli.options import devices_option, full_option, output_options, steady_option
 from mlusim.cli.run import (
     OperatorCommand,
     OperatorGroup,
@@ -23,6 +25,7 @@ from mlusim.cli.run import (
 from mlusim.errors import PlanError
 
 if TYPE_CHECKING:
+    from mlusim.hardware import Board
     from mlusim.ops.commands import Command
     from mlusim.results.result import Result
 
@@ -106,26 +109,19 @@ def _compare(
     arrays = read_inputs(command, own, boards, data=not no_data)
     listed = [name.strip() for text in strategies for name in text.split(",")]
     named = () if "all" in listed else tuple(dict.fromkeys(listed))
-    names: dict[str, tuple[str, Any]] = {}
-    refused: dict[str, str] = {}
-    for board, name in product(boards, named or record.strategies):
-        label = f"{board.name}, {name}" if len(boards) > 1 else name
-        try:
-            command.prepare(own, arrays, board, name)  # report errors before the first run
-        except PlanError as error:
-            if named:
-                raise
-            refused[label] = str(error)
-        else:
-            names[label] = name, board
-    if not names:
-        raise PlanError(f"no strategy of {record.name} has a plan for this: {next(iter(refused.values()))}")
+    # Errors are reported before the first run.
+    planned, refused = _planned(
+        product(boards, named or record.strategies), partial(command.prepare, own, arrays), labelled=len(boards) > 1
+    )
+    if refused and (named or not planned):
+        first = next(iter(refused.values()))
+        raise first if named else PlanError(f"no strategy of {record.name} has a plan for this: {first}")
 
-    def operation(strategy: str) -> Result:
-        name, board = names[strategy]
-        return run(command.prepare(own, arrays, board, name), data=not no_data, progress=not quiet, steady=steady)
+    def operation(label: str) -> Result:
+        call = command.prepare(own, arrays, *planned[label])
+        return run(call, data=not no_data, progress=not quiet, steady=steady)
 
-    rows = run_all(operation, names)
+    rows = run_all(operation, planned)
     shapes = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
     facts = {
         "operator": record.name,
@@ -140,9 +136,29 @@ def _compare(
         rows,
         facts,
         boards=boards,
-        refused=refused,
+        refused={label: str(error) for label, error in refused.items()},
         data=not no_data,
         full=full,
         as_json=as_json,
         quiet=quiet,
     )
+
+
+def _planned(
+    combinations: Iterable[tuple[Board, str]], prepare: Callable[[Board, str], Any], *, labelled: bool
+) -> tuple[dict[str, tuple[Board, str]], dict[str, PlanError]]:
+    """Return boards and strategies that have a plan, and the errors of the others, both by label.
+
+    labelled: labels contain the board, as there are several.
+    """
+    planned: dict[str, tuple[Board, str]] = {}
+    refused: dict[str, PlanError] = {}
+    for board, name in combinations:
+        label = f"{board.name}, {name}" if labelled else name
+        try:
+            prepare(board, name)
+        except PlanError as error:
+            refused[label] = error
+        else:
+            planned[label] = board, name
+    return planned, refused

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mlusim.cli.options import SectionedCommand
+from mlusim.cli.help_format import SectionedCommand
 from mlusim.errors import InputError
 
 _SHELLS = ("bash", "zsh", "fish")

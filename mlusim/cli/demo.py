@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.operators import ENTRIES
-from mlusim.cli.options import (
-    DIRECTORY,
-    NEW_FILE,
-    SectionedCommand,
-    check_directory,
-    device_option,
-    output_options,
-    report_option,
-    save_run_option,
-)
+from mlusim.cli.option_types import DIRECTORY, NEW_FILE
+from mlusim.cli.options import check_directory, device_option, output_options, report_option, save_run_option
 from mlusim.cli.run import strategy_option
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from mlusim.results.result import Result
 
     Array = np.ndarray[Any, Any]
 
@@ -85,7 +80,7 @@ def demo(  # noqa: PLR0913 - the options of the command
     quiet: bool,
 ) -> None:
     """Shift the colours of a photograph in time, on a simulated board."""
-    from mlusim.cli.files import check_file, check_output, write_array, write_bytes
+    from mlusim.cli.files import check_file, check_output, write_array
     from mlusim.cli.run import finish
     from mlusim.ops.call import run
 
@@ -125,18 +120,25 @@ def demo(  # noqa: PLR0913 - the options of the command
         more={"plan": call.plan.to_json()} if explain else None,
     )
     if report is not None and result.output is not None:
-        from mlusim.analysis.demo_picture import draw_film
-        from mlusim.analysis.summary import us_text
-
-        film = draw_film(
-            [("before", pictures(clips[0])), ("after", pictures(result.output[0]))],
-            f"Red, green and blue shifted by {', '.join(f'{shift:+d}' for shift in _SHIFTS[0])} frames",
-            f"{result.operator} on {device.name}, strategy {result.strategy}: {us_text(result.time_ps)} by the model",
-        )
-        path = Path(report) / "film.png"
-        write_bytes("--report", path, film.png())
+        path = _write_film(Path(report), clips, result.output, result)
         if not (as_json or quiet):
             show.print_text(f"before and after: {path}")
+
+
+def _write_film(folder: Path, clips: Array, shifted: Array, result: Result) -> Path:
+    """Write a picture of the first clip before and after, and return its path."""
+    from mlusim.analysis.demo_picture import draw_film
+    from mlusim.analysis.summary import us_text
+    from mlusim.cli.files import write_bytes
+
+    film = draw_film(
+        [("before", pictures(clips[0])), ("after", pictures(shifted[0]))],
+        f"Red, green and blue shifted by {', '.join(f'{shift:+d}' for shift in _SHIFTS[0])} frames",
+        f"{result.operator} on {result.board.name}, strategy {result.strategy}: {us_text(result.time_ps)} by the model",
+    )
+    path = folder / "film.png"
+    write_bytes("--report", path, film.png())
+    return path
 
 
 def make_clips() -> tuple[Array, Array]:

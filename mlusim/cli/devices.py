@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import DEVICE, NEW_FILE, full_option, output_options
+from mlusim.cli.option_types import DEVICE, NEW_FILE
+from mlusim.cli.options import full_option, output_options
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:

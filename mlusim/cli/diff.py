@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import DIRECTORY, FILE, check_directory, output_options
+from mlusim.cli.option_types import DIRECTORY, FILE
+from mlusim.cli.options import check_directory, output_options
 from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import FILE, output_options
+from mlusim.cli.option_types import FILE
+from mlusim.cli.options import output_options
 from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
 

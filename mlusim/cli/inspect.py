@@ -7,7 +7,8 @@ import re
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import FILE, output_options
+from mlusim.cli.option_types import FILE
+from mlusim.cli.options import output_options
 from mlusim.cli.provenance import print_json, provenance_of
 from mlusim.errors import InputError
 from mlusim.units import PS_PER_NS

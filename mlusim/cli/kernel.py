@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.option_types import FILE
 from mlusim.cli.options import (
-    FILE,
     check_directory,
     csv_option,
     device_option,

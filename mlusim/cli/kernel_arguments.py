@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_completion import setting_names
-from mlusim.cli.options import (
-    COMPILE_OPTIONS,
-    ELEMENT_TYPE,
-    GRID,
-    OPERATIONS,
-    SHAPE,
-    Kinds,
-    SectionedCommand,
-    compile_options,
-    complete_assignment,
-    make_seed_option,
-)
+from mlusim.cli.option_types import ELEMENT_TYPE, GRID, OPERATIONS, SHAPE, Kinds, complete_assignment
+from mlusim.cli.options import COMPILE_OPTIONS, compile_options, make_seed_option
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.options import ELEMENT_TYPE, INTEGERS, SHAPE
+from mlusim.cli.option_types import ELEMENT_TYPE, INTEGERS, SHAPE
 
 if TYPE_CHECKING:
     from mlusim.ops.commands import Command

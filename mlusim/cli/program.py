@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import click
 
 from mlusim import __version__
-from mlusim.cli.options import HelpContext
+from mlusim.cli.help_format import HelpContext
 from mlusim.cli.show import fitted
 from mlusim.errors import BoardError, CompileError, InputError, MlusimError, VerificationError, nearest
 from mlusim.version import is_compiled
@@ -194,7 +194,7 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
 
 def _with_device(error: click.UsageError) -> str:
     """Return the remedy for a board that is named without its option; empty for other errors."""
-    from mlusim.cli.options import board_names
+    from mlusim.cli.option_types import board_names
 
     extra = re.search(r"unexpected extra arguments? \((.*)\)", error.format_message())
     takes = error.ctx is not None and any("--device" in parameter.opts for parameter in error.ctx.command.params)

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.options import (
-    DEVICE,
-    FILE,
-    NEW_FILE,
-    SAVE_RUN,
-    board_parameters,
-    check_directory,
-    complete_assignment,
-    output_options,
-    report_option,
-)
+from mlusim.cli.option_types import DEVICE, FILE, NEW_FILE, board_parameters, complete_assignment
+from mlusim.cli.options import SAVE_RUN, check_directory, output_options, report_option
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:

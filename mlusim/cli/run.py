@@ -11,19 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel import make_run
 from mlusim.cli.kernel_arguments import METAVAR, is_kernel
 from mlusim.cli.kernel_completion import complete_kernel
 from mlusim.cli.operators import ENTRIES, flag, options_of, summaries
+from mlusim.cli.option_types import ELEMENT_TYPE, FILE, NEW_FILE, SHAPE, SIZE, complete_from
 from mlusim.cli.options import (
-    ELEMENT_TYPE,
-    FILE,
-    NEW_FILE,
-    SHAPE,
-    SIZE,
-    SectionedCommand,
     check_directory,
-    complete_from,
     csv_option,
     device_option,
     output_options,
@@ -299,12 +294,8 @@ def _run(  # noqa: PLR0913 - the options of the command
     table = check_csv("--csv", operations, inputs) if operations is not None else None
     if target and (no_data or dry_run):
         raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")
-    if report is not None and dry_run:
-        raise InputError("--report with --dry-run: nothing runs, so there is nothing to report")
-    if saved is not None and dry_run:
-        raise InputError("--save-run with --dry-run: nothing runs, so there is nothing to save")
-    if table is not None and dry_run:
-        raise InputError("--csv with --dry-run: nothing runs, so there are no operations")
+    if dry_run:
+        _check_dry_run(report, saved, table)
     record, _ = command.choose(own)
     arrays = read_inputs(command, own, [device], data=not no_data)
     call = command.prepare(own, arrays, device, strategy, nram_limit)
@@ -332,6 +323,17 @@ def _run(  # noqa: PLR0913 - the options of the command
         sensitivity=partial(sensitivity_of, call) if sensitivity else None,
         more={"plan": call.plan.to_json()} if explain else None,
     )
+
+
+def _check_dry_run(report: str | None, saved: Path | None, table: Path | None) -> None:
+    """Raise `InputError` for options that write what only a run has."""
+    for option, value, problem in (
+        ("--report", report, "there is nothing to report"),
+        ("--save-run", saved, "there is nothing to save"),
+        ("--csv", table, "there are no operations"),
+    ):
+        if value is not None:
+            raise InputError(f"{option} with --dry-run: nothing runs, so {problem}")
 
 
 def _write_csv(result: Result, path: Path) -> Path:
@@ -371,9 +373,42 @@ def finish(  # noqa: PLR0913 - most are keywords
     from mlusim.analysis.summary import rows, to_json
 
     result.made_by = made_by() | result.made_by
-    written: dict[str, Any] = dict(more or {})
-    lines = []
+    written, lines = _write_files(result, target, saved, operations)
+    written = {**(more or {}), **written}
     files: list[Path] = []
+    if report is not None:
+        from mlusim.analysis.pictures import write_report
+
+        files = write_report(result, report)
+        written["report"] = [str(path) for path in files]
+    if checked and result.report is not None:
+        written["verification"] = verification_json(result.report)
+        lines.append(f"\n{result.report.text()}")
+    sensitivities = None if sensitivity is None else sensitivity()
+    if sensitivities is not None:
+        written["sensitivity"] = [row._asdict() for row in sensitivities]
+    if as_json:
+        show.print_json(to_json(result) | written)
+    elif not quiet:
+        if spaced:
+            show.print_text("")
+        if title:
+            show.print_text(title)
+        show.print_summary(result, rows(result))
+        if sensitivities is not None:
+            _print_sensitivity(sensitivities)
+        for line in lines:
+            show.print_text(line)
+        if files:
+            show.print_wrapped(f"report in {report}: {', '.join(path.name for path in files)}")
+
+
+def _write_files(
+    result: Result, target: Path | None, saved: Path | None, operations: Path | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Write the output, the run and the operations; return them as JSON, and as lines for the terminal."""
+    written: dict[str, Any] = {}
+    lines = []
     if target is not None and result.output is not None:
         from mlusim.cli.files import write_array
         from mlusim.dtypes import dtype_name
@@ -388,42 +423,13 @@ def finish(  # noqa: PLR0913 - most are keywords
     if operations is not None:
         written["csv"] = str(_write_csv(result, operations))
         lines.append(f"wrote {operations}: {result.log.count} operations, and {operations.name}.json: their provenance")
-    if report is not None:
-        from mlusim.analysis.pictures import write_report
+    return written, lines
 
-        files = write_report(result, report)
-        written["report"] = [str(path) for path in files]
-    if checked and result.report is not None:
-        written["verification"] = verification_json(result.report)
-        lines.append(f"\n{result.report.text()}")
-    moved: list[Sensitivity] = []
-    if sensitivity is not None:
-        moved = sensitivity()
-        written["sensitivity"] = [sensitivity._asdict() for sensitivity in moved]
-    if as_json:
-        show.print_json(to_json(result) | written)
-    elif not quiet:
-        if spaced:
-            show.print_text("")
-        if title:
-            show.print_text(title)
-        show.print_summary(result, rows(result))
-        if sensitivity is not None:
-            show.print_text("\nTime with one parameter 20 % smaller and larger:")
-            show.print_columns(
-                ("parameter", "-20 %", "+20 %", "source"),
-                [
-                    (
-                        sensitivity.field,
-                        f"{100 * sensitivity.less:+.1f} %",
-                        f"{100 * sensitivity.more:+.1f} %",
-                        sensitivity.source,
-                    )
-                    for sensitivity in moved
-                ],
-                right=(1, 2),
-            )
-        for line in lines:
-            show.print_text(line)
-        if files:
-            show.print_wrapped(f"report in {report}: {', '.join(path.name for path in files)}")
+
+def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:
+    show.print_text("\nTime with one parameter 20 % smaller and larger:")
+    show.print_columns(
+        ("parameter", "-20 %", "+20 %", "source"),
+        [(row.field, f"{100 * row.less:+.1f} %", f"{100 * row.more:+.1f} %", row.source) for row in sensitivities],
+        right=(1, 2),
+    )

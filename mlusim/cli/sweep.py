@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlusim.cli import show
+from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import argument_options, is_kernel, named, settings_of, with_compile_options
 from mlusim.cli.operators import flag, options_of
-from mlusim.cli.options import COMPILE_OPTIONS, SectionedCommand
+from mlusim.cli.options import COMPILE_OPTIONS
 from mlusim.cli.provenance import made_by
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 from mlusim.cli.sweep_options import SECTIONS, axis_options, run_options, several_options
@@ -205,19 +207,6 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     operation: str,
     own: dict[str, Any],
     *,
-    arguments: Sequence[str] = (),
-    settings: dict[str, Any] | None = None,
-    shape: Any,
-    device: str,
-    strategy: Sequence[str],
-    nram: Any,
-    cores: Any,
-    bandwidth: Any,
-    vary: Sequence[str],
-    nram_limit: Any,
-    data: bool,
-    seed: int,
-    steady: bool,
     db: str,
     no_db: bool,
     retry: bool,
@@ -225,7 +214,6 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     dask: str | None,
     shard: tuple[int, int] | None,
     merge: Sequence[str],
-    kernel_version: str = "",
     output: str | None,
     plot: str | None,
     against: str | None,
@@ -233,42 +221,19 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     full: bool,
     as_json: bool,
     quiet: bool,
+    **points: Any,
 ) -> None:
-    from mlusim.cli.files import check_csv, check_file
-    from mlusim.explore.axes import axes_of
+    """Run the points of a sweep, write and print its table. `own` and `points` are those of `_axes`."""
+    from mlusim.cli.files import check_file
     from mlusim.explore.runner import Runner
     from mlusim.explore.store import Store
     from mlusim.explore.sweeping import merge_files, run_axes
-    from mlusim.explore.table import check_table
     from mlusim.files import beside
 
-    target = None
-    if output is not None:
-        check = check_csv if output.lower().endswith(".csv") else check_file
-        target = check_table(check("--out", output))
+    target = None if output is None else _table_file(output)
     if not no_db:
         check_file("--db", db)
-    varied: dict[str, Any] = dict(_pairs("--vary", vary))
-    if bandwidth is not None:
-        varied["dram_bandwidth_bytes_per_s"] = bandwidth
-    axes = axes_of(
-        operation,
-        shape=_flat(shape) or None,
-        dtype=own.pop("dtype", None),
-        device=device,
-        strategy=list(strategy) or None,
-        nram_bytes=nram,
-        nram_limit_bytes=nram_limit,
-        cores=cores,
-        vary=varied,
-        data=data,
-        seed=seed,
-        steady=steady,
-        options=own,
-        settings=settings,
-        kernel_version=kernel_version,
-        arguments=arguments,
-    )
+    axes = _axes(operation, own, **points)
     axes.count()
     draw = _plotter(axes, plot, against, picture, output)
     with Runner(workers, _client(dask, workers)) as runner, Store(None if no_db else db) as store:
@@ -292,6 +257,60 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     _raise_for_failures(sweep)
 
 
+def _table_file(output: str) -> Path:
+    """Return the file of the table, checked before anything runs."""
+    from mlusim.cli.files import check_csv, check_file
+    from mlusim.explore.table import check_table
+
+    check = check_csv if output.lower().endswith(".csv") else check_file
+    return check_table(check("--out", output))
+
+
+def _axes(  # noqa: PLR0913 - the options of the command
+    operation: str,
+    own: dict[str, Any],
+    *,
+    arguments: Sequence[str] = (),
+    settings: dict[str, Any] | None = None,
+    shape: Any,
+    device: str,
+    strategy: Sequence[str],
+    nram: Any,
+    cores: Any,
+    bandwidth: Any,
+    vary: Sequence[str],
+    nram_limit: Any,
+    data: bool,
+    seed: int,
+    steady: bool,
+    kernel_version: str = "",
+) -> Axes:
+    """Return the axes of a sweep: the options of the operator or kernel, `own`, and those of every sweep."""
+    from mlusim.explore.axes import axes_of
+
+    varied: dict[str, Any] = dict(_pairs("--vary", vary))
+    if bandwidth is not None:
+        varied["dram_bandwidth_bytes_per_s"] = bandwidth
+    return axes_of(
+        operation,
+        shape=_flat(shape) or None,
+        dtype=own.pop("dtype", None),
+        device=device,
+        strategy=list(strategy) or None,
+        nram_bytes=nram,
+        nram_limit_bytes=nram_limit,
+        cores=cores,
+        vary=varied,
+        data=data,
+        seed=seed,
+        steady=steady,
+        options=own,
+        settings=settings,
+        kernel_version=kernel_version,
+        arguments=arguments,
+    )
+
+
 def _raise_for_failures(sweep: Sweep) -> None:
     """Raise `MlusimError` if a point failed, or none is possible."""
     bad = [row for row in sweep.rows if row["status"] in ("failed", "died")]
@@ -307,8 +326,6 @@ def _plotter(
     axes: Axes, plot: str | None, against: str | None, picture: str | None, output: str | None
 ) -> Callable[[Sweep], Any] | None:
     """Return the function that draws the picture, checked before anything runs; None without --picture."""
-    from pathlib import Path
-
     from mlusim.analysis.sweep_plot import check_plot
     from mlusim.cli.files import check_file
     from mlusim.explore.point import FIGURES, Point

@@ -7,20 +7,18 @@ from typing import Any
 
 import click
 
-from mlusim.cli.options import (
+from mlusim.cli.option_types import (
     FILE,
     INTEGERS,
     NEW_FILE,
-    STEADY,
     ParamType,
     Shape,
     board_names,
     board_parameters,
     complete_assignment,
     complete_from,
-    make_full_option,
-    make_seed_option,
 )
+from mlusim.cli.options import STEADY, make_full_option, make_seed_option
 from mlusim.cli.paths import make_force_option
 
 DEFAULT_DB = "sweep.sqlite"
@@ -111,7 +109,7 @@ SECTIONS = {
 
 def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tuple) -> list[click.Parameter]:
     """Return the axes of every sweep; an operator also has strategies and plans."""
-    options = [
+    options: list[click.Parameter] = [
         click.Option(
             ["--shape"],
             multiple=True,
@@ -128,6 +126,33 @@ def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tu
             shell_complete=complete_from(board_names),
             help="Boards, separated by commas: presets (see `mlusim devices`), TOML files.",
         ),
+        *_board_axes(),
+    ]
+    if operator:
+        options.insert(
+            2,
+            click.Option(
+                ["--strategy"],
+                multiple=True,
+                metavar="NAMES",
+                shell_complete=complete_from(lambda: [*strategies(), "all"]),
+                help="Separated by commas, or all. See below.",
+            ),
+        )
+        options.append(
+            click.Option(
+                ["--nram-limit"],
+                type=Values("nram_limit_bytes"),
+                metavar="SIZES",
+                help="Limit on the NRAM that a plan uses; makes tiles smaller, and leaves the board as it is.",
+            )
+        )
+    return options
+
+
+def _board_axes() -> list[click.Parameter]:
+    """Return the options that vary parameters of the board."""
+    return [
         click.Option(
             ["--nram"],
             type=Values("nram_bytes"),
@@ -154,26 +179,6 @@ def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tu
             help="Any parameter of the board: dma_read_latency_ps=200ns..800ns*2. May be repeated.",
         ),
     ]
-    if operator:
-        options.insert(
-            2,
-            click.Option(
-                ["--strategy"],
-                multiple=True,
-                metavar="NAMES",
-                shell_complete=complete_from(lambda: [*strategies(), "all"]),
-                help="Separated by commas, or all. See below.",
-            ),
-        )
-        options.append(
-            click.Option(
-                ["--nram-limit"],
-                type=Values("nram_limit_bytes"),
-                metavar="SIZES",
-                help="Limit on the NRAM that a plan uses; makes tiles smaller, and leaves the board as it is.",
-            )
-        )
-    return list(options)
 
 
 def run_options() -> list[click.Parameter]:
@@ -214,6 +219,13 @@ def run_options() -> list[click.Parameter]:
             metavar="FILE",
             help="Merge the points of another file, such as a shard's, into --db. May be repeated.",
         ),
+        *_output_options(),
+    ]
+
+
+def _output_options() -> list[click.Parameter]:
+    """Return the options for the table and the picture of a sweep."""
+    return [
         click.Option(
             ["--out", "--output", "-o", "output"],
             type=NEW_FILE,

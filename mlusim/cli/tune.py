@@ -11,7 +11,8 @@ import click
 from mlusim.cli import show
 from mlusim.cli.kernel_search import make_tune
 from mlusim.cli.operators import flag, options_of
-from mlusim.cli.options import ELEMENT_TYPE, NEW_FILE, SHAPE, STEADY, board_names, complete_from, make_full_option
+from mlusim.cli.option_types import ELEMENT_TYPE, NEW_FILE, SHAPE, board_names, complete_from
+from mlusim.cli.options import STEADY, make_full_option
 from mlusim.cli.provenance import print_json, provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import NEW_FILE, complete_from, full_option, output_options
+from mlusim.cli.option_types import NEW_FILE, complete_from
+from mlusim.cli.options import full_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError, nearest
 

@@ -25,7 +25,7 @@ from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_array, as_count, as_shape, shown
+from mlusim.inputs import as_array, as_count, as_shape, extents_of, shown
 
 if TYPE_CHECKING:
     from mlusim.host.device import Device
@@ -176,12 +176,8 @@ def _value(where: str, text: str) -> Any:
 
 def parse_shape(where: str, text: str) -> tuple[int, ...]:
     """Parse a shape such as `2,8,64` or `2x8x64`; an empty text is rank 0. Raises `InputError`."""
-    plain = text.strip().strip("[]()").lower().replace("x", ",").replace(" ", "")
-    try:
-        extents = tuple(int(part) for part in plain.split(",")) if plain else ()
-    except ValueError:
-        extents = (-1,)
-    if min(extents, default=0) < 0:
+    extents = extents_of(text)
+    if extents is None:
         raise InputError(f"{where}: {text!r} is not a shape such as 2,8,64 or 2x8x64")
     return extents
 
