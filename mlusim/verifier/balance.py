@@ -80,7 +80,7 @@ def balance_of(log: Log, accesses: Accesses, order: Order, board: Board) -> Bala
     host = np.array([record.task < 0 for record in log.allocations], bool)
     output = np.zeros(len(log.allocations), bool)
     output[[identity for identity, role in log.roles().items() if role == "output"]] = True
-    task = order.task[order.position[accesses.record]]
+    task = order.task_of[accesses.record]
     touched = np.zeros(len(records), bool)
     touched[task[host[accesses.alloc]]] = True
     stores = np.flatnonzero(output[accesses.alloc] & accesses.write) if len(accesses) else np.empty(0, np.int64)

@@ -16,7 +16,7 @@ import numpy as np
 
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.geometry import Geometry, Integers, Loops, expand, nested, sorted_distinct
-from mlusim.verifier.range_extrema import least_by_cell, most_in_ranges
+from mlusim.verifier.range_extrema import max_in_ranges, min_by_cell
 from mlusim.verifier.row_geometry import Rows
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -195,14 +195,14 @@ class Cells:
         """By cell, return the smallest `when` of the accesses `among` that touch it; int64 max if none does."""
         least = np.full(len(self), np.iinfo(np.int64).max)
         for first, last, row in self.runs_in_batches(np.flatnonzero(among)):
-            np.minimum(least, least_by_cell(first, last, when[row], len(self)), out=least)
+            np.minimum(least, min_by_cell(first, last, when[row], len(self)), out=least)
         return least
 
     def most(self, values: Integers, rows: Flags) -> Integers:
         """By access of `rows`, return the largest value over the cells that it touches; -1 for other accesses."""
         result = np.full(self.accesses, -1, np.int64)
         for first, last, row in self.runs_in_batches(np.flatnonzero(rows)):
-            np.maximum.at(result, row, most_in_ranges(values, first, last))
+            np.maximum.at(result, row, max_in_ranges(values, first, last))
         return result
 
     def runs_in_batches(self, rows: Integers) -> Iterator[tuple[Integers, Integers, Integers]]:

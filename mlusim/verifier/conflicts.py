@@ -35,7 +35,6 @@ class Space:
 
     def __init__(self, log: Log) -> None:
         private = {"nram": 0, "wram": 1, "ldram": 2}
-        count = len(log.allocations)
         self.number = np.array(
             [private.get(record.memory, 3 + index) for index, record in enumerate(log.allocations)], np.int64
         )
@@ -43,7 +42,6 @@ class Space:
         self.address[self.number >= len(private)] = 0
         self.shared = np.array([record.memory in _SHARED_MEMORIES for record in log.allocations], bool)
         self.read_only = np.array([record.read_only for record in log.allocations], bool)
-        self.count = count
 
 
 def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
@@ -57,7 +55,7 @@ def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pai
     if not len(writable):
         return
     # Positions are sorted by task: processing some tasks at a time bounds memory on long logs.
-    task = order.task[order.position[accesses.record[writable]]]
+    task = order.task_of[accesses.record[writable]]
     ends = [*(np.flatnonzero(task[1:] != task[:-1]) + 1).tolist(), len(writable)]
     begin = 0
     for end in ends:
@@ -188,7 +186,7 @@ def between_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pa
     alloc = accesses.alloc[candidates]
     for rows in np.split(candidates, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1):
         if accesses.write[rows].any():
-            task = order.task[order.position[accesses.record[rows]]]
+            task = order.task_of[accesses.record[rows]]
             if (task != task[0]).any():
                 yield from _in_allocation(order, accesses, np.sort(rows))
 

@@ -117,9 +117,9 @@ class Coverage:
         if allocation.workspace or identity in self.accesses.unknown:
             return use, findings
         if use.unwritten_bytes and identity not in self.log.host_writes:
-            findings.append(self._never(allocation, cells, (writes == 0) & expected, rows, plan))
+            findings.append(self._never_written(allocation, cells, (writes == 0) & expected, rows, plan))
         if use.rewritten_bytes and not allowed:
-            findings.append(self._again(allocation, cells, rewrites, rows, plan))
+            findings.append(self._written_again(allocation, cells, rewrites, rows, plan))
         if plan is not None and (kind == _TILE).any():
             findings += self._against_plan(allocation, cells, joined, kind, plan)
         return use, findings
@@ -151,7 +151,7 @@ class Coverage:
     def _as_planned(self, run: Accesses, planned: Accesses) -> bool:
         """Return whether writes and plan tiles correspond one to one, by core: then no comparison is needed."""
         writes = run.where(np.flatnonzero(run.write))
-        task = self.order.task[self.order.position[writes.record]]
+        task = self.order.task_of[writes.record]
         if np.array([record.is_memory_core for record in self.log.tasks], bool)[task].any():
             return False
         task_ids = np.array([record.task_id for record in self.log.tasks], np.int64)[task]
@@ -160,7 +160,7 @@ class Coverage:
     def _atomic(self, run: Accesses) -> Flags:
         """Return a mask of the accesses by atomics."""
         atomic = np.array([name in ATOMIC_NAMES for name in self.log.ops], bool)
-        return np.asarray(atomic[self.order.op[self.order.position[run.record]]], bool)
+        return np.asarray(atomic[self.order.op_of[run.record]], bool)
 
     def _windows(self, identity: int) -> Accesses:
         """Return the parts of a tensor that were passed to launches, unless all of it was passed."""
@@ -181,7 +181,7 @@ class Coverage:
         """By cell, return the largest number of writes in one launch: later launches may reuse a tensor."""
         chosen = np.flatnonzero(is_run & joined.write)
         launch = np.full(len(joined), NONE, np.int64)
-        launch[chosen] = self.order.launch[self.order.task[self.order.position[joined.record[chosen]]]]
+        launch[chosen] = self.order.launch[self.order.task_of[joined.record[chosen]]]
         launches = np.unique(launch[chosen]).tolist()
         if len(launches) < 2 or writes.max() < 2:
             return writes
@@ -195,7 +195,7 @@ class Coverage:
         site = site_of(self.log, record, role, LANES[int(self.order.lane[self.order.position[record]])])
         return replace(site, tile=tile_text(plan, byte))
 
-    def _never(
+    def _never_written(
         self, allocation: AllocationRecord, cells: Cells, bad: Flags, rows: Integers, plan: Plan | None
     ) -> Finding:
         starts, stops = cells.runs(bad)
@@ -224,7 +224,7 @@ class Coverage:
             fields={"tensor": allocation.name},
         )
 
-    def _again(
+    def _written_again(
         self, allocation: AllocationRecord, cells: Cells, writes: Integers, rows: Integers, plan: Plan | None
     ) -> Finding:
         bad = writes > 1
@@ -256,7 +256,7 @@ class Coverage:
     ) -> list[Finding]:
         task = joined.record.copy()
         is_run = kind == _RUN
-        task[is_run] = self.order.task[self.order.position[joined.record[is_run]]]
+        task[is_run] = self.order.task_of[joined.record[is_run]]
         writes = is_run & joined.write
         bad, planned, actual = misplaced(cells, self.log, task, kind == _TILE, writes)
         if not bad.any():

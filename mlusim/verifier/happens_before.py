@@ -48,6 +48,7 @@ class Order:
     Attributes:
         position: by record, its position.
         record: by position, the record.
+        task_of, op_of, line_of: by record.
         task, op, lane: by position.
         done: by position, the position after which the operation is known to be complete; the task's last position if
             only its end waits for the operation.
@@ -65,6 +66,7 @@ class Order:
         self.position: Integers = np.empty_like(self.record)
         self.position[self.record] = np.arange(len(task))
         self.task = task[self.record]
+        self.task_of, self.op_of, self.line_of = task, columns["op"], columns["line"]
         tasks = len(log.tasks)
         self.first = np.searchsorted(self.task, np.arange(tasks + 1))
         self.line = columns["line"][self.record]

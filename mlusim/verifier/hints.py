@@ -64,7 +64,7 @@ def _unawaited(order: Order) -> Integers:
 def find_unawaited(log: Log, order: Order) -> list[Finding]:
     """Find copies that their task never waits for, one finding per line. ASSUMED: a task ends when its copies have."""
     records = _unawaited(order)
-    _, first, counts = np.unique(order.line[order.position[records]], return_index=True, return_counts=True)
+    _, first, counts = np.unique(order.line_of[records], return_index=True, return_counts=True)
     findings = []
     for record, times in sorted(zip(records[first].tolist(), counts.tolist(), strict=True)):
         lane = int(order.lane[order.position[record]])

@@ -21,7 +21,7 @@ FEW_PAIRS = 1 << 21
 _BATCH_PAIRS = 1 << 18
 _BATCH = 1 << 12
 # Length of a table by kind of pair, at most.
-_MOST_KINDS = 1 << 22
+_MAX_KINDS = 1 << 22
 
 
 def in_batches(accesses: Accesses, a: Integers, b: Integers, delta: Integers) -> Iterator[Integers]:
@@ -112,7 +112,7 @@ def _packed(one: Integers, other: Integers, delta: Integers) -> Integers | None:
             steps *= count
             number += steps
         count *= extent
-        if count > _MOST_KINDS:
+        if count > _MAX_KINDS:
             return None
     return number
 

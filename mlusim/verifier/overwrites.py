@@ -54,7 +54,7 @@ class Overwrites:
         lost = np.zeros(int(among.sum()), np.int64)
         # An atomic reads what it replaces, so reads sort before writes of the same record.
         rows = rows[np.lexsort((joined.write[rows], joined.record[rows]))]
-        launch_of = self.order.launch[self.order.task[self.order.position[joined.record[rows]]]]
+        launch_of = self.order.launch[self.order.task_of[joined.record[rows]]]
         for launch in np.unique(launch_of).tolist():
             # By cell of interest, the record of its last access if that is a write.
             pending = np.full(len(lost), NONE, np.int64)
@@ -102,7 +102,7 @@ class Overwrites:
     def _are(self, names: frozenset[str], records: Integers) -> Flags:
         """By record, whether its operation is one of `names`."""
         of_names = np.array([name in names for name in self.log.ops], bool)
-        return np.asarray(of_names[self.order.op[self.order.position[records]]], bool)
+        return np.asarray(of_names[self.order.op_of[records]], bool)
 
     def _copies_a_fill(self, records: Integers) -> Flags:
         """By record, whether it reads one operand, and the last write there was an instruction of `FILLS`."""

@@ -59,19 +59,19 @@ class Races:
         between = self._drop_shared_copies(*_collect(between_tasks(self.order, self.accesses, self.space)))
         between = self._drop_handshakes(*self._drop_locked(*self._drop_atomics(*between)))
         pairs = [(a, b, self._in_task(a, b, times)) for a, b, times in self._by_lines(*inside)]
-        races = [Race(self._place(a), self._place(b), finding) for a, b, finding in pairs]
+        races = [Race(self._position(a), self._position(b), finding) for a, b, finding in pairs]
         within = fold_races(self.log, self.order, races)
         pairs = [(a, b, self._between(a, b, times)) for a, b, times in self._by_lines(*between)]
         return fold_under_barriers(
             within, fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs])
         )
 
-    def _place(self, row: int) -> int:
+    def _position(self, row: int) -> int:
         return int(self.order.position[self.accesses.record[row]])
 
     def _span_between(self, a: int, b: int) -> Span:
         """Return the source lines between which one barrier would order a pair, and the barriers already passed."""
-        positions = [int(self.order.position[self.accesses.record[row]]) for row in (a, b)]
+        positions = [self._position(row) for row in (a, b)]
         tasks = [int(self.order.task[position]) for position in positions]
         lines = [self.log.lines[int(self.order.line[position])] for position in positions]
         jobs = {job_of(self.log, task) for task in tasks}
@@ -173,7 +173,7 @@ class Races:
         first, second = self._sites(a, b)
         where, nbytes = self._where(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
-        lane = int(self.order.lane[self.order.position[self.accesses.record[a]]])
+        lane = int(self.order.lane[self._position(a)])
         title = _TITLES[self._writes(a, b)].format(first=first.operation, second=second.operation, name=name)
         if self._writes(a, b) == (True, True):
             title += " in no defined order"
@@ -229,7 +229,7 @@ class Races:
 
     def _names(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str]:
         """Name two tasks, with their launches if these differ."""
-        tasks = [int(self.order.task[self.order.position[self.accesses.record[row]]]) for row in (a, b)]
+        tasks = self.order.task_of[self.accesses.record[[a, b]]].tolist()
         launches = [self.log.tasks[task].launch for task in tasks]
         of_launch = [""] * 2
         if launches[0] != launches[1]:
@@ -238,7 +238,7 @@ class Races:
 
     def _order_them(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
         """Return the sync that would order two tasks, if any, with rule and remedy."""
-        tasks = [int(self.order.task[self.order.position[self.accesses.record[row]]]) for row in (a, b)]
+        tasks = self.order.task_of[self.accesses.record[[a, b]]].tolist()
         jobs = [job_of(self.log, task) for task in tasks]
         own_bytes = "give each task bytes of its own" + self._other_order(a, b)
         if jobs[0][0] != jobs[1][0]:

@@ -9,7 +9,7 @@ from mlusim.verifier.geometry import Integers
 _NEVER = np.iinfo(np.int64).max
 
 
-def least_by_cell(first: Integers, last: Integers, value: Integers, cells: int) -> Integers:
+def min_by_cell(first: Integers, last: Integers, value: Integers, cells: int) -> Integers:
     """By cell, return the smallest value of the ranges [first, last) that contain it; int64 max if none does.
 
     Each range is covered by two, possibly overlapping, ranges whose length is a power of two. Starting from the
@@ -26,7 +26,7 @@ def least_by_cell(first: Integers, last: Integers, value: Integers, cells: int) 
     return least
 
 
-def most_in_ranges(values: Integers, first: Integers, last: Integers) -> Integers:
+def max_in_ranges(values: Integers, first: Integers, last: Integers) -> Integers:
     """Return the largest of `values` in each non-empty range [first, last)."""
     result = np.empty(len(first), np.int64)
     most = values

@@ -48,7 +48,7 @@ def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
         return []
     names = sorted({record.name for record in log.allocations})
     name = np.array([names.index(log.allocations[alloc].name) for alloc in accesses.alloc[rows].tolist()])
-    line = order.line[order.position[accesses.record[rows]]]
+    line = order.line_of[accesses.record[rows]]
     first, _, times = alike(line, name)
     findings = []
     for row, count in sorted(zip(rows[first].tolist(), times.tolist(), strict=True)):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlusim.verifier.range_extrema import least_by_cell, most_in_ranges
+from mlusim.verifier.range_extrema import max_in_ranges, min_by_cell
 
 CELLS = 21
 ranges = st.lists(
@@ -18,15 +18,15 @@ ranges = st.lists(
 
 
 @given(ranges)
-def test_least_by_cell(given_ranges):
+def test_min_by_cell(given_ranges):
     first, last, value = (np.array([one[part] for one in given_ranges], np.int64) for part in range(3))
     never = np.iinfo(np.int64).max
     wanted = [min((v for a, b, v in given_ranges if a <= cell < b), default=never) for cell in range(CELLS)]
-    assert least_by_cell(first, last, value, CELLS).tolist() == wanted
+    assert min_by_cell(first, last, value, CELLS).tolist() == wanted
 
 
 @given(ranges, st.lists(st.integers(-99, 99), min_size=CELLS, max_size=CELLS))
-def test_most_in_ranges(given_ranges, values):
+def test_max_in_ranges(given_ranges, values):
     first, last = (np.array([one[part] for one in given_ranges], np.int64) for part in range(2))
     wanted = [max(values[a:b]) for a, b, _ in given_ranges]
-    assert most_in_ranges(np.array(values, np.int64), first, last).tolist() == wanted
+    assert max_in_ranges(np.array(values, np.int64), first, last).tolist() == wanted
