@@ -28,6 +28,7 @@ from mlusim.memory.view import View
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip, Cluster
     from mlusim.cores.unit import Unit
+    from mlusim.hardware import Board
 
 MAX_GRID = 65535
 UNIONS = {f"UNION{clusters}": clusters for clusters in (1, 2, 4, 8, 16)}
@@ -285,23 +286,9 @@ def check_launch(
     dim: tuple[int, int, int],
     kind: str,
 ) -> int:
-    """Check a launch against the board; returns n of UNIONn, or 0 for BLOCK."""
-    board = chip.board
+    """Check a launch against the board; returns n of UNIONn, or 0 for BLOCK. Raises `LaunchError`."""
     name = getattr(kernel, "__name__", repr(kernel))
-    function: Any = kernel
-    if inspect.iscoroutine(function):  # possible without a type checker
-        function.close()
-        raise LaunchError(
-            f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
-        )
-    if not inspect.iscoroutinefunction(kernel):
-        if inspect.iscoroutinefunction(getattr(kernel, "__call__", None)):  # noqa: B004 - a method, not whether it can
-            raise LaunchError(f"{shown(kernel)} is an object whose `__call__` is a kernel: pass that method itself")
-        written = name if callable(kernel) and name.isidentifier() else "kernel"
-        given_name = name if callable(kernel) else shown(kernel)
-        raise LaunchError(
-            f"{given_name} is not a kernel: write it as `async def {written}(core, ...)`, without `yield`"
-        )
+    _check_kernel(kernel, name)
     signature = inspect.signature(kernel)
     try:
         signature.bind(None, *arguments, **settings)
@@ -323,8 +310,29 @@ def check_launch(
         raise LaunchError(f"{name}: dim {shown(axes[0] if alone else axes)}: {_GRID}")
     if min(dim) < 1 or max(dim) > MAX_GRID:
         raise LaunchError(f"{name}: dim {dim}: each axis of a grid is 1 to {MAX_GRID}; loop inside the kernel")
-    if kind == "BLOCK":
-        return 0
+    return 0 if kind == "BLOCK" else _union_of(chip.board, name, dim, kind)
+
+
+def _check_kernel(kernel: Kernel, name: str) -> None:
+    """Raise `LaunchError` for anything but a coroutine function."""
+    function: Any = kernel
+    if inspect.iscoroutine(function):  # possible without a type checker
+        function.close()
+        raise LaunchError(
+            f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
+        )
+    if not inspect.iscoroutinefunction(kernel):
+        if inspect.iscoroutinefunction(getattr(kernel, "__call__", None)):  # noqa: B004 - a method, not whether it can
+            raise LaunchError(f"{shown(kernel)} is an object whose `__call__` is a kernel: pass that method itself")
+        function_name = name if callable(kernel) and name.isidentifier() else "kernel"
+        passed = name if callable(kernel) else shown(kernel)
+        raise LaunchError(
+            f"{passed} is not a kernel: write it as `async def {function_name}(core, ...)`, without `yield`"
+        )
+
+
+def _union_of(board: Board, name: str, dim: tuple[int, int, int], kind: str) -> int:
+    """Return n of the task type UNIONn. Raises `LaunchError` if the board, or the grid, does not allow it."""
     union = UNIONS.get(kind) if isinstance(kind, str) else None
     if union is None:
         raise LaunchError(f"{name}: task type {shown(kind)}: choose one of BLOCK, {', '.join(UNIONS)}")

@@ -16,7 +16,7 @@ from mlusim.log import IO, MOVE, NO_OPERAND, NONE
 from mlusim.memory.addresses import Indices
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import check_row
-from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, MemoryKind
+from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
 from mlusim.memory.loops import AddressInstructions, rows_cost
 from mlusim.memory.view import View
 
@@ -100,20 +100,7 @@ def copy_loop(
         method: `blocking`, `queued`, `runs` or `instruction`, as in `mlusim.memory.loops.rows_cost`.
         mask: mask of a gather or scatter, for the log.
     """
-    row_bytes = row_bytes_of(name, dst)
-    if row_bytes != row_bytes_of(name, src) or dst.itemsize != src.itemsize:
-        raise CopyError(f"{name} of rows of {src!r} to rows of {dst!r}: rows must be equally large")
-    for view, write in ((dst, True), (src, False)):
-        issuer.check_reach(view.allocation.memory)
-        check_usable(view.allocation, write=write)
-    direction = DIRECTIONS.get((src.memory, dst.memory))
-    if direction is None:
-        raise CopyError(
-            f"__memcpy has no direction {src.memory.value} to {dst.memory.value}; stage the bytes through NRAM"
-        )
-    if method == "queued" and not direction.asynchronous:
-        raise CopyError(f"memcpy_async has no {direction.name}: use memcpy_rows(..., blocking=True)")
-    check_row(direction, row_bytes, dst, src, issuer.board.arch, issuer.board.dram_unit_bytes)
+    direction = _checked_direction(issuer, name, dst, src, method)
     by_engine = method == "instruction"
     # The instruction takes time for every offset, masked or not.
     count = loop.iterations if by_engine else loop.selected
@@ -162,6 +149,25 @@ def copy_loop(
     else:
         pipe.submit(transfer)
     return record
+
+
+def _checked_direction(issuer: Issuer, name: str, dst: View, src: View, method: str) -> Direction:
+    """Return the direction of a loop of row copies. Raises `CopyError` or `AccessError` if it is not allowed."""
+    row_bytes = row_bytes_of(name, dst)
+    if row_bytes != row_bytes_of(name, src) or dst.itemsize != src.itemsize:
+        raise CopyError(f"{name} of rows of {src!r} to rows of {dst!r}: rows must be equally large")
+    for view, write in ((dst, True), (src, False)):
+        issuer.check_reach(view.allocation.memory)
+        check_usable(view.allocation, write=write)
+    direction = DIRECTIONS.get((src.memory, dst.memory))
+    if direction is None:
+        raise CopyError(
+            f"__memcpy has no direction {src.memory.value} to {dst.memory.value}; stage the bytes through NRAM"
+        )
+    if method == "queued" and not direction.asynchronous:
+        raise CopyError(f"memcpy_async has no {direction.name}: use memcpy_rows(..., blocking=True)")
+    check_row(direction, row_bytes, dst, src, issuer.board.arch, issuer.board.dram_unit_bytes)
+    return direction
 
 
 def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: RowLoop) -> None:

@@ -46,9 +46,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     if staged:
         loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
         if any(math.prod(tile.shape) % block for tile in tiles):
-            for buffer in loaded:
-                core.write_zero(buffer)
-            await core.sync_compute()
+            await clear(core, loaded)
     batch_lengths = Lengths(core, lengths, layout)
 
     async def load(position: int, tile: Tile) -> None:
@@ -89,6 +87,13 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
 
     compute = reverse if staged else None
     await run_stages(core, tiles, load, compute, store, overlapped=settings.overlapped, alike=False)
+
+
+async def clear(core: Core, buffers: list[View]) -> None:
+    """Set buffers to 0, and wait for it."""
+    for buffer in buffers:
+        core.write_zero(buffer)
+    await core.sync_compute()
 
 
 class Lengths:

@@ -76,22 +76,14 @@ def plan_elementwise(
     block = max(BLOCK_BYTES, board.vector_alignment_bytes) // min(read_bytes, written_bytes)
     tile_bytes = read_bytes + written_bytes if passes else read_bytes
     blocks = ceil_div(count, block)
-    fitting_blocks = {
-        overlapped: board.nram_usable_bytes // ((1 + overlapped) * tile_bytes * block) for overlapped in (False, True)
-    }
-    if not fitting_blocks[True]:
-        raise PlanError(
-            f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs two buffers "
-            f"a side for a block of {digits(block)} elements, {digits(2 * tile_bytes * block)} B; {MORE_NRAM}"
-        )
+    fitting_blocks = _fitting_blocks(board, tile_bytes, block, operator)
     costs = _Costs(board, block, blocks, read_bytes, written_bytes, passes)
-    choices = [
+    fastest = best_by_strategy(
         candidate
         for name, overlapped in (("pingpong", True), ("serial", False))
         if strategy in ("auto", name)
         for candidate in costs.candidates(name, fitting_blocks[overlapped], overlapped=overlapped)
-    ]
-    fastest = best_by_strategy(choices)
+    )
     candidate = next(iter(fastest.values()))
     split = candidate.split
     starts, stops = (bounds * block for bounds in cut_evenly(blocks, split.tiles))
@@ -99,9 +91,8 @@ def plan_elementwise(
     largest = ceil_div(blocks, split.tiles) * block
     nram_bytes = (1 + split.overlapped) * tile_bytes * largest
     tiles_per_task = ceil_div(split.tiles, split.tasks)
-    usable = digits(board.nram_usable_bytes)
     share = ceil_div(count, split.tasks)
-    fitting = fitting_blocks[split.overlapped] * block
+    times = predicted_text({name: fast.predicted_ps for name, fast in fastest.items()})
     return Plan(
         operator=operator,
         strategy=candidate.strategy,
@@ -109,11 +100,13 @@ def plan_elementwise(
         tier=1 if tiles_per_task == 1 else 2,
         reason=(
             f"the {digits(share)} elements of a core {'fit' if tiles_per_task == 1 else 'are cut'} in "
-            f"{tiles_per_task} tile{'s'[: tiles_per_task > 1]}; "
-            f"{predicted_text({name: fast.predicted_ps for name, fast in fastest.items()})}"
+            f"{tiles_per_task} tile{'s'[: tiles_per_task > 1]}; {times}"
         ),
         arithmetic=(
-            f"{usable} B of NRAM // ({1 + split.overlapped} x {tile_bytes} B) = {digits(fitting)} elements",
+            (
+                f"{digits(board.nram_usable_bytes)} B of NRAM // ({1 + split.overlapped} x {tile_bytes} B) = "
+                f"{digits(fitting_blocks[split.overlapped] * block)} elements"
+            ),
             (
                 f"{digits(count)} elements = {digits(blocks)} blocks = {digits(split.tiles)} tiles of up to "
                 f"{digits(largest)} elements"
@@ -130,6 +123,19 @@ def plan_elementwise(
         parameters=ElementwiseParameters(overlapped=split.overlapped, elements=largest, block=block),
         predicted_ps=candidate.predicted_ps,
     )
+
+
+def _fitting_blocks(board: Board, tile_bytes: int, block: int, operator: str) -> dict[bool, int]:
+    """By whether tiles overlap, return the blocks of the largest tile. Raises `PlanError` if not one fits twice."""
+    fitting = {
+        overlapped: board.nram_usable_bytes // ((1 + overlapped) * tile_bytes * block) for overlapped in (False, True)
+    }
+    if not fitting[True]:
+        raise PlanError(
+            f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs two buffers "
+            f"a side for a block of {digits(block)} elements, {digits(2 * tile_bytes * block)} B; {MORE_NRAM}"
+        )
+    return fitting
 
 
 @dataclass(frozen=True, slots=True)
