@@ -117,8 +117,8 @@ def _compare(
         first = next(iter(refused.values()))
         raise first if named else PlanError(f"no strategy of {record.name} has a plan for this: {first}")
 
-    def operation(label: str) -> Result:
-        call = command.prepare(own, arrays, *planned[label])
+    def operation(strategy: str) -> Result:
+        call = command.prepare(own, arrays, *planned[strategy])
         return run(call, data=not no_data, progress=not quiet, steady=steady)
 
     rows = run_all(operation, planned)

@@ -13,6 +13,7 @@ from mlusim.explore.axis_values import numbers, shapes
 from mlusim.explore.grid import Axes, board_parameter, boards_of, dtypes_of, several
 from mlusim.explore.sources import UserKernel, kernel_of
 from mlusim.host.arguments import assign, parse_argument
+from mlusim.host.run import three_axes
 from mlusim.host.steady.steady import check_steady
 from mlusim.inputs import as_count, as_shape, check_operations
 from mlusim.ops.call import check_choice
@@ -141,7 +142,7 @@ def _own_kernel(
         raise InputError(f"{which}: {name} is a function of your own, which no planner splits: leave it off")
     launch = {key: options.pop(key) for key in _LAUNCH if key in options}
     if "dim" in launch:
-        launch["dim"] = [_grid(dim) for dim in launch["dim"]]
+        launch["dim"] = [three_axes(dim) for dim in launch["dim"]]
     for operations in launch.get("theory_ops", ()):
         check_operations(operations)
     of_the_launch = [key for key in launch if key != "theory_ops"]
@@ -194,11 +195,6 @@ def _operator_options(command: Command, values: dict[str, list[Any]]) -> dict[st
     several_values = set(values)
     options = command.options(values)
     return {name: value if name in several_values else [value] for name, value in options.items()}
-
-
-def _grid(dim: Any) -> Any:
-    """Extend a grid of one or two axes to three; invalid grids are rejected by the launch."""
-    return (*dim, 1, 1)[: max(3, len(dim))] if isinstance(dim, tuple) else dim
 
 
 def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: Any) -> list[str | None]:
