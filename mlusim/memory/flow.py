@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mlusim.memory.link import RateClock
 
-READ, WRITE, READ_AND_WRITE = 1, 2, 3
+READ: Final = 1
+WRITE: Final = 2
+READ_AND_WRITE: Final = 3
 
 
 class Port:
@@ -42,6 +44,7 @@ class Flow:
         limit: work per picosecond that the transfer's own port allows.
         ratio: bytes of work per byte through the port, 1 or more.
         port: the shared port, one of `Link.ports`.
+        port_rate: bytes per picosecond that the transfer alone moves through its port.
         traffic: READ, WRITE or READ_AND_WRITE.
         weight: share of a full link, relative to the other flows.
     """
@@ -53,6 +56,7 @@ class Flow:
         "limit",
         "order",
         "port",
+        "port_rate",
         "ratio",
         "since_ps",
         "traffic",
@@ -69,6 +73,7 @@ class Flow:
         self.limit = limit
         self.ratio = ratio
         self.port = port
+        self.port_rate = limit / ratio
         self.traffic = traffic
         self.clock: RateClock | None = None
         self.finish = 0.0
@@ -82,7 +87,7 @@ class Flow:
 
 
 # The number of weights is prime, so that cores which join round-robin do not meet the same weights in every round.
-WEIGHTS = 1021
+WEIGHTS: Final = 1021
 _GOLDEN_RATIO = (5**0.5 - 1) / 2
 _STEPS = 1 << 12  # weights are multiples of 1 / _STEPS, so that their sums are exact
 
@@ -100,7 +105,7 @@ def weights(spread: float) -> tuple[float, ...]:
 
 def port_rate(flow: Flow) -> float:
     """Sort key: bytes per picosecond that the flow alone moves through its port."""
-    return flow.limit / flow.ratio
+    return flow.port_rate
 
 
 def order_of(flow: Flow) -> int:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from bisect import insort
 from heapq import heappop, heappush
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mlusim.memory.clock import Alarm, Clock
 from mlusim.memory.flow import READ, READ_AND_WRITE, WEIGHTS, WRITE, Flow, Port, order_of, port_rate, weights
@@ -34,8 +34,10 @@ from mlusim.units import TICK_TOLERANCE, ceil_ps
 
 __all__ = ["INFINITE", "READ", "READ_AND_WRITE", "WRITE", "Flow", "Link", "LinkLimits", "RateClock", "weights"]
 
-INFINITE = float("inf")
-_TWO_TICKS = 2 * TICK_TOLERANCE
+INFINITE: Final = float("inf")
+_TWO_TICKS: Final = 2 * TICK_TOLERANCE
+# Below this part of a link's capacity, its flows' limits certainly leave some of it.
+_NEARLY_FULL = 1 - 1e-9
 
 
 class LinkLimits(NamedTuple):
@@ -173,7 +175,7 @@ class Link:
         self._flows -= 1
         # Reset empty sums to exactly 0, so that rounding errors do not accumulate.
         self._demand = self._demand - flow.limit * flow.weight if self._flows else 0.0
-        port.demand = port.demand - flow.limit / flow.ratio if flows else 0.0
+        port.demand = port.demand - flow.port_rate if flows else 0.0
         if flow.traffic != WRITE:
             self._reads_until = self._mixes_until(flow, self._reads_until, now)
         if flow.traffic != READ:
@@ -203,14 +205,11 @@ class Link:
     def _admit(self, now: int) -> None:
         """Admit the flows that have joined by `now`, each at its own time; advance the clocks to the last of these."""
         arrivals = self._arrivals
-        clocks = self._clocks
         while arrivals and arrivals[0][0] <= now:
             joined_ps, order, flow = arrivals.pop(0)
             self._serve(joined_ps)
             limit, weight, port = flow.limit, flow.weight, flow.port
-            if limit not in clocks:
-                self._add_clock(limit)
-            clock = flow.clock = clocks[limit]
+            clock = flow.clock = self._clock_of(limit)
             clock.weight += weight
             flow.finish = finish = self._served + clock.ahead + flow.work / weight
             heappush(clock.heap, (finish, order, flow))
@@ -223,7 +222,7 @@ class Link:
             flows = port.flows
             flows.append(flow)
             self._demand += limit * weight
-            port.demand += limit / flow.ratio
+            port.demand += flow.port_rate
             if not port.unsettled:
                 self._unsettle(port)
             floor = port.rate / len(flows)
@@ -235,10 +234,14 @@ class Link:
         port.unsettled = True
         self._unsettled.append(port)
 
-    def _add_clock(self, limit: float) -> None:
-        self._clocks[limit] = RateClock(limit)
-        if limit < self._least_limit:
-            self._least_limit = limit
+    def _clock_of(self, limit: float) -> RateClock:
+        """Return the clock of a limit, created at its first flow."""
+        clock = self._clocks.get(limit)
+        if clock is None:
+            clock = self._clocks[limit] = RateClock(limit)
+            if limit < self._least_limit:
+                self._least_limit = limit
+        return clock
 
     def _drop_clock(self, clock: RateClock) -> None:
         del self._clocks[clock.limit]
@@ -253,9 +256,17 @@ class Link:
             self._common_rate = rate
             return
         self._common_rate = 0.0
-        level = self._level(capacity)
-        for limit, clock in self._clocks.items():
-            clock.rate = limit if limit < level else level
+        self._settle_ports()
+        demand = 0.0
+        for clock in self._clocks.values():
+            clock.rate = clock.limit
+            demand += clock.limit * clock.weight
+        # Optimised: where ports leave some of the link idle, `_level` would find that it limits no clock. The margin is
+        # beyond the rounding of `demand`.
+        if demand > capacity * _NEARLY_FULL:
+            level = self._level(capacity)
+            for clock in self._clocks.values():
+                clock.rate = min(clock.limit, level)
 
     def _capacity(self, now: int) -> float:
         """Return the current capacity in work per picosecond; set the time when mixing ends by itself."""
@@ -271,14 +282,17 @@ class Link:
             return self._mixed_rate
         return self._rate
 
-    def _level(self, left: float) -> float:
-        """Return the common rate of the flows that no port limits, given the capacity that is left."""
+    def _settle_ports(self) -> None:
+        """Give each flow of a port that may have a wrong limit its limit."""
         for port in self._unsettled:
             port.unsettled = False
             if port.flows:
                 self._settle(port.rate, port.flows)
         self._unsettled.clear()
         self._port_floor = INFINITE
+
+    def _level(self, left: float) -> float:
+        """Return the common rate of the flows that no port limits, given the capacity that is left."""
         weight_left = self._weight
         for limit in sorted(self._clocks):
             if limit * weight_left >= left:
@@ -294,7 +308,7 @@ class Link:
         if waiting > 1:
             flows = sorted(flows, key=port_rate)
         for flow in flows:
-            rate = min(flow.limit / flow.ratio, left / waiting)
+            rate = min(flow.port_rate, left / waiting)
             left -= rate
             waiting -= 1
             limit = min(rate * flow.ratio, flow.limit)
@@ -306,9 +320,7 @@ class Link:
                 clock.weight -= flow.weight
                 if not clock.weight:
                     self._drop_clock(clock)
-                if limit not in self._clocks:
-                    self._add_clock(limit)
-                clock = flow.clock = self._clocks[limit]
+                clock = flow.clock = self._clock_of(limit)
                 clock.weight += flow.weight
                 flow.finish = clock.ahead + remaining
                 heappush(clock.heap, (flow.finish, flow.order, flow))
@@ -319,18 +331,7 @@ class Link:
             if self._arrivals:
                 self._ring_after(self._arrivals[0][0] - now, now)
             return
-        if self._moved:
-            self._drop_moved()
-        soonest = INFINITE
-        served, rate = self._served, self._common_rate
-        for clock in self._clocks.values():
-            due = clock.heap[0][0] - clock.ahead - served
-            if not rate:
-                due /= clock.rate
-            if due < soonest:
-                soonest = due
-        if rate:
-            soonest /= rate
+        soonest = self._first_end()
         arrivals = self._arrivals
         if arrivals and arrivals[0][0] - now < soonest:
             soonest = self._look_ahead(soonest, now)
@@ -348,17 +349,26 @@ class Link:
             self._armed_ps = due_ps
             self._schedule(self._alarm, 1, due_ps - now)
 
-    def _drop_moved(self) -> None:
-        """Remove flows that have moved to another clock from the top of each heap."""
+    def _first_end(self) -> float:
+        """Return the time until the first flow in flight ends; remove flows that have moved from the tops of heaps."""
+        moved, served, rate = self._moved, self._served, self._common_rate
+        soonest = INFINITE
         entries = 0
         for clock in self._clocks.values():
             heap = clock.heap
             finish, order, flow = heap[0]
-            while flow.clock is not clock or flow.order != order or flow.finish != finish:
-                heappop(heap)
-                finish, order, flow = heap[0]
-            entries += len(heap)
+            if moved:
+                while flow.clock is not clock or flow.order != order or flow.finish != finish:
+                    heappop(heap)
+                    finish, order, flow = heap[0]
+                entries += len(heap)
+            due = finish - clock.ahead - served
+            if not rate:
+                due /= clock.rate
+            if due < soonest:
+                soonest = due
         self._moved = entries > self._flows
+        return soonest / rate if rate else soonest
 
     def _look_ahead(self, soonest: float, now: int) -> float:
         """Time from `now` to the next completion, given the flows that join before it; a lower bound.

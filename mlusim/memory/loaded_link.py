@@ -42,9 +42,8 @@ class LoadedLink(Link):
 
     def join(self, flow: Flow, ready_ps: int, now: int) -> None:
         """Begin a transfer at `ready_ps`, now or later."""
-        alone = flow.limit / flow.ratio
-        if alone > self._fastest:
-            self._fastest = alone
+        if flow.port_rate > self._fastest:
+            self._fastest = flow.port_rate
         super().join(flow, ready_ps, now)
 
     def _alone(self, flow: Flow, rate: float) -> float:
@@ -57,7 +56,7 @@ class LoadedLink(Link):
                 continue
             demand = 0.0
             for flow in port.flows:
-                demand += flow.limit / flow.ratio
+                demand += flow.port_rate
             if demand > port.rate or port.full:
                 port.full = demand > port.rate
                 self._settle(port.rate, port.flows)

@@ -10,6 +10,7 @@ they move back once the demand has fallen to half of the link. Both methods give
 from __future__ import annotations
 
 from heapq import heappush
+from typing import Final
 
 from mlusim.memory.clock import Alarm, Clock
 from mlusim.memory.flow import READ, WRITE, Flow, order_of
@@ -17,7 +18,7 @@ from mlusim.memory.link import INFINITE, Link, LinkLimits
 from mlusim.units import ceil_ps
 
 # Contention ends at this fraction of the link's capacity rather than at all of it, to avoid frequent switching.
-_UNCONTENDED_DEMAND = 0.5
+_UNCONTENDED_DEMAND: Final = 0.5
 
 
 class QuickLink(Link):
@@ -56,7 +57,7 @@ class QuickLink(Link):
             joined_ps, _, flow = arrivals[0]
             port = flow.port
             demand = self._demand + flow.limit * flow.weight
-            port_demand = port.demand + flow.limit / flow.ratio
+            port_demand = port.demand + flow.port_rate
             if demand > self._mixed_rate or port_demand > port.rate:
                 self._begin_contention(joined_ps)
                 self._ring_now(now)
@@ -81,9 +82,7 @@ class QuickLink(Link):
         for port in self.ports:
             for flow in port.flows:
                 limit, weight = flow.limit, flow.weight
-                if limit not in self._clocks:
-                    self._add_clock(limit)
-                clock = flow.clock = self._clocks[limit]
+                clock = flow.clock = self._clock_of(limit)
                 clock.weight += weight
                 flow.finish = self._served + clock.ahead + flow.finish - limit * (now - flow.since_ps)
                 heappush(clock.heap, (flow.finish, flow.order, flow))
