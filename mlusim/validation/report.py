@@ -9,10 +9,6 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.known_error import BEYOND, MEASURED, coverage
-from mlusim.analysis.metrics import measure
-from mlusim.analysis.provenance import MODEL
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import Row
 from mlusim.hardware.calibrated import rows as fitted_rows
@@ -160,6 +156,10 @@ def accuracy(outcomes: Sequence[Outcome]) -> Accuracy:
 
 def _dominant(device: Device) -> tuple[str, float]:
     """Return the main cause of time on cores with a task, and its share."""
+    # Imported here, because a report without causes needs no analysis of a run.
+    from mlusim.analysis.breakdown import CAUSES
+    from mlusim.analysis.metrics import measure
+
     log, on = device.log, device.board
     busy = sorted({task.cluster * on.cores_per_cluster + task.core for task in log.tasks if not task.is_memory_core})
     spent = measure(log, on).core_causes_ps[busy].sum(axis=0)
@@ -169,6 +169,9 @@ def _dominant(device: Device) -> tuple[str, float]:
 
 def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return rows and figures as JSON types; errors are relative, positive if the model is too slow."""
+    from mlusim.analysis.known_error import BEYOND, MEASURED, coverage
+    from mlusim.analysis.provenance import MODEL
+
     return {
         "model": MODEL,
         "rows": [
