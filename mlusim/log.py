@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from mlusim import records
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
 from mlusim.inputs import as_path
+from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
 from mlusim.records import Integers, Records
 
-NONE = records.NONE
 # Records read at once, to save memory on long logs.
 _PIECE = 100_000
 
@@ -32,11 +31,17 @@ NO_OPERAND = (NONE, NONE, NONE)
 
 # Pipes of a core. SYNC is not a pipe: its records are the waits of the task itself.
 PIPES = ("scalar", "vector", "tensor", "io", "move", "sync")
-SCALAR, VECTOR, TENSOR, IO, MOVE, SYNC = range(6)
+SCALAR: Final = 0
+VECTOR: Final = 1
+TENSOR: Final = 2
+IO: Final = 3
+MOVE: Final = 4
+SYNC: Final = 5
 
 # `detail` of a copy: how it was issued. `detail` of a sync: one bit per pipe. `detail` of a barrier: its number.
 # `detail` of scalar arithmetic: cycles of each operation, NONE for the board's ordinary one.
-ASYNCHRONOUS, BLOCKING = 0, 1
+ASYNCHRONOUS: Final = 0
+BLOCKING: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +216,14 @@ class Log:
         self.skipped: list[SkippedRecord] = []
         self.unsteady = ""
         self._op_codes: dict[str, int] = {}
-        self._frame_lines: dict[tuple[int, int], int] = {}
+        self.frame_lines: dict[tuple[int, int], int] = {}
         self._line_codes: dict[tuple[str, int, str], int] = {}
         self._code_objects: list[CodeType] = []
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Frames and code objects belong to the process that ran the kernels.
-        return {**vars(self), "_frame_lines": {}, "_code_objects": []}
+        return {**vars(self), "frame_lines": {}, "_code_objects": []}
 
     def __len__(self) -> int:
         return self.records.count
@@ -277,11 +282,11 @@ class Log:
         # The key has the id of the code object: hashing the object itself walks its constants. `_code_objects` keeps it
         # alive, so that its id is not reused.
         key = (id(frame.f_code), frame.f_lasti)
-        number = self._frame_lines.get(key)
+        number = self.frame_lines.get(key)
         if number is None:
             code = frame.f_code
             self._code_objects.append(code)
-            number = self._frame_lines[key] = self.source_line(code.co_filename, frame.f_lineno, code.co_name)
+            number = self.frame_lines[key] = self.source_line(code.co_filename, frame.f_lineno, code.co_name)
         return number
 
     def source_line(self, file: str, line: int, function: str) -> int:

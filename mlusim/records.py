@@ -12,7 +12,7 @@ import struct
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -74,11 +74,14 @@ INSTRUCTION = (
 _NUMBERS = ("instruction", "task", "line", "waited_for", "dst_alloc", "a_alloc", "b_alloc", "spare")
 _TIMES = ("issue_ps", "start_ps", "end_ps", "latency_ps", "dst_offset", "a_offset", "b_offset")
 _LAYOUT = np.dtype([*((name, np.int32) for name in _NUMBERS), *((name, np.int64) for name in _TIMES)])
-_PACK = struct.Struct(f"={len(_NUMBERS)}i{len(_TIMES)}q").pack_into
+_PACK: Final = struct.Struct(f"={len(_NUMBERS)}i{len(_TIMES)}q").pack_into
 # The size of a record in 4-byte and in 8-byte numbers, and the positions of numbers that are set later.
-_QUADS, _LONGS = _LAYOUT.itemsize // 4, _LAYOUT.itemsize // 8
-_WAITED_FOR = _NUMBERS.index("waited_for")
-_START, _END, _LATENCY = (len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("start_ps", "end_ps", "latency_ps"))
+_QUADS: Final = _LAYOUT.itemsize // 4
+_LONGS: Final = _LAYOUT.itemsize // 8
+_WAITED_FOR: Final = _NUMBERS.index("waited_for")
+_START: Final = len(_NUMBERS) // 2 + _TIMES.index("start_ps")
+_END: Final = len(_NUMBERS) // 2 + _TIMES.index("end_ps")
+_LATENCY: Final = len(_NUMBERS) // 2 + _TIMES.index("latency_ps")
 _ALLOCATIONS = tuple(_NUMBERS.index(name) for name in ("dst_alloc", "a_alloc", "b_alloc"))
 _OFFSETS = tuple(len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("dst_offset", "a_offset", "b_offset"))
 # What an operation does, without its times.
@@ -91,8 +94,8 @@ _ROW = tuple(
     for name in COLUMNS
 )
 
-RECORD_BYTES = _LAYOUT.itemsize
-NONE = -1
+RECORD_BYTES: Final = _LAYOUT.itemsize
+NONE: Final = -1
 # The system provides memory when it is first written, so a small run does not pay for the unused room.
 _FIRST_ROOM = 16384
 # A file grows by this many records, 88 MiB; earlier records need not stay in memory.

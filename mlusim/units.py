@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 PS_PER_S = 10**12
 PS_PER_HOUR = 3600 * PS_PER_S
@@ -13,7 +14,7 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 # Shared transfers accumulate rounding errors; a thousandth of a picosecond is far above these and far below a tick.
-TICK_TOLERANCE = 1e-3
+TICK_TOLERANCE: Final = 1e-3
 
 
 def ceil_ps(time_ps: float) -> int:

@@ -68,7 +68,7 @@ class Core(InstructionMethods):
         self.task_id_x, self.task_id_y, self.task_id_z = task.task_id
         self.task_dim_x, self.task_dim_y, self.task_dim_z = launch.dim
         self.task_dim = launch.dim[0] * launch.dim[1] * launch.dim[2]
-        self._line = chip.log.frame_line
+        self._line = self.issuer.line
 
     def __repr__(self) -> str:
         return f"<core of {self.issuer.task.name}>"

@@ -33,7 +33,8 @@ def method(name: str) -> Callable[..., Any]:
     entry = INSTRUCTIONS[name]
 
     def issue(self: InstructionMethods, *operands: Any, **attributes: Any) -> Any:
-        return call(self.issuer, self.issuer.log.frame_line(_getframe(1)), entry, operands, attributes)
+        issuer = self.issuer
+        return call(issuer, issuer.line(_getframe(1)), entry, operands, attributes)
 
     issue.__name__ = issue.__qualname__ = name
     spellings = f": `{'`, `'.join(entry.intrinsics)}`" if entry.intrinsics else ""
@@ -48,11 +49,11 @@ def atomic_method(operation: str, *, fetches: bool) -> Callable[..., Any]:
     """Return a method for an atomic on GDRAM, to be awaited."""
 
     def fetch(self: InstructionMethods, old: View, target: View, operand: Value) -> Any:
-        line = self.issuer.log.frame_line(_getframe(1))
+        line = self.issuer.line(_getframe(1))
         return atomic(self.issuer, line, operation, target, operand, old=old)
 
     def reduce(self: InstructionMethods, target: View, operand: Value) -> Any:
-        return atomic(self.issuer, self.issuer.log.frame_line(_getframe(1)), operation, target, operand)
+        return atomic(self.issuer, self.issuer.line(_getframe(1)), operation, target, operand)
 
     issue = fetch if fetches else reduce
     issue.__name__ = issue.__qualname__ = f"atomic_{operation}" if fetches else f"atomic_reduce_{operation}"
@@ -67,7 +68,7 @@ def set_method(name: str) -> Callable[..., Any]:
     """Return a method that sets a memory, to be awaited."""
 
     def issue(self: InstructionMethods, dst: View, value: Any) -> Any:
-        return set_memory(self.issuer, self.issuer.log.frame_line(_getframe(1)), name, dst, value)
+        return set_memory(self.issuer, self.issuer.line(_getframe(1)), name, dst, value)
 
     issue.__name__ = issue.__qualname__ = name
     issue.__doc__ = f"Every element of dst = value: `__{name}`. Await it."
@@ -103,16 +104,16 @@ class InstructionMethods:
                 f"{name} of {src!r} to {dst!r}: it takes {source} to {target}; name the other conversion"
             )
         values = (dst, src, rounding, position)
-        call(self.issuer, self.issuer.log.frame_line(_getframe(1)), INSTRUCTIONS["convert"], values, {})
+        call(self.issuer, self.issuer.line(_getframe(1)), INSTRUCTIONS["convert"], values, {})
 
     def atomic_cas(self, old: View, target: View, compare: Value, operand: Value) -> Any:
         """Target = operand where it equals `compare`; `old`, in NRAM, receives the old value. Await it."""
-        line = self.issuer.log.frame_line(_getframe(1))
+        line = self.issuer.line(_getframe(1))
         return atomic(self.issuer, line, "cas", target, operand, old=old, compare=compare)
 
     def atomic_reduce_cas(self, target: View, compare: Value, operand: Value) -> Any:
         """Target = operand where it equals `compare`. Await it."""
-        line = self.issuer.log.frame_line(_getframe(1))
+        line = self.issuer.line(_getframe(1))
         return atomic(self.issuer, line, "cas", target, operand, compare=compare)
 
     # Sets of other memories, and atomics on GDRAM

@@ -32,14 +32,15 @@ class Issuer:
         task, unit, chip: the task, its core and its chip.
         board: the board.
         log, records: the log, and its records.
+        frame_lines: lines of frames that the log has numbered (`Log.frame_line`).
         has_data: whether memories have bytes.
         dry: instructions are recorded but take no time, and nothing is waited for (`mlusim.host.steady`).
         blocked: the awaitable that a blocking copy returns.
         next_check, at_check: number of operations of the task beyond which it is checked, before the next operation is
             issued (`mlusim.cores.endless`); what to call instead, if anything.
         sync_codes: numbers in the log of the syncs issued so far, by name and pipes.
-        repeated, repeated_attributes: the plain vector instruction that a source line has issued last, and the
-            attributes that were passed (`mlusim.cores.vector`).
+        repeated: the plain vector instructions that a source line has issued, with the attributes that were passed
+            (`mlusim.cores.vector`).
     """
 
     __slots__ = (
@@ -50,13 +51,13 @@ class Issuer:
         "copy_geometries",
         "dram_unit_bytes",
         "dry",
+        "frame_lines",
         "has_data",
         "issue_ps",
         "log",
         "next_check",
         "records",
         "repeated",
-        "repeated_attributes",
         "sync_codes",
         "task",
         "unit",
@@ -70,6 +71,7 @@ class Issuer:
         self.board = chip.board
         self.log: Log = chip.log
         self.records: Records = chip.log.records
+        self.frame_lines: dict[tuple[int, int], int] = chip.log.frame_lines
         self.has_data = chip.data
         self.set_dry(dry=chip.dry)
         self.next_check = first_check(chip.max_operations)
@@ -78,13 +80,18 @@ class Issuer:
         self.dram_unit_bytes = chip.board.dram_unit_bytes
         self.copy_geometries = unit.copy_geometries
         self.sync_codes: dict[tuple[str, int], int] = {}
-        self.repeated: dict[int, VectorCall] = {}
-        self.repeated_attributes: dict[int, Sequence[Any]] = {}
+        self.repeated: dict[int, list[tuple[VectorCall, Sequence[Any]]]] = {}
 
     def set_dry(self, *, dry: bool) -> None:
         """Set whether instructions take time."""
         self.dry = dry
         self.blocked = self.task.passing if dry else self.task.suspending
+
+    def line(self, frame: Any) -> int:
+        """Return the number in the log of the line that a Python frame executes."""
+        # Optimised: `frame_line` does the same, and does it at the first time.
+        number = self.frame_lines.get((id(frame.f_code), frame.f_lasti))
+        return self.log.frame_line(frame) if number is None else number
 
     def begin(self) -> None:
         """Count an instruction and charge its issue."""

@@ -7,14 +7,18 @@ the public header (B) for scalar stores, which are posted.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from mlusim.log import ASYNCHRONOUS, IO, MOVE, SCALAR, TENSOR, VECTOR
 from mlusim.memory.kinds import MemoryKind
 
 # Pipes as bits of a mask, as in the arguments of a sync.
-VECTOR_PIPE, TENSOR_PIPE, IO_PIPE, MOVE_PIPE = 1 << VECTOR, 1 << TENSOR, 1 << IO, 1 << MOVE
-COMPUTE_PIPES = VECTOR_PIPE
-ALL_PIPES = VECTOR_PIPE | IO_PIPE | MOVE_PIPE
+VECTOR_PIPE: Final = 1 << VECTOR
+TENSOR_PIPE: Final = 1 << TENSOR
+IO_PIPE: Final = 1 << IO
+MOVE_PIPE: Final = 1 << MOVE
+COMPUTE_PIPES: Final = VECTOR_PIPE
+ALL_PIPES: Final = VECTOR_PIPE | IO_PIPE | MOVE_PIPE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

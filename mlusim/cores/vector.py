@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.ordering import COMPUTE_PIPES
 from mlusim.cores.syncs import sync
 from mlusim.cores.vector_call import (
+    RECORDED,
     Geometry,
     Number,
     VectorCall,
@@ -54,6 +54,9 @@ STREAM_MOVE = "bang_move"
 _ALL_BITS = 0xFF
 # Limit on the integer operands that a call caches: loops over tiles use a few.
 _NUMBERS = 64
+# Limit on the calls that a line of a kernel repeats: a helper may issue several instructions in turn.
+_CALLS_OF_LINE = 4
+_NO_CALLS: list[tuple[VectorCall, Sequence[Any]]] = []
 
 
 def call(
@@ -63,18 +66,17 @@ def call(
 
     If the result is left out and the instruction supports a register result, returns an awaitable for it.
     """
-    repeated = None if named else issuer.repeated.get(line)
-    if repeated is not None and repeated.instruction is instruction and _issue_again(issuer, line, repeated, arguments):
-        return None
     if not (named or instruction.counts):
+        for earlier, passed in issuer.repeated.get(line, _NO_CALLS):
+            if earlier.instruction is instruction and _issue_again(issuer, line, earlier, passed, arguments):
+                return None
         # Calls with the same key are already bound and checked, except for the addresses of operands.
         cached = issuer.chip.vector_calls.get(call_key(instruction, arguments))
         if cached is not None:
             count = len(instruction.operands)
             _issue(issuer, line, cached, arguments[:count])
             if cached.is_plain:
-                issuer.repeated[line] = cached
-                issuer.repeated_attributes[line] = arguments[count:]
+                _remember(issuer, line, cached, arguments[count:])
             return None
     if instruction.to_register and len(arguments) == len(instruction.operands) - 1 and not named:
         return issue_to_register(issuer, line, instruction, arguments)
@@ -86,6 +88,13 @@ def call(
         issuer.chip.vector_calls[call_key(instruction, arguments)] = cached
     _issue(issuer, line, cached, operands)
     return None
+
+
+def _remember(issuer: Issuer, line: int, cached: VectorCall, attributes: Sequence[Any]) -> None:
+    """Make a plain call one of those that its line repeats; `attributes` are the objects that were passed."""
+    calls = issuer.repeated.setdefault(line, [])
+    others = [call for call in calls if call[0] is not cached]
+    calls[:] = [*others[-_CALLS_OF_LINE + 1 :], (cached, attributes)]
 
 
 def prepared(
@@ -162,7 +171,7 @@ def _cached_call(
 ) -> VectorCall:
     """Return the cached properties of a call that depend on layouts and attributes. Raises as `issue`."""
     check_memories(issuer, instruction, operands)
-    key = call_key(instruction, (*operands, *attributes.items()))
+    key = call_key(instruction, (*operands, *[attributes[name] for name in instruction.attributes]))
     cached: VectorCall | None = issuer.chip.vector_calls.get(key)
     if cached is None:
         cached = issuer.chip.vector_calls[key] = VectorCall(issuer, instruction, operands, attributes)
@@ -184,7 +193,8 @@ def _issue(
     record = _add(issuer, line, cached, _addresses(views), effect, operands)
     if cached.more_boxes:
         issuer.log.more_operands[record] = [
-            (view.allocation.identity, view.offset, box) for view, box in zip(views[3:], cached.more_boxes, strict=True)
+            (view.allocation.identity, view.offset, box)
+            for view, box in zip(views[RECORDED:], cached.more_boxes, strict=True)
         ]
     return record
 
@@ -192,7 +202,7 @@ def _issue(
 def _addresses(views: Any) -> list[int]:
     """Return allocation and offset of the views that fit in a record."""
     addresses: list[int] = []
-    for view in views[:3]:
+    for view in views[:RECORDED]:
         addresses += (view.allocation.identity, view.offset)
     return addresses
 
@@ -208,25 +218,32 @@ def _with_elements(issuer: Issuer, cached: VectorCall, operands: Sequence[Any], 
     return [value if isinstance(value, View) else _number(issuer, cached, operands, value) for value in operands]
 
 
-def _issue_again(issuer: Issuer, line: int, cached: VectorCall, arguments: Sequence[Any]) -> bool:
+def _issue_again(
+    issuer: Issuer, line: int, cached: VectorCall, attributes: Sequence[Any], arguments: Sequence[Any]
+) -> bool:
     """Issue a plain call that its line has issued before; returns false, without effect, if anything is different.
 
     Optimised: most instructions of a loop pass here, with one pass over their operands and without a lookup by layouts.
     `call` does the same in general.
     """
     operands, count = arguments, len(cached.operand_layouts)
-    if cached.has_attributes:
-        # The same objects have to be passed as before.
-        before = issuer.repeated_attributes[line]
-        if len(arguments) != count + len(before) or not all(map(is_, arguments[count:], before)):
-            return False
-        operands = arguments[:count]
-    elif len(arguments) != count:
+    if len(arguments) != count + len(attributes):
         return False
+    if attributes:
+        # The same objects have to be passed as before.
+        for position, attribute in enumerate(attributes, count):
+            if arguments[position] is not attribute:
+                return False
+        operands = arguments[:count]
     nram, has_data, aligned, apart = issuer.unit.nram, issuer.has_data, cached.aligned, cached.apart
+    result, layouts = operands[0], cached.operand_layouts
     first, start, stop = None, 0, 0
     addresses: list[int] = []
-    for view, layout in zip(operands, cached.operand_layouts):  # noqa: B905 - equal lengths, checked above
+    for view, layout in zip(operands, layouts):  # noqa: B905 - equal lengths, checked above
+        if view is result and first is not None and layout is layouts[0] and not apart:
+            # In place.
+            addresses += addresses[:2]
+            continue
         if view.__class__ is not View:
             if view.__class__ is layout:
                 continue
@@ -266,7 +283,13 @@ def _add(
     effect: Callable[[], Any] | None,
     operands: Sequence[Any],
 ) -> int:
-    """Append a call to the compute pipe; returns its record. `effect` and `operands` as in `Unit.effects`."""
+    """Append a call to the compute pipe; returns its record.
+
+    Args:
+        issuer, line, cached: the call.
+        addresses: allocation and offset of its views, which are completed to those of a record.
+        effect, operands: as in `Unit.effects`.
+    """
     unit, task = issuer.unit, issuer.task
     issuer.begin()
     issue_ps = start_ps = task.now_ps
@@ -275,8 +298,24 @@ def _add(
         start_ps = unit.vector_free_ps
         waited_for = unit.vector_record
     unit.vector_free_ps = end_ps = start_ps + cached.duration_ps
+    if len(addresses) < 2 * RECORDED:
+        addresses += [NONE] * (2 * RECORDED - len(addresses))
+    dst, dst_offset, a, a_offset, b, b_offset = addresses
     unit.vector_record = record = issuer.records.add(
-        cached.code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *addresses
+        cached.code,
+        task.index,
+        line,
+        issue_ps,
+        start_ps,
+        end_ps,
+        0,
+        waited_for,
+        dst,
+        dst_offset,
+        a,
+        a_offset,
+        b,
+        b_offset,
     )
     if cached.is_positional:
         issuer.log.attributes[record] = cached.attributes

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Geometry = tuple[int, int, int, tuple[int, ...], int]
 _layout = attrgetter("layout")
 # Number of operands that fit in a record.
-_RECORDED = 3
+RECORDED: Final = 3
 
 
 class Number:
@@ -62,7 +62,7 @@ class VectorCall:
         more_boxes: boxes of the views beyond the first three, which are stored outside the records.
         operand_layouts: the layouts of its operands; for a number, its type.
         is_positional: whether the log needs its attributes (`Instruction.marks`).
-        has_numbers, has_attributes: whether an operand is a number; whether there are attributes.
+        has_numbers: whether an operand is a number.
         is_plain: whether its operands are only views in NRAM, up to three, and Python numbers, its attributes cannot
             change, and nothing is noted.
         aligned: whether addresses must be aligned.
@@ -79,7 +79,6 @@ class VectorCall:
         "code",
         "compute",
         "duration_ps",
-        "has_attributes",
         "has_numbers",
         "instruction",
         "is_plain",
@@ -105,14 +104,13 @@ class VectorCall:
         self.ufunc = _ufunc_for(instruction, views)
         count = instruction.count([view.dtype for view in views], attributes)
         self.duration_ps, widest, size, boxes, count = geometry_of(issuer, instruction, views, count)
-        recorded = (*boxes, NONE, NONE)[:_RECORDED]
+        recorded = (*boxes, NONE, NONE)[:RECORDED]
         log = issuer.log
         code = (log.op(instruction.name), VECTOR, NONE, count, widest, 0, 0, self.duration_ps, size, *recorded)
         self.code = log.records.instruction(*code)
-        self.more_boxes = boxes[_RECORDED:]
+        self.more_boxes = boxes[RECORDED:]
         self.operand_layouts = tuple(value.layout if isinstance(value, View) else type(value) for value in operands)
         self.has_numbers = len(views) < len(operands)
-        self.has_attributes = len(attributes) > 0
         required = len(instruction.attributes) > len(instruction.defaults)
         self.is_positional = required and instruction.marks is not None
         self.numbers: dict[int, Number] = {}
@@ -192,9 +190,17 @@ def call_key(instruction: Instruction, arguments: Sequence[Any]) -> tuple[Any, .
         value.layout if value.__class__ is View else (type(value), getattr(value, "shape", ()))
         for value in arguments[:operands]
     ]
-    # Unhashable values get a unique key, so that the call is never found in the cache.
-    key += [(type(value), value if value.__hash__ is not None else object()) for value in arguments[operands:]]
+    key += [_attribute_key(value) for value in arguments[operands:]]
     return (instruction.name, *key)
+
+
+def _attribute_key(value: Any) -> tuple[Any, ...]:
+    # Unhashable values get a unique key, so that the call is never found in the cache.
+    if value.__hash__ is None:
+        return type(value), object()
+    # 0.0 and -0.0 are equal, but different values.
+    is_zero = isinstance(value, (float, np.generic)) and not value
+    return type(value), str(value) if is_zero else value
 
 
 def geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> Geometry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mlusim.errors import AwaitError
 from mlusim.log import NONE
@@ -18,8 +18,8 @@ class _Suspend:
     __slots__ = ()
 
 
-SUSPEND = _Suspend()
-_ONCE = (SUSPEND,)
+SUSPEND: Final = _Suspend()
+_ONCE: Final = (SUSPEND,)
 
 
 class Waiting:

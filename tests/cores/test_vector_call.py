@@ -181,6 +181,52 @@ def test_the_cached_call_issues_what_the_uncached_call_issues(board: str, calls:
         assert run() == ours
 
 
+def test_a_helper_that_issues_several_calls_in_turn_repeats_each_of_them() -> None:
+    def run(board: str) -> tuple[Any, Any]:
+        seen: list[bytes] = []
+
+        async def kernel(core: Core) -> None:
+            x, y = (core.nram.alloc(64, "float32") for _ in range(2))
+
+            def each() -> None:
+                for number, binary in ((0.5, core.mul), (-0.0, core.add), (0.0, core.sub), (2, core.maxequal)):
+                    core.fill(y, number)
+                    binary(x, x, y)
+
+            core.fill(x, -3.0)
+            for _ in range(4):
+                each()
+                await core.sync()
+                seen.append(core.peek(x).tobytes() + core.peek(y).tobytes())
+
+        device = Device(board)
+        device.launch(kernel, dim=1, kind="BLOCK")
+        device.synchronize()
+        return device.log.table().tolist(), seen
+
+    boards = ("mlu270-s4", "mlu370-x4")
+    ours = [run(board) for board in boards]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vector, "_issue_again", lambda *_: False)
+        assert [run(board) for board in boards] == ours
+
+
+def test_zeros_of_either_sign_are_different_values() -> None:
+    found: list[bool] = []
+
+    async def kernel(core: Core) -> None:
+        x = core.nram.alloc(64, "float32")
+        for zero in (0.0, -0.0, np.float32(0), np.float32(-0.0)):
+            core.fill(x, zero)
+            await core.sync()
+            found.append(bool(np.signbit(core.peek(x)).all()))
+
+    device = Device("mlu370-x4")
+    device.launch(kernel, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert found == [False, True, False, True]
+
+
 def test_rows_of_a_buffer_are_cached_views() -> None:
     async def kernel(core: Core, x: View) -> None:
         held = core.nram.alloc((40, 32), "float32")

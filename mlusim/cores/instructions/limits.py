@@ -7,7 +7,7 @@ or a constant here. A board reports none of these errors and computes a wrong re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ Value: TypeAlias = View | Number
 # Attributes that are names, and those that are element values; all others are integers.
 _ATTRIBUTES_BY_NAME = frozenset({"operation", "mode", "rounding", "overlap", "index"})
 _ATTRIBUTES_OF_VALUES = frozenset({"value", "pad_value", "nvalue"})
-ALIGNED_ADDRESS_BYTES = 64
+ALIGNED_ADDRESS_BYTES: Final = 64
 ALIGNED_SIZE_BYTES = 128
 
 
