@@ -383,6 +383,8 @@ def issue_counted(
     views: Sequence[View],
     effect: Callable[[], None] | None,
     count: int,
+    *,
+    result: bool = True,
 ) -> int:
     """Issue an instruction outside the table, or one from a log: `count` passes, or an instruction by its name.
 
@@ -393,10 +395,11 @@ def issue_counted(
         views: the result, then the sources.
         effect: its effect on memory at its end; None if nothing is computed.
         count: as in the log: passes, elements of a window, depth of a convolution.
+        result: False if the result goes to a register, and `views` are the sources.
     """
     in_nram = [view for view in views if view.allocation.memory is not issuer.unit.wram]
     for view in in_nram:
-        check_operand(issuer, name, view, write=view is views[0])
+        check_operand(issuer, name, view, write=result and view is views[0])
     if name != STREAM_MOVE:
         check_contiguous(name, in_nram)
     instruction = INSTRUCTIONS.get(name)
@@ -404,7 +407,7 @@ def issue_counted(
         check_since(instruction, issuer.board)
     if issuer.board.needs_aligned_vectors and name != STREAM_MOVE:
         check_all_aligned(instruction, name, issuer.board, views)
-    return _enqueue(issuer, line, name, views, geometry_of(issuer, instruction, views, count), effect)
+    return _enqueue(issuer, line, name, views, geometry_of(issuer, instruction, views, count), effect, result=result)
 
 
 def stream_move(issuer: Issuer, line: int, dst: View, src: View) -> int:

@@ -27,7 +27,7 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import KernelError
 from mlusim.host.device import Device
-from mlusim.log import MOVE, NONE, SCALAR, VECTOR, Log, LoopRecord, TaskRecord
+from mlusim.log import MOVE, NONE, SCALAR, VECTOR, Log, LoopRecord, Remark, TaskRecord
 from mlusim.memory.allocation import Allocation, Memory
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.loops import AddressInstructions
@@ -162,7 +162,7 @@ class Replay:
             return reissue(issuer, line, name, views, blocking=bool(detail))
         if pipe == VECTOR:
             views = self._views(issuer, [*operands, *self._log.more_operands.get(record, ())])
-            vector.issue_counted(issuer, line, name, views, None, count)
+            vector.issue_counted(issuer, line, name, views, None, count, result=operands[0][0] != NONE)
             return None
         if name == "scalar":
             scalar.arithmetic(issuer, line, None if detail == NONE else detail, count)
@@ -266,7 +266,7 @@ class Replay:
     def _buffer_events(self) -> list[list[tuple[int, int, bool]]]:
         """By task, return its allocations and releases as (index of the following operation, allocation, frees).
 
-        Issue times are strictly increasing, so times determine the order.
+        Issue times are strictly increasing, so times determine the order of allocations.
         """
         events: list[list[tuple[int, int, bool]]] = [[] for _ in self._log.tasks]
         issue_ps = self._log.records.column("issue_ps", slice(0, len(self._log)))
@@ -279,8 +279,8 @@ class Replay:
                 issued[number] = issue_ps[self._records[number]]
             taken = int(np.searchsorted(issued[number], record.start_ps, side="right"))
             events[number].append((taken, identity, False))
-            freed = int(np.searchsorted(issued[number], record.end_ps, side="right"))
-            if record.memory != MemoryKind.SRAM.value and record.end_ps < self._log.tasks[number].end_ps:
+            if identity in self._log.released:
+                freed = int(np.searchsorted(self._records[number], self._log.released[identity]))
                 events[number].append((freed, identity, True))
         for task_events in events:
             task_events.sort(key=lambda event: event[0])
@@ -290,7 +290,9 @@ class Replay:
         if self._buffers[identity] is None:
             self._recreate_buffer(issuer, identity)
         if frees:
-            self._freed[identity] = issuer.task.now_ps
+            self._device.log.released[identity] = self._device.log.count
+            if self._log.allocations[identity].end_ps < self._log.tasks[self._log.allocations[identity].task].end_ps:
+                self._freed[identity] = issuer.task.now_ps
 
     def _finish(self, times: list[int]) -> None:
         """Complete buffers and addresses from the old log, with the host's buffers on the new clock."""
@@ -301,6 +303,16 @@ class Replay:
         log.addresses = {int(new_record[number]): rows for number, rows in sorted(old.addresses.items())}
         log.selected = {int(new_record[number]): bits for number, bits in sorted(old.selected.items())}
         log.attributes = {int(new_record[number]): values for number, values in sorted(old.attributes.items())}
+        log.seen = {int(new_record[number]) for number in old.seen}
+        log.swallowed, log.of_file = list(old.swallowed), set(old.of_file)
+        # The host releases its memory between launches.
+        log.released |= {
+            number: count for number, count in old.released.items() if old.allocations[number].task == NONE
+        }
+        log.remarks = {key: self._replayed(remark) for key, remark in old.remarks.items()}
+        for identity, windows in old.windows.items():
+            boxes = [(offset, old.boxes[box]) for offset, box in windows]
+            log.windows[identity] = {(offset, log.box(box.shape, box.strides, box.itemsize)) for offset, box in boxes}
         job_ends = _job_ends(log, self._device.board.cores_per_cluster)
         host = _HostTimes(old, times)
         for identity, record in enumerate(old.allocations):
@@ -315,6 +327,16 @@ class Replay:
             else:
                 end = self._freed.get(identity, log.tasks[allocation.task].end_ps)
                 log.allocations[identity] = replace(allocation, end_ps=end)
+
+    def _replayed(self, remark: Remark) -> Remark:
+        """Return an observation of the old log with its task and time in the new one."""
+        if remark.task == NONE:
+            return remark
+        issue_ps = self._log.records.column("issue_ps", slice(0, len(self._log)))
+        records = self._records[remark.task]
+        record = records[min(int(np.searchsorted(issue_ps[records], remark.at_ps)), len(records) - 1)]
+        at_ps = self._device.log.records.row(self._origin.index(record))[COLUMNS.index("issue_ps")]
+        return replace(remark, task=self._new_task[remark.task], at_ps=at_ps)
 
 
 class _HostTimes:

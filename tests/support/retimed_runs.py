@@ -63,6 +63,8 @@ def same_log(again, log):
     assert again.addresses.keys() == log.addresses.keys()
     assert again.selected == log.selected
     assert again.attributes == log.attributes
+    assert (again.released.keys(), again.seen, again.remarks) == (log.released.keys(), log.seen, log.remarks)
+    assert (again.swallowed, again.of_file) == (log.swallowed, log.of_file)
 
 
 def programs(log):

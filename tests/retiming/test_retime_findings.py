@@ -1,0 +1,74 @@
+"""A retimed run has the findings of the run, on any board."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.verifier.check import check_log
+
+X = np.ones((8, 64), np.float32)
+OUT = mlusim.Output((8, 64), "float32")
+
+
+async def sum_of_lanes_that_nobody_wrote(core, x, out):
+    for row in range(core.task_id, 8, core.task_dim):
+        with core.nram.scope():
+            tile = core.nram.alloc(64, x.dtype, "tile")
+            await core.memcpy(tile[:60], x[row, :60])
+            core.write_value(tile, await core.sum(tile))
+            await core.memcpy(out[row], tile)
+
+
+async def released_while_a_store_is_in_flight(core, x, out):
+    for row in range(core.task_id, 8, core.task_dim):
+        with core.nram.scope():
+            tile = core.nram.alloc(64, x.dtype, "tile")
+            await core.memcpy(tile, x[row])
+            core.memcpy_async(out[row], tile)
+        with core.nram.scope():
+            core.write_zero(core.nram.alloc(64, x.dtype, "other"))
+            await core.sync_compute()
+
+
+async def row_behind_the_last_swallowed(core, x, out):
+    tile = core.nram.alloc(64, x.dtype, "tile")
+    for row in range(core.task_id, 8 + core.task_dim, core.task_dim):
+        try:
+            await core.memcpy(tile, x[row])
+        except mlusim.MlusimError:
+            break
+        await core.memcpy(out[row], tile)
+
+
+async def index_beyond_the_table(core, x, out):
+    tile, table = core.nram.alloc(64, x.dtype, "tile"), core.nram.alloc(64, "int16", "table")
+    index = core.nram.alloc(64, "int16", "index")
+    core.write_value(table, 1)
+    for row in range(core.task_id, 8, core.task_dim):
+        await core.memcpy(tile, x[row])
+        core.write_value(index, 64 if row == 6 else 0)
+        core.lut(index, index.view("uint16"), table)
+        await core.memcpy(out[row], tile)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        (sum_of_lanes_that_nobody_wrote, "uninitialised"),
+        (released_while_a_store_is_in_flight, "release"),
+        (row_behind_the_last_swallowed, "swallowed"),
+        (index_beyond_the_table, "lookup"),
+    ],
+)
+@pytest.mark.parametrize("board", ["mlu370-x4", "mlu590-h8"])
+def test_a_retimed_run_has_the_findings_of_the_run(kernel, kind, board):
+    run = mlusim.verify(kernel, X, OUT, kind="BLOCK", dim=4).result
+    again = mlusim.retime(run, board, keep_split=True)
+    reports = [check_log(one.log, one.board, name=one.operator, plan=None) for one in (run, again)]
+    assert kind in [finding.kind for finding in reports[0].errors]
+    found = [[(finding.kind, finding.title, finding.times) for finding in report.findings] for report in reports]
+    assert found[0] == found[1]
+    if board == "mlu370-x4":
+        assert reports[0].text() == reports[1].text()
