@@ -79,7 +79,7 @@ class Flow:
         self._call_of = self._calls(flow)
         # By allocation, how often its marks have changed; by call, these counts when it last changed nothing.
         self._changes: dict[int, int] = {}
-        self._no_ops: dict[int, tuple[int, ...]] = {}
+        self._no_ops: dict[int, list[int]] = {}
         # By read, the operation through which its bytes first have an effect.
         self.reached: dict[int, int] = {}
         self._stored: dict[tuple[int, int], int] = {}
@@ -98,6 +98,12 @@ class Flow:
         for side in ("dst", "a", "b"):
             alloc = self._columns[f"{side}_alloc"]
             columns += [np.where(marked[alloc], self._columns[f"{side}_{part}"], NONE) for part in ("alloc", "offset")]
+        if self._log.more_operands:
+            numbers: dict[tuple[tuple[int, int, int], ...], int] = {}
+            further = np.full(len(self._names), NONE)
+            for record, operands in self._log.more_operands.items():
+                further[record] = numbers.setdefault(tuple(operands), len(numbers))
+            columns.append(further)
         return alike(*columns)[1]
 
     def follow(self) -> dict[int, int]:
@@ -152,17 +158,18 @@ class Flow:
         marks of its operands are unchanged.
         """
         log = self._log
-        if record in log.more_operands or record in log.addresses or record in log.selected:
+        if record in log.addresses or record in log.selected:
             self._apply(record)
             return False
         call = int(self._call_of[record])
         changes = self._changes.get
-        dst, a, b = (column[record] for column in self._operands[::3])
-        before = (changes(dst, 0), changes(a, 0), changes(b, 0))
+        allocs = [column[record] for column in self._operands[::3]]
+        allocs += [alloc for alloc, _, _ in log.more_operands.get(record, ())]
+        before = [changes(alloc, 0) for alloc in allocs]
         if self._no_ops.get(call) == before:
             return True
         self._apply(record)
-        if (changes(dst, 0), changes(a, 0), changes(b, 0)) != before:
+        if [changes(alloc, 0) for alloc in allocs] != before:
             return False
         self._no_ops[call] = before
         return True

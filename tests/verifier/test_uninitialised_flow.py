@@ -42,6 +42,24 @@ def test_storing_one_lane_too_many_is_found():
     assert finding.sites[1].source == "await core.memcpy(out[0:stored], b[0:stored])"
 
 
+@pytest.mark.parametrize("last", [0, 1])
+def test_fetching_atomics_that_differ_only_in_the_buffer_of_the_old_value(last):
+    """The old value's buffer is a fourth operand; only the first of the two buffers is not stored."""
+
+    async def kernel(core, count, out):
+        ones, *old = (core.nram.alloc(64, out.dtype) for _ in range(3))
+        for buffer in (ones, *old):
+            core.fill(buffer, 1)
+        for turn in range(8):
+            await core.atomic_add(old[last if turn == 7 else 0], count, ones)
+        await core.memcpy(out, old[1])
+
+    device = mlusim.Device("mlu370-x4")
+    device.launch(kernel, device.alloc(64, "float32", workspace=True), device.alloc(64, "float32"), **ONE)
+    device.synchronize()
+    assert len(uninitialised(device.verify())) == last
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_marks_go_through_sram_and_back(strict):
     async def kernel(core, x, out):
