@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim import Device, bangc
+from mlusim.bangc.bridge import Bridge
 from mlusim.errors import AccessError, CopyError
 from mlusim.log import Log
+from mlusim.memory.kinds import MemoryKind
+from mlusim.version import is_compiled
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -35,6 +38,28 @@ def test_repeated_calls_use_their_own_values(module: bangc.Module, distinct: int
         count = 32 if k % 2 else 64
         tile = slice(64 * k, 64 * k + count)
         assert np.array_equal(result[8192:][tile], x[tile] * (2 if k < 4 else 3))
+
+
+@pytest.mark.skipif(is_compiled(), reason="methods of compiled classes cannot be replaced")
+def test_the_quick_lookup_of_an_address_finds_what_the_plain_one_finds(
+    module: bangc.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick, kinds = Bridge.place, []
+
+    def checked(self: Bridge, address: int) -> Any:
+        for near in (address, address + 3, address):
+            assert quick(self, near) == self.locate(near)
+        with pytest.raises(AccessError):
+            quick(self, 1)
+        kinds.append(quick(self, address)[0].memory.kind)
+        return quick(self, address)
+
+    monkeypatch.setattr(Bridge, "place", checked)
+    device = Device()
+    x, out = device.upload(np.zeros(512, np.float32)), device.alloc(8192 + 512, np.float32)
+    device.launch(module["repeated"], x, out, 7, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert set(kinds) == {MemoryKind.GDRAM, MemoryKind.NRAM}
 
 
 def test_a_repeated_copy_is_checked_like_the_first(module: bangc.Module) -> None:

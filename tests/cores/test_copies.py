@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlusim import dtypes
+from mlusim.cores.copies import _view_copy
 from mlusim.cores.core import Core
 from mlusim.errors import AccessError, AllocationError, CopyError, KernelError
 from mlusim.host.device import Device
@@ -506,3 +507,26 @@ def test_an_overlap_in_nram_is_allowed_where_ascending_order_reads_first(
     else:
         assert not spoilt or (ahead == 0 and to_stride == from_stride)
         assert np.array_equal(device.download(out), expected)
+
+
+def test_the_arrays_of_a_copy_are_those_of_its_views() -> None:
+    """A copy takes the arrays that its views have cached; `View.typed` of a new view is the plain way to them."""
+
+    async def kernel(core: Core, x: View) -> None:
+        held = core.nram.alloc((4, 64), x.dtype)
+        early = held[1:3]
+        core.fill(held.reshape(-1), 0.0)
+        pairs = [(held, x[:4]), (held[2], x[3]), (early[0], x[1]), (held[:, 8:16], x[:4, :8]), (held[0:1], x[5:6])]
+        for dst, src in pairs * 2:
+            _, arrays = _view_copy(core.issuer, dst, src)
+            for array, view in zip(arrays, (dst, src), strict=True):
+                plain = View(view.allocation, view.offset, view.shape, view.strides, view.dtype).typed()
+                assert array.__array_interface__ == plain.__array_interface__
+        with core.nram.scope():
+            freed = core.nram.alloc(64, x.dtype)
+            await core.memcpy(freed, x[0])
+        assert _view_copy(core.issuer, freed, x[0])[1] is None
+
+    device = Device("mlu370-x4")
+    device.launch(kernel, device.upload(np.zeros((8, 64), np.float32)), dim=1, kind="BLOCK")
+    device.synchronize()
