@@ -58,7 +58,7 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     try:
         integers = tuple(as_index(extent) for extent in extents)
     except TypeError:
-        remedy = "give its .shape" if isinstance(shape, np.ndarray) else "give integers, such as (2, 8, 256, 196)"
+        remedy = "pass its .shape" if isinstance(shape, np.ndarray) else "pass integers, such as (2, 8, 256, 196)"
         raise InputError(f"{what} {shown(shape)} is not a shape: {remedy}") from None
     if any(isinstance(extent, bool) for extent in extents):
         raise InputError(f"{what} {shown(shape)} is not a shape: its extents are integers, not truth values")
@@ -86,11 +86,11 @@ def as_array(what: str, value: Any) -> Array:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise InputError(
-            f"{what} is not an array: {_reason(error)}; give an array or nested lists of equal lengths"
+            f"{what} is not an array: {_reason(error)}; pass an array or nested lists of equal lengths"
         ) from (error)
     if array.dtype == object:
         raise InputError(
-            f"{what} is not an array of numbers: {type(value).__name__} becomes an array of Python objects; give an "
+            f"{what} is not an array of numbers: {type(value).__name__} becomes an array of Python objects; pass an "
             "array with an element type, or nested lists of numbers"
         )
     return array
@@ -108,7 +108,7 @@ def as_count(what: str, value: Any, *, least: int = 1) -> int:
     except TypeError:
         number = None
     if number is None or isinstance(value, bool) or number < least:
-        raise InputError(f"{what}={shown(value)}: give an integer of at least {least}")
+        raise InputError(f"{what}={shown(value)}: pass an integer of at least {least}")
     return number
 
 
@@ -141,7 +141,7 @@ def as_texts(what: str, values: object) -> tuple[str, ...]:
     """Return one text or several as a tuple."""
     texts = (values,) if isinstance(values, str) else as_tuple(values)
     if not isinstance(texts, tuple):
-        raise InputError(f"{what}={shown(values)}: give a list of texts")
+        raise InputError(f"{what}={shown(values)}: pass a list of strings")
     return tuple(as_text(what, text) for text in texts)
 
 
@@ -152,7 +152,7 @@ def as_path(path: object) -> Path:
     except TypeError:  # an object whose `__fspath__` gives neither text nor bytes
         text = None
     if not isinstance(text, str) or not text or "\0" in text:
-        raise InputError(f"{shown(path)} is not a path: give a text such as 'run.zip', or a Path")
+        raise InputError(f"{shown(path)} is not a path: pass a string such as 'run.zip', or a Path")
     return Path(text)
 
 

@@ -177,7 +177,7 @@ def test_files_of_other_programs_are_recognised(tmp_path):
 def test_values_that_are_not_paths_are_refused(path):
     run = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0)
     for use in (run.save, mlusim.load):
-        with pytest.raises(mlusim.InputError, match=r"is not a path: give a text such as 'run\.zip'"):
+        with pytest.raises(mlusim.InputError, match=r"is not a path: pass a string such as 'run\.zip'"):
             use(path)
 
 

@@ -92,8 +92,8 @@ CALLS = [
     (lambda: run(kind=None), mlusim.LaunchError, r"task type None: choose one of BLOCK, UNION1, .* UNION16"),
     (lambda: run(kind=1), mlusim.LaunchError, r"task type 1: choose one of BLOCK"),
     (lambda: run(kind=b"BLOCK"), mlusim.LaunchError, r"task type b'BLOCK': choose one of BLOCK"),
-    (lambda: run(max_operations=0), mlusim.InputError, r"max_operations=0: give an integer of at least 1"),
-    (lambda: run(max_operations=1.5), mlusim.InputError, r"max_operations=1\.5: give an integer"),
+    (lambda: run(max_operations=0), mlusim.InputError, r"max_operations=0: pass an integer of at least 1"),
+    (lambda: run(max_operations=1.5), mlusim.InputError, r"max_operations=1\.5: pass an integer"),
     (lambda: run(stall_s=0), mlusim.InputError, r"stall_s=0: give seconds, a number above 0"),
     (lambda: run(stall_s="2"), mlusim.InputError, r"stall_s='2': give seconds"),
     (lambda: run(stall_s=float("nan")), mlusim.InputError, r"stall_s=nan: give seconds"),
@@ -105,13 +105,13 @@ CALLS = [
     (lambda: mlusim.run(copy, X, mlusim.Output((1.5, 2))), mlusim.InputError, r"out: the shape \(1\.5, 2\) is not a"),
     (lambda: mlusim.run(copy, X, mlusim.Output((1,) * 70)), mlusim.InputError, r"out: the shape has rank 70: NumPy"),
     (lambda: mlusim.run(copy, X, mlusim.Output(None)), mlusim.InputError, r"out: the shape None is not a shape"),
-    (lambda: mlusim.run(copy, X, mlusim.Output((2, 3), pitch=1.5)), mlusim.InputError, r"out: pitch=1\.5: give an int"),
+    (lambda: mlusim.run(copy, X, mlusim.Output((2, 3), pitch=1.5)), mlusim.InputError, r"out: pitch=1\.5: pass an int"),
     (lambda: mlusim.Output.like(RAGGED), mlusim.InputError, r"Output\.like: the argument is not an array"),
     (lambda: mlusim.verify(copy, X, OUT, reference=RAGGED), mlusim.InputError, r"the reference is not an array"),
     (
         lambda: DEVICE.upload(RAGGED),
         mlusim.InputError,
-        r"input is not an array: .* give an array or nested lists of equal",
+        r"input is not an array: .* pass an array or nested lists of equal",
     ),
     (lambda: DEVICE.alloc((float("inf"),), "int8"), mlusim.InputError, r"output: the shape \(inf,\) is not a shape"),
     (lambda: DEVICE.alloc((-1,), "int8"), mlusim.InputError, r"output: the shape \[-1\]: an extent cannot be negative"),
@@ -244,7 +244,7 @@ async def wait(core, *_arguments):
 
 @pytest.mark.parametrize("operations", [-1, "1", 1.5, float("nan"), True])
 def test_theory_ops_must_be_an_integer(operations):
-    message = r"^theory_ops=.*: give an integer of at least 0$"
+    message = r"^theory_ops=.*: pass an integer of at least 0$"
     device = mlusim.Device()
     device.launch(wait)
     device.synchronize()
@@ -276,6 +276,6 @@ def test_an_object_with_a_numeric_path_is_not_a_path():
             return "Numbered()"
 
     with pytest.raises(
-        mlusim.MlusimError, match=r"^Numbered\(\) is not a path: give a text such as 'run.zip', or a Path$"
+        mlusim.MlusimError, match=r"^Numbered\(\) is not a path: pass a string such as 'run.zip', or a Path$"
     ):
         mlusim.board(Numbered())

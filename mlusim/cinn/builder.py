@@ -282,7 +282,7 @@ class NetBuilder:
         if not isinstance(value, Variable):
             raise InputError(
                 f"{where} is of type {type(value).__name__}, not a variable: make one with "
-                f"builder.create_input(Float(32), shape, name), and give its values when the net is executed"
+                f"builder.create_input(Float(32), shape, name), and pass its values when the net is executed"
             )
         if value.builder is not self:
             raise InputError(f"{where} = {value!r} belongs to net {value.builder.name!r}: make it with this builder")
@@ -309,7 +309,7 @@ def _one_of(operator: str, **arguments: Any) -> Any:
     passed = {name: value for name, value in arguments.items() if value is not None}
     if len(passed) > 1:
         both = " and ".join(f"{name}={value!r}" for name, value in passed.items())
-        raise InputError(f"{operator}: {both} are names of one argument: give one of them")
+        raise InputError(f"{operator}: {both} are names of one argument: pass one of them")
     return next(iter(passed.values()), None)
 
 

@@ -98,7 +98,7 @@ class Program:
             if array.shape != variable.shape or dtype != variable.dtype:
                 raise InputError(
                     f"{where}: input {name!r} is {describe(array.shape, dtype)} and was declared as "
-                    f"{describe(variable.shape, variable.dtype)}: give it as declared"
+                    f"{describe(variable.shape, variable.dtype)}: pass it as declared"
                 )
             arrays[variable] = array
         missing = [variable.name for variable in self.inputs if variable not in arrays]

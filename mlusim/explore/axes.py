@@ -46,17 +46,17 @@ def axes_of(  # noqa: PLR0913 - most are keywords
     of_kernel = {name: several(value) for name, value in (settings or {}).items()}
     empty = [name for name, values in (*own.items(), *of_kernel.items()) if not values]
     if empty:
-        raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; give at least one")
+        raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
     as_count("seed", seed, least=0)
     check_steady(steady=steady, data=data)
     operation = by_name(operation)
     if isinstance(operation, str) and not is_kernel(operation):
         if arguments:
             raise InputError(
-                f"{operation} is an operator: arguments are for kernels of your own; give shape and options"
+                f"{operation} is an operator: arguments are for kernels of your own; pass shape and options"
             )
         if of_kernel:
-            raise InputError(f"{operation} is an operator: settings are for kernels of your own; give options by name")
+            raise InputError(f"{operation} is an operator: settings are for kernels of your own; pass options by name")
         subject = _operator(operation, own, shape=shape, dtype=dtype, strategy=strategy)
     else:
         kernel = kernel_of(operation, kernel_version)

@@ -108,7 +108,7 @@ class Axes:
         lists = self._lists()
         empty = [name for name, values in lists.items() if not values]
         if empty:
-            raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; give at least one")
+            raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
         count = prod(len(values) for values in lists.values())
         if count > MAX_POINTS:
             sizes = " x ".join(f"{len(values)} of {name}" for name, values in lists.items() if len(values) > 1)

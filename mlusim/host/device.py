@@ -228,7 +228,7 @@ class Device:
         """
         if not isinstance(view, View):
             raise InputError(
-                f"{shown(view)} is not a tensor of the device: give what alloc or upload returned, or a part of it"
+                f"{shown(view)} is not a tensor of the device: pass what alloc or upload returned, or a part of it"
             )
         self._check_own(view)
         check_usable(view.allocation, write=False)

@@ -159,7 +159,7 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
             uploaded.arguments.append(uploaded.outputs[name])
         elif isinstance(argument, View):
             raise InputError(
-                f"{name} is {argument!r}: the kernel gets a device of its own, so give it arrays and Output(shape, "
+                f"{name} is {argument!r}: the kernel gets a device of its own, so pass arrays and Output(shape, "
                 "dtype); for a device with views of your own launch there, and call device.result() or device.verify()"
             )
         elif isinstance(argument, np.ndarray) or is_tensor(argument):
@@ -169,7 +169,7 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
             real = any(argument.strides) or argument.size <= 1
             uploaded.arguments.append(device.upload(argument, name, keep_data=real))
         elif argument is Output or argument is InOut:
-            raise InputError(f"{name} is the class {argument.__name__}: give Output(shape, dtype) or InOut(array)")
+            raise InputError(f"{name} is the class {argument.__name__}: pass Output(shape, dtype) or InOut(array)")
         else:
             uploaded.arguments.append(argument)
     return uploaded

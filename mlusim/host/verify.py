@@ -133,7 +133,7 @@ def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> No
         )
     named = isinstance(rewrites, tuple | list | set | frozenset) and all(isinstance(name, str) for name in rewrites)
     if not (named or isinstance(rewrites, bool)):
-        raise InputError(f"rewrites={rewrites!r}: give a tuple of names of outputs, such as ('out',), or True for all")
+        raise InputError(f"rewrites={rewrites!r}: pass a tuple of names of outputs, such as ('out',), or True for all")
     number = isinstance(tolerance, int | float | np.number)
     if not number or not 0 <= tolerance < np.inf:
         raise InputError(f"tolerance={tolerance!r}: it is a number of at least 0, relative to the reference")
@@ -185,7 +185,7 @@ def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> 
         references = as_array("the reference", references)
         if len(outputs) != 1:
             raise InputError(
-                f"a reference of one array for {len(outputs)} outputs: give a tuple of arrays, {', '.join(outputs)}, "
+                f"a reference of one array for {len(outputs)} outputs: pass a tuple of arrays, {', '.join(outputs)}, "
                 "or a mapping by name; on the command line an .npz file of these names, or a function that returns one"
             )
         references = {outputs[0]: references}

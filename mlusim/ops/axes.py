@@ -42,6 +42,6 @@ def normal_axes(operator: str, argument: str, axes: Any, rank: int) -> tuple[int
             same = [requested[position] for position, other in enumerate(normal) if other == axis]
             raise InputError(
                 f"{operator}: {argument}={list(requested)} of a tensor of rank {rank} names axis {axis} "
-                f"{len(same)} times, as {' and '.join(map(str, same))}: give each axis once"
+                f"{len(same)} times, as {' and '.join(map(str, same))}: name each axis once"
             )
     return normal

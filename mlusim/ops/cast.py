@@ -79,7 +79,7 @@ def _infer(x: Tensor, *, dtype: Dtype, saturate: bool) -> tuple[tuple[int, ...],
             f"drop the imaginary part; cast {x.name}.real, {x.name}.imag or abs({x.name})"
         )
     if not isinstance(saturate, bool):
-        raise InputError(f"cast: saturate={saturate!r} is not a truth value: give True or False")
+        raise InputError(f"cast: saturate={saturate!r} is not a truth value: pass True or False")
     if saturate and dtype not in _NARROW:
         raise InputError(
             f"cast: saturate=True to {dtype_name(dtype)}: only casts to float8_e4m3fn and float8_e5m2 saturate on "

@@ -230,7 +230,7 @@ def plan(
     record = operator_of(operator)
     if len(shapes) != len(record.inputs):
         raise InputError(
-            f"plan of {record.name} with {len(shapes)} shape{'s'[: len(shapes) != 1]}: give one for each of its "
+            f"plan of {record.name} with {len(shapes)} shape{'s'[: len(shapes) != 1]}: pass one for each of its "
             f"tensors, {', '.join(record.tensors)}"
         )
     data = dtype_of(input_dtype)
@@ -254,7 +254,7 @@ def _limited(board: Board, nram_limit_bytes: int) -> Board:
     """Return the board with its usable NRAM limited. Raises `InputError` for an invalid limit."""
     usable = board.nram_usable_bytes
     if isinstance(nram_limit_bytes, bool) or not isinstance(nram_limit_bytes, int):
-        raise InputError(f"nram_limit_bytes={nram_limit_bytes!r} is not an integer: give it in bytes")
+        raise InputError(f"nram_limit_bytes={nram_limit_bytes!r} is not an integer: pass bytes")
     if not 0 < nram_limit_bytes <= usable:
         raise InputError(
             f"nram_limit_bytes={nram_limit_bytes}: a limit is 1 to {usable}, the usable NRAM of {board.name}; leave it "

@@ -90,7 +90,7 @@ class Result(RunFigures):
         Raises `InputError` for a core or a time outside the run.
         """
         if isinstance(time_ns, bool) or not isinstance(time_ns, int | float) or not abs(time_ns) < math.inf:
-            raise InputError(f"time_ns={time_ns!r}: give nanoseconds of simulated time, a number")
+            raise InputError(f"time_ns={time_ns!r}: pass a number of nanoseconds of simulated time")
         return memory_state_of(self.log, self.board, round(time_ns * PS_PER_NS), core, self.repeat)
 
     @cached_property

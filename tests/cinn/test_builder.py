@@ -137,7 +137,7 @@ def test_the_builder_rejects_what_an_operator_rejects(builder, a, i, spoiled):
 @pytest.mark.parametrize(
     ("spoiled", "message"),
     [
-        (lambda net, a, i: net.gather(a, i, axis=0, dim=0), "gather: axis=0 and dim=0 are names of one argument: give"),
+        (lambda net, a, i: net.gather(a, i, axis=0, dim=0), "gather: axis=0 and dim=0 are names of one argument: pass"),
         (lambda net, a, i: net.scatter(a, i, a, 1, dim=0), "scatter: axis=1 and dim=0 are names of one argument"),
         (lambda net, a, i: net.gather_nd(a, i, [0], dims=[0]), r"gather_nd: axes=\[0\] and dims=\[0\] are names of"),
         (lambda net, a, i: net.scatter_nd(a, i, a, [0], dims=[0]), r"scatter_nd: axes=\[0\] and dims=\[0\] are names"),

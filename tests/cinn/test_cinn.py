@@ -372,7 +372,7 @@ def test_timing_only_index_by_way_of_a_view(builder):
     ("given", "message"),
     [
         ({}, "net 'test_basic': input 'x', 'i' is missing: execute"),
-        ({"x": 0}, r"input 'x' is int64 \[\] and was declared as float32 \[4, 6\]: give it as declared"),
+        ({"x": 0}, r"input 'x' is int64 \[\] and was declared as float32 \[4, 6\]: pass it as declared"),
         ({"x": np.zeros((4, 6))}, r"input 'x' is float64 \[4, 6\] and was declared as float32 \[4, 6\]"),
         ({"x": np.zeros((6, 4), np.float32)}, r"input 'x' is float32 \[6, 4\] and was declared as float32 \[4, 6\]"),
         ({"z": 0}, "net 'test_basic' has no input 'z': its inputs are x, i, unused"),

@@ -214,7 +214,7 @@ def test_an_impossible_point_is_a_row_with_its_reason():
             {"operation": "tinshift"},
             r"no operator 'tinshift'; did you mean tin_shift\? there are bitcast_convert, cast, .*",
         ),
-        ({"shape": []}, r"nothing to sweep: shape has no values; give at least one"),
+        ({"shape": []}, r"nothing to sweep: shape has no values; pass at least one"),
         ({"device": "mlu999"}, r"no board 'mlu999'.*"),
         ({"device": 3}, r"3 is not a board: name a preset or a TOML file, or pass a Board"),
         ({"strategy": "tihgt"}, r"strategy='tihgt': did you mean tight\? .*"),
@@ -226,7 +226,7 @@ def test_an_impossible_point_is_a_row_with_its_reason():
         ({"nram_bytes": "1.5KiB,x"}, r"nram_bytes: 'x' is neither a number.*"),
         ({"shape": "2,b"}, r"shape: 'b' is neither a number.*"),
         ({"shape": (2, -1)}, r"shape \[2, -1\]: an extent cannot be negative"),
-        ({"shape": [None]}, r"shape None is not a shape: give integers, such as \(2, 8, 256, 196\)"),
+        ({"shape": [None]}, r"shape None is not a shape: pass integers, such as \(2, 8, 256, 196\)"),
         ({"rule": "adjoint"}, r"--rule adjoint without --backward.*"),
         ({"workers": -1}, r"workers=-1: a number of processes, or 0 for this one"),
         (

@@ -451,7 +451,7 @@ def test_memory_reused_from_a_closed_device_is_poisoned() -> None:
 
 @pytest.mark.parametrize("given", [None, "x", np.zeros(3)])
 def test_only_views_are_downloaded(given: Any) -> None:
-    with pytest.raises(InputError, match="is not a tensor of the device: give what alloc or upload returned"):
+    with pytest.raises(InputError, match="is not a tensor of the device: pass what alloc or upload returned"):
         Device("mlu370-x4").download(given)
 
 

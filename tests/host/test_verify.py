@@ -58,7 +58,7 @@ def test_references_of_two_outputs():
     outputs = (Output.like(X), Output.like(X))
     assert verify(both, X, *outputs, reference={"up": X * 2, "down": X / 2}, **ONE).ok
     assert verify(both, X, *outputs, reference=lambda x: (x * 2, x / 2), **ONE).ok
-    with pytest.raises(InputError, match=r"^a reference of one array for 2 outputs: give a tuple of arrays"):
+    with pytest.raises(InputError, match=r"^a reference of one array for 2 outputs: pass a tuple of arrays"):
         verify(both, X, *outputs, reference=X, **ONE)
     with pytest.raises(InputError, match=r"^the reference names \['left'\], which are not outputs: .*'down', 'up'"):
         verify(both, X, *outputs, reference={"left": X}, **ONE)
@@ -318,8 +318,8 @@ def test_invalid_arguments_show_only_the_callers_line():
     [
         ({"plan": 3}, "plan=3 is not a plan: make one with mlusim.plan(NAME, *shapes)"),
         ({"planned": "out"}, "planned='out' names the output that a plan splits, and there is no plan: pass plan= too"),
-        ({"rewrites": "out"}, "rewrites='out': give a tuple of names of outputs, such as ('out',), or True for all"),
-        ({"rewrites": 3}, "rewrites=3: give a tuple of names of outputs, such as ('out',), or True for all"),
+        ({"rewrites": "out"}, "rewrites='out': pass a tuple of names of outputs, such as ('out',), or True for all"),
+        ({"rewrites": 3}, "rewrites=3: pass a tuple of names of outputs, such as ('out',), or True for all"),
         ({"rewrites": ("o",)}, "rewrites names ['o'], which are not outputs: they are ['out']"),
         ({"tolerance": "1"}, "tolerance='1': it is a number of at least 0, relative to the reference"),
         ({"tolerance": -1.0}, "tolerance=-1.0: it is a number of at least 0, relative to the reference"),
@@ -332,7 +332,7 @@ def test_meaningless_options_are_refused(options, message):
 
 
 def test_the_class_output_is_not_an_output():
-    with pytest.raises(InputError, match=r"^out is the class Output: give Output\(shape, dtype\) or InOut\(array\)$"):
+    with pytest.raises(InputError, match=r"^out is the class Output: pass Output\(shape, dtype\) or InOut\(array\)$"):
         verify(double, X, Output)
 
 

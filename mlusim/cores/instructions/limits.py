@@ -43,8 +43,8 @@ def bind(
     values = dict(zip(names, arguments, strict=False))
     for name, value in named.items():
         if name not in names or name in values:
-            problem = "twice" if name in values else "that it has not"
-            raise OperandError(f"{instruction.signature} got the argument {name!r} {problem}: write it as shown")
+            problem = "got {!r} twice" if name in values else "has no argument {!r}"
+            raise OperandError(f"{instruction.signature} {problem.format(name)}: call it as shown")
         values[name] = value
     attributes = dict(instruction.defaults)
     for name in instruction.attributes:
@@ -63,7 +63,7 @@ def bind(
         if isinstance(value, np.ndarray) and value.ndim:
             raise OperandError(
                 f"{instruction.signature}: {operand.name} is an array of the host; upload it, memcpy it to the core's "
-                "NRAM, and give that view"
+                "NRAM, and pass that view"
             )
         if not isinstance(value, bool | int | float | complex) and not hasattr(value, "dtype"):
             raise OperandError(f"{instruction.signature}: {operand.name} is a view or a number, not {value!r:.80}")
@@ -76,7 +76,7 @@ def _check_attribute(instruction: Instruction, name: str, value: Any) -> None:
         return
     if name in _ATTRIBUTES_BY_NAME:
         if not isinstance(value, str | int | np.integer):
-            raise OperandError(f"{instruction.signature}: {name} is one of its names, not {value!r:.80}")
+            raise OperandError(f"{instruction.signature}: {name} must be a name or a number, not {value!r:.80}")
     elif name in _ATTRIBUTES_OF_VALUES:
         if not isinstance(value, bool | int | float | np.generic) or isinstance(value, complex | np.complexfloating):
             raise OperandError(f"{instruction.signature}: {name} is a real number, not {value!r:.80}")

@@ -53,7 +53,7 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
     [
         (lambda core, t: core.add(t, t), r"add\(dst, src0, src1\) lacks src1$"),
         (lambda core, t: core.add(t, t, t, t), r"add\(dst, src0, src1\) takes 3 arguments, not 4$"),
-        (lambda core, t: core.add(t, t, source=t), r"add\(dst, src0, src1\) got the argument 'source' that it has not"),
+        (lambda core, t: core.add(t, t, source=t), r"add\(dst, src0, src1\) has no argument 'source'"),
         (lambda core, t: core.add(t, 1, t), r"add\(dst, src0, src1\): src0 is a view, not 1$"),
         (
             lambda core, t: core.add(t, t, np.ones(3)),
