@@ -45,7 +45,7 @@ class Barrier:
         records = self._chip.log.records
         for waiter, own_record in arrived:
             waiter.now_ps = release_ps
-            waiter.waits_for = ""
+            waiter.waits_for = None
             records.ended(own_record, release_ps)
             records.waited(own_record, last_record)
         environment = self._chip.environment

@@ -66,7 +66,7 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
     now_ps = task.now_ps
     detail = ALL_PIPES | number << SHIFT
     record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=detail, alone_ps=0)
-    task.waits_for = task.here(line, f"{name} {number}")
+    task.waits_for = f"{name} {number}", line, now_ps
     act = partial(_acquire if name == "lock" else _release, task, record, lock)
     if not task.drain(ALL_PIPES, record, partial(_when_reached, task, act)):
         _when_reached(task, act)
@@ -101,6 +101,6 @@ def _release(task: Task, record: int, lock: Lock) -> None:
 def _resume_after(task: Task, record: int, delay_ps: int) -> None:
     environment = task.chip.environment
     task.now_ps = max(task.now_ps, environment.now + delay_ps)
-    task.waits_for = ""
+    task.waits_for = None
     task.chip.log.records.ended(record, task.now_ps)
     environment.after(task.now_ps - environment.now, task.resume)

@@ -102,7 +102,7 @@ def _arrive(issuer: Issuer, line: int, name: str, target: Barrier) -> Waiting:
         task.unawaited = issuer.record(name, SYNC, line, now_ps, now_ps, now_ps, detail=number, alone_ps=0)
         return task.passing
     record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=number, alone_ps=0)
-    task.waits_for = task.here(line, name)
+    task.waits_for = name, line, now_ps
     arrive = partial(task.arrive_at, target, record)
     if not task.drain(ALL_PIPES, record, arrive):
         arrive()

@@ -82,7 +82,8 @@ class Task:
         self.pending_io = 0
         self.pending_move = 0
         self.finished = False
-        self.waits_for = ""
+        # The barrier or lock operation that it is in: what, the line's number in the log, and since when; or None.
+        self.waits_for: tuple[str, int, int] | None = None
         # Whether the current wait is that of a blocking copy, which does not wait for posted stores.
         self._starts_copy = False
         # The record that ended the last wait for pipes.
@@ -309,10 +310,13 @@ class Task:
         self.refused = because or (too_many_operations(self) if self.unawaited == NONE else forgotten_await(self))
         return self.refused
 
-    def here(self, line: int, what: str) -> str:
-        """Describe the current operation, its line and its start, for a message about another task's failure."""
+    def waiting_text(self) -> str:
+        """Describe the operation that it waits in, its line and its start, for a message about a deadlock."""
+        if self.waits_for is None:
+            return f"{self.name} waits in an operation"
+        what, line, since_ps = self.waits_for
         file, number, _ = self.chip.log.lines[line]
-        return f"{what} at {Path(file).name}:{number} since {format_ns(self.now_ps)}"
+        return f"{self.name} waits in {what} at {Path(file).name}:{number} since {format_ns(since_ps)}"
 
     def arrive_at(self, barrier: Barrier, record: int) -> None:
         """Arrive at a barrier when the board's time reaches the task's."""

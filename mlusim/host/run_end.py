@@ -24,8 +24,8 @@ def check_deadlock(tasks: Iterable[Task]) -> None:
         if task.finished:
             returned.append(task.name)
         else:
-            waiting.append(f"{task.name} waits in {task.waits_for or 'an operation'}")
-            only_locks &= task.waits_for.startswith("lock ")
+            waiting.append(task.waiting_text())
+            only_locks &= task.waits_for is not None and task.waits_for[0].startswith("lock ")
     if not waiting:
         return
     count = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
