@@ -43,6 +43,9 @@ def preprocess(path: Path, on: Board, options: Options) -> str:
         command += [*compiler.options, *compiler.seen, "-fpch-preprocess", "-fno-working-directory"]
     command += ["-include", str(generated / toolchain.START), "-E", "-x", "c++", str(path)]
     done = toolchain.run(command)
+    if done.returncode and compiler.gnu and "extended character" in done.stderr:
+        # Blanks such as U+00A0, pasted from a web page: clang skips them, g++ takes them for letters.
+        done = toolchain.run([*command, "-fno-extended-identifiers"])
     if done.returncode:
         raise CompileError(compiler_text(done.stderr, path))
     return done.stdout

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,8 @@ for _name, _pipes in (
     ("sync_compute", COMPUTE_PIPES),
 ):
     _OWN[f"__{_name}"] = _sync_of(_name, _pipes)
+# The compiler's own name of `__sync`.
+_OWN["__mlvm_sync"] = replace(_OWN["__sync"], name="__mlvm_sync")
 for _name in syncs.BARRIERS:
     _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _barrier_of(_name))
 

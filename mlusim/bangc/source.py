@@ -127,13 +127,14 @@ class Source:
 
 
 def source_of(text: str, own: tuple[str, ...]) -> Source:
-    """Return the tokens of the user's files in the output of a preprocessor.
+    """Return the tokens of the user's files in the output of a preprocessor; blanks of any script become ASCII ones.
 
     Args:
         text: with line markers.
         own: folders whose headers are left unchanged, in addition to the compiler's own.
     """
     found: list[Token] = []
+    edits: list[tuple[int, int, str]] = []
     markers = list(_MARKER.finditer(text))
     # The first marker of a file determines its owner: later ones also mark macros of other files.
     users: dict[str, bool] = {}
@@ -147,10 +148,12 @@ def source_of(text: str, own: tuple[str, ...]) -> Source:
         for match in _TOKEN.finditer(text, start, stop):
             kind = match.lastgroup or "other"
             kind = "raw" if kind == "tag" else kind
+            if kind == "blank" and not match[0].isascii():
+                edits.append((match.start(), match.end(), "".join(c if c.isascii() else " " for c in match[0])))
             if kind not in ("blank", "directive"):
                 found.append(Token(kind, match[0], match.start(), match.end(), line, file))
             line += match[0].count("\n")
-    return Source(text, found)
+    return Source(text, found, edits)
 
 
 def matching(tokens: list[Token], position: int) -> int:

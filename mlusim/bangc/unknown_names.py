@@ -57,6 +57,7 @@ _PREFIXES = (
     "__store_",
     "__nv_",
     "__mlu",
+    "__mlvm_",
     "__half2",
     "__float2",
     "__int2",

@@ -116,3 +116,30 @@ def test_headers_of_the_half_types(tmp_path: Path) -> None:
     device.launch(module["halves"], device.upload(np.array([1.5], np.float16)), out, dim=1, kind="BLOCK")
     device.synchronize()
     assert float(device.download(out)[0]) == 1.5
+
+
+def test_what_the_vendors_compiler_accepts_besides_standard_c(tmp_path: Path) -> None:
+    """Blanks pasted from a page, names of task variables as members, half literals, a copy of the vendor's cnrt.h."""
+    (tmp_path / "cnrt.h").write_text("#ifndef __CNRT_H\n#define __CNRT_H\nenum { cnrtSuccess = 1 };\n#endif\n")
+    file = tmp_path / "accepted.mlu"
+    file.write_text(
+        '#include "cnrt.h"\n#include <bang.h>\n'
+        "#define TWICE(x)\u00a0(2 * (x))\n"
+        "#if CNRT_MAJOR_VERSION < 5\n#error an old cnrt.h\n#endif\n"
+        "struct Plan { int taskDim; int coreId; };\n"
+        "__mlu_func__ int first(int taskId, const Plan &plan) { return taskId + plan.taskDim; }\n"
+        "__mlu_entry__ void kernel(float *out) {\n"
+        "  Plan plan{1, 2};\n"
+        "  int clusterId = 5;\u3000// an ideographic blank\n"
+        '  const char *text = "\u00a0";\n'
+        "  half h =\u00a01.5h;\n"
+        "  __mlvm_sync();\n"
+        "  out[taskId] = TWICE(first(taskId, plan)) + clusterId + plan.coreId + (float)h + cnrtSuccess + text[0];\n"
+        "}\n",
+        encoding="utf-8",
+    )
+    device = Device()
+    y = device.alloc(2, "float32")
+    device.launch(bangc.compile(file)["kernel"], y, dim=2, kind="BLOCK")
+    device.synchronize()
+    assert device.download(y).tolist() == [2 * (task + 1) + 5 + 2 + 1.5 + np.int8(-0x3E) for task in range(2)]

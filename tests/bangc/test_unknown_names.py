@@ -52,6 +52,46 @@ def test_the_error_gives_the_reason_at_the_call(tmp_path: Path) -> None:
         device.synchronize()
 
 
+def test_the_library_follows_c_and_not_the_vector_unit(tmp_path: Path) -> None:
+    """Its logarithm is the natural one, and of a number and NaN it takes the number; the vector unit does neither."""
+    file = tmp_path / "library.mlu"
+    file.write_text(
+        """
+#include <bang.h>
+
+__mlu_entry__ void kernel(const float *a, float *out, int *special) {
+    __nram__ float x[64], y[64], z[64];
+    __nram__ int whole[64];
+    __memcpy(x, a, sizeof(x), GDRAM2NRAM);
+    __cn_vector_log_f32(64, y, x);
+    __memcpy(out, y, sizeof(y), NRAM2GDRAM);
+    __bang_write_zero(z, 64);
+    __cn_vector_max_f32(64, z, z, y);
+    __memcpy(out + 64, z, sizeof(z), NRAM2GDRAM);
+    __cn_vector_pow_f32(64, z, x, x);
+    __cn_vector_accurate_sqrt_f32(64, z, z);
+    __memcpy(out + 128, z, sizeof(z), NRAM2GDRAM);
+    __cn_vector_isnan_f32(64, whole, y);
+    whole[0] = __cn_scalar_isfinite_f32(y[0]) + 2 * __cn_scalar_mod_f32(-7.5f, 2.0f);
+    __memcpy(special, whole, sizeof(whole), NRAM2GDRAM);
+}
+"""
+    )
+    module = bangc.compile(file)
+    assert not module.missing
+    x = np.linspace(-3, 12, 64, dtype=np.float32)
+    with np.errstate(all="ignore"):
+        log, power = np.log(x), np.sqrt(x**x)
+    wanted = np.concatenate([log, np.fmax(log, 0), power])
+    special = np.isnan(log).astype(np.int32)
+    special[0] = -2 - 1 + 0
+    outputs = [Output((192,), "float32"), Output((64,), "int32")]
+    report = mlusim.verify(module["kernel"], x, *outputs, dim=1, kind="BLOCK")
+    assert report.ok, report.text()
+    np.testing.assert_allclose(report.outputs["out"], wanted, rtol=1e-6)
+    assert np.array_equal(report.outputs["special"], special)
+
+
 def test_the_vector_and_scalar_library_and_named_pipelines(tmp_path: Path) -> None:
     file = tmp_path / "library.mlu"
     file.write_text(

@@ -56,8 +56,9 @@ TYPE_WORDS: Mapping[str, Dtype] = {
     "uint": UINT32,
     "int64": INT64,
     "uint64": UINT64,
-    # An 8-bit integer with a scale.
+    # Integers with a scale.
     "fix8": INT8,
+    "fix16": INT16,
 }
 _WORDS = "|".join(sorted(TYPE_WORDS, key=len, reverse=True))
 _NAME = re.compile(rf"^(?:__)?(?:bang_)?({_WORDS})2({_WORDS})(?:_({'|'.join(ROUNDINGS)}))?$")

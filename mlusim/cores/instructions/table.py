@@ -9,6 +9,7 @@ from mlusim.cores.instructions.conversion import CONVERSION
 from mlusim.cores.instructions.elementwise import ARITHMETIC, COMPARISON, LOGIC
 from mlusim.cores.instructions.functions import ACTIVATIONS, FUNCTIONS, FUSED, SERIES
 from mlusim.cores.instructions.int4 import INT4
+from mlusim.cores.instructions.library_functions import LIBRARY
 from mlusim.cores.instructions.movement import EXPANSION, FILLS, LAYOUT
 from mlusim.cores.instructions.pooling import POOLS
 from mlusim.cores.instructions.reduction import REDUCTIONS
@@ -28,6 +29,7 @@ _ALL: list[Instruction] = [
     *FUNCTIONS,
     *ACTIVATIONS,
     *SERIES,
+    *LIBRARY,
     *CONVERSION,
     *INT4,
     *REDUCTIONS,

@@ -1,7 +1,8 @@
 """Functions of the vendor's vector library by their public names, such as `__cn_vector_add_f32_rn(n, dst, a, b)`.
 
-Each is an instruction of the table with the number of elements first, and its types in its name. Functions with another
-rounding than to nearest, and those without a corresponding instruction, are not supported.
+Each is an instruction of the table with the number of elements first, and its types in its name; `library_functions`
+has those that no instruction of the hardware computes. Functions with another rounding than to nearest are not
+supported.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ _FUNCTIONS = {
     "mul": ("mul", (*_FLOATS, *_WORDS), True),
     "div": ("div", (*_FLOATS, *_WORDS), True),
     "rcp": ("recip", _FLOATS, True),
-    "max": ("maximum", (*_FLOATS, *_WORDS, *_LONGS), False),
-    "min": ("minimum", (*_FLOATS, *_WORDS), False),
+    # Of floats, and where one is NaN the other: the instructions fmax and fmin.
+    "max": ("maximum", (*_WORDS, *_LONGS), False),
+    "min": ("minimum", _WORDS, False),
     "mod": ("rem", _FLOATS, False),
     "hypot": ("hypot", _FLOATS, False),
     "exp2": ("pow2", _FLOATS, False),
+    # The natural logarithm; `log` of the vector unit is the binary one.
+    "log": ("active_loghp", _FLOATS, False),
+    "accurate_sqrt": ("sqrt", ("f32",), False),
     **{
         name: (name, _FLOATS, False)
-        for name in ("abs", "ceil", "cos", "exp", "floor", "log", "log2", "round", "rsqrt", "sin", "sqrt", "tanh")
+        for name in ("abs", "ceil", "cos", "exp", "floor", "log2", "round", "rsqrt", "sin", "sqrt", "tanh")
     },
 }
 _TYPES = {"f16": "half", "f32": "float", "s32": "int", "u32": "uint32", "s64": "int64", "u64": "uint64", "u8": "uint8"}

@@ -64,6 +64,23 @@ FUNCTION: dict[str, Callable[[float], float]] = {
     "active_gelu": lambda a: a / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))),
 }
 FUNCTION["active_gelup"] = FUNCTION["active_gelu"]
+# Functions of the vector library, and the range of arguments to test.
+LIBRARY: dict[str, tuple[Callable[[float], float], float, float]] = {
+    "tan": (math.tan, -1.5, 1.5),
+    "asin": (math.asin, -1, 1),
+    "acos": (math.acos, -1, 1),
+    "atan": (math.atan, -8, 8),
+    "sinh": (math.sinh, -8, 8),
+    "cosh": (math.cosh, -8, 8),
+    "expm1": (math.expm1, -1, 1),
+    "exp10": (lambda a: 10.0**a, -4, 4),
+    "log1p": (math.log1p, -0.9, 1),
+    "log10": (math.log10, 0.001, 100),
+    "erf": (math.erf, -3, 3),
+    "erfinv": (lambda a: _solved(math.erf, a, -6, 6), -0.99, 0.99),
+    "erfcinv": (lambda a: _solved(lambda x: -math.erfc(x), -a, -6, 6), 0.001, 1.99),
+    "trunc": (math.trunc, -8, 8),
+}
 SERIES: dict[str, Callable[[float], float]] = {
     "sin": math.sin,
     "cos": math.cos,
@@ -86,6 +103,8 @@ SPECIAL = {
         "convert",
         "mask_select",
     ),
+    *LIBRARY,
+    *("pow", "atan2", "scalbn", "fmax", "fmin", "isnan", "isinf"),
     *("sum", "reduce_sum", "max", "min", "argmax", "argmin", "fabsmax", "fabsmin", "count", "count_bitindex", "popcnt"),
     *("findfirst1", "findlast1", "filter", "filter_bitindex", "select", "select_bitindex"),
     *("maskmove", "maskmove_bitindex", "transpose", "rotate90", "rotate180", "rotate270", "mirror", "pad"),
@@ -302,6 +321,39 @@ def test_the_vector_library_takes_the_element_count_first() -> None:
         choices = c_signatures_of(name)
         assert choices, name
         assert [one.arguments[0].name for one in choices] == ["n"] * len(choices), name
+
+
+def _solved(rising: Callable[[float], float], value: float, low: float, high: float) -> float:
+    """Return where a rising function has a value, by bisection."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < value else (low, middle)
+    return (low + high) / 2
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+@pytest.mark.parametrize("name", LIBRARY)
+def test_functions_of_the_vector_library(name: str, kind: str) -> None:
+    function, low, high = LIBRARY[name]
+    a = rng.uniform(low, high, 64).astype(kind)
+    close(run(name, np.empty(64, kind), a), [function(float(x)) for x in a], kind)
+
+
+def test_special_cases_of_the_vector_library_are_those_of_c() -> None:
+    inf, nan = math.inf, math.nan
+    a, b = np.array([2, nan, inf, -8, 4], np.float32), np.array([3, 1, nan, 2, -1], np.float32)
+    assert run("fmax", np.empty(5, np.float32), a, b).tolist() == [3, 1, inf, 2, 4]
+    assert run("fmin", np.empty(5, np.float32), a, b).tolist() == [2, 1, inf, -8, -1]
+    assert run("isnan", np.empty(5, np.int32), a).tolist() == [0, 1, 0, 0, 0]
+    assert run("isinf", np.empty(5, np.int16), a.astype(np.float16)).tolist() == [0, 0, 1, 0, 0]
+    powers = run("scalbn", np.empty(5, np.float32), a, np.array([1, 2, 3, -2, 0], np.int32))
+    np.testing.assert_array_equal(powers, np.array([4, nan, inf, -2, 4], np.float32))
+    angles = run("atan2", np.empty(5, np.float32), b, a)
+    np.testing.assert_allclose(angles, [math.atan2(y, x) for y, x in zip(b, a, strict=True)], rtol=3e-7)
+    results = run("pow", np.empty(5, np.float32), a, b)
+    np.testing.assert_allclose(results, [8, nan, nan, 64, 0.25], rtol=3e-7)
+    ends = run("erfinv", np.empty(5, np.float32), np.array([-1, 0, 1, 2, 1e-6], np.float32))
+    np.testing.assert_allclose(ends, [-inf, 0, inf, nan, 1e-6 * math.sqrt(math.pi) / 2], rtol=3e-7)
 
 
 def test_hypot_and_relun() -> None:

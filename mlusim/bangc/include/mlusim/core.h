@@ -11,6 +11,11 @@
 #include <utility>
 
 typedef _Float16 half;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wliteral-suffix"
+// A constant of type half, such as 127.0h.
+constexpr half operator""h(long double value) { return half(value); }
+#pragma GCC diagnostic pop
 
 #define MLUSIM_PLAIN __attribute__((no_sanitize("thread"), noinline, unused))
 
@@ -283,17 +288,18 @@ struct mlusim_unit_variables {
 __attribute__((visibility("default"), used, weak)) mlusim_unit_variables mlusim_unit;
 }
 
-#define taskId (mlusim_unit.task_id)
-#define taskIdX (mlusim_unit.task_id_x)
-#define taskIdY (mlusim_unit.task_id_y)
-#define taskIdZ (mlusim_unit.task_id_z)
-#define taskDim (mlusim_unit.task_dim)
-#define taskDimX (mlusim_unit.task_dim_x)
-#define taskDimY (mlusim_unit.task_dim_y)
-#define taskDimZ (mlusim_unit.task_dim_z)
-#define coreId (mlusim_unit.core_id)
-#define coreDim (mlusim_unit.core_dim)
-#define clusterId (mlusim_unit.cluster_id)
-#define clusterDim (mlusim_unit.cluster_dim)
+// Variables, so that a member or a local variable of a program may have the same name.
+static const int &taskId = mlusim_unit.task_id;
+static const int &taskIdX = mlusim_unit.task_id_x;
+static const int &taskIdY = mlusim_unit.task_id_y;
+static const int &taskIdZ = mlusim_unit.task_id_z;
+static const int &taskDim = mlusim_unit.task_dim;
+static const int &taskDimX = mlusim_unit.task_dim_x;
+static const int &taskDimY = mlusim_unit.task_dim_y;
+static const int &taskDimZ = mlusim_unit.task_dim_z;
+static const int &coreId = mlusim_unit.core_id;
+static const int &coreDim = mlusim_unit.core_dim;
+static const int &clusterId = mlusim_unit.cluster_id;
+static const int &clusterDim = mlusim_unit.cluster_dim;
 
 #endif  // MLUSIM_CORE_H_

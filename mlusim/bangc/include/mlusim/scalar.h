@@ -137,6 +137,10 @@ MLUSIM_SCALAR_FLOATS(div, x / y) MLUSIM_SCALAR_INTEGERS(add, x + y) MLUSIM_SCALA
 MLUSIM_SCALAR_INTEGERS(mul, x * y) MLUSIM_SCALAR_INTEGERS(div, x / y) MLUSIM_SCALAR_LONGS(add, x + y)
 MLUSIM_SCALAR_INTEGERS(max, x > y ? x : y) MLUSIM_SCALAR_INTEGERS(min, x < y ? x : y)
 MLUSIM_SCALAR_LONGS(max, x > y ? x : y)
+inline float __cn_scalar_exp10_f32(float x) { return float(std::pow(10.0, double(x))); }
+inline half __cn_scalar_exp10_f16(half x) { return half(__cn_scalar_exp10_f32(float(x))); }
+inline float __cn_scalar_accurate_sqrt_f32(float x) { return std::sqrt(x); }
+inline int __cn_scalar_isfinite_f32(float x) { return std::isfinite(x); }
 inline float __cn_scalar_abs_f32(float x) { return std::fabs(x); }
 inline half __cn_scalar_abs_f16(half x) { return half(std::fabs(float(x))); }
 inline float __cn_scalar_rcp_f32_rn(float x) { return 1.0f / x; }
@@ -161,6 +165,9 @@ inline int32_t __cn_scalar_cast_f32_to_s32_dn(float x) { return mlusim::convert<
 inline int32_t __cn_scalar_cast_f32_to_s32_up(float x) { return mlusim::convert<int32_t>(x, mlusim::UP); }
 inline uint32_t __cn_scalar_cast_f32_to_u32_rn(float x) { return mlusim::convert<uint32_t>(x, mlusim::RN); }
 inline int64_t __cn_scalar_cast_f32_to_s64_tz(float x) { return mlusim::convert<int64_t>(x, mlusim::TZ); }
+inline int64_t __cn_scalar_cast_s32_to_s64(int32_t x) { return x; }
+inline uint64_t __cn_scalar_cast_u32_to_u64(uint32_t x) { return x; }
+inline int64_t __cn_scalar_cast_u8_to_s64(uint8_t x) { return x; }
 
 // A scalar load or store by its memory's name: plain C++ does it, and is seen.
 template <class T> inline T __load_gdram(const T *address) { return *address; }

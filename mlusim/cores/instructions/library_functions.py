@@ -1,0 +1,139 @@
+"""Functions of the vendor's vector library that no single instruction computes, such as `__cn_vector_pow_f32`.
+
+The library computes them in several steps, and its last bits differ; the simulator computes each in IEEE arithmetic, in
+one instruction. ASSUMED: it takes as long as the dearest function of the vector unit among its steps. Results in
+special cases are those of the public header, `bang_math_decls.h`, which are C's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.instructions.cost import function, stream
+from mlusim.cores.instructions.elementwise import unary
+from mlusim.cores.instructions.functions import wide
+from mlusim.cores.instructions.record import ANY, DST, FLOATS, SRC, Array, Instruction, Match, Operand
+
+_NORMAL = NormalDist()
+_LN_10 = math.log(10)
+
+
+def _each(operation: Callable[[float], float]) -> Callable[[Array], Array]:
+    """Return a function of Python's for arrays."""
+
+    def of_array(a: Array) -> Array:
+        return np.fromiter((operation(x) for x in a.reshape(-1).tolist()), np.float64, a.size).reshape(a.shape)
+
+    return of_array
+
+
+def _erfcinv(x: float) -> float:
+    if not 0 < x < 2:
+        return {0.0: math.inf, 2.0: -math.inf}.get(x, math.nan)
+    return -_NORMAL.inv_cdf(x / 2) / math.sqrt(2)
+
+
+def _erfinv(x: float) -> float:
+    if not -1 < x < 1:
+        return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
+    # Near 0, the series' first term; a step of Newton's method makes either value exact to float32.
+    near = x * math.sqrt(math.pi) / 2 if abs(x) < 1e-3 else math.copysign(_erfcinv(1 - abs(x)), x)
+    return near - (math.erf(near) - x) * math.sqrt(math.pi) / 2 * math.exp(near * near)
+
+
+def _alone(name: str, operation: Callable[[Array], Array], summary: str, cost: str) -> Instruction:
+    return Instruction(
+        name=name,
+        summary=summary,
+        group="Functions",
+        compute=unary(lambda a: operation(wide(a))),
+        intrinsics=(f"__cn_vector_{name}_f32", f"__cn_vector_{name}_f16"),
+        c_signatures=("dst[n] src[n] n",),
+        types=FLOATS,
+        cost=function(cost) if cost else stream,
+        exact=not cost,
+    )
+
+
+def _pair(name: str, operation: Callable[[Array, Array], Array], summary: str, cost: str, **more: Any) -> Instruction:
+    def compute(result: Array, a: Array, b: Array) -> None:
+        second = b.reshape(-1) if b.dtype.kind in "iu" else wide(b.reshape(-1))
+        with np.errstate(all="ignore"):
+            np.copyto(result.reshape(-1), operation(wide(a.reshape(-1)), second), casting="unsafe")
+
+    return Instruction(
+        name=name,
+        summary=summary,
+        group="Functions",
+        compute=compute,
+        c_signatures=("dst[n] src0[n] src1[n] n",),
+        types=FLOATS,
+        cost=function(cost) if cost else stream,
+        exact=not cost,
+        **{
+            "intrinsics": (f"__cn_vector_{name}_f32", f"__cn_vector_{name}_f16"),
+            "operands": (DST, Operand("src0"), Operand("src1")),
+            **more,
+        },
+    )
+
+
+def _test(name: str, operation: Callable[[Array], Array], summary: str) -> Instruction:
+    return Instruction(
+        name=name,
+        summary=summary,
+        group="Comparison",
+        compute=unary(lambda a: operation(wide(a)).astype(np.int8)),
+        intrinsics=(f"__cn_vector_{name}_f32", f"__cn_vector_{name}_f16"),
+        c_signatures=("dst[n] src[n] n",),
+        operands=(Operand("dst", Match.WIDTH, ANY), SRC),
+        types=FLOATS,
+    )
+
+
+LIBRARY: list[Instruction] = [
+    _alone("tan", np.tan, "dst = the tangent of src in radians", "trig"),
+    _alone("asin", np.arcsin, "dst = the arc sine of src", "trig"),
+    _alone("acos", np.arccos, "dst = the arc cosine of src", "trig"),
+    _alone("atan", np.arctan, "dst = the arc tangent of src", "trig"),
+    _alone("sinh", np.sinh, "dst = the hyperbolic sine of src", "exp"),
+    _alone("cosh", np.cosh, "dst = the hyperbolic cosine of src", "exp"),
+    _alone("expm1", np.expm1, "dst = e to the power of src, minus 1", "exp"),
+    _alone("exp10", lambda a: np.exp(a.astype(np.float64) * _LN_10), "dst = 10 to the power of src", "exp"),
+    _alone("log1p", np.log1p, "dst = the natural logarithm of 1 + src", "log"),
+    _alone("log10", np.log10, "dst = the decimal logarithm of src", "log"),
+    _alone("erf", _each(math.erf), "dst = the error function of src", "exp"),
+    _alone("erfinv", _each(_erfinv), "dst = the inverse of the error function at src", "exp"),
+    _alone("erfcinv", _each(_erfcinv), "dst = the inverse of 1 minus the error function at src", "exp"),
+    _alone("trunc", np.trunc, "dst = src rounded to zero", ""),
+    _pair("pow", np.power, "dst = src0 to the power of src1", "exp"),
+    _pair("atan2", np.arctan2, "dst = the angle of the point (src1, src0), from -pi to pi", "trig"),
+    _pair(
+        "scalbn",
+        np.ldexp,
+        "dst = src0 times 2 to the power of the integer src1",
+        "",
+        operands=(DST, Operand("src0"), Operand("src1", Match.FREE, ANY)),
+    ),
+    _pair(
+        "fmax",
+        np.fmax,
+        "dst = the larger of src0 and src1; the number where one is NaN",
+        "",
+        intrinsics=("__cn_vector_max_f32", "__cn_vector_max_f16"),
+    ),
+    _pair(
+        "fmin",
+        np.fmin,
+        "dst = the smaller of src0 and src1; the number where one is NaN",
+        "",
+        intrinsics=("__cn_vector_min_f32", "__cn_vector_min_f16"),
+    ),
+    _test("isnan", np.isnan, "dst, an integer, = 1 where src is NaN, else 0"),
+    _test("isinf", np.isinf, "dst, an integer, = 1 where src is infinite, else 0"),
+]
