@@ -17,6 +17,8 @@ from mlusim.version import __version__
 
 _VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
 _INVALID_REQUEST, _NO_METHOD, _INVALID_PARAMS, _PARSE_ERROR = -32600, -32601, -32602, -32700
+# A longer time-out exceeds what the system can wait for at once.
+_LONGEST_S = 1_000_000
 _HELP = """\
 Serve the tools compile, check, run, diff and explain to a program, by the Model Context Protocol (MCP) on standard
 input and output.
@@ -80,7 +82,7 @@ class _RequestError(Exception):
 @click.command(help=_HELP, short_help="Serve tools by the Model Context Protocol (MCP).")
 def mcp() -> None:
     """Serve tools to a program."""
-    for line in sys.stdin:
+    for line in sys.stdin.buffer:
         if line.strip():
             answer = respond(line)
             if answer is not None:
@@ -88,23 +90,26 @@ def mcp() -> None:
                 sys.stdout.flush()
 
 
-def respond(line: str) -> dict[str, Any] | None:
+def respond(line: str | bytes) -> dict[str, Any] | None:  # noqa: PLR0911 - one for each kind of error
     """Return the response to a JSON-RPC 2.0 message; None for a notification."""
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _error(None, _PARSE_ERROR, "the line is not JSON")
     if not isinstance(message, dict) or not isinstance(message.get("method"), str):
         return _error(None, _INVALID_REQUEST, "a message is an object with a method")
     if "id" not in message:
         return None
+    number = message["id"]
+    if isinstance(number, bool) or not isinstance(number, str | int | None):
+        return _error(None, _INVALID_REQUEST, "id is a text or an integer")
     parameters = message.get("params", {})
     if not isinstance(parameters, dict):
-        return _error(message["id"], _INVALID_PARAMS, "params is an object")
+        return _error(number, _INVALID_PARAMS, "params is an object")
     try:
-        return {"jsonrpc": "2.0", "id": message["id"], "result": _result(message["method"], parameters)}
+        return {"jsonrpc": "2.0", "id": number, "result": _result(message["method"], parameters)}
     except _RequestError as error:
-        return _error(message["id"], error.code, str(error))
+        return _error(number, error.code, str(error))
 
 
 def _error(number: Any, code: int, message: str) -> dict[str, Any]:
@@ -144,15 +149,24 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
     seconds = arguments.get("timeout_s", _SCHEMA["properties"]["timeout_s"]["default"])  # type: ignore[index]
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
         raise _RequestError(_INVALID_PARAMS, f"timeout_s={seconds!r}: a number of seconds above 0")
+    seconds = min(seconds, _LONGEST_S)
     command = [sys.executable, "-m", "mlusim", tool.command, *words]
     if not {"--help", "-h", "--json"} & {*words}:
         command.append("--json")
     try:
         done = subprocess.run(  # noqa: S603 - the program itself
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=seconds,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return _content(f"error: not done after {seconds} s; give a smaller shape, or a larger timeout_s", failed=True)
+    except (OSError, ValueError) as error:
+        return _content(f"error: {tool.command} cannot be started with these words: {error}", failed=True)
     # A check that finds errors has succeeded: its findings are the result.
     return _content(done.stdout or done.stderr.strip(), failed=not done.stdout)
 

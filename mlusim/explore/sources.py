@@ -364,6 +364,10 @@ def _described(function: Function, name: str, version: str, **source: str) -> Us
         parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD) for parameter in parameters
     ):
         raise InputError(f"{name} takes no core, the first parameter of a kernel: write async def {name}(core, ...)")
+    if inspect.isasyncgenfunction(function):
+        raise InputError(f"{name}({', '.join(required)}) has a `yield`, and a kernel has none: store its values")
+    if launches and inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004 - a coroutine function?
+        raise InputError(f"{name} is an object whose `__call__` is a kernel: give that method a name of the file")
     if launches and required[:1] == ("core",):
         raise InputError(
             f"{name}({', '.join(required)}) is a plain function, and a kernel is an `async def`: write "

@@ -102,6 +102,10 @@ def test_a_tool_error_is_returned_as_its_answer():
     ("line", "code", "message"),
     [
         ("nonsense", -32700, "not JSON"),
+        (b"\xff\xfe", -32700, "not JSON"),
+        ("[" * 100_000, -32700, "not JSON"),
+        ('{"id": 1e400, "method": "ping"}', -32600, "id is a text or an integer"),
+        ('{"id": [1], "method": "ping"}', -32600, "id is a text or an integer"),
         ("[1]", -32600, "an object with a method"),
         ('{"id": 1, "method": 3}', -32600, "an object with a method"),
         ('{"id": 1, "method": "tools/call", "params": []}', -32602, "params is an object"),
@@ -119,6 +123,19 @@ def test_an_invalid_message_gets_an_error(line, code, message):
     error = respond(line)["error"]
     assert error["code"] == code
     assert message in error["message"]
+
+
+def test_words_that_no_process_takes_are_an_error():
+    text, failed = call("run", "\ud800", "--shape", "3")
+    assert failed
+    assert text.startswith("error: run cannot be started with these words: ")
+
+
+@pytest.mark.parametrize("seconds", [1e9, 1e400])
+def test_the_longest_time_out_is_that_of_the_system(seconds):
+    text, failed = call("run", "--help", timeout_s=seconds)
+    assert not failed
+    assert text.startswith("Usage: ")
 
 
 def test_a_notification_gets_no_answer():
