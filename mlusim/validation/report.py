@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
+from importlib import import_module
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import Row
 from mlusim.hardware.calibrated import rows as fitted_rows
-from mlusim.host.device import Device
-from mlusim.processes import without_interrupts, worker_pool
+from mlusim.processes import interrupts_later, without_interrupts, worker_pool
 from mlusim.validation.measurements import BOUND, SINGLE, Measurement, measurements
-from mlusim.validation.recreate import recreate, simulated_us
+
+if TYPE_CHECKING:
+    from loky.process_executor import ProcessPoolExecutor
+
+    from mlusim.host.device import Device
 
 # Up to this many measurements are simulated without worker processes.
 _MAX_IN_PROCESS = 4
-# Measurements that a worker has or will begin next.
-_QUEUED = 2
 
 AIM_MEAN, AIM_WORST, AIM_LEFT_OUT_MEAN, AIM_LEFT_OUT_WORST = 0.05, 0.15, 0.08, 0.25
 
@@ -74,24 +77,48 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
         yield from (_outcome(row, causes=causes) for row in rows)
         return
     waiting = deque(sorted(rows, key=_nbytes))
-    begun: deque[Future[Outcome]] = deque()
+    done: SimpleQueue[Outcome] = SimpleQueue()
     others = min(workers, len(rows)) - 1
-    with worker_pool(others) as pool:
+    with worker_pool(others) as pool, ThreadPoolExecutor(others) as threads:
         try:
-            # The others begin with the longest ones, this process with the shortest.
-            while waiting:
-                with without_interrupts():
-                    while waiting and len(begun) < _QUEUED * others:
-                        begun.append(pool.submit(_outcome, waiting.pop(), causes=causes))
-                if waiting:
-                    yield _outcome(waiting.popleft(), causes=causes)
-                while begun and begun[0].done():
-                    yield begun.popleft().result()
-            for future in begun:
-                yield future.result()
+            with without_interrupts():
+                begun = [pool.submit(_outcome, waiting.pop(), causes=causes) for _ in range(others)]
+            with interrupts_later():
+                import_module("mlusim.validation.recreate")
+            feeds = [threads.submit(_feed, pool, future, waiting, done, causes=causes) for future in begun]
+            # This process begins with the shortest rows.
+            while (row := _take(waiting.popleft)) is not None:
+                yield _outcome(row, causes=causes)
+                while not done.empty():
+                    yield done.get()
+            for each in feeds:
+                each.result()
+            while not done.empty():
+                yield done.get()
         except BaseException:
             pool.shutdown(kill_workers=True)
             raise
+
+
+def _feed(
+    pool: ProcessPoolExecutor,
+    begun: Future[Outcome],
+    waiting: deque[Measurement],
+    done: SimpleQueue[Outcome],
+    *,
+    causes: bool,
+) -> None:
+    """Give a worker the longest row that is left, again and again, after the one that it has `begun`."""
+    done.put(begun.result())
+    while (row := _take(waiting.pop)) is not None:
+        done.put(pool.submit(_outcome, row, causes=causes).result())
+
+
+def _take(take: Callable[[], Measurement]) -> Measurement | None:
+    try:
+        return take()
+    except IndexError:
+        return None
 
 
 def chosen(only: Sequence[str] = ()) -> list[Measurement]:
@@ -104,6 +131,9 @@ def _nbytes(row: Measurement) -> int:
 
 
 def _outcome(row: Measurement, *, causes: bool) -> Outcome:
+    # Imported here, so that workers start before this process loads the simulator.
+    from mlusim.validation.recreate import recreate, simulated_us
+
     device = recreate(row)
     prediction = next((fitted for fitted in fitted_rows() if fitted.name == row.name), None)
     return Outcome(row, simulated_us(row, device), prediction, *(_dominant(device) if causes else ()))
