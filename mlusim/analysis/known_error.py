@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.log_columns import Records
-from mlusim.analysis.lower_bound import LOSSES, RESTS_ON, Floor
+from mlusim.analysis.lower_bound import LOSSES, PARAMETERS_OF_LOSS, Floor
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.windows import pieces
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
@@ -211,12 +211,12 @@ def _edited(board: Board) -> str:
 
 def assumed_part(board: Board, metrics: Metrics, floor: Floor) -> float:
     """Return the fraction of a run's time whose most important parameter is assumed for its board."""
-    rests = sum(
+    on_assumed_ps = sum(
         floor.losses_ps[name]
         for name in LOSSES
-        if RESTS_ON[name] and board.sources[RESTS_ON[name][0]].startswith("ASSUMED")
+        if PARAMETERS_OF_LOSS[name] and board.sources[PARAMETERS_OF_LOSS[name][0]].startswith("ASSUMED")
     )
-    return rests / metrics.core_time_ps if metrics.core_time_ps else 0.0
+    return on_assumed_ps / metrics.core_time_ps if metrics.core_time_ps else 0.0
 
 
 @cache

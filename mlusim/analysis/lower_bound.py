@@ -65,7 +65,7 @@ _MOVING_FIRST = [
 _COMPUTE_FIRST = ["vector", *(name for name in _MOVING_FIRST if name != "vector")]
 
 # The parameters that a loss depends on most; below, those of compute by pipe.
-RESTS_ON = {
+PARAMETERS_OF_LOSS = {
     "launch": ("kernel_start_ps", "cluster_start_ps", "kernel_end_ps", "wave_ps", "queued_kernel_gap_ps"),
     "latency": ("dma_read_latency_ps", "dma_write_latency_ps", "issue_cycles"),
     "extra_bytes": ("dram_unit_bytes",),
@@ -78,7 +78,7 @@ RESTS_ON = {
     "sync": ("cluster_barrier_ps", "union_barrier_ps"),
     "idle": (),
 }
-_COMPUTE_RESTS_ON = {
+_PARAMETERS_OF_COMPUTE = {
     "tensor": ("tensor_efficiency", "tensor_startup_cycles"),
     "vector": ("vector_startup_cycles",),
     "on_chip_copy": ("move_startup_cycles", "sram_latency_ps"),
@@ -126,7 +126,7 @@ def floor_of(records: Records, metrics: Metrics) -> Floor:
     return Floor(io_ps, compute_ps, floor_ps, totals, table)
 
 
-def rests_on(board: Board, floor: Floor, metrics: Metrics) -> list[str]:
+def most_sensitive_to(board: Board, floor: Floor, metrics: Metrics) -> list[str]:
     """Return the parameters without a public source that determine most of the time above the floor, in order."""
     spent_ps = metrics.where_time_went
     computing = sorted(("vector", "on_chip_copy", "scalar"), key=lambda name: -spent_ps[name])
@@ -135,9 +135,9 @@ def rests_on(board: Board, floor: Floor, metrics: Metrics) -> list[str]:
     uncertain: list[str] = []
     for name, lost_ps in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
         if lost_ps:
-            keys = RESTS_ON[name]
+            keys = PARAMETERS_OF_LOSS[name]
             if name == "compute":
-                keys = tuple(key for part in computing if spent_ps.get(part, 1) for key in _COMPUTE_RESTS_ON[part])
+                keys = tuple(key for part in computing if spent_ps.get(part, 1) for key in _PARAMETERS_OF_COMPUTE[part])
             uncertain += [key for key in keys if board.sources[key].startswith(("ASSUMED", "fitted"))]
     return uncertain[:_LISTED]
 

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.lower_bound import LOSSES, rests_on
+from mlusim.analysis.lower_bound import LOSSES, most_sensitive_to
 from mlusim.analysis.provenance import MODEL, provenance
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES
@@ -169,13 +169,8 @@ def _losses(result: Result) -> list[Row]:
     above_ps = result.time_ps - floor.time_ps
     if not above_ps:
         return []
-    table = [
-        Row(
-            "above the bound",
-            us_text(above_ps),
-            f"most sensitive to {', '.join(rests_on(result.board, floor, result.metrics))}",
-        )
-    ]
+    uncertain = ", ".join(most_sensitive_to(result.board, floor, result.metrics))
+    table = [Row("above the bound", us_text(above_ps), f"most sensitive to {uncertain}" if uncertain else "")]
     for name, total in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
         if total:
             table.append(Row("", us_text(total // cores), f"{LOSSES[name]} ({percent(total / cores / above_ps)})"))
@@ -280,7 +275,7 @@ def _floor_json(result: Result) -> dict[str, Any]:
         "compute_ps": floor.compute_ps,
         "above_core_ps": dict(floor.losses_ps),
         "above_by_core_ps": [dict(zip(LOSSES, core, strict=True)) for core in floor.core_losses_ps.tolist()],
-        "rests_on": rests_on(result.board, floor, result.metrics),
+        "rests_on": most_sensitive_to(result.board, floor, result.metrics),
     }
 
 

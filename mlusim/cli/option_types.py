@@ -173,7 +173,7 @@ class Operations(ParamType):
             count = -1
         if not 0 <= count < float("inf") or count != int(count):
             self.fail(
-                f"{value!r} is not a number of operations: it is whole and at least 0, such as 2000000 or 2e6",
+                f"{value!r} is not a number of operations: it must be an integer of at least 0, such as 2000000",
                 param,
                 ctx,
             )

@@ -40,7 +40,7 @@ def _date() -> str:
     try:
         when = datetime.now(UTC) if text is None else datetime.fromtimestamp(int(text), UTC)
     except (ValueError, OverflowError, OSError):
-        raise InputError(f"{_EPOCH}={text}: it is a number of seconds since 1970, as `date +%s` prints it") from None
+        raise InputError(f"{_EPOCH}={text}: it must be seconds since 1970, as `date +%s` prints them") from None
     return when.date().isoformat()
 
 

@@ -101,7 +101,7 @@ def _change(text: str) -> tuple[str, Any]:
 
     name, equals, value = (part.strip() for part in text.partition("="))
     if not (name and equals and value):
-        raise InputError(f"--set {text}: it is PARAMETER=VALUE, such as clock_hz=900MHz")
+        raise InputError(f"--set {text}: it must be PARAMETER=VALUE, such as clock_hz=900MHz")
     kinds = {item.name: item.type for item in fields(Board)}
     if kinds.get(name) == "str":
         return name, value

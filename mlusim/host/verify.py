@@ -136,14 +136,14 @@ def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> No
         raise InputError(f"rewrites={rewrites!r}: pass a tuple of names of outputs, such as ('out',), or True for all")
     number = isinstance(tolerance, int | float | np.number)
     if not number or not 0 <= tolerance < np.inf:
-        raise InputError(f"tolerance={tolerance!r}: it is a number of at least 0, relative to the reference")
+        raise InputError(f"tolerance={tolerance!r}: it must be a number of at least 0, relative to the reference")
 
 
 def _check_rewrites(rewrites: Any, outputs: list[str]) -> None:
     """Raise `InputError` for a name that is not an output."""
     unknown = [] if isinstance(rewrites, bool) else [name for name in rewrites if name not in outputs]
     if unknown:
-        raise InputError(f"rewrites names {unknown}, which are not outputs: they are {sorted(outputs)}")
+        raise InputError(f"rewrites names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
 
 
 def _against(
@@ -191,7 +191,7 @@ def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> 
         references = {outputs[0]: references}
     unknown = sorted(set(references) - set(outputs))
     if unknown:
-        raise InputError(f"the reference names {unknown}, which are not outputs: they are {sorted(outputs)}")
+        raise InputError(f"the reference names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
     return {name: as_array(f"the reference of {name}", array) for name, array in references.items()}
 
 

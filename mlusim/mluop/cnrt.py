@@ -29,8 +29,8 @@ from mlusim.mluop.types import cnrtMemTransDir_t, cnrtRet_t, is_member
 from mlusim.units import group_digits
 
 _HOST, _DEVICE = "host", "device"
-# On a timing-only device, allocations up to this size keep their bytes, which scalar code of kernels may read.
-KEPT_BYTES = 1 << 20
+# On a timing-only device, allocations up to this size have bytes, which scalar code of kernels may read.
+_MAX_BYTES_WITH_DATA = 1 << 20
 # Sides of destination and source.
 _SIDES = {
     cnrtMemTransDir_t.cnrtMemcpyHostToDev: (_DEVICE, _HOST),
@@ -93,9 +93,10 @@ def cnrtMalloc(
         reason = f"nbytes = {nbytes!r}: a size is an integer of at least 1 byte"
         return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorArgsInvalid, reason), None
     try:
-        view = device.alloc((size,), UINT8, name, keep_data=not device.data and size <= KEPT_BYTES)
+        view = device.alloc((size,), UINT8, name, keep_data=not device.data and size <= _MAX_BYTES_WITH_DATA)
     except AllocationError as error:
-        return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorNoMem, f"{error.message}; cnrtFree what is done with"), None
+        reason = f"{error.message}; free memory that is no longer needed with cnrtFree"
+        return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorNoMem, reason), None
     return cnrtRet_t.cnrtSuccess, DevicePointer(device, view.allocation)
 
 
@@ -107,12 +108,12 @@ def cnrtFree(pointer: Any) -> cnrtRet_t:
     if not isinstance(pointer, DevicePointer):
         if pointer is None:
             return cnrtRet_t.cnrtSuccess
-        reason = f"pointer is {_kind(pointer)}: free what cnrtMalloc gave"
+        reason = f"pointer is {_kind(pointer)}: free what cnrtMalloc returned"
         return refuse("cnrtFree", cnrtRet_t.cnrtErrorArgsInvalid, reason)
     if pointer.allocation.freed:
         return refuse("cnrtFree", cnrtRet_t.cnrtErrorCndrvFuncCall, f"{pointer!r} is freed already: free it once")
     if pointer.offset:
-        reason = f"{pointer!r} is {pointer.offset} B from the start of its allocation: free the pointer cnrtMalloc gave"
+        reason = f"{pointer!r} is {pointer.offset} B from the start of its allocation: free the pointer to its start"
         return refuse("cnrtFree", cnrtRet_t.cnrtErrorArgsInvalid, reason)
     pointer.device.free(pointer.view((pointer.allocation.nbytes,), UINT8))
     return cnrtRet_t.cnrtSuccess
@@ -147,7 +148,7 @@ def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) ->
 
 def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tuple[Any, cnrtRet_t, str]]:
     """Yield (fails, status, reason) of each check of a copy; each relies on the previous ones."""
-    reason = f"direction = {direction!r}: it is a cnrtMemTransDir_t, such as cnrtMemcpyHostToDev"
+    reason = f"direction = {direction!r}: it must be a cnrtMemTransDir_t, such as cnrtMemcpyHostToDev"
     yield not is_member(direction, cnrtMemTransDir_t), cnrtRet_t.cnrtErrorMemcpyDirectionInvalid, reason
     reason = "a link between boards is not modelled: copy by way of the host"
     yield direction == cnrtMemTransDir_t.cnrtMemcpyPeerToPeer, cnrtRet_t.cnrtErrorNotSupport, reason
@@ -181,7 +182,7 @@ def device_fault(pointer: Any, name: str, nbytes: int, device: Device | None = N
         )
     allocation = pointer.allocation
     if allocation.freed:
-        return f"{name} points into {allocation.name}, which cnrtFree gave back: use it before, or allocate again"
+        return f"{name} points into {allocation.name}, which cnrtFree has freed: use it before, or allocate again"
     if device is not None and pointer.device is not device:
         return (
             f"{name} is memory of another board ({pointer.device.board.name}) than the handle's ({device.board.name}): "

@@ -147,7 +147,7 @@ def _array_fault(values: Any, name: str, count: Any, read: dict[str, tuple[int, 
     try:
         numbers = tuple(index(value) for value in values)[:count]
     except (TypeError, OverflowError):
-        return f"{name} = {values!r:.200}: it is a sequence of integers"
+        return f"{name} = {values!r:.200}: it must be a sequence of integers"
     if len(numbers) < count:
         return f"{name} has {len(numbers)} numbers and dimNb is {count}: give one for each dimension"
     if min(numbers) < 0 or max(numbers) > _INT_MAX:

@@ -86,13 +86,13 @@ class _Tensor:
     """Descriptor and pointer as passed by the caller, with the name of the pointer."""
 
     name: str
-    given_desc: Any
+    unchecked_desc: Any
     pointer: Any
 
     @property
     def desc(self) -> mluOpTensorDescriptor:
         """The descriptor, after it was checked."""
-        desc: mluOpTensorDescriptor = self.given_desc
+        desc: mluOpTensorDescriptor = self.unchecked_desc
         return desc
 
     @property
@@ -138,25 +138,25 @@ def _descriptor_checks(handle: Any, tensors: _Tensors) -> Iterator[_Check]:
     fault = handle_fault(handle)
     yield fault, _BAD_PARAM, fault
     for tensor in tensors:
-        fault = descriptor_fault(tensor.given_desc, f"{tensor.name}_desc")
+        fault = descriptor_fault(tensor.unchecked_desc, f"{tensor.name}_desc")
         yield fault, _BAD_PARAM, fault
 
     source, shifts, target = (tensor.desc for tensor in tensors)
     name, shifts_name, target_name = (tensor.name for tensor in tensors)
     ranks = len(source.dims), len(shifts.dims), len(target.dims)
-    reason = f"{name} has {ranks[0]} dimensions: it has 4, [N, T, C, HW]"
+    reason = f"{name} has {ranks[0]} dimensions: it must have 4, [N, T, C, HW]"
     yield ranks[0] != _INPUT_RANK, _BAD_PARAM, reason
-    reason = f"{shifts_name} has {ranks[1]} dimensions: it has 2, [N, G]"
+    reason = f"{shifts_name} has {ranks[1]} dimensions: it must have 2, [N, G]"
     yield ranks[1] != _SHIFTS_RANK, _BAD_PARAM, reason
-    reason = f"{name} has {ranks[0]} dimensions and {target_name} {ranks[2]}: they are equal"
+    reason = f"{name} has {ranks[0]} dimensions and {target_name} {ranks[2]}: they must be equal"
     yield ranks[0] != ranks[2], _BAD_PARAM, reason
 
     (batch, _, channels, hw), (shifts_batch, groups) = source.dims, shifts.dims
     yield not channels, _BAD_PARAM, f"{name} has C = 0: at least one channel"
     yield not groups, _BAD_PARAM, f"{shifts_name} has G = 0: at least one group"
-    reason = f"C = {channels} channels do not divide into G = {groups} groups: C is a multiple of G"
+    reason = f"C = {channels} channels do not divide into G = {groups} groups: C must be a multiple of G"
     yield channels % groups, _BAD_PARAM, reason
-    reason = f"{name} has shape {list(source.dims)} and {target_name} {list(target.dims)}: they are equal"
+    reason = f"{name} has shape {list(source.dims)} and {target_name} {list(target.dims)}: they must be equal"
     yield source.dims != target.dims, _BAD_PARAM, reason
     reason = f"{name} has N = {batch} and {shifts_name} N = {shifts_batch}: one row of shifts for each batch entry"
     yield batch != shifts_batch, _BAD_PARAM, reason
@@ -167,11 +167,11 @@ def _descriptor_checks(handle: Any, tensors: _Tensors) -> Iterator[_Check]:
         is_empty = not source.dims[1] and not tensor.desc.element_num
         yield tensor.desc.is_strided and not is_empty, _NOT_SUPPORTED, reason
 
-    reason = f"{shifts_name} is {shifts.dtype.name}: it is MLUOP_DTYPE_INT32"
+    reason = f"{shifts_name} is {shifts.dtype.name}: it must be MLUOP_DTYPE_INT32"
     yield shifts.dtype != mluOpDataType_t.MLUOP_DTYPE_INT32, _BAD_PARAM, reason
-    reason = f"{name} is {source.dtype.name}: it is MLUOP_DTYPE_HALF or MLUOP_DTYPE_FLOAT"
+    reason = f"{name} is {source.dtype.name}: it must be MLUOP_DTYPE_HALF or MLUOP_DTYPE_FLOAT"
     yield source.dtype not in _INPUT_TYPES, _BAD_PARAM, reason
-    reason = f"{name} is {source.dtype.name} and {target_name} {target.dtype.name}: they are equal"
+    reason = f"{name} is {source.dtype.name} and {target_name} {target.dtype.name}: they must be equal"
     yield source.dtype != target.dtype, _BAD_PARAM, reason
     yield not batch, _BAD_PARAM, f"{name} has N = 0: at least one batch entry"
     yield not hw, _BAD_PARAM, f"{name} has HW = 0: at least one element in a row"
@@ -189,7 +189,7 @@ def _pointer_checks(handle: mluOpHandle, tensors: _Tensors) -> Iterator[_Check]:
         fault = device_fault(tensor.pointer, tensor.name, tensor.desc.nbytes, handle.device)
         yield fault, _BAD_PARAM, fault
         itemsize, offset = ELEMENT_TYPES[tensor.desc.dtype].itemsize, tensor.address.offset
-        reason = f"{tensor.name} is {offset} B from the start of its allocation: no multiple of {itemsize} B"
+        reason = f"{tensor.name} is {offset} B from the start of its allocation: not a multiple of {itemsize} B"
         yield offset % itemsize, _BAD_PARAM, reason
     target = tensors.target
     for tensor in tensors[:2]:

@@ -57,7 +57,7 @@ def _infer(x: Tensor, index: Tensor, *, axis: int) -> tuple[tuple[int, ...], Dty
     check_index_type("index_select", index)
     if len(index.shape) != 1:
         raise InputError(
-            f"index_select: {index.name} has shape {list(index.shape)}, rank {len(index.shape)}: it is a list of "
+            f"index_select: {index.name} has shape {list(index.shape)}, rank {len(index.shape)}: it must be a list of "
             f"indices, of rank 1; take {index.name}.reshape(-1), or gather for an index of x's rank"
         )
     return (*x.shape[:along], *index.shape, *x.shape[along + 1 :]), x.dtype

@@ -118,13 +118,13 @@ def check_tin_shift(
         )
     if len(shifts_shape) != 2:
         raise InputError(
-            f"shifts has shape {list(shifts_shape)}, rank {len(shifts_shape)}: it is [N, G], one shift for each batch "
-            "entry and group; shifts.reshape(N, -1)"
+            f"shifts has shape {list(shifts_shape)}, rank {len(shifts_shape)}: it must be [N, G], one shift for each "
+            "batch entry and group; shifts.reshape(N, -1)"
         )
     if dtype not in (FLOAT16, FLOAT32):
         raise InputError(f"{name} is {_type(dtype)}: tin_shift takes float16 or float32; {name}.astype('float32')")
     if shifts_dtype != INT32:
-        raise InputError(f"shifts is {_type(shifts_dtype)}: it is int32; shifts.astype('int32')")
+        raise InputError(f"shifts is {_type(shifts_dtype)}: it must be int32; shifts.astype('int32')")
     batch, _, channels, hw = shape
     groups = shifts_shape[1]
     if shifts_shape[0] != batch:
@@ -140,7 +140,7 @@ def check_tin_shift(
     if channels % groups:
         fitting = next(divisor for divisor in range(groups, 0, -1) if channels % divisor == 0)
         raise InputError(
-            f"C = {channels} channels do not divide into G = {groups} groups: C is a multiple of G; "
+            f"C = {channels} channels do not divide into G = {groups} groups: C must be a multiple of G; "
             f"G = {fitting} would do"
         )
 

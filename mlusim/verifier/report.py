@@ -132,7 +132,7 @@ class Report:
 
         target = as_path(path)
         if target.suffix not in {".png", ".svg"} or self.log is None:
-            raise InputError(f"draw to {target}: it is a .png or .svg file, of a report that has a log")
+            raise InputError(f"draw to {target}: it must be a .png or .svg file, of a report that has a log")
         with drawing():
             save(draw_proof(proof_maps(self.log), "Split proof", self._headline(colour=False)), target)
         return target

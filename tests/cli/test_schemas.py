@@ -164,4 +164,4 @@ def test_a_wrong_date_is_refused(home, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "today")
     done = CliRunner().invoke(main, ["devices", "--json"])
     assert done.exit_code == 2
-    assert "SOURCE_DATE_EPOCH=today: it is a number of seconds since 1970" in done.output
+    assert "SOURCE_DATE_EPOCH=today: it must be seconds since 1970" in done.output

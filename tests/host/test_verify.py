@@ -320,10 +320,10 @@ def test_invalid_arguments_show_only_the_callers_line():
         ({"planned": "out"}, "planned='out' names the output that a plan splits, and there is no plan: pass plan= too"),
         ({"rewrites": "out"}, "rewrites='out': pass a tuple of names of outputs, such as ('out',), or True for all"),
         ({"rewrites": 3}, "rewrites=3: pass a tuple of names of outputs, such as ('out',), or True for all"),
-        ({"rewrites": ("o",)}, "rewrites names ['o'], which are not outputs: they are ['out']"),
-        ({"tolerance": "1"}, "tolerance='1': it is a number of at least 0, relative to the reference"),
-        ({"tolerance": -1.0}, "tolerance=-1.0: it is a number of at least 0, relative to the reference"),
-        ({"tolerance": float("nan")}, "tolerance=nan: it is a number of at least 0, relative to the reference"),
+        ({"rewrites": ("o",)}, "rewrites names ['o'], which are not outputs: the outputs are ['out']"),
+        ({"tolerance": "1"}, "tolerance='1': it must be a number of at least 0, relative to the reference"),
+        ({"tolerance": -1.0}, "tolerance=-1.0: it must be a number of at least 0, relative to the reference"),
+        ({"tolerance": float("nan")}, "tolerance=nan: it must be a number of at least 0, relative to the reference"),
     ],
 )
 def test_meaningless_options_are_refused(options, message):

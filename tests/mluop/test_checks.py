@@ -76,27 +76,27 @@ CHECKS = [
     (spoil("input.null_desc", True), BAD, "input_desc is NULL"),
     (spoil("shifts.null_desc", True), BAD, "shifts_desc is NULL"),
     (spoil("output.null_desc", True), BAD, "output_desc is NULL"),
-    (spoil("input.dims", [2, 3, 4]), BAD, "input has 3 dimensions: it has 4, [N, T, C, HW]"),
-    (spoil("shifts.dims", [4]), BAD, "shifts has 1 dimensions: it has 2, [N, G]"),
-    (spoil("output.dims", [2, 3, 4, 5, 1]), BAD, "input has 4 dimensions and output 5: they are equal"),
+    (spoil("input.dims", [2, 3, 4]), BAD, "input has 3 dimensions: it must have 4, [N, T, C, HW]"),
+    (spoil("shifts.dims", [4]), BAD, "shifts has 1 dimensions: it must have 2, [N, G]"),
+    (spoil("output.dims", [2, 3, 4, 5, 1]), BAD, "input has 4 dimensions and output 5: they must be equal"),
     (both(spoil("input.dims.2", 0), spoil("output.dims.2", 0)), BAD, "input has C = 0: at least one channel"),
     (spoil("shifts.dims.1", 0), BAD, "shifts has G = 0: at least one group"),
-    (spoil("shifts.dims.1", 3), BAD, "C = 4 channels do not divide into G = 3 groups: C is a multiple of G"),
-    (spoil("output.dims.1", 4), BAD, "input has shape [...] and output [..., 4, ...]: they are equal"),
+    (spoil("shifts.dims.1", 3), BAD, "C = 4 channels do not divide into G = 3 groups: C must be a multiple of G"),
+    (spoil("output.dims.1", 4), BAD, "input has shape [...] and output [..., 4, ...]: they must be equal"),
     (spoil("shifts.dims.0", 3), BAD, "input has N = ... and shifts N = 3: one row of shifts for each batch entry"),
     (spoil("input.strided", True), UNSUPPORTED, "input_desc has strides [..., 2] for [...]: tin_shift takes cont"),
     (spoil("shifts.strided", True), UNSUPPORTED, "shifts_desc has strides [2, 2] for [..., 2]: tin_shift takes"),
     (spoil("output.strided", True), UNSUPPORTED, "output_desc has strides [..., 2] for [...]: tin_shift takes"),
-    (spoil("shifts.dtype", MLUOP_DTYPE_FLOAT), BAD, "shifts is MLUOP_DTYPE_FLOAT: it is MLUOP_DTYPE_INT32"),
+    (spoil("shifts.dtype", MLUOP_DTYPE_FLOAT), BAD, "shifts is MLUOP_DTYPE_FLOAT: it must be MLUOP_DTYPE_INT32"),
     (
         spoil("input.dtype", MLUOP_DTYPE_BFLOAT16),
         BAD,
-        "input is MLUOP_DTYPE_BFLOAT16: it is MLUOP_DTYPE_HALF or MLUOP_DTYPE_FLOAT",
+        "input is MLUOP_DTYPE_BFLOAT16: it must be MLUOP_DTYPE_HALF or MLUOP_DTYPE_FLOAT",
     ),
     (
         spoil("output.dtype", MLUOP_DTYPE_HALF),
         BAD,
-        "input is MLUOP_DTYPE_FLOAT and output MLUOP_DTYPE_HALF: they are equal",
+        "input is MLUOP_DTYPE_FLOAT and output MLUOP_DTYPE_HALF: they must be equal",
     ),
     (
         both(spoil("input.dims.0", 0), spoil("shifts.dims.0", 0), spoil("output.dims.0", 0)),
@@ -112,7 +112,7 @@ CHECKS = [
     (spoil("input.pointer", None), BAD, "input is NULL and has elements"),
     (spoil("shifts.pointer", None), BAD, "shifts is NULL and has elements"),
     (spoil("output.pointer", None), BAD, "output is NULL and has elements"),
-    (freed("input"), BAD, "input points into device memory, which cnrtFree gave back: use it before"),
+    (freed("input"), BAD, "input points into device memory, which cnrtFree has freed: use it before"),
     (spoil("shifts.pointer", np.zeros((2, 2), np.int32)), BAD, "shifts is of type ndarray, memory of the host, not a"),
     (spoil("output.pointer", 4096), BAD, "output is of type int, not a device pointer: allocate with cnrtMalloc"),
     (in_place("input"), UNSUPPORTED, "output overlaps input: in place is not supported; give it memory of its own"),
@@ -230,7 +230,7 @@ def test_pointer_between_elements(call, device, caplog):
     _, pointer = cnrtMalloc(device, 512)
     call.input.pointer = pointer + 2
     assert call.run() == BAD
-    assert "input is 2 B from the start of its allocation: no multiple of 4 B" in caplog.text
+    assert "input is 2 B from the start of its allocation: not a multiple of 4 B" in caplog.text
 
 
 @pytest.mark.parametrize("shift", [-476, 0, 476])

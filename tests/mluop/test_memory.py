@@ -103,7 +103,7 @@ def test_a_copy_does_not_alias_the_host_array(memory):
 @pytest.mark.parametrize(
     ("dst", "src", "nbytes", "direction", "expected", "reason"),
     [
-        ("device", "host", 64, 17, cnrtErrorMemcpyDirectionInvalid, "direction = 17: it is a cnrtMemTransDir_t"),
+        ("device", "host", 64, 17, cnrtErrorMemcpyDirectionInvalid, "direction = 17: it must be a cnrtMemTransDir_t"),
         ("device", "host", 64, None, cnrtErrorMemcpyDirectionInvalid, "direction = None"),
         ("device", "device", 64, cnrtMemcpyPeerToPeer, cnrtErrorNotSupport, "a link between boards is not modelled"),
         ("device", "host", -1, cnrtMemcpyHostToDev, cnrtErrorArgsInvalid, "nbytes = -1: a size is an integer"),
@@ -148,7 +148,7 @@ def test_invalid_copies_are_refused(memory, caplog, dst, src, nbytes, direction,
 def test_use_after_free_and_free_twice(memory, caplog):
     assert cnrtFree(memory) == cnrtSuccess
     status = cnrtMemcpy(memory, b"x", 1, cnrtMemcpyHostToDev)
-    refused(caplog, status, cnrtErrorArgsInvalid, "dst points into buffer, which cnrtFree gave back")
+    refused(caplog, status, cnrtErrorArgsInvalid, "dst points into buffer, which cnrtFree has freed")
     caplog.clear()
     refused(caplog, cnrtFree(memory), cnrtErrorCndrvFuncCall, "<device pointer buffer of mlu370-x4> is freed already")
 

@@ -178,7 +178,7 @@ def test_handle_faults(caplog, device):
     assert mluOpCreate("mlu370-x4") == (BAD, None)
     assert "device is of type str, not a mlusim.Device: mluOpCreate(Device('mlu370-x4'))" in caplog.text
     assert mluOpCreate(device, strategy="fast") == (BAD, None)
-    assert "strategy = 'fast': it is one of auto, documented, shipped" in caplog.text
+    assert "strategy = 'fast': it must be one of auto, documented, shipped" in caplog.text
     assert mluOpDestroy(None) == BAD
     handle = created(device)
     assert mluOpDestroy(handle) == MLUOP_STATUS_SUCCESS
@@ -194,7 +194,7 @@ def test_handle_faults(caplog, device):
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 3, [1, 2]), "dimSize has 2 numbers and dimNb is 3: give one for each"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 2, [1, -1]), "dimSize = [1, -1]: each is 0 to 2^31 - 1"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 1, [2**31]), "dimSize = [2147483648]: each is 0 to 2^31 - 1"),
-        ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 1, [1.5]), "dimSize = [1.5]: it is a sequence of integers"),
+        ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 1, [1.5]), "dimSize = [1.5]: it must be a sequence of integers"),
         ((11, MLUOP_DTYPE_HALF, 1, [1]), "layout = 11 is not a mluOpTensorLayout_t"),
         ((MLUOP_LAYOUT_ARRAY, 10, 1, [1]), "dtype = 10 is not a mluOpDataType_t"),
     ],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import Records
-from mlusim.analysis.lower_bound import LOSSES, rests_on
+from mlusim.analysis.lower_bound import LOSSES, most_sensitive_to
 from mlusim.analysis.page import charts
 from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
 from mlusim.analysis.page.occupancy import Occupancy, occupancies
@@ -128,7 +128,7 @@ class Sections:
     def _time(self) -> str:
         result = self.result
         metrics, floor, cores = result.metrics, result.floor, result.board.cores
-        known = rests_on(result.board, floor, result.metrics)
+        known = most_sensitive_to(result.board, floor, result.metrics)
         uncertain = f" Above it, the estimate is most sensitive to {', '.join(known)}." if known else ""
         above = self._chart(
             "losses",
