@@ -20,12 +20,12 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 Rows = np.ndarray[Any, Any]
 
 # Times are 64-bit integers, and figures sum the times of all units of a board, memory cores included.
-_MOST_PS = (1 << 63) - 1
+_MAX_PS = (1 << 63) - 1
 
 
 def longest_run_ps(units: int) -> int:
     """Return the longest run, in picoseconds, for which sums of times over all units of a board are exact."""
-    return _MOST_PS // (units + 1)
+    return _MAX_PS // (units + 1)
 
 
 # The columns of a record, by name.
@@ -261,7 +261,7 @@ class Records:
         self.count += len(rows)
 
     def are(self, first: int, rows: Rows) -> bool:
-        """Whether the records from `first` on are the given ones, but for their times."""
+        """Whether the records from `first` on equal `rows`, except for their times."""
         own = self._rows[first : first + len(rows)]
         return len(own) == len(rows) and all(np.array_equal(own[name], rows[name]) for name in _WHAT)
 

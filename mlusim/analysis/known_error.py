@@ -195,7 +195,7 @@ def _unmeasured(kind: str, board: Board) -> str:
     if board.family not in {row.family for row in rows()}:
         return f"any kernel of this kind on the family {board.family}"
     if kind not in {row.kind for row in rows()}:
-        return f"the kind {kind!r}, but for rows that parameters are read off"
+        return f"the kind {kind!r}, except for rows that parameters are read off"
     return ""
 
 
@@ -204,7 +204,7 @@ def _edited(board: Board) -> str:
     try:
         preset = find_preset(board.name)
     except BoardError:
-        return f"{board.name} is a board of the user's"
+        return f"{board.name} is a board of your own"
     changed = [name for name, source in board.sources.items() if source != preset.sources.get(name)]
     return f"{', '.join(changed[:3])} changed" if changed else ""
 

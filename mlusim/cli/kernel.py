@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.kernel_arguments import call_of, is_kernel, kernel_command
+from mlusim.cli.kernel_completion import complete_reference
 from mlusim.cli.option_types import FILE
 from mlusim.cli.options import (
     check_directory,
@@ -30,17 +32,14 @@ if TYPE_CHECKING:
     from mlusim.explore.kernel_call import KernelCall
     from mlusim.ops.sensitivity import Sensitivity
 
-from mlusim.cli.kernel_arguments import call_of, is_kernel, kernel_command
-from mlusim.cli.kernel_completion import complete_reference
-
-max_operations_option = click.option(
+_max_operations_option = click.option(
     "--max-operations",
     type=click.IntRange(min=1),
     metavar="NUMBER",
     help="Operations that one task may issue before it counts as endless. [default: 5000000]",
 )
 
-out_option = click.option(
+_out_option = click.option(
     "--out",
     "--output",
     "-o",
@@ -48,6 +47,10 @@ out_option = click.option(
     metavar="[NAME=]FILE",
     help="Write an output to FILE, as .npy; with several outputs, name each.",
 )
+
+# The last options of `run` and `verify`, and their section of the help.
+_OUTPUT_OPTIONS = (_out_option, report_option, save_run_option, csv_option, output_options)
+_OUTPUT = ("out", "report", "save_run", "operations", "as_json", "quiet")
 
 
 def make_run(kernel_name: str) -> click.Command:
@@ -59,7 +62,7 @@ def make_run(kernel_name: str) -> click.Command:
         "mlusim run add.py:add --arg x=x.npy --arg y=y.npy --arg out=float32:1000000 --report report/",
         sections={
             "What is done": ("check", "sensitivity", "no_data", "steady", "dma", "max_operations"),
-            "Output": ("out", "report", "save_run", "operations", "as_json", "quiet"),
+            "Output": _OUTPUT,
         },
     )
     for option in (
@@ -69,12 +72,8 @@ def make_run(kernel_name: str) -> click.Command:
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
         steady_option,
         dma_option,
-        max_operations_option,
-        out_option,
-        report_option,
-        save_run_option,
-        csv_option,
-        output_options,
+        _max_operations_option,
+        *_OUTPUT_OPTIONS,
     ):
         option(command)
     return command
@@ -245,7 +244,7 @@ def make_verify(kernel_name: str) -> click.Command:
         "mlusim verify add.py:add --shape 1000000 --reference add.py:expected",
         sections={
             "Verification": ("reference", "tolerance", "dma", "rewrites", "max_operations"),
-            "Output": ("out", "report", "save_run", "operations", "as_json", "quiet"),
+            "Output": _OUTPUT,
         },
     )
     for option in (
@@ -267,12 +266,8 @@ def make_verify(kernel_name: str) -> click.Command:
         ),
         click.option("--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."),
         dma_option,
-        max_operations_option,
-        out_option,
-        report_option,
-        save_run_option,
-        csv_option,
-        output_options,
+        _max_operations_option,
+        *_OUTPUT_OPTIONS,
     ):
         option(command)
     return command

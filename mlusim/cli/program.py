@@ -66,7 +66,7 @@ class Commands(Mapping[str, click.Command]):
         module = import_module(f"mlusim.cli.{name}")
         # `compile` is a function of Python.
         command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
-        _with_our_help(command)
+        _use_help_context(command)
         return command
 
 
@@ -85,7 +85,7 @@ class Program(click.Group):
         del prog_name, standalone_mode
         words = sys.argv[1:] if args is None else list(args)
         _open_closed_output()
-        _write_what_is_not_text()
+        _replace_unencodable()
         if "_MLUSIM_COMPLETE" in os.environ:
             from click.shell_completion import add_completion_class
 
@@ -224,7 +224,7 @@ def _open_closed_output() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
 
 
-def _write_what_is_not_text() -> None:
+def _replace_unencodable() -> None:
     """Let the standard streams show a name that their encoding does not have, by `?`, instead of an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
@@ -281,11 +281,11 @@ def program(context: click.Context, *, traceback: bool) -> None:
         click.echo(context.get_help())
 
 
-def _with_our_help(command: click.Command) -> None:
+def _use_help_context(command: click.Command) -> None:
     """Use our help formatter for a command and its subcommands."""
     command.context_class = HelpContext
     for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
-        _with_our_help(subcommand)
+        _use_help_context(subcommand)
 
 
 program.context_class = HelpContext

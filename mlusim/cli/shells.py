@@ -1,4 +1,4 @@
-"""Completion for bash, zsh and fish: as in click, but for words with `:` and `=`, and values that may continue.
+"""Completion for bash, zsh and fish: as in click, except for words with `:` and `=`, and values that may continue.
 
 bash splits words at `:` and `=`, so that click would see `add.py`, `:`, `add` for a kernel. Here the line itself is
 parsed, and the part that bash already has is removed from the completions. No space follows a value that ends with `:`,

@@ -22,7 +22,7 @@ _NUMBERS = re.compile(r"\[\n[\s\d.,eE+-]+\]")
 # Width if the output is not a terminal: a file, a pipe.
 _WIDTH = 120
 _GAP = 2  # blanks between columns
-LEAST_TEXT = 30  # minimum width of a column of text
+MIN_TEXT_WIDTH = 30  # minimum width of a column of text
 
 
 def console() -> Console:
@@ -164,11 +164,11 @@ def print_columns(
     numbers = set(right)
     if cut:
         taken = sum(max(map(cell_len, column)) + _GAP for column in list(zip(heads, *lines, strict=True))[:-1])
-        room = max(console().width - taken, LEAST_TEXT)
+        room = max(console().width - taken, MIN_TEXT_WIDTH)
         lines = [(*line[:-1], line[-1] if len(line[-1]) <= room else f"{line[-1][: room - 3]}...") for line in lines]
     widths = [max(map(cell_len, column)) for column in zip(heads, *lines, strict=True)]
     if widths and len(heads) - 1 not in numbers:
-        widths[-1] = min(widths[-1], LEAST_TEXT)  # longer text wraps
+        widths[-1] = min(widths[-1], MIN_TEXT_WIDTH)  # longer text wraps
     for number, part in enumerate(parts_of(widths, keys, console().width)):
         table = _table()
         table.show_header = True

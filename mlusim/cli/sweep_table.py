@@ -83,7 +83,9 @@ def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
 def _print_cut(rows: Sequence[Row]) -> None:
     """Print below the table the truncated reasons, and the number of rows omitted."""
     messages = dict.fromkeys(f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done")
-    cut = [words for words in messages if len(words) > show.LEAST_TEXT]  # a narrow terminal may have no room for more
+    cut = [
+        words for words in messages if len(words) > show.MIN_TEXT_WIDTH
+    ]  # a narrow terminal may have no room for more
     if cut:
         show.print_text("")
     for words in cut[:_REASONS_SHOWN]:

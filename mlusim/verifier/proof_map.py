@@ -14,7 +14,7 @@ from mlusim.verifier.cells import Cells
 from mlusim.verifier.geometry import Integers
 
 NOBODY, AGAIN = -1, -2
-MOST_ROWS, MOST_COLUMNS = 480, 960
+_MAX_ROWS, _MAX_COLUMNS = 480, 960
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,8 +56,8 @@ def proof_maps(log: Log) -> list[ProofMap]:
         writer = np.where(times == 1, total, np.where(times == 0, NOBODY, AGAIN))
         shape = record.shape or (1,)
         split = _split(shape)
-        rows = _samples(math.prod(shape[:split]), MOST_ROWS)
-        columns = _samples(math.prod(shape[split:]), MOST_COLUMNS)
+        rows = _samples(math.prod(shape[:split]), _MAX_ROWS)
+        columns = _samples(math.prod(shape[split:]), _MAX_COLUMNS)
         byte = (rows[:, None] * math.prod(shape[split:]) + columns) * dtype_of(record.dtype).itemsize
         cell = np.searchsorted(cells.cuts, byte.reshape(-1), side="right") - 1
         maps.append(ProofMap(record.name, shape, split, rows, columns, writer[cell].reshape(byte.shape)))

@@ -19,7 +19,7 @@ from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
 # More spans than this result in a page of several megabytes.
 MAX_SPANS = 120_000
-_MOST_BINS = 1 << 15
+_MAX_BINS = 1 << 15
 _STRIP = "all its time"
 # From top to bottom.
 LANE_NAMES = (_STRIP, "io load", "io store", "move", "vector", "tensor", "scalar", "sync")
@@ -215,7 +215,7 @@ def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
     Spans as long as a bin are unchanged. Merged spans are placed at the first of them, so that nothing overlaps: no
     long span lies between short spans of one bin.
     """
-    bins = _MOST_BINS
+    bins = _MAX_BINS
     while True:
         width = -(-time_ps // bins)
         short = every.length_ps < width

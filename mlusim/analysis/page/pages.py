@@ -111,7 +111,7 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
 
 
 def _launched(result: Result) -> str:
-    """Describe the launches of a kernel of the user's own, which has no strategy."""
+    """Describe the launches of a user's kernel, which has no strategy."""
     launches = result.log.launches
     if not launches:
         return ""

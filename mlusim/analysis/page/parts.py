@@ -18,7 +18,7 @@ from mlusim.units import group_digits
 if TYPE_CHECKING:
     from mlusim.verifier.report import Report
 
-_LEAST_NAMED = 0.001
+_MIN_NAMED_SHARE = 0.001
 
 
 def esc(text: object) -> str:
@@ -96,7 +96,7 @@ def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
         causes = "; ".join(
             f"{CAUSES[name]} {percent(part / total_ps)}"
             for name, part in zip(names, spent, strict=True)
-            if part > _LEAST_NAMED * total_ps
+            if part > _MIN_NAMED_SHARE * total_ps
         )
         bar = f'<span class="bar" title="{esc(causes)}">{pieces}</span>' if share else ""
         silent = "" if line.times else ' class="silent"'

@@ -24,7 +24,7 @@ _UNSURE_GROWTH = 0.2
 _DRIFT_LENGTHS = (4, 8, 16, 32)
 # Leads grow with the square root of the number of periods if these are independent, and in proportion to it if each
 # task has a pace of its own, such as one whose rows are not aligned. The exponent in a run is measured.
-_GROWTH, _MOST_GROWTH = 0.5, 1.0
+_GROWTH, _MAX_GROWTH = 0.5, 1.0
 # Simulated ends of a run.
 _ENDS = 200
 
@@ -171,7 +171,7 @@ def _drift(leads: Numbers, measured: float) -> tuple[float, float]:
     growth = np.log(variances[-1] / variances[0]) / 2 / ratio if variances.all() else _GROWTH
     # The longest changes are known for each task only once.
     unsure = 1 / (2 * (tasks - 1)) ** 0.5 / ratio
-    return drift, float(np.clip(growth + unsure, _GROWTH, _MOST_GROWTH))
+    return drift, float(np.clip(growth + unsure, _GROWTH, _MAX_GROWTH))
 
 
 def _error(means: Numbers) -> float:
