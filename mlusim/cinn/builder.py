@@ -22,7 +22,7 @@ from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
 from mlusim.ops.scatter import SCATTER, SCATTER_ND
 
 Axes = int | Sequence[int]
-Given = Variable | str
+VariableOrName = Variable | str
 
 
 class NetBuilder:
@@ -61,16 +61,16 @@ class NetBuilder:
         try:
             extents = tuple(as_index(extent) for extent in shape)
         except TypeError:
-            raise InputError(f"create_input: shape {shape!r} is a sequence of integers, such as (8, 24)") from None
+            raise InputError(f"create_input: shape {shape!r} must be a sequence of integers, such as (8, 24)") from None
         if min(extents, default=0) < 0:
-            raise InputError(f"create_input: shape {list(extents)} has a negative extent: each is 0 or more")
+            raise InputError(f"create_input: shape {list(extents)} has a negative extent: each must be at least 0")
         variable = self._new("create_input", name, extents, dtype_of(type))
         self._inputs.append(variable)
         return variable
 
     def flip(
         self,
-        x: Given,
+        x: VariableOrName,
         axis: Axes | None = None,
         *,
         dim: Axes | None = None,
@@ -80,11 +80,11 @@ class NetBuilder:
     ) -> Variable:
         """Reverse the elements of `x` along each of the axes."""
         axes = _one_of("flip", axis=axis, dim=dim, dims=dims)
-        return self._add(FLIP, (x,), {"axis": _given("flip", "axis", axes)}, name, strategy)
+        return self._add(FLIP, (x,), {"axis": _required("flip", "axis", axes)}, name, strategy)
 
     def reverse(
         self,
-        x: Given,
+        x: VariableOrName,
         axis: Axes | None = None,
         *,
         dim: Axes | None = None,
@@ -94,12 +94,12 @@ class NetBuilder:
     ) -> Variable:
         """Alias of flip."""
         axes = _one_of("reverse", axis=axis, dim=dim, dims=dims)
-        return self._add(REVERSE, (x,), {"axis": _given("reverse", "axis", axes)}, name, strategy)
+        return self._add(REVERSE, (x,), {"axis": _required("reverse", "axis", axes)}, name, strategy)
 
     def reverse_sequence(
         self,
-        x: Given,
-        seq_lengths: Given,
+        x: VariableOrName,
+        seq_lengths: VariableOrName,
         seq_axis: int | None = None,
         batch_axis: int | None = None,
         *,
@@ -116,8 +116,8 @@ class NetBuilder:
 
     def gather(
         self,
-        x: Given,
-        index: Given,
+        x: VariableOrName,
+        index: VariableOrName,
         axis: int | None = None,
         *,
         dim: int | None = None,
@@ -130,8 +130,8 @@ class NetBuilder:
 
     def gather_nd(
         self,
-        x: Given,
-        index: Given,
+        x: VariableOrName,
+        index: VariableOrName,
         axes: Sequence[int] | None = None,
         mode: str = "aligned",
         *,
@@ -145,9 +145,9 @@ class NetBuilder:
 
     def scatter(
         self,
-        x: Given,
-        index: Given,
-        src: Given,
+        x: VariableOrName,
+        index: VariableOrName,
+        src: VariableOrName,
         axis: int | None = None,
         *,
         dim: int | None = None,
@@ -160,9 +160,9 @@ class NetBuilder:
 
     def scatter_nd(
         self,
-        x: Given,
-        index: Given,
-        src: Given,
+        x: VariableOrName,
+        index: VariableOrName,
+        src: VariableOrName,
         axes: Sequence[int] | None = None,
         mode: str = "aligned",
         *,
@@ -174,12 +174,14 @@ class NetBuilder:
         attributes = {"axes": _one_of("scatter_nd", axes=axes, dims=dims), "mode": mode}
         return self._add(SCATTER_ND, (x, index, src), attributes, name, strategy)
 
-    def cast(self, x: Given, dtype: object, *, name: str | None = None, strategy: str | None = None) -> Variable:
+    def cast(
+        self, x: VariableOrName, dtype: object, *, name: str | None = None, strategy: str | None = None
+    ) -> Variable:
         """Convert the elements of `x` to another type: Float(32), bool, "int8", ..."""
         return self._add(CAST, (x,), {"dtype": dtype_of(dtype)}, name, strategy)
 
     def bitcast_convert(
-        self, x: Given, dtype: object, *, name: str | None = None, strategy: str | None = None
+        self, x: VariableOrName, dtype: object, *, name: str | None = None, strategy: str | None = None
     ) -> Variable:
         """View the bytes of `x` as elements of another type; nothing is copied. The last dimension changes with it."""
         return self._add(BITCAST_CONVERT, (x,), {"dtype": dtype_of(dtype)}, name, strategy)
@@ -198,7 +200,7 @@ class NetBuilder:
     def _any(
         self,
         operator: Operator,
-        *inputs: Given,
+        *inputs: VariableOrName,
         name: str | None = None,
         strategy: str | None = None,
         **arguments: Any,
@@ -212,7 +214,7 @@ class NetBuilder:
         return self._add(operator, tensors, arguments, name, strategy)
 
     def build(
-        self, target: str | PathLike[str] | Board = "mlu370-x4", *, outputs: Iterable[Given] | None = None
+        self, target: str | PathLike[str] | Board = "mlu370-x4", *, outputs: Iterable[VariableOrName] | None = None
     ) -> Program:
         """Return the current net as a program for a board; the builder remains usable.
 
@@ -249,7 +251,7 @@ class NetBuilder:
     def _add(
         self,
         operator: Operator,
-        tensors: Sequence[Given],
+        tensors: Sequence[VariableOrName],
         attributes: dict[str, Any],
         name: str | None,
         strategy: str | None,
@@ -313,7 +315,7 @@ def _one_of(operator: str, **arguments: Any) -> Any:
     return next(iter(passed.values()), None)
 
 
-def _given(operator: str, name: str, value: Any) -> Any:
+def _required(operator: str, name: str, value: Any) -> Any:
     if value is None:
         raise InputError(f"{operator}: {name} is missing: an axis or a list of them; [] for a plain copy")
     return value

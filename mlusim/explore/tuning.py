@@ -142,7 +142,8 @@ def tune(  # noqa: PLR0913 - most are keywords
     check_not_loading()
     name = by_name(operator)
     own = is_kernel(name)
-    strategy = ("all" if strategy is None else strategy) if not own else strategy
+    if strategy is None and not own:
+        strategy = "all"
     axes = axes_of(
         name,
         shape=shape,
@@ -197,13 +198,16 @@ def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Run
         refused=[(_settings(row, sweep.axes), None, row["message"]) for row in sweep.rows if row["status"] != DONE],
         repeats=0,
         at_floor=False,
-        command=_kernel_command(
-            best_point, [name, *compiled], str(device) if isinstance(device, str | Path) else board.name
-        ),
+        command=_kernel_command(best_point, [name, *compiled], _device_name(device, board)),
         call=_kernel_call(best_point, axes, device),
         axes=tuple(sweep.axes),
         _best=best_point,
     )
+
+
+def _device_name(device: Any, board: Board) -> str:
+    """Return a board as the user named it, by name or file; else its name."""
+    return str(device) if isinstance(device, str | Path) else board.name
 
 
 def _settings(row: Mapping[str, Any], axes: Sequence[str]) -> str:
@@ -239,7 +243,7 @@ def _kernel_call(point: Point, axes: Axes, device: Any) -> str:
     words = [
         f"functools.partial({', '.join([axes.operator, *taken])})" if taken else axes.operator,
         *tensors,
-        f"device={(str(device) if isinstance(device, str | Path) else point.board.name)!r}",
+        f"device={_device_name(device, point.board)!r}",
     ]
     words += [f"{name}={value!r}" for name, value in point.options.items() if name not in OF_A_RUN]
     words += [f"{name}={value!r}" for name, value in point.launch.items()]
@@ -268,7 +272,7 @@ def _tuning(search: Search, device: Any) -> Tuning:
         refused=search.refused,
         repeats=search.repeats,
         at_floor=search.at_floor,
-        command=_command(best_point, axes, str(device) if isinstance(device, str | Path) else board.name),
+        command=_command(best_point, axes, _device_name(device, board)),
         call=_call(best_point, device),
         _best=best_point,
     )
@@ -332,7 +336,7 @@ def _call(point: Point, device: Any) -> str:
         *record.tensors,
         *(f"{name}={_literal(value)}" for name, value in attributes.items() if name not in quiet),
     ]
-    words.append(f"device={(str(device) if isinstance(device, str | Path) else point.board.name)!r}")
+    words.append(f"device={_device_name(device, point.board)!r}")
     words.append(f"strategy={point.strategy!r}")
     if point.nram_limit_bytes is not None:
         words.append(f"nram_limit_bytes={point.nram_limit_bytes}")

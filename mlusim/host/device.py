@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize, ref
@@ -26,19 +26,20 @@ from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import NOTED, AllocationError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
+from mlusim.host.argument_windows import note_windows
 from mlusim.host.garbage import fewer_collections
 from mlusim.host.run_end import check_deadlock, check_time
 from mlusim.host.watchdog import Watchdog
 from mlusim.inputs import as_array, as_count, as_shape, check_flags, check_operations, check_seconds, shown
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.view import Pointer, View
+from mlusim.memory.view import View
 from mlusim.verifier.check_by_default import note_device
 
 if TYPE_CHECKING:
     import os
 
-    from mlusim.host.host_data import HostData
+    from mlusim.host.host_data import HostDataWatch
     from mlusim.results.result import Result
     from mlusim.verifier.findings import Finding
     from mlusim.verifier.report import Report
@@ -99,8 +100,8 @@ class Device:
         self._stopped = ""
         self._error: BaseException | None = None
         self._running = False
-        # Findings on values passed through Python objects; None unless requested.
-        self._host_data: list[Finding] | None = None
+        # Detects values passed through Python objects; None unless requested.
+        self._host_data: HostDataWatch | None = None
         if note_device(self):
             self.watch_host_data()
         # The kernel queued last, until it has run.
@@ -282,8 +283,7 @@ class Device:
                 self._default_queue = self._chip.queue()
             queue = self._default_queue
         launch = Launch(self._chip, kernel, arguments, settings, grid, kind, queue)
-        for identity, offset, box in _parts((*arguments, *settings.values()), self.log):
-            self.log.windows.setdefault(identity, set()).add((offset, box))
+        note_windows((*arguments, *settings.values()), self.log)
         queue.submit(launch)
         self._launches.append(launch)
         self._waiting = launch.name
@@ -314,13 +314,12 @@ class Device:
                 "first and pass its result"
             )
         self._running = True
-        around = self._around_kernels()
+        fresh = self._launches[self.log.host_waits[-1] if self.log.host_waits else 0 :]
         try:
-            self._run()
+            with contextlib.nullcontext() if self._host_data is None else self._host_data.around(fresh):
+                self._run()
         finally:
             self._running = False
-            for watch in around:
-                self._note_host_data(watch.find())
         self._waiting = ""
         self.log.host_waits.append(len(self.log.launches))
 
@@ -399,29 +398,15 @@ class Device:
 
         Off by default, as it compares the objects reachable from each kernel before and after a run.
         """
+        from mlusim.host.host_data import HostDataWatch
+
         if self._host_data is None:
-            self._host_data = []
+            self._host_data = HostDataWatch()
 
     @property
     def host_data(self) -> tuple[Finding, ...]:
         """The findings of `watch_host_data`, one per object."""
-        return tuple(self._host_data or ())
-
-    def _around_kernels(self) -> list[HostData]:
-        if self._host_data is None:
-            return []
-        from mlusim.host.host_data import HostData
-
-        return [
-            HostData.of_launch(launch.kernel, launch.arguments, launch.settings)
-            for launch in self._launches[self.log.host_waits[-1] if self.log.host_waits else 0 :]
-            if launch.dim != (1, 1, 1)
-        ]
-
-    def _note_host_data(self, findings: list[Finding]) -> None:
-        noted = self._host_data
-        assert noted is not None  # noqa: S101 - only then are there kernels to look around
-        noted += [finding for finding in findings if finding not in noted]
+        return () if self._host_data is None else tuple(self._host_data.findings)
 
     def verify(self, *, name: str = "", rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
         """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises if there are errors.
@@ -491,21 +476,3 @@ def _whole(tensor: View) -> View:
     if tensor.allocation.buffer is not None:
         tensor.typed()
     return tensor
-
-
-def _parts(arguments: Iterable[Any], log: Log) -> Iterator[tuple[int, int, int]]:
-    """Yield allocation, offset and box of each tensor in a kernel's arguments, including those in containers."""
-    for argument in arguments:
-        if isinstance(argument, View):
-            yield (
-                argument.allocation.identity,
-                argument.offset,
-                log.box(argument.shape, argument.strides, argument.itemsize),
-            )
-        elif isinstance(argument, Pointer):
-            nbytes = argument.allocation.nbytes
-            yield argument.allocation.identity, 0, log.box((nbytes,), (1,), 1)
-        elif isinstance(argument, list | tuple):
-            yield from _parts(argument, log)
-        elif isinstance(argument, Mapping):
-            yield from _parts(argument.values(), log)

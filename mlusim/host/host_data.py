@@ -19,6 +19,7 @@ import itertools
 import linecache
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import length_hint
@@ -32,12 +33,15 @@ from types import (
     ModuleType,
     SimpleNamespace,
 )
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlusim.memory.view import View
 from mlusim.verifier.findings import Finding
+
+if TYPE_CHECKING:
+    from mlusim.cores.launch import Launch
 
 _LARGEST_BYTES = 1 << 26
 _LARGEST_ITEMS = 10_000
@@ -61,8 +65,33 @@ class _Named:
     line: int
 
 
-class HostData:
-    """A snapshot of the objects around a kernel before it runs; `find` compares it with their state afterwards.
+class HostDataWatch:
+    """The findings on the launches of a device, one per object.
+
+    Attributes:
+        findings: so far.
+    """
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    @contextmanager
+    def around(self, launches: Sequence[Launch]) -> Iterator[None]:
+        """Compare the objects around the kernels of launches before and after they run; a single task shares none."""
+        snapshots = [
+            Snapshot.of_launch(launch.kernel, launch.arguments, launch.settings)
+            for launch in launches
+            if launch.dim != (1, 1, 1)
+        ]
+        try:
+            yield
+        finally:
+            for snapshot in snapshots:
+                self.findings += [finding for finding in snapshot.find() if finding not in self.findings]
+
+
+class Snapshot:
+    """The objects around a kernel before it runs; `find` compares them with their state afterwards.
 
     Args:
         kernel: the launched kernel; for a compiled one, the variables of its file are compared.
@@ -79,7 +108,7 @@ class HostData:
         self._values = {key: now for key, (_, now) in self._variables().items()}
 
     @classmethod
-    def of_launch(cls, kernel: Any, arguments: Sequence[Any], settings: Mapping[str, Any]) -> HostData:
+    def of_launch(cls, kernel: Any, arguments: Sequence[Any], settings: Mapping[str, Any]) -> Snapshot:
         """Take a snapshot of the objects around a launch: those that its kernel names, and arguments except tensors."""
         names = parameter_names(kernel, len(arguments))
         by_name = {**dict(zip(names, arguments, strict=True)), **settings}

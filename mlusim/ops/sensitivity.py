@@ -45,17 +45,17 @@ def sensitivity(call: Call, *, part: float = 0.2) -> list[Sensitivity]:
 
 
 def sensitivity_of(board: Board, time_ps_on: Callable[[Board], int], *, part: float = 0.2) -> list[Sensitivity]:
-    """The same of anything that takes a time on a board, in ps: `time_ps_on`."""
+    """As `sensitivity`, for any time in picoseconds that depends on a board: `time_ps_on(board)`."""
     time_ps = time_ps_on(board)
     sensitivities = []
-    for field in movable(board):
-        changes = [time_ps_on(moved(board, field, 1 + sign * part)) / time_ps - 1 for sign in (-1, 1)]
+    for field in uncertain_parameters(board):
+        changes = [time_ps_on(scaled(board, field, 1 + sign * part)) / time_ps - 1 for sign in (-1, 1)]
         if any(changes):
             sensitivities.append(Sensitivity(field, board.sources[field], *changes))
     return sorted(sensitivities, key=lambda sensitivity: -sensitivity.swing)
 
 
-def movable(board: Board) -> list[str]:
+def uncertain_parameters(board: Board) -> list[str]:
     """Return the timing parameters that are assumed or fitted."""
     return [
         item.name
@@ -66,7 +66,7 @@ def movable(board: Board) -> list[str]:
     ]
 
 
-def moved(board: Board, field: str, factor: float) -> Board:
+def scaled(board: Board, field: str, factor: float) -> Board:
     """Return the board with one parameter multiplied by `factor`, or by the nearest factor that the rules allow."""
     value = getattr(board, field)
     target = value * factor

@@ -5,7 +5,7 @@ import pytest
 
 from mlusim.hardware import board
 from mlusim.ops.call import Input
-from mlusim.ops.sensitivity import movable, moved, sensitivity
+from mlusim.ops.sensitivity import scaled, sensitivity, uncertain_parameters
 from mlusim.ops.tin_shift import FORWARD
 
 
@@ -27,15 +27,15 @@ def test_sensitivities_are_sorted_and_name_uncertain_parameters(call):
 
 def test_a_parameter_is_varied_as_far_as_its_limits_allow():
     on = board("mlu370-x4")
-    assert moved(on, "dma_read_latency_ps", 1.2).dma_read_latency_ps == round(1.2 * on.dma_read_latency_ps)
+    assert scaled(on, "dma_read_latency_ps", 1.2).dma_read_latency_ps == round(1.2 * on.dma_read_latency_ps)
     mixed = on.dram_mixed_efficiency
-    assert moved(on, "dram_mixed_efficiency", 0.8).dram_mixed_efficiency == pytest.approx(0.8 * mixed)
-    assert moved(on, "dram_mixed_efficiency", 1.2).dram_mixed_efficiency == pytest.approx(1, abs=1e-4)
-    read = moved(on, "dram_read_efficiency", 0.8).dram_read_efficiency
+    assert scaled(on, "dram_mixed_efficiency", 0.8).dram_mixed_efficiency == pytest.approx(0.8 * mixed)
+    assert scaled(on, "dram_mixed_efficiency", 1.2).dram_mixed_efficiency == pytest.approx(1, abs=1e-4)
+    read = scaled(on, "dram_read_efficiency", 0.8).dram_read_efficiency
     assert on.dram_write_efficiency < read < on.dram_write_efficiency + 1e-4
 
 
 def test_sourced_parameters_are_not_varied():
-    names = movable(board("mlu370-x4"))
+    names = uncertain_parameters(board("mlu370-x4"))
     assert "dma_read_latency_ps" in names
     assert not {"dram_bandwidth_bytes_per_s", "vector_bytes_per_cycle", "scalar_add_cycles", "nram_bytes"} & set(names)
