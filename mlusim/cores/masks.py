@@ -16,7 +16,7 @@ from mlusim.cores.vector import issue_counted, wait_for_register
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.memory.addresses import Addresses, Indices
-from mlusim.memory.loops import COLLECT_BINS_PASSES, bin_counter_cycles, scalar_bins_instructions
+from mlusim.memory.loops import COLLECT_BINS_PASSES, bin_counter_cycles, bin_levels, scalar_bins_instructions
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -85,22 +85,23 @@ def collect_bins(  # noqa: PLR0913 - most are keywords
     """Distribute rows and their values to bins of `size` rows each, in order within a bin.
 
     For each bin in turn `__bang_sub_scalar` and `__bang_lt` compute a mask of its rows, `__bang_collect` appends these
-    and their values to those of the previous bins, and `__bang_count` counts them (B).
+    and their values to those of the previous bins, and `__bang_count` counts them (B). If that is faster, the loop
+    first sorts into groups of bins, then each group from there into `rows` and `values`, and moves both.
 
     Args:
         issuer: issuer of the task.
         line: source line in the log.
         rows_out, values_out: in NRAM, of the size of `rows`: row numbers within their bin, and values.
-        rows: integers in NRAM, 0 to size * bins - 1. Modified in place: size * (bins - 1) less afterwards.
-        values: in NRAM, one per row, of any element type.
+        rows: integers in NRAM, 0 to size * bins - 1. Scratch afterwards.
+        values: in NRAM, one per row, of any element type. Scratch afterwards.
         mask: scratch in NRAM, of the size and element type of `rows`.
         size: rows per bin.
         bins: number of bins.
         known: used to count in a timing-only run: the lookups of these addresses represent `rows`.
 
     The result of the wait, in registers, is int64 of (bins + 1): the index in the lists where each bin begins, and
-    their length. Cost: `mlusim.memory.loops.COLLECT_BINS_PASSES` vector instructions per bin, and a wait for the
-    vector pipe at the end. Not modelled: that wait for every bin. Raises `OperandError` for operands that do not fit,
+    their length. Cost: the vector instructions of `mlusim.memory.loops.bin_levels`, and a wait for the vector pipe at
+    the end. Not modelled: that wait for every bin. Raises `OperandError` for operands that do not fit,
     `AccessError` for a row outside all bins, `MissingDataError` if a timing-only run has neither rows nor addresses.
     """
     views = (rows_out, values_out, rows, values, mask)
@@ -119,12 +120,13 @@ def collect_bins(  # noqa: PLR0913 - most are keywords
             "collect_bins in a timing-only run, which has no rows: name the addresses as `known`, or run with data"
         )
     bin_starts: list[Indices] = []
+    groups, _ = bin_levels(issuer.board, max(view.nbytes for view in views), bins)
     record = issue_counted(
         issuer,
         line,
         "collect_bins",
-        (rows_out, rows, values, rows, values_out, mask),
-        partial(_distribute, rows_out, values_out, rows, values, size, bins, bin_starts),
+        (rows_out, rows, values, rows, values, values_out, mask),
+        partial(_distribute, rows_out, values_out, rows, values, size, bins, groups, bin_starts),
         COLLECT_BINS_PASSES * bins,
     )
 
@@ -227,20 +229,31 @@ def _collect(dst: View, src: View, mask: View, counts: list[int]) -> None:
 
 
 def _distribute(
-    rows_out: View, values_out: View, rows: View, values: View, size: int, bins: int, bin_starts: list[Indices]
+    rows_out: View,
+    values_out: View,
+    rows: View,
+    values: View,
+    size: int,
+    bins: int,
+    groups: int,
+    bin_starts: list[Indices],
 ) -> None:
     numbers = rows.typed().reshape(-1)
     bin_of = _bins("collect_bins", numbers, size, bins)
     bin_starts.append(_sort(rows_out, values_out, numbers, bin_of, values, size, bins))
-    # The value of `rows` after the subtractions.
-    numbers -= np.array(size * (bins - 1)).astype(numbers.dtype)
+    if groups > 1:
+        numbers[...] = rows_out.typed().reshape(-1)
+        values.raw().reshape(-1)[...] = values_out.raw().reshape(-1)
+    else:
+        # The subtractions of all bins.
+        numbers -= np.array(size * (bins - 1)).astype(numbers.dtype)
 
 
 def _sort(rows_out: View, values_out: View, numbers: Any, bin_of: Any, values: View, size: int, bins: int) -> Indices:
     """Store rows, numbered within their bin, and values in the order of the bins; return where each bin begins."""
     # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
-    within = numbers - bin_of * np.array(size, numbers.dtype)
     to_rows, to_values = rows_out.typed().reshape(-1), values_out.raw().reshape(-1)
+    within = (numbers - bin_of * np.array(size, numbers.dtype)).astype(to_rows.dtype, copy=False)
     order = None
     # The reduction of `all`, without its calls in Python.
     if np.logical_and.reduce(bin_of[1:] >= bin_of[:-1]):
@@ -248,10 +261,7 @@ def _sort(rows_out: View, values_out: View, numbers: Any, bin_of: Any, values: V
         to_values[...] = values.raw().reshape(-1)
     else:
         order = bin_of.argsort(kind="stable")
-        if within.dtype == to_rows.dtype:
-            within.take(order, out=to_rows, mode="clip")
-        else:
-            to_rows[...] = within.take(order, mode="clip")
+        within.take(order, out=to_rows, mode="clip")
         values.raw().reshape(-1).take(order, out=to_values, mode="clip")
     starts: Indices = bin_of.searchsorted(np.arange(bins + 1), sorter=order)
     return starts
@@ -259,7 +269,8 @@ def _sort(rows_out: View, values_out: View, numbers: Any, bin_of: Any, values: V
 
 def _starts_of(bin_of: Any, bins: int) -> Indices:
     """Return where each bin begins in sorted order, and the number of rows."""
-    return np.sort(bin_of).searchsorted(np.arange(bins + 1))
+    # By radix.
+    return np.sort(bin_of, kind="stable").searchsorted(np.arange(bins + 1))
 
 
 def _bins(name: str, numbers: Any, size: int, bins: int) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.cores.instructions.cost import LOOPS, stream
 from mlusim.cores.instructions.limits import (
     ALIGNED_ADDRESS_BYTES,
     Value,
@@ -354,7 +355,7 @@ def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sourc
     dtype = main_type(instruction, operands) if result_types is None else next(iter(result_types))
     if views[0].dtype not in instruction.types:
         check_types(instruction, issuer.board, (views[0], *views))
-    geometry = geometry_of(issuer, instruction, views, 1)
+    geometry = geometry_of(issuer, instruction.cost, views, 1)
     register = np.zeros(1, dtype)
     arrays = [view.typed() for view in views]
     record = _enqueue(
@@ -391,7 +392,7 @@ def issue_counted(
     Args:
         issuer: issuer of the task.
         line: source line in the log.
-        name: name of the instruction; its cost is that of the table's entry, or of `count` passes if there is none.
+        name: name of the instruction; its cost is that of the table's entry or of `LOOPS`, or of `count` passes.
         views: the result, then the sources.
         effect: its effect on memory at its end; None if nothing is computed.
         count: as in the log: passes, elements of a window, depth of a convolution.
@@ -407,7 +408,8 @@ def issue_counted(
         check_since(instruction, issuer.board)
     if issuer.board.needs_aligned_vectors and name != STREAM_MOVE:
         check_all_aligned(instruction, name, issuer.board, views)
-    return _enqueue(issuer, line, name, views, geometry_of(issuer, instruction, views, count), effect, result=result)
+    cost = LOOPS.get(name, stream) if instruction is None else instruction.cost
+    return _enqueue(issuer, line, name, views, geometry_of(issuer, cost, views, count), effect, result=result)
 
 
 def stream_move(issuer: Issuer, line: int, dst: View, src: View) -> int:
@@ -422,7 +424,7 @@ def stream_move(issuer: Issuer, line: int, dst: View, src: View) -> int:
             f"{STREAM_MOVE} of {src!r} to {dst!r}: both sides must have the same number of bytes, at least one"
         )
     effect = partial(_move, dst, src) if issuer.has_data else None
-    return _enqueue(issuer, line, STREAM_MOVE, (dst, src), geometry_of(issuer, None, (dst, src), 1), effect)
+    return _enqueue(issuer, line, STREAM_MOVE, (dst, src), geometry_of(issuer, stream, (dst, src), 1), effect)
 
 
 def _move(dst: View, src: View) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mlusim.cores.instructions.cost import Work, stream
+from mlusim.cores.instructions.cost import Cost, Work
 from mlusim.cores.instructions.limits import (
     ALIGNED_ADDRESS_BYTES,
     Value,
@@ -103,7 +103,7 @@ class VectorCall:
         )
         self.ufunc = _ufunc_for(instruction, views)
         count = instruction.count([view.dtype for view in views], attributes)
-        self.duration_ps, widest, size, boxes, count = geometry_of(issuer, instruction, views, count)
+        self.duration_ps, widest, size, boxes, count = geometry_of(issuer, instruction.cost, views, count)
         recorded = (*boxes, NONE, NONE)[:RECORDED]
         log = issuer.log
         code = (log.op(instruction.name), VECTOR, NONE, count, widest, 0, 0, self.duration_ps, size, *recorded)
@@ -203,19 +203,18 @@ def _attribute_key(value: Any) -> tuple[Any, ...]:
     return type(value), str(value) if is_zero else value
 
 
-def geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> Geometry:
+def geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int) -> Geometry:
     """Return the values that depend only on shapes: duration, widest operand, elements of the first, boxes, count."""
-    key = (None if instruction is None else instruction.name, count, *map(_layout, views))
+    key = (cost, count, *map(_layout, views))
     cached: Geometry | None = issuer.chip.vector_geometries.get(key)
     if cached is None:
-        cached = issuer.chip.vector_geometries[key] = _geometry_of(issuer, instruction, views, count)
+        cached = issuer.chip.vector_geometries[key] = _geometry_of(issuer, cost, views, count)
     return cached
 
 
-def _geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> Geometry:
+def _geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int) -> Geometry:
     widest = max(view.nbytes for view in views)
     work = Work(widest, tuple(view.size for view in views), tuple(view.itemsize for view in views), count)
-    cost = stream if instruction is None else instruction.cost
     boxes = tuple(issuer.log.box(view.shape, view.strides, view.itemsize) for view in views)
     return issuer.board.cycles_ps(cost(issuer.board, work)), widest, views[0].size, boxes, count
 

@@ -8,6 +8,7 @@ depends on the position.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,6 +73,24 @@ def scalar_bins_instructions(address: AddressInstructions) -> AddressInstruction
     the bin, a multiplication and a subtraction, and stores it. Stores cost as much as loads.
     """
     return address.plus(address).plus(AddressInstructions(loads=5, operations=5, additions=3))
+
+
+def bin_levels(board: Board, nbytes: int, bins: float) -> tuple[int, int]:
+    """Return how `collect_bins` sorts elements of `nbytes` into bins: the number of groups, and its cycles.
+
+    Each bin takes `COLLECT_BINS_PASSES` instructions over all elements. If that is faster, the elements are first
+    sorted into groups of bins, about as many as there are bins in each, and then each group into its bins. The
+    instructions for all groups read bins / groups times all elements in total, however the elements are distributed; a
+    part that is not whole lines of the vector unit takes one more cycle. Two moves of rows and values follow, because
+    the second level writes where the first one read. One group means that all bins are sorted at once.
+    """
+    startup, lines = board.vector_startup_cycles, ceil_div(nbytes, board.vector_bytes_per_cycle)
+    at_once = COLLECT_BINS_PASSES * bins * (startup + lines)
+    groups = math.isqrt(max(math.ceil(bins) - 1, 0)) + 1
+    first = groups * (startup + lines)
+    second = bins * (startup + 1) + math.ceil(bins / groups) * lines
+    grouped = COLLECT_BINS_PASSES * (first + second) + 2 * (startup + lines)
+    return (groups, math.ceil(grouped)) if grouped < at_once else (1, math.ceil(at_once))
 
 
 def bin_counter_cycles(board: Board) -> int:

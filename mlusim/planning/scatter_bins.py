@@ -12,8 +12,9 @@ Each update is therefore loaded and stored by one core, instead of being read by
 several updates of an element wins: chunks are in order, and sorting is stable. Where a row also depends on the position
 of its lookup, a chunk reaches only a few regions, and is sorted into those.
 
-From arch 300 on vector instructions sort, a few for each bin. Those before that need whole, aligned 128 B, so scalar
-loops do a counting sort, in a time that hardly depends on the number of bins. Supports updates of single elements.
+From arch 300 on vector instructions sort, a few for each bin, and many bins in two levels (`memory.loops.bin_levels`).
+Those before that need whole, aligned 128 B, so scalar loops do a counting sort, in a time that hardly depends on the
+number of bins. Supports updates of single elements.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,9 @@ import numpy as np
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.loops import (
-    COLLECT_BINS_PASSES,
     address_instructions,
     bin_counter_cycles,
+    bin_levels,
     scalar_bins_cycles,
 )
 from mlusim.memory.view import View
@@ -91,11 +93,7 @@ class Binning:
 
     def boxes(self, lookups: Lookups) -> tuple[Integers, Integers, Integers]:
         """Return the chunks in order of lookups: first lookup, start and stop of the box."""
-        axes = range(len(lookups.positions))
-        cuts = [cut(extent, size) for extent, size in zip(lookups.positions, self.sizes, strict=True)]
-        start, stop = boxes(cuts, axes)
-        counts = np.prod(stop - start, axis=1)
-        return np.cumsum(counts) - counts, start, stop
+        return _chunks(lookups.positions, self.sizes)
 
     def sections(self, updates: View, dtype: np.dtype[Any]) -> tuple[View, View]:
         """Return the rows and the values of all updates in the workspace."""
@@ -121,6 +119,18 @@ class Binning:
     def bins_reached(self, lookups: Lookups) -> float:
         """Return the mean number of bins that the lookups of a chunk can address."""
         return min(lookups.reach(self.sizes) / self.size + 1, self.bins)
+
+
+@lru_cache(maxsize=8)
+def _chunks(positions: Extents, sizes: Extents) -> tuple[Integers, Integers, Integers]:
+    """Return the chunks of these sizes: first lookup, start and stop of the box. All cores share the arrays."""
+    cuts = [cut(extent, size) for extent, size in zip(positions, sizes, strict=True)]
+    start, stop = boxes(cuts, range(len(positions)))
+    counts = np.prod(stop - start, axis=1)
+    chunks = np.cumsum(counts) - counts, start, stop
+    for part in chunks:
+        part.setflags(write=False)
+    return chunks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +248,8 @@ def _candidate(job: Job, size: int, bins: int, strategy: str) -> LookupCandidate
         strategy=strategy,
         predicted_ps=_sorting_ps(job, binning, arithmetic) + board.queued_kernel_gap_ps + applying_ps,
         tasks=min(board.cores, bins),
-        tiles=binning.chunks * 8 + tiles * 3 + updates * 4,
+        # Operations: 8 for each chunk, 4 for each region, 3 for each list of updates.
+        tiles=binning.chunks * 8 + tiles * 4 + updates * 3,
         split=BinsSplit(
             tier=tier,
             sizes=(tile,),
@@ -317,8 +328,8 @@ def _sorting_ps(job: Job, binning: Binning, arithmetic: IndexArithmetic) -> int:
     columns, bins = lookups.columns, binning.bins_reached(lookups)
     if arithmetic.binned:
         widest = lookups_at_once * max(binning.width, job.itemsize)
-        each = board.vector_startup_cycles + ceil_div(widest, board.vector_bytes_per_cycle)
-        cycles = arithmetic.vector_cycles(board, lookups_at_once) + COLLECT_BINS_PASSES * bins * each
+        _, sorting = bin_levels(board, widest, bins)
+        cycles: float = arithmetic.vector_cycles(board, lookups_at_once) + sorting
     else:
         address = address_instructions(columns, positional=arithmetic.positional)
         cycles = scalar_bins_cycles(board, lookups_at_once, address) + bins * bin_counter_cycles(board)

@@ -16,6 +16,7 @@ from mlusim.errors import AccessError, MissingDataError, OperandError, PlanError
 from mlusim.hardware import board
 from mlusim.kernels.scatter_bins import lists
 from mlusim.memory.addresses import Addresses, IndexedAxis
+from mlusim.memory.loops import bin_levels
 
 # The vector instructions of the first cannot sort; scalar loops do.
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
@@ -296,7 +297,53 @@ def test_bins_are_in_order_and_stable(size, bins, count, seed):
     assert found["starts"].tolist() == [0, *np.cumsum([len(some) for some in kept])]
     assert np.array_equal(found["rows"], np.concatenate([rows[some] - n * size for n, some in enumerate(kept)]))
     assert np.array_equal(found["values"], values[np.concatenate(kept)])
-    assert np.array_equal(found["left"], rows - size * (bins - 1))
+    groups, _ = bin_levels(board("mlu370-x4"), count * 4, bins)
+    assert np.array_equal(found["left"], found["rows"] if groups > 1 else rows - size * (bins - 1))
+
+
+@given(bins=st.integers(1, 3000), count=st.integers(1, 40_000), skew=st.floats(0.1, 8), seed=st.integers(0, 99))
+def test_the_time_of_sorting_in_groups(bins, count, skew, seed):
+    """The sum over the instructions of both levels, for rows that need not be evenly distributed."""
+    chosen = board("mlu370-x4")
+    groups, charged = bin_levels(chosen, count * 4, bins)
+    instruction = chosen.vector_startup_cycles + np.ceil(count * 4 / 128)
+    assert charged <= 5 * bins * instruction
+    if groups == 1:
+        assert charged == 5 * bins * instruction
+        return
+    assert bins > 4
+    each = -(-bins // groups)
+    bin_of = (bins * np.random.default_rng(seed).random(count) ** skew).astype(int)
+    in_group = np.bincount(bin_of // each, minlength=groups)
+    bins_of = np.diff(np.minimum(each * np.arange(len(in_group) + 1), bins))
+    parts = bins_of * (chosen.vector_startup_cycles + np.ceil(in_group * 4 / 128))
+    summed = 5 * (groups * instruction + parts.sum()) + 2 * instruction
+    assert summed <= charged
+    if bins % groups == 0:
+        assert charged <= summed + 5 * bins
+
+
+def test_the_time_of_collect_bins():
+    times = {}
+    for bins in (3, 100):
+        device = mlusim.Device("mlu370-x4", data=False)
+        index = device.upload(np.arange(3000, dtype=np.int32), "index", keep_data=True)
+        device.launch(sort_addresses, index, 3000, bins, dim=1, kind="BLOCK")
+        device.synchronize()
+        columns = device.log.columns()
+        (record,) = np.flatnonzero(columns["op"] == device.log.ops.index("collect_bins"))
+        times[bins] = columns["end_ps"][record] - columns["start_ps"][record]
+    # 3,000 rows are 94 lines; 100 bins are 10 groups of 10.
+    assert times[3] == 5 * 3 * (22 + 94) * 1000
+    assert times[100] == (5 * (10 * (22 + 94) + 100 * (22 + 1) + 10 * 94) + 2 * (22 + 94)) * 1000
+
+
+async def sort_addresses(core, index, count, bins):
+    rows, mask, sorted_rows, values, sorted_values = (core.nram.alloc(count, np.int32) for _ in range(5))
+    axis = IndexedAxis(extent=count, step=1, start=0, stop=count)
+    addresses = Addresses((count,), (0,), index=rows, axes=(axis,), origin=index)
+    size = -(-count // bins)
+    await core.collect_bins(sorted_rows, sorted_values, rows, values, mask, size=size, bins=bins, known=addresses)
 
 
 def test_collect_bins_names_invalid_arguments():

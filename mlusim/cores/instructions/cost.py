@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from mlusim.memory.loops import COLLECT_BINS_PASSES, bin_levels
+
 if TYPE_CHECKING:
     from mlusim.hardware.board import Board
 
@@ -43,6 +45,15 @@ def lines(board: Board, nbytes: int) -> int:
 def stream(board: Board, work: Work) -> int:
     """Cost of `count` passes over the widest operand, each with a start-up."""
     return work.count * (board.vector_startup_cycles + lines(board, work.widest_bytes))
+
+
+def bins(board: Board, work: Work) -> int:
+    """Cost of `collect_bins`, in one or two levels; `count`: instructions in one level."""
+    return bin_levels(board, work.widest_bytes, work.count // COLLECT_BINS_PASSES)[1]
+
+
+# Loops of instructions by the name of their operation; all others are passes.
+LOOPS: dict[str, Cost] = {"collect_bins": bins}
 
 
 def function(kind: str) -> Cost:
