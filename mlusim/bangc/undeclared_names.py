@@ -44,6 +44,8 @@ _MATHS = {
     "rsqrtf": "inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); } ",
     "rsqrt": "template <class A> inline A rsqrt(A x) { return A(1.0f / std::sqrt(float(x))); } ",
 }
+# Undeclared constants count from here on, so that none equals one of the headers in a `switch`.
+_FIRST_CONSTANT = 1 << 16
 # The name in `float (& y1)[64]`, `int time`, `void swap(int&, int&)`, `index [4]`.
 _NAMES = (
     re.compile(r"[&*]\s*([A-Za-z_]\w*)\s*\)"),
@@ -94,7 +96,7 @@ class SecondLook:
             + [f"typedef ::mlusim::Foreign {name}; " for name in sorted(self.types)]
             + [
                 f"static constexpr ::mlusim::ForeignConstant {name}{{{number}}}; "
-                for number, name in enumerate(constants, 1)
+                for number, name in enumerate(constants, _FIRST_CONSTANT)
             ]
         )
 
