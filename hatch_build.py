@@ -28,6 +28,7 @@ MODULES = (
     "mlusim/bangc/copy_calls.py",
     "mlusim/bangc/crossing.py",
     "mlusim/bangc/gdram_map.py",
+    "mlusim/bangc/placed_arrays.py",
     "mlusim/cores/byte_copies.py",
     "mlusim/cores/copies.py",
     "mlusim/cores/copy_effect.py",

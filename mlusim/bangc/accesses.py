@@ -132,7 +132,7 @@ def _record_access(
     bridge: Bridge, function: str, pc: int, address: int, loops: Loops, meta: int
 ) -> Awaitable[None] | None:
     """Record accesses in at most two loops."""
-    if bridge.lacks_memory and bridge.in_absent_memory(address):
+    if bridge.arrays.lacks_memory and bridge.in_absent_memory(address):
         return None
     seen, meta = not meta & _FRESH, meta & ~_FRESH
     key = (pc, meta, loops)

@@ -17,26 +17,21 @@ import numpy as np
 from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, text_at
 from mlusim.bangc.faults import LIBRARIES
 from mlusim.bangc.filter_forms import FilterForms
-from mlusim.bangc.fixed_addresses import place
 from mlusim.bangc.gdram_map import GdramMap
 from mlusim.bangc.image import (
-    ARENA_BYTES,
     FILE_WORD,
-    KINDS,
     LINE_WORD,
     OPERATION_WORD,
-    SRAM,
     UNIT_VARIABLES,
     Image,
     Range,
-    Room,
 )
 from mlusim.bangc.intrinsics import intrinsics
-from mlusim.bangc.lines import raise_at
+from mlusim.bangc.placed_arrays import PlacedArrays
 from mlusim.cores.instructions.wram_layout import rows_view
-from mlusim.errors import AccessError, AllocationError, CopyError, KernelError, MlusimError, OperandError
+from mlusim.errors import AccessError, CopyError, KernelError, MlusimError, OperandError
 from mlusim.log import Remark
-from mlusim.memory.allocation import POISON, Allocation, Memory
+from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.view import Pointer, View
@@ -52,13 +47,6 @@ _UINT8 = np.dtype(np.uint8)
 _NULL_BYTES = 1 << 16
 # Number of addresses that a task caches.
 _PLACES = 1 << 12
-# Identity of an array in a memory that the memory core lacks: it is never used or logged.
-_NO_RECORD = -1
-_IN_USE = (
-    "{name} in {memory} is in use by another BLOCK task on a core of the same cluster: each task runs by itself there, "
-    "and they have one SRAM, with the same addresses; launch it as UNION1, whose tasks share {name}, or declare it "
-    "__nram__"
-)
 # A method of `Core` in a message, which a kernel in BANG C calls by another name.
 _METHOD = re.compile(r"`(?:await )?core\.(\w+\()")
 _ON_A_MEMORY_CORE = (
@@ -78,21 +66,14 @@ class Bridge:
         self.gdram = gdram
         self.issuer = core.issuer
         self._task = core.issuer.task
-        self._chip = core.issuer.chip
         # Whether a memory core has executed code that uses a memory it lacks.
         self.is_astray = False
         # Whether the kernel has read the time.
         self.clock_read = False
         # Number of calls for random numbers.
         self.random_calls = 0
+        self.arrays = PlacedArrays(core, module, image)
         self._lines: dict[tuple[int, int], int] = {}
-        self._placed: list[list[Allocation | None]] = [[] for _ in KINDS]
-        self._offsets: list[list[int]] = [[] for _ in KINDS]
-        unit = self._task.unit
-        lacks = [unit.nram is None, unit.wram is None, False, unit.ldram is None]
-        self._absent = {kind: _no_memory(unit.cluster.index, kind) for kind, none in enumerate(lacks) if none}
-        # Whether arrays may lie in memories that the core lacks.
-        self.lacks_memory = bool(self._absent)
         self._pcs: dict[int, int] = {}
         self._literals: dict[int, str] = {}
         self._views: dict[tuple[int, int, Any], View] = {}
@@ -105,100 +86,12 @@ class Bridge:
         # Calls by the head of their record; and those that the runtime knows, with their lines.
         self.sites = image.sites_of(core.issuer.log, function)
         self.known: list[tuple[Callable[[], Awaitable[None] | None], int]] = []
-        self.bases = [room.base if room is not None else -1 for room in image.rooms]
         record = image.record
         record.ranges = ctypes.cast(gdram.ranges, ctypes.POINTER(Range))
         record.range_count = len(gdram.bases)
         for index, name in enumerate(UNIT_VARIABLES):
             image.unit[index] = int(getattr(core, name))
-        self.place_arrays()
-
-    # -- arrays with a memory space ------------------------------------------------------------------------------------
-
-    def place_arrays(self) -> None:
-        """Register the arrays of the image that are new to this task, and allocate those it has reached.
-
-        Arrays at file scope are allocated when the task starts; those of functions that earlier launches ran, when this
-        task first uses them, so that the entries of one file need not fit in a memory together. A BLOCK task allocates
-        SRAM on first use: kernels of one file may need none, and other tasks of the launch run in the same cluster.
-        """
-        starts = not any(self._placed)
-        is_block = not self.core.cluster_dim
-        shared = self._task.job.sram_buffers
-        fills_shared = self._task.unit.cluster.index not in shared
-        shared.setdefault(self._task.unit.cluster.index, {})
-        for kind, room in enumerate(self.image.rooms):
-            if room is None:
-                continue
-            arena, placed = room.arena, self._placed[kind]
-            for number in range(len(placed), arena.count):
-                array = arena.arrays[number]
-                self._offsets[kind].append(int(array.offset))
-                placed.append(None)
-                first = number < (room.at_file_scope or 0) or not starts
-                if first and not (is_block and kind == SRAM):
-                    self._allocate(kind, number)
-                elif kind != SRAM or fills_shared:
-                    self._fill(kind, room, array)
-
-    def _fill(self, kind: int, room: Room, array: Any) -> np.ndarray[Any, Any]:
-        """Return fresh bytes of an array: poison, or its initial value; zeros if the core lacks the memory."""
-        buffer = room.bytes[int(array.offset) : int(array.offset) + int(array.size)]
-        buffer.fill(0 if kind in self._absent else POISON)
-        if array.initial:
-            ctypes.memmove(int(buffer.ctypes.data), array.initial, buffer.nbytes)
-        return buffer
-
-    def _allocate(self, kind: int, number: int, *, fresh: bool = True) -> Allocation:
-        """Allocate an array after those of this task, at an address within the simulated memory."""
-        unit = self._task.unit
-        memory = self._absent.get(kind) or (unit.cluster.sram if kind == SRAM else getattr(unit, KINDS[kind].value))
-        room = self.image.rooms[kind]
-        assert room is not None  # noqa: S101 - for the type checker
-        array = room.arena.arrays[number]
-        name, size = array.name.decode(), int(array.size)
-        shared = self._task.job.sram_buffers[unit.cluster.index]
-        key = f"{name}@{int(array.offset)}"
-        if kind == SRAM and key in shared:
-            self._placed[kind][number] = shared[key].allocation
-            return shared[key].allocation
-        others = [view.allocation for view in shared.values()] if kind == SRAM else filter(None, self._placed[kind])
-        alignment = int(room.arena.alignment)
-        offset = max((-(-(other.address + other.nbytes) // alignment) * alignment for other in others), default=0)
-        declared = array.file.decode(), int(array.line), name
-        if offset + size > memory.total_bytes or int(array.offset) + size > ARENA_BYTES:
-            raise_at(*declared, AllocationError(self._does_not_fit(kind, array, memory)))
-        start = int(array.offset)
-        if kind == SRAM and not self.core.cluster_dim and _is_in_use(memory, offset, size):
-            raise_at(*declared, AllocationError(_IN_USE.format(name=name, memory=memory.name)))
-        buffer = self._fill(kind, room, array) if fresh else room.bytes[start : start + size]
-        if kind in self._absent:
-            made = self._placed[kind][number] = memory.place(offset, size, name, _NO_RECORD, None)
-            return made
-        made = self._placed[kind][number] = place(self._chip, memory, self._task, name, offset, buffer)
-        if array.initial:
-            self.issuer.log.host_writes.add(made.identity)
-        if number < (room.at_file_scope or 0) and len(self.module.entries) > 1:
-            self.issuer.log.of_file.add(made.identity)
-        if kind == SRAM:
-            shared[key] = View.of(made, (size,), _UINT8)
-        else:
-            getattr(self.core, KINDS[kind].value).adopt(made)
-        return made
-
-    def _does_not_fit(self, kind: int, array: Any, memory: Any) -> str:
-        room = self.image.rooms[kind]
-        assert room is not None  # noqa: S101 - for the type checker
-        arrays = [(allocation.name, allocation.nbytes) for allocation in self._placed[kind] if allocation is not None]
-        arrays.append((array.name.decode(), int(array.size)))
-        alignment = int(room.arena.alignment)
-        total = sum(-(-size // alignment) * alignment for _, size in arrays[:-1]) + arrays[-1][1]
-        parts = " + ".join(f"{name} {group_digits(size)}" for name, size in arrays)
-        return (
-            f"the {KINDS[kind].value.upper()} arrays of {self.module.path.name} take {group_digits(total)} B "
-            f"({parts}, each from a multiple of {alignment} B on) and {memory.name} has "
-            f"{group_digits(memory.total_bytes)} B: make an array smaller, or let functions share one"
-        )
+        self.arrays.place_new()
 
     # -- addresses -----------------------------------------------------------------------------------------------------
 
@@ -211,22 +104,16 @@ class Bridge:
             offset = address - bases[number]
             if offset < allocation.nbytes:
                 return allocation, offset
-        for kind, base in enumerate(self.bases):
-            offset = address - base
-            if 0 <= offset < ARENA_BYTES:
-                number = bisect_right(self._offsets[kind], offset) - 1
-                if number >= 0:
-                    found = self._placed[kind][number] or self._allocate(kind, number, fresh=False)
-                    return found, offset - self._offsets[kind][number]
+        found = self.arrays.at(address)
+        if found is not None:
+            return found
         if number >= 0 and address == bases[number] + self.gdram.allocations[number].nbytes:
             return self.gdram.allocations[number], address - bases[number]
         raise AccessError(self.wild_text(address))
 
     def in_absent_memory(self, address: int) -> bool:
         """Whether an address lies in an array of a memory that the memory core lacks."""
-        if not self._absent:
-            return False
-        found = any(0 <= address - self.bases[kind] < ARENA_BYTES for kind in self._absent)
+        found = self.arrays.in_absent_memory(address)
         self.is_astray |= found
         return found
 
@@ -408,14 +295,3 @@ class Bridge:
     async def give_later(self, waiting: Any) -> None:
         """Wait, and pass the result to the fibre."""
         self.give(await waiting)
-
-
-def _is_in_use(memory: Memory, address: int, nbytes: int) -> bool:
-    """Whether another BLOCK task of the cluster has an array at these addresses of SRAM."""
-    return any(other.address < address + nbytes and address < other.address + other.capacity for other in memory.live)
-
-
-def _no_memory(cluster: int, kind: int) -> Memory:
-    """Return a stand-in memory for arrays in NRAM and WRAM on a memory core, which have addresses but no use."""
-    name = f"the {KINDS[kind].value.upper()} that the memory core of cluster {cluster} does not have"
-    return Memory(KINDS[kind], name, ARENA_BYTES, alignment_bytes=1)

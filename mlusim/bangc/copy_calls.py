@@ -75,7 +75,7 @@ def _issue(bridge: Bridge, line: int, values: tuple[Any, ...], *, blocking: bool
     else:
         dst, src = bridge.place(values[0]), bridge.place(values[1])
         # On a memory core, each copy is checked for memories that the core lacks.
-        if not bridge.lacks_memory:
+        if not bridge.arrays.lacks_memory:
             bridge.know(_prepared(bridge, line, form, blocking=blocking), line)
     return copies.copy_bytes(bridge.issuer, line, form, dst, src, blocking=blocking)
 

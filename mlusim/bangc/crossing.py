@@ -137,7 +137,7 @@ class Crossing:
             # Time has advanced: the task's own loads may have ended, and it continues to read memory.
             bridge.issuer.unit.settle()
         elif why == PLACED:
-            bridge.place_arrays()
+            bridge.arrays.place_new()
         elif why == PRINT:
             print_text(bridge.image)
         else:

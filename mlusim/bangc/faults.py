@@ -116,7 +116,7 @@ def place_of(module: Module, offset: int) -> Place | None:
 def _wild_access_error(bridge: Bridge, address: int, flags: int) -> MlusimError:
     write, size = flags & 1, flags >> 1
     verb = "writes" if write else "reads"
-    for kind, base in enumerate(bridge.bases):
+    for kind, base in enumerate(bridge.arrays.bases):
         if 0 <= address - base < ARENA_BYTES:
             return AccessError(
                 f"plain C++ {verb} {size} B{_in_memory(bridge.image, kind, address - base)}; look at the index"
