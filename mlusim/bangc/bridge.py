@@ -144,7 +144,7 @@ class Bridge:
     def wild_text(self, address: int) -> str:
         """Describe an address outside all memories."""
         if address < _NULL_BYTES:
-            return f"address {address:#x} is a null pointer or near it: no tensor was given for this argument"
+            return f"address {address:#x} is a null pointer or near it: no tensor was passed for this argument"
         for (first, end), name in self.gdram.freed.items():
             if first <= address < end:
                 return f"address {address:#x} lies in no memory of this core: {name} was there until cnrtFree"
@@ -252,7 +252,7 @@ class Bridge:
         self.module.runtime.library.mlusim_forget(self.image.address)
         self.known.clear()
 
-    def give(self, value: Any) -> None:
+    def answer(self, value: Any) -> None:
         """Set the return value of the call, a float or an integer."""
         answer(self.image.words, value)
 
@@ -292,6 +292,6 @@ class Bridge:
             known = self._lines[file, line] = self.issuer.log.source_line(name, line, function)
         return known
 
-    async def give_later(self, waiting: Any) -> None:
+    async def answer_later(self, waiting: Any) -> None:
         """Wait, and pass the result to the fibre."""
-        self.give(await waiting)
+        self.answer(await waiting)

@@ -84,7 +84,7 @@ class Cnrt(HostMemory):
         if not handle:
             return None
         if handle not in self._queues:
-            raise InputError(f"queue {handle:#x}: cnrtQueueCreate did not give it, or it was destroyed")
+            raise InputError(f"queue {handle:#x}: cnrtQueueCreate did not return it, or it was destroyed")
         return self._queues[handle]
 
     def cnrtQueueCreate(self, target: int, *_: Any) -> int:
@@ -164,7 +164,7 @@ class Cnrt(HostMemory):
 
     def _check_notifier(self, handle: int) -> None:
         if handle not in self._notifiers:
-            raise InputError(f"notifier {handle:#x}: cnrtNotifierCreate did not give it, or it was destroyed")
+            raise InputError(f"notifier {handle:#x}: cnrtNotifierCreate did not return it, or it was destroyed")
 
     # -- the device ----------------------------------------------------------------------------------------------------
 

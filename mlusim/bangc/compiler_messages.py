@@ -47,10 +47,10 @@ def _without_candidates(lines: list[str]) -> list[str]:
     return shown
 
 
-def _takes(name: str, counts: tuple[int, ...], given: str | None) -> str:
+def _takes(name: str, counts: tuple[int, ...], passed: str | None) -> str:
     *first_counts, last = map(str, counts)
     words = f"{', '.join(first_counts)} or {last}" if first_counts else last
-    return f"{name} takes {words} arguments" + ("" if given is None else f", not {_count(given)}")
+    return f"{name} takes {words} arguments" + ("" if passed is None else f", not {_count(passed)}")
 
 
 def _count(arguments: str) -> int:

@@ -116,7 +116,7 @@ class Crossing:
         """Execute a call that is not prepared."""
         values = site.values(self._call_bytes)
         if self._drops and self._bridge.is_dropped(site, values):
-            self._bridge.give(0)
+            self._bridge.answer(0)
             return None
         return site.issue(self._bridge, site.line, site.codes, values)
 

@@ -188,7 +188,7 @@ def _check_offsets(bridge: Bridge, name: str, offsets: Indices, selected: Indice
         word = f"{group_digits(offset)} ({offset:#x})" if offset >= _LARGE else group_digits(offset)
         raise AccessError(
             f"{name}: element {int(selected[wrong[0]])} of the offsets is {word}, and {group_digits(size)} B "
-            f"from there on leave {far.allocation.name}, which has {group_digits(room)} B from the address given; "
+            f"from there on leave {far.allocation.name}, which has {group_digits(room)} B from that address on; "
             "offsets count bytes"
         )
 

@@ -176,7 +176,7 @@ def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int],
     if number in (signal.SIGSEGV, signal.SIGBUS):
         return AccessError(_segmentation(image, who, address, pc, describe))
     words = {
-        signal.SIGFPE: "division by zero, or of the least integer by -1: the board gives no defined result",
+        signal.SIGFPE: "division by zero, or of the least integer by -1: the result on the board is undefined",
         signal.SIGILL: f"{who} came to where C++ leaves open what happens: a division by zero that the compiler saw, "
         "or a function that ends without its return",
         signal.SIGABRT: f"{who} was aborted by the C or C++ library, which says why on the terminal",
@@ -192,7 +192,7 @@ def _segmentation(image: Image, who: str, address: int, pc: int, describe: Calla
     if image.stack <= address < image.stack + GUARD_BYTES:
         return (
             f"stack overflow: {who} has a stack of {group_digits(image.stack_size)} B; make local arrays smaller, "
-            "give them a memory space, or end a recursion"
+            "declare them with a memory space, or end a recursion"
         )
     if top - GUARD_BYTES <= address < top:
         return f"{who} wrote beyond a local array, and past the end of its stack"

@@ -100,7 +100,7 @@ class HostMemory:
         if address:
             view = self._memory.pop(address, None)
             if view is None:
-                raise InputError(f"cnrtFree of {address:#x}: cnrtMalloc did not give this address, or it was freed")
+                raise InputError(f"cnrtFree of {address:#x}: cnrtMalloc did not return this address, or it was freed")
             self.device.synchronize()
             self.freed[address, address + view.nbytes] = view.allocation.name
             self.device.free(view)
@@ -114,7 +114,9 @@ class HostMemory:
 
     def cnrtFreeHost(self, address: int) -> int:
         if address and self._host.pop(address, None) is None:
-            raise InputError(f"cnrtFreeHost of {address:#x}: cnrtHostMalloc did not give this address, or it was freed")
+            raise InputError(
+                f"cnrtFreeHost of {address:#x}: cnrtHostMalloc did not return this address, or it was freed"
+            )
         return 0
 
     def _side(self, address: int, size: int, call: str) -> View | None:

@@ -93,13 +93,13 @@ def result_types(signatures: list[CSignature]) -> dict[int, str]:
     instruction = signatures[0].instruction
     types: dict[int, str] = {}
     for signature in signatures:
-        given = "void"
+        result = "void"
         if instruction.counts:
-            given = "uint32_t"
+            result = "uint32_t"
         elif all(argument.name != instruction.operands[0].name for argument in signature.arguments):
-            given = "element" if instruction.name == "sum" else "uint32_t"
+            result = "element" if instruction.name == "sum" else "uint32_t"
         for count in range(signature.fewest, len(signature.arguments) + 1):
-            types.setdefault(count, given)
+            types.setdefault(count, result)
     if instruction.name == "convert":
         types |= dict.fromkeys(_STRIDED_CONVERSIONS, "void")
     if instruction.name == "write_value":
@@ -151,7 +151,7 @@ def signature_handlers(
             plan = known[key] = _plan(signature, codes, values)
         signature, operands, attributes = plan
         codes = _typed_by_values(signature, codes)
-        given = [
+        arguments = [
             shape
             if place < 0
             else values[place]
@@ -159,7 +159,7 @@ def signature_handlers(
             else (bridge.filters if is_filter else bridge.view)(codes[place], values[place], shape)
             for place, shape, is_filter in operands
         ]
-        return signature.instruction, (*given, *attributes)
+        return signature.instruction, (*arguments, *attributes)
 
     def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
         found = operands_of(bridge, codes, values)
@@ -168,7 +168,7 @@ def signature_handlers(
                 handler(bridge, line, codes[: len(first)], first)
             return None
         waiting = vector.call(bridge.issuer, line, *found, {})
-        return None if waiting is None else bridge.give_later(waiting)
+        return None if waiting is None else bridge.answer_later(waiting)
 
     def prepare(
         bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]

@@ -206,9 +206,9 @@ def _memory(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
     try:
         kind = bridge.locate(values[0])[0].memory.kind
     except AccessError:
-        bridge.give(-1)
+        bridge.answer(-1)
     else:
-        bridge.give(_NUMBERS[kind])
+        bridge.answer(_NUMBERS[kind])
 
 
 @_intrinsic("__mlusim_now", 0, returns="uint64_t")
@@ -216,7 +216,7 @@ def _now(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -
     """Return the simulated time of the task in microseconds."""
     del codes, line, values
     bridge.clock_read = True
-    bridge.give(bridge.issuer.task.now_ps // PS_PER_US)
+    bridge.answer(bridge.issuer.task.now_ps // PS_PER_US)
 
 
 def _host_only(name: str) -> Handler:
@@ -280,8 +280,8 @@ def declarations(wanted: Iterable[str]) -> str:
     place = "const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
     lines = []
 
-    def declare(template: str, given: str, name: str, parameters: str, body: str) -> None:
-        lines.append(f"{template}{_PLAIN} inline {given} {name}({parameters}{place}) {{ {body} }}\n")
+    def declare(template: str, returned: str, name: str, parameters: str, body: str) -> None:
+        lines.append(f"{template}{_PLAIN} inline {returned} {name}({parameters}{place}) {{ {body} }}\n")
 
     for name in sorted(names().intersection(wanted)):
         number = _numbers()[name]
@@ -291,22 +291,22 @@ def declarations(wanted: Iterable[str]) -> str:
             parameters = "".join(f"A{k} a{k}, " for k in range(arity))
             arguments = "".join(f", a{k}" for k in range(arity))
             template = f"template <{types}> " if arity else ""
-            given = one.result(arity)
-            if given == "element":
-                given = "typename ::mlusim::Element<A0>::type"
+            returned = one.result(arity)
+            if returned == "element":
+                returned = "typename ::mlusim::Element<A0>::type"
             takes_handles = name in HOST_CALLS and arity
             handles = " || ".join(f"::mlusim::is_handle<A{k}>()" for k in range(arity))
             if takes_handles:
                 template = f"template <{types}, typename ::std::enable_if<!({handles}), int>::type = 0> "
             call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
-            body = f"{call};" if given == "void" else f"return ::mlusim::result<{given}>({call});"
-            declare(template, given, name, parameters, body)
+            body = f"{call};" if returned == "void" else f"return ::mlusim::result<{returned}>({call});"
+            declare(template, returned, name, parameters, body)
             if takes_handles:
                 # Objects that convert to a queue or a pointer are not copied: they may own it.
                 template = f"template <{types}, typename ::std::enable_if<({handles}), int>::type = 0> "
                 references = "".join(f"A{k} &&a{k}, " for k in range(arity))
                 values = "".join(f"::mlusim::handle(a{k}), " for k in range(arity))
-                declare(template, given, name, references, f"return {name}({values}mlusim_f, mlusim_l);")
+                declare(template, returned, name, references, f"return {name}({values}mlusim_f, mlusim_l);")
     return "".join(lines)
 
 

@@ -159,7 +159,7 @@ def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdram
         return content
     if not parameter.code >> 8:
         raise KernelError(
-            f"{point.name}: {parameter.name} is a record of {parameter.size} B: give it as bytes, "
+            f"{point.name}: {parameter.name} is a record of {parameter.size} B: pass it as bytes, "
             "an element of a structured array, or a ctypes.Structure"
         )
     dtype = dtype_of_code(parameter.code)
@@ -172,27 +172,27 @@ def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdram
     except (TypeError, ValueError) as error:
         raise KernelError(f"{point.name}: {parameter.name} is {dtype.name}, not {argument!r}") from error
     if element.ndim or (dtype.kind in "iu" and value.dtype.kind in "iufb" and element.item() != value.item()):
-        raise KernelError(f"{point.name}: {parameter.name} is {dtype.name} and {argument!r} is no such number")
+        raise KernelError(f"{point.name}: {parameter.name} is {dtype.name}, which does not hold {argument!r}")
     return element.tobytes()
 
 
-def _may_point_to(wanted: np.dtype[Any], given: np.dtype[Any]) -> bool:
+def _may_point_to(wanted: np.dtype[Any], passed: np.dtype[Any]) -> bool:
     """Whether a pointer accepts a tensor: signs may differ, and 2-byte integers may be the bits of 16-bit floats."""
-    integers = wanted.kind in "iub" and given.kind in "iub"
-    return wanted == given or (wanted.itemsize == given.itemsize and (integers or wanted.itemsize == _HALF_BYTES))
+    integers = wanted.kind in "iub" and passed.kind in "iub"
+    return wanted == passed or (wanted.itemsize == passed.itemsize and (integers or wanted.itemsize == _HALF_BYTES))
 
 
 def _address(point: EntryPoint, parameter: Parameter, argument: Any, gdram: GdramMap) -> int:
     if argument is None or (isinstance(argument, int) and argument == 0):
         return 0
     if not isinstance(argument, View | Pointer):
-        raise KernelError(f"{point.name}: {parameter.name} is a pointer: give a tensor of the device, not {argument!r}")
+        raise KernelError(f"{point.name}: {parameter.name} is a pointer: pass a tensor of the device, not {argument!r}")
     kind = parameter.code >> 8 & 0xFF
     wanted = dtype_of_code(parameter.code)
     plain = wanted.itemsize == 1 or not kind
     if not plain and not _may_point_to(wanted, argument.dtype):
         raise KernelError(
             f"{point.name}: {parameter.name} points to {wanted.name} and the tensor has {argument.dtype.name}; convert "
-            f"it on the host, or give its bytes as {wanted.name}: array.view"
+            f"it on the host, or pass its bytes as {wanted.name}: array.view"
         )
     return gdram.address.get(argument.allocation.identity, 0) + argument.offset

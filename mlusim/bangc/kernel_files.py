@@ -68,18 +68,18 @@ def description(kernel: Callable[..., Any]) -> dict[str, Any] | None:
 
 def compile_words(kernel: Callable[..., Any]) -> list[str]:
     """Return the command-line options that compile a kernel's file in the same way; none if it was not compiled."""
-    given = description(kernel)
-    if given is None:
+    described = description(kernel)
+    if described is None:
         return []
-    words = [word for folder in given["include"] for word in ("-I", folder)]
-    words += [word for macro in given["define"] for word in ("-D", macro)]
-    return words if given["std"] == STANDARD else [*words, "--std", given["std"]]
+    words = [word for folder in described["include"] for word in ("-I", folder)]
+    words += [word for macro in described["define"] for word in ("-D", macro)]
+    return words if described["std"] == STANDARD else [*words, "--std", described["std"]]
 
 
-def kernel_again(given: Mapping[str, Any]) -> Kernel:
+def kernel_again(described: Mapping[str, Any]) -> Kernel:
     """Return the kernel of a `description`."""
-    options = {name: given[name] for name in ("sources", "include", "define", "std", "compiler")}
-    return compile_file(given["path"], given["board"], **options)[given["entry"]]
+    options = {name: described[name] for name in ("sources", "include", "define", "std", "compiler")}
+    return compile_file(described["path"], described["board"], **options)[described["entry"]]
 
 
 def digest(kernel: Callable[..., Any]) -> str | None:

@@ -23,7 +23,7 @@ class Surveyed:
     """One file.
 
     Attributes:
-        file: its path as given.
+        file: its path, as passed.
         compiles: whether it compiles.
         entries: its kernels; templates end in `<...>`.
         has_main: whether it is a host program.

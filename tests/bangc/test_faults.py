@@ -112,7 +112,7 @@ def test_compile_errors_are_shown_at_the_users_line(tmp_path: Path) -> None:
 
 def test_an_argument_of_the_wrong_kind_is_named(module: bangc.Module) -> None:
     wrong = {
-        r"divide: by is int32 and 1\.5 is no such number": ("int32", 1.5),
+        r"divide: by is int32, which does not hold 1\.5": ("int32", 1.5),
         r"divide: out points to int32 and the tensor has float32; convert it on the host": ("float32", 1),
         r"divide: by is a number, int32, and not <view": ("int32", None),
     }

@@ -40,7 +40,7 @@ def _line(part: str) -> int:
         ("device", '"device"', "writes byte 4 of device memory 0 directly: it lies on the board"),
         ("beyond", '"beyond"', "cnrtMemcpy of 32 B at byte 0 of device memory 0, which has 16 B"),
         ("direction", '"direction"', "cnrtMemcpy says DevToHost but copies to device memory from host memory"),
-        ("queue", '"queue"', "queue 0x1234: cnrtQueueCreate did not give it"),
+        ("queue", '"queue"', "queue 0x1234: cnrtQueueCreate did not return it"),
         ("grid", '"grid"', r"nothing: dim\.x = 3 for UNION1"),
         ("thread", '"thread"', "main calls the board's runtime from a thread of its own"),
     ],
