@@ -18,8 +18,8 @@ from mlusim.hardware.board import Board
 from mlusim.log import AllocationRecord, Log
 from mlusim.memory.allocation import Allocation, Bytes, Memory
 from mlusim.memory.clock import Clock
+from mlusim.memory.flow import LinkLimits
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.link import LinkLimits
 from mlusim.memory.loaded_link import dram_link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.units import PS_PER_S

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.memory.deferred import Piece
-from mlusim.memory.link import WRITE, Flow, Link
+from mlusim.memory.flow import WRITE, Flow
+from mlusim.memory.link import Link
 from mlusim.memory.timing import CopyCost
 
 if TYPE_CHECKING:

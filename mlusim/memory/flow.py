@@ -1,16 +1,37 @@
-"""A transfer in flight on a link, and its weight when the link is full."""
+"""The parts of a link: its limits and ports, the transfers in flight, their weights, and their virtual clocks."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from mlusim.memory.link import RateClock
+from typing import Any, Final, NamedTuple
 
 READ: Final = 1
 WRITE: Final = 2
 READ_AND_WRITE: Final = 3
+INFINITE: Final = float("inf")
+
+
+class LinkLimits(NamedTuple):
+    """Capacity of a link.
+
+    Attributes:
+        rate: bytes of work per picosecond.
+        port_rates: for each shared port, bytes per picosecond of all its flows together.
+        mixed_factor: fraction of `rate` that remains while reads and writes are in flight together.
+        mixing_ps: for this long after the last flow of one kind has ended, reads and writes still count as mixed.
+        mixing_reach: but no longer than this multiple of the link time of the flows that have just ended: two bytes do
+            not mix with megabytes.
+        spread: how much the weights of a full link differ from 1.
+        latency_growth: how much latency grows with utilisation; see `mlusim.memory.loaded_link`.
+    """
+
+    rate: float
+    port_rates: list[float]
+    mixed_factor: float = 1.0
+    mixing_ps: int = 0
+    mixing_reach: float = INFINITE
+    spread: float = 0.0
+    latency_growth: float = 0.0
 
 
 class Port:
@@ -84,6 +105,24 @@ class Flow:
     def done(self, now: int) -> None:
         """Called once, at time `now`, when the transfer is complete."""
         raise NotImplementedError
+
+
+class RateClock:
+    """The virtual clock of all flows with one limit: bytes of work served per flow, over its weight.
+
+    Its time is that of the link, `Link._served`, plus `ahead`. While the link is full, all clocks have one rate, and
+    only the link's time advances.
+    """
+
+    __slots__ = ("ahead", "heap", "limit", "rate", "weight")
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.rate = 0.0
+        self.ahead = 0.0
+        # The sum of the weights of its flows; exactly 0 without flows, as weights are multiples of a power of 2.
+        self.weight = 0.0
+        self.heap: list[tuple[float, int, Flow]] = []
 
 
 # The number of weights is prime, so that cores which join round-robin do not meet the same weights in every round.

@@ -26,59 +26,27 @@ from __future__ import annotations
 from bisect import insort
 from heapq import heappop, heappush
 from math import ceil
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from mlusim.memory.clock import Alarm, Clock
-from mlusim.memory.flow import READ, READ_AND_WRITE, WEIGHTS, WRITE, Flow, Port, order_of, port_rate, weights
+from mlusim.memory.flow import (
+    INFINITE,
+    READ,
+    WEIGHTS,
+    WRITE,
+    Flow,
+    LinkLimits,
+    Port,
+    RateClock,
+    order_of,
+    port_rate,
+    weights,
+)
 from mlusim.units import TICK_TOLERANCE, ceil_ps
 
-__all__ = ["INFINITE", "READ", "READ_AND_WRITE", "WRITE", "Flow", "Link", "LinkLimits", "RateClock", "weights"]
-
-INFINITE: Final = float("inf")
 _TWO_TICKS: Final = 2 * TICK_TOLERANCE
 # Below this part of a link's capacity, its flows' limits certainly leave some of it.
 _NEARLY_FULL = 1 - 1e-9
-
-
-class LinkLimits(NamedTuple):
-    """Capacity of a link.
-
-    Attributes:
-        rate: bytes of work per picosecond.
-        port_rates: for each shared port, bytes per picosecond of all its flows together.
-        mixed_factor: fraction of `rate` that remains while reads and writes are in flight together.
-        mixing_ps: for this long after the last flow of one kind has ended, reads and writes still count as mixed.
-        mixing_reach: but no longer than this multiple of the link time of the flows that have just ended: two bytes do
-            not mix with megabytes.
-        spread: how much the weights of a full link differ from 1.
-        latency_growth: how much latency grows with utilisation; see `mlusim.memory.loaded_link`.
-    """
-
-    rate: float
-    port_rates: list[float]
-    mixed_factor: float = 1.0
-    mixing_ps: int = 0
-    mixing_reach: float = INFINITE
-    spread: float = 0.0
-    latency_growth: float = 0.0
-
-
-class RateClock:
-    """The virtual clock of all flows with one limit: bytes of work served per flow, over its weight.
-
-    Its time is that of the link, `Link._served`, plus `ahead`. While the link is full, all clocks have one rate, and
-    only the link's time advances.
-    """
-
-    __slots__ = ("ahead", "heap", "limit", "rate", "weight")
-
-    def __init__(self, limit: float) -> None:
-        self.limit = limit
-        self.rate = 0.0
-        self.ahead = 0.0
-        # The sum of the weights of its flows; exactly 0 without flows, as weights are multiples of a power of 2.
-        self.weight = 0.0
-        self.heap: list[tuple[float, int, Flow]] = []
 
 
 class Link:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from math import sqrt
 
 from mlusim.memory.clock import Clock
-from mlusim.memory.link import Flow, Link, LinkLimits
+from mlusim.memory.flow import Flow, LinkLimits
+from mlusim.memory.link import Link
 from mlusim.memory.quick_link import QuickLink
 
 

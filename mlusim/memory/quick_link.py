@@ -13,8 +13,8 @@ from heapq import heappush
 from typing import Final
 
 from mlusim.memory.clock import Alarm, Clock
-from mlusim.memory.flow import READ, WRITE, Flow, order_of
-from mlusim.memory.link import INFINITE, Link, LinkLimits
+from mlusim.memory.flow import INFINITE, READ, WRITE, Flow, LinkLimits, order_of
+from mlusim.memory.link import Link
 from mlusim.units import ceil_ps
 
 # Contention ends at this fraction of the link's capacity rather than at all of it, to avoid frequent switching.

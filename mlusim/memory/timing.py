@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from mlusim.hardware.board import Board
 from mlusim.memory.copy import CopyShape
+from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.link import READ, READ_AND_WRITE, WRITE
 from mlusim.memory.loaded_link import carried
 from mlusim.units import PS_PER_S, ceil_ps
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from mlusim.hardware import Board
 from mlusim.memory.bus import Loops, read_bus_bytes, write_bus_bytes
 from mlusim.memory.copy import CopyShape
+from mlusim.memory.flow import READ, WRITE
 from mlusim.memory.kinds import Direction
-from mlusim.memory.link import READ, WRITE
 from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.units import PS_PER_S, ceil_div
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from mlusim.memory import link as link_module
 from mlusim.memory.clock import Clock
-from mlusim.memory.link import READ, READ_AND_WRITE, WRITE, Flow, Link, LinkLimits
+from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, Flow, LinkLimits
+from mlusim.memory.link import Link
 from mlusim.memory.loaded_link import dram_link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.version import is_compiled

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim.memory.clock import Clock
-from mlusim.memory.link import READ, WRITE, Flow, LinkLimits
+from mlusim.memory.flow import READ, WRITE, Flow, LinkLimits
 from mlusim.memory.loaded_link import LoadedLink, carried, dram_link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.version import is_compiled

@@ -11,7 +11,8 @@ from mlusim.cores.core import Core
 from mlusim.hardware import board
 from mlusim.host.device import Device
 from mlusim.memory.clock import Clock
-from mlusim.memory.link import READ, WRITE, Flow, Link, LinkLimits, weights
+from mlusim.memory.flow import READ, WRITE, Flow, LinkLimits, weights
+from mlusim.memory.link import Link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.memory.view import View
 from mlusim.units import KIB
