@@ -44,6 +44,7 @@ MODULES = (
     "mlusim/cores/shared_copy.py",
     "mlusim/cores/syncs.py",
     "mlusim/cores/task.py",
+    "mlusim/cores/uncached_vector.py",
     "mlusim/cores/unit.py",
     "mlusim/cores/vector.py",
     "mlusim/cores/vector_call.py",

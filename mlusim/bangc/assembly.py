@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.bangc.calls import dtype_of_code
-from mlusim.cores import vector
+from mlusim.cores import uncached_vector, vector
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.errors import KernelError
 from mlusim.memory.view import View
@@ -95,7 +95,7 @@ def _fuse(
         value = bridge.view(code, values[operand], shape) if is_vector else values[operand]
         chain.append((_OPERATIONS[name], value))
     views = (result, source, *(value for _, value in chain if isinstance(value, View)))
-    vector.issue_counted(bridge.issuer, line, "fuse", views, partial(_chain, result, source, chain), 1)
+    uncached_vector.issue_counted(bridge.issuer, line, "fuse", views, partial(_chain, result, source, chain), 1)
 
 
 def _chain(result: View, source: View, chain: list[tuple[Callable[..., Any], Any]]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores import syncs, vector
+from mlusim.cores import syncs, uncached_vector, vector
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.ordering import COMPUTE_PIPES
 from mlusim.cores.row_copies import copy_loop
@@ -119,7 +119,7 @@ def _moving(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
     sides = [
         _rows(bridge, address, stride, size, more + 1) for address, stride in ((dst, to_stride), (src, from_stride))
     ]
-    vector.stream_move(bridge.issuer, line, *sides)
+    uncached_vector.stream_move(bridge.issuer, line, *sides)
 
 
 def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> View:

@@ -12,7 +12,7 @@ from mlusim.cores.counted import scalar_loop
 from mlusim.cores.row_copies import check_index
 from mlusim.cores.row_loop import RowLoop, check_apart
 from mlusim.cores.scalar import arithmetic, check_view
-from mlusim.cores.vector import issue_counted, wait_for_register
+from mlusim.cores.uncached_vector import issue_counted, wait_for_register
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.memory.addresses import Addresses, Indices

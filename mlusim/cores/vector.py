@@ -15,34 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.instructions.cost import LOOPS, stream
 from mlusim.cores.instructions.limits import (
     ALIGNED_ADDRESS_BYTES,
     Value,
     bind,
-    check_all_aligned,
-    check_since,
-    check_types,
     main_type,
 )
 from mlusim.cores.instructions.record import Instruction
-from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.ordering import COMPUTE_PIPES
-from mlusim.cores.syncs import sync
+from mlusim.cores.uncached_vector import issue_to_register, wait_for_register
 from mlusim.cores.vector_call import (
     RECORDED,
-    Geometry,
     Number,
     VectorCall,
     call_key,
-    check_contiguous,
     check_memories,
-    check_operand,
-    geometry_of,
 )
 from mlusim.cores.waiting import Waiting
-from mlusim.errors import MissingDataError, OperandError
-from mlusim.log import NO_OPERAND, NONE, VECTOR, Remark
+from mlusim.errors import MissingDataError
+from mlusim.log import NONE, Remark
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -50,8 +40,6 @@ if TYPE_CHECKING:
     from mlusim.log import Log
 
 Positions = np.ndarray[Any, np.dtype[np.int64]]
-# Name in the log, where "memcpy" is a copy by a DMA engine.
-STREAM_MOVE = "bang_move"
 _ALL_BITS = 0xFF
 # Limit on the integer operands that a call caches: loops over tiles use a few.
 _NUMBERS = 64
@@ -336,146 +324,6 @@ def _effect(
         whole = operands[0].size if cached.instruction.writes_some else NONE
         return partial(_note_selected, issuer.log, len(issuer.log), whole, effect)
     return partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
-
-
-def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sources: Sequence[Any]) -> Waiting:
-    """Issue an instruction whose result is a number in a register, which is the result of the wait.
-
-    The task waits for the compute pipe. Raises as `issue`, and `MissingDataError` in a timing-only run, where the
-    number is not known.
-    """
-    name = instruction.name
-    operands, attributes = bind(instruction, (sources[0], *sources), {})
-    if not issuer.has_data:
-        raise MissingDataError(f"{name} to a register in a timing-only run, which has no numbers: run with data")
-    views = [value for value in operands[1:] if isinstance(value, View)]
-    check_memories(issuer, instruction, operands)
-    check_contiguous(name, views)
-    result_types = instruction.operands[0].types
-    dtype = main_type(instruction, operands) if result_types is None else next(iter(result_types))
-    if views[0].dtype not in instruction.types:
-        check_types(instruction, issuer.board, (views[0], *views))
-    geometry = geometry_of(issuer, instruction.cost, views, 1)
-    register = np.zeros(1, dtype)
-    arrays = [view.typed() for view in views]
-    record = _enqueue(
-        issuer, line, name, views, geometry, partial(instruction.compute, register, *arrays, **attributes), result=False
-    )
-    return wait_for_register(issuer, line, record, register.item)
-
-
-def wait_for_register(issuer: Issuer, line: int, record: int, value: Callable[[], Any]) -> Waiting:
-    """`sync_compute` of an instruction whose result goes to a register; the result of the wait is `value()`."""
-
-    def finish() -> Any:
-        issuer.unit.apply_until(issuer.task.now_ps)
-        return value()
-
-    stops = sync(issuer, line, "sync_compute", COMPUTE_PIPES).stops
-    # The kernel has to await the instruction, not the sync.
-    issuer.task.unawaited = record
-    return Waiting(issuer.task, stops=stops, finish=finish)
-
-
-def issue_counted(
-    issuer: Issuer,
-    line: int,
-    name: str,
-    views: Sequence[View],
-    effect: Callable[[], None] | None,
-    count: int,
-    *,
-    result: bool = True,
-) -> int:
-    """Issue an instruction outside the table, or one from a log: `count` passes, or an instruction by its name.
-
-    Args:
-        issuer: issuer of the task.
-        line: source line in the log.
-        name: name of the instruction; its cost is that of the table's entry or of `LOOPS`, or of `count` passes.
-        views: the result, then the sources.
-        effect: its effect on memory at its end; None if nothing is computed.
-        count: as in the log: passes, elements of a window, depth of a convolution.
-        result: False if the result goes to a register, and `views` are the sources.
-    """
-    in_nram = [view for view in views if view.allocation.memory is not issuer.unit.wram]
-    for view in in_nram:
-        check_operand(issuer, name, view, write=result and view is views[0])
-    if name != STREAM_MOVE:
-        check_contiguous(name, in_nram)
-    instruction = INSTRUCTIONS.get(name)
-    if instruction is not None:
-        check_since(instruction, issuer.board)
-    if issuer.board.needs_aligned_vectors and name != STREAM_MOVE:
-        check_all_aligned(instruction, name, issuer.board, views)
-    cost = LOOPS.get(name, stream) if instruction is None else instruction.cost
-    return _enqueue(issuer, line, name, views, geometry_of(issuer, cost, views, count), effect, result=result)
-
-
-def stream_move(issuer: Issuer, line: int, dst: View, src: View) -> int:
-    """A copy within NRAM by the vector unit: `__bang_move`, in order with vector instructions; segments may have gaps.
-
-    Raises `OperandError` for other memories or sizes.
-    """
-    for view in (dst, src):
-        check_operand(issuer, STREAM_MOVE, view, write=view is dst)
-    if dst.nbytes != src.nbytes or not dst.size:
-        raise OperandError(
-            f"{STREAM_MOVE} of {src!r} to {dst!r}: both sides must have the same number of bytes, at least one"
-        )
-    effect = partial(_move, dst, src) if issuer.has_data else None
-    return _enqueue(issuer, line, STREAM_MOVE, (dst, src), geometry_of(issuer, stream, (dst, src), 1), effect)
-
-
-def _move(dst: View, src: View) -> None:
-    dst.raw()[...] = src.raw().reshape(dst.shape).copy()
-
-
-def _enqueue(
-    issuer: Issuer,
-    line: int,
-    name: str,
-    views: Sequence[View],
-    geometry: Geometry,
-    effect: Callable[[], None] | None,
-    *,
-    result: bool = True,
-) -> int:
-    """Append an instruction to the compute pipe; returns its record."""
-    duration_ps, widest, size, boxes, count = geometry
-    issuer.begin()
-    unit = issuer.unit
-    issue_ps = start_ps = issuer.task.now_ps
-    waited_for = NONE
-    if unit.vector_free_ps > start_ps:
-        start_ps = unit.vector_free_ps
-        waited_for = unit.vector_record
-    end_ps = start_ps + duration_ps
-    operands = [(view.allocation.identity, view.offset, box) for view, box in zip(views, boxes, strict=True)]
-    if not result:
-        operands.insert(0, NO_OPERAND)
-    record = issuer.record(
-        name,
-        VECTOR,
-        line,
-        issue_ps,
-        start_ps,
-        end_ps,
-        count=count,
-        nbytes=widest,
-        detail=size,
-        dst=operands[0],
-        a=operands[1] if len(operands) > 1 else NO_OPERAND,
-        b=operands[2] if len(operands) > 2 else NO_OPERAND,
-        waited_for=waited_for,
-    )
-    if len(operands) > 3:
-        issuer.log.more_operands[record] = operands[3:]
-    unit.vector_free_ps = end_ps
-    unit.vector_record = record
-    if effect is not None and issuer.has_data:
-        unit.later(end_ps, effect)
-    return record
 
 
 def _number(issuer: Issuer, cached: VectorCall, operands: Sequence[Value], value: Any) -> Number:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores import copies, counted, row_copies, scalar, syncs, vector
+from mlusim.cores import copies, counted, row_copies, scalar, syncs, uncached_vector
 from mlusim.cores.chip import sram_name
 from mlusim.cores.core import Core
 from mlusim.cores.issuer import Issuer
@@ -162,7 +162,7 @@ class Replay:
             return reissue(issuer, line, name, views, blocking=bool(detail))
         if pipe == VECTOR:
             views = self._views(issuer, [*operands, *self._log.more_operands.get(record, ())])
-            vector.issue_counted(issuer, line, name, views, None, count, result=operands[0][0] != NONE)
+            uncached_vector.issue_counted(issuer, line, name, views, None, count, result=operands[0][0] != NONE)
             return None
         if name == "scalar":
             scalar.arithmetic(issuer, line, None if detail == NONE else detail, count)

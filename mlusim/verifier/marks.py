@@ -13,7 +13,7 @@ import numpy as np
 from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.selection import compares_to_bits as has_bits
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.vector import STREAM_MOVE
+from mlusim.cores.uncached_vector import STREAM_MOVE
 from mlusim.log import IO, MOVE, Box
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlusim.cores import vector
 from mlusim.cores.core import Core
 from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.uncached_vector import stream_move
 from mlusim.errors import OperandError, UnknownNameError
 from mlusim.hardware import board
 from mlusim.host.device import Device
@@ -183,7 +183,7 @@ def test_a_vector_unit_move_is_in_order_with_vector_instructions(run: Any) -> No
     async def kernel(core: Core, out: View) -> None:
         wide, tile = core.nram.alloc((2, 32), "int32"), core.nram.alloc((2, 8), "int32")
         core.incseq(wide)
-        vector.stream_move(core.issuer, core.issuer.log.source_line("test", 1, "kernel"), tile, wide[:, 4:12])
+        stream_move(core.issuer, core.issuer.log.source_line("test", 1, "kernel"), tile, wide[:, 4:12])
         core.add(tile, tile, 1)
         await core.memcpy(out, tile)
 
