@@ -221,7 +221,7 @@ class Flow:
                 marks[1:] = _chosen(selected, *marks[1:])
                 marked = [mark for mark in marks if mark is not None and mark.any()]
             elif not np.any(marks[1:]):
-                self._assign_some(record, dst, result_marks(name, None, dst[2], marks), np.flatnonzero(selected))
+                self._assign_some(record, dst, *self._selected_marks(record, name, dst, marks, sources, selected))
                 return
         if name in BY_SHAPE:
             dst = (dst[0], dst[1], written_box(name, dst[2], sources[0][2]))
@@ -236,6 +236,19 @@ class Flow:
                 self._clear(target)
             if name in _BITWISE or is_copy(name, pipe):
                 self._move_bits(target, sources)
+
+    def _selected_marks(
+        self, record: int, name: str, dst: Operand, marks: list[Any], sources: list[Operand], selected: Any
+    ) -> tuple[Any, Integers]:
+        """Return marks for the selected elements of a result, and their positions in it."""
+        positions = np.flatnonzero(selected)
+        box = Box((len(positions),), (dst[2].itemsize,), dst[2].itemsize)
+        boxes = [operand[2] for operand in sources]
+        found = marks_by_position(name, box, marks, boxes, self._log.attributes.get(record))
+        if found is not None:
+            return found, positions
+        every = np.broadcast_to(np.asarray(result_marks(name, None, dst[2], marks)), dst[2].shape)
+        return every.reshape(-1)[positions], positions
 
     def _to_bits(self, record: int, dst: Operand, marked: list[Marks]) -> None:
         """Propagate marks through a comparison to a bit mask: 8 elements to a byte."""
@@ -382,16 +395,15 @@ class Flow:
         self._note(record, operand[0], result)
 
     def _assign_some(self, record: int, operand: Operand, result: Any, positions: Integers) -> None:
-        """Set the marks of some elements of an operand, by their positions in it; the others keep theirs."""
+        """Set the marks of some elements of an operand, at their positions in it; the others keep theirs."""
         if not np.any(result) and operand[0] not in self._marks:
             return
         flat = (operand[0], operand[1], by_element(operand[2]))
         target = self._view(flat, self._marks_of(operand[0], record))
-        marks = np.broadcast_to(np.asarray(result), operand[2].shape).reshape(-1)[positions]
-        if np.any(target[positions] != marks[:, None]):
-            target[positions] = marks[:, None]
+        if np.any(target[positions] != result[:, None]):
+            target[positions] = result[:, None]
             self._changed(operand[0])
-        self._note(record, operand[0], marks)
+        self._note(record, operand[0], result)
 
     def _clear(self, operand: Operand) -> None:
         """Remove the marks of an operand."""

@@ -198,10 +198,11 @@ def test_which_instructions_work_element_by_element():
         dtype = np.int32 if integers else np.float32
         sources = [(rng.integers(1, 9, 64)).astype(dtype) for _ in views]
         before, after = np.zeros(64, dtype), np.zeros(64, dtype)
-        instruction.compute(before, *[source.copy() for source in sources])
-        for source in sources:
-            source[17] += 3
-        instruction.compute(after, *sources)
+        with np.errstate(all="ignore"):
+            instruction.compute(before, *[source.copy() for source in sources])
+            for source in sources:
+                source[17] += 3
+            instruction.compute(after, *sources)
         changed = np.flatnonzero(before.view(np.uint32) != after.view(np.uint32))
         assert set(changed.tolist()) <= {17}, name
 
@@ -276,6 +277,40 @@ def test_rows_of_a_padded_tile_depend_on_their_own_rows(name, stored):
 
     report = verify(kernel, Output((stored, 1, 64)), **ONE)
     assert bool(uninitialised(report)) == (stored == 5), report.text()
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+@pytest.mark.parametrize("name", ["reduce_sum", "integral", "maxpool_value_index", "expand_channel_mul", "taylor3_sin"])
+def test_parts_of_a_result_depend_on_their_own_part(name, behind):
+    """Of 64 elements, the first 32 are written, and of the result the part of these, or an element behind it."""
+
+    async def kernel(core, out):
+        source, result = core.nram.alloc(64, "float32", "source"), core.nram.alloc(128, "float32", "result")
+        scratch, weights = core.nram.alloc((2, 64), "float32"), core.wram.alloc(1024, "float32")
+        ones = core.nram.alloc(1024, "float32")
+        core.write_value(ones, 1)
+        core.write_value(source[0:32], 1)
+        await core.memcpy(weights, ones)
+        first, last = 0, 31 + behind
+        match name:
+            case "reduce_sum":
+                core.reduce_sum(result[0:64], source)
+                last = 32 * behind
+            case "integral":
+                core.integral(result[0:64], source, weights)
+            case "maxpool_value_index":
+                core.maxpool_value_index(result, source.reshape(8, 1, 8), 1, 1, 256)
+                first = 64
+                last += 64
+            case "expand_channel_mul":
+                core.expand_channel_mul(result[0:64].reshape(8, 8), ones[0:8], weights, source.reshape(8, 8))
+            case _:
+                core.taylor3_sin(result[0:64], source, scratch[0], scratch[1])
+        await core.memcpy(out[0:1], result[first : first + 1])
+        await core.memcpy(out[1:2], result[last : last + 1])
+
+    report = verify(kernel, Output((2,)), device="mlu590-h8", **ONE)
+    assert bool(uninitialised(report)) == behind, report.text()
 
 
 PARTIAL = {

@@ -154,6 +154,10 @@ def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms:
         del aux1, aux2
         _in_wide(operation)(result, a)
 
+    def marks(result: Array, source: Array, aux1: Array, aux2: Array) -> None:
+        del aux1, aux2
+        np.copyto(result, source.reshape(result.shape))
+
     return Instruction(
         name=f"taylor{terms}_{name}",
         summary=f"{summary}, by {terms} terms of its series; aux1 and aux2 are scratch of src's size",
@@ -164,6 +168,7 @@ def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms:
         operands=(DST, Operand("src"), Operand("aux1"), Operand("aux2")),
         types=FLOATS,
         overlap=Overlap.APART,
+        marks=marks,
         count=lambda _, __: 2 * terms,
         exact=False,
     )

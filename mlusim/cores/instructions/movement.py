@@ -173,6 +173,14 @@ def _expand_mul_add(result: Array, weights: Array, scratch: Array, source: Array
     np.copyto(result.reshape(-1), values.reshape(-1))
 
 
+def _expand_marks(result: Array, weights: Array, scratch: Array, *sources: Array) -> None:
+    """As `Instruction.marks`: a row depends on its weight, and all on the filter in WRAM."""
+    rows = np.maximum(weights.reshape(-1, 1), scratch.max(initial=0))
+    result[...] = np.maximum.reduce(sources).reshape(result.shape)
+    by_row = result.reshape(weights.size, -1)
+    np.maximum(by_row, rows, out=by_row)
+
+
 def _channels(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     result, weights, _, *others = operands
@@ -355,6 +363,7 @@ EXPANSION: list[Instruction] = [
         summary="dst[i, c] = src1[i, c] * src0[i]; wram holds a filter of ones (ASSUMED, not read)",
         group="Tensor",
         compute=_expand_mul,
+        marks=_expand_marks,
         intrinsics=("__bang_expand_channel_mul",),
         c_signatures=("dst[n,channels] src0[n] wram[1] src1[n,channels] n channels",),
         operands=(DST, Operand("src0"), _WRAM, Operand("src1")),
@@ -367,6 +376,7 @@ EXPANSION: list[Instruction] = [
         summary="dst[i, c] = src1[i, c] * src0[i] + src2[i, c]; wram holds a filter of ones (ASSUMED, not read)",
         group="Tensor",
         compute=_expand_mul_add,
+        marks=_expand_marks,
         intrinsics=("__bang_expand_channel_mul_add",),
         c_signatures=("dst[n,channels] src0[n] wram[1] src1[n,channels] src2[n,channels] n channels",),
         operands=(DST, Operand("src0"), _WRAM, Operand("src1"), Operand("src2")),

@@ -163,6 +163,13 @@ def _value_index(pick: Callable[..., Array]) -> Callable[..., Array]:
     return compute
 
 
+def _pair_marks(result: Array, source: Array, *, value_index_stride: int, **attributes: Any) -> None:
+    """As `Instruction.marks`; the result is all values, then all indices, without the bytes between them."""
+    del value_index_stride
+    values = windows(source, attributes).max(axis=2)
+    result.reshape(-1)[...] = np.resize(values, result.size) if result.size == 2 * values.size else values.max()
+
+
 def _pair_fits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     complaint = _complaint(operands[1].shape, attributes)
     if complaint:
@@ -281,7 +288,7 @@ _PAIRED: dict[str, Any] = {
     "attributes": (*_WINDOW[:2], "value_index_stride", *_WINDOW[2:], *_DILATION),
     "defaults": _DEFAULTS | dict.fromkeys(_DILATION, 1),
     "geometry": _pair_fits,
-    "marks": None,
+    "marks": _pair_marks,
     "selects": True,
     "writes_some": True,
     "since": SERIES_3XX,

@@ -55,6 +55,13 @@ def _reduce_lines(result: Array, source: Array) -> None:
     result.reshape(-1)[::per_line] = sums
 
 
+def _line_marks(result: Array, source: Array) -> None:
+    """As `Instruction.marks`; the result is the first element of each line. Elements have 4 or 2 bytes."""
+    flat = source.reshape(-1)
+    per_line = next(count for count in (LINE_BYTES // 4, LINE_BYTES // 2) if -(-flat.size // count) == result.size)
+    result[...] = np.maximum.reduceat(flat, np.arange(0, flat.size, per_line))
+
+
 def _extremum(pick: Callable[[Array], Any], *, magnitude: bool = False) -> Callable[..., None]:
     """Return numerics that write the value, then its index in 64 bits: 10 B for 16-bit elements, 12 B for 32-bit."""
 
@@ -146,6 +153,7 @@ REDUCTIONS: list[Instruction] = [
         "dst[n] src[n] n",
         types=FLOATS,
         writes=_first_of_lines,
+        marks=_line_marks,
     ),
     _reduction("max", "dst = the largest of src, then its index", _extremum(np.argmax), _PAIR, **_EXTREMUM),
     _reduction("min", "dst = the smallest of src, then its index", _extremum(np.argmin), _PAIR, **_EXTREMUM),

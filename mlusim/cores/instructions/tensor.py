@@ -240,6 +240,12 @@ def _integral(result: Array, source: Array, kernel: Array, *, fix_position: int 
     _store(result, np.ldexp(blocks + before[:, None], fix_position))
 
 
+def _integral_marks(result: Array, source: Array, kernel: Array, **_: Any) -> None:
+    """As `Instruction.marks`: an element depends on its block of 64 B and those before it."""
+    blocks = np.maximum.accumulate(source.reshape(-1, kernel.size * _BLOCK_BYTES // _KERNEL_BYTES).max(axis=1))
+    result.reshape(len(blocks), -1)[...] = np.maximum(blocks, kernel.max())[:, None]
+
+
 def _integral_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     result, source, kernel = operands
@@ -368,6 +374,7 @@ TENSOR += [
         summary="dst[i] = src[0] + ... + src[i], where kernel is a lower triangle of ones, 64 B a row",
         group="Tensor",
         compute=_integral,
+        marks=_integral_marks,
         intrinsics=("__bang_integral",),
         c_signatures=(
             "dst[n] src[n] kernel[4096//itemsize] n",

@@ -43,18 +43,45 @@ CASES: dict[str, tuple[list[tuple[int, ...]], Mapping[str, Any]]] = {
     "avgpool_bp": ([(6, 8, 4), (5, 3, 4)], WINDOW | {"overlap": "ACC"}),
     "maxpool_bp": ([(6, 8, 4), (5, 3, 4), (5, 3, 4)], WINDOW | {"overlap": "ACC"}),
     "unpool": ([(6, 8, 4), (5, 3, 4)], WINDOW | {"index": 1}),
+    "integral": ([(64,), (64,), (16, 64)], {"fix_position": 0}),
+    "expand_channel_mul": ([(5, 8), (5,), (64,), (5, 8)], {}),
+    "expand_channel_mul_add": ([(5, 8), (5,), (64,), (5, 8), (5, 8)], {}),
     "matmul": ([(5, 128), (5, 8), (128, 8)], {}),
     "mlp": ([(64,), (8,), (64, 8), (64,)], {}),
     "conv": ([(4, 3, 64), (6, 8, 4), (64, 2, 3, 4)], CONV),
     "conv_bias": ([(4, 3, 64), (6, 8, 4), (64, 2, 3, 4), (64,)], CONV),
     "conv_partial": ([(4, 3, 64), (6, 8, 4), (64, 2, 3, 4), (4, 3, 64)], CONV),
 }
+SERIES = {name: ([(40,)] * 4, {}) for name in INSTRUCTIONS if name.startswith("taylor")}
+# `marks` sees what these write of the result; below, they are compared by the checker's findings instead.
+IN_PART = {"reduce_sum", "maxpool_value_index", "minpool_value_index"}
 # Results that need not change with each element that they depend on: only what changes has to be marked.
-CHOOSE = {"maxpool", "minpool", "maxpool_index", "minpool_index", "maxpool_bp", "unpool"}
+CHOOSE = {
+    "integral",
+    "expand_channel_mul",
+    "expand_channel_mul_add",
+    "maxpool",
+    "minpool",
+    "maxpool_index",
+    "minpool_index",
+    "maxpool_bp",
+    "unpool",
+}
 
 
 def test_every_instruction_with_marks_is_tested():
-    assert set(CASES) == {name for name, instruction in INSTRUCTIONS.items() if instruction.marks is not None}
+    with_marks = {name for name, instruction in INSTRUCTIONS.items() if instruction.marks is not None}
+    assert {*CASES, *SERIES, *IN_PART} == with_marks
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_a_series_does_not_depend_on_its_scratch(name):
+    marks_of = INSTRUCTIONS[name].marks
+    assert marks_of is not None
+    source = RNG.integers(0, 3, 40).astype(np.int32)
+    found = np.zeros(40, np.int32)
+    marks_of(found, source, np.full(40, 9, np.int32), np.full(40, 9, np.int32))
+    np.testing.assert_array_equal(found, source)
 
 
 def computed(name: str, sources: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
