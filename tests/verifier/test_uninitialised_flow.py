@@ -196,7 +196,9 @@ def test_which_instructions_work_element_by_element():
             continue
         integers = not any(dtype.kind == "f" for dtype in instruction.types)
         dtype = np.int32 if integers else np.float32
-        sources = [(rng.integers(1, 9, 64)).astype(dtype) for _ in views]
+        # A second source may be of integers only, such as exponents.
+        kinds = [{kind.kind for kind in view.types or instruction.types} for view in views]
+        sources = [(rng.integers(1, 9, 64)).astype(dtype if "f" in kind else np.int32) for kind in kinds]
         before, after = np.zeros(64, dtype), np.zeros(64, dtype)
         with np.errstate(all="ignore"):
             instruction.compute(before, *[source.copy() for source in sources])

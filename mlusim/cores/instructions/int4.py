@@ -74,6 +74,15 @@ def _unpack_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> 
     return wrong_attributes(attributes) or wrong
 
 
+def _packed_marks(result: Array, source: Array, **_: Any) -> None:
+    """As `Instruction.marks`: a byte depends on its two elements."""
+    result.reshape(-1)[...] = source.reshape(-1, 2).max(axis=1)
+
+
+def _unpacked_marks(result: Array, source: Array, **_: Any) -> None:
+    result.reshape(-1)[...] = source.reshape(-1).repeat(2)
+
+
 _COMMON: dict[str, Any] = {
     "group": "Conversion",
     "attributes": ("rounding", "position"),
@@ -84,6 +93,7 @@ _COMMON: dict[str, Any] = {
 INT4: list[Instruction] = [
     Instruction(
         name="to_int4",
+        marks=_packed_marks,
         summary="dst = src as 4-bit integers, two in a byte, the first in its low half (ASSUMED)",
         compute=_pack,
         geometry=_pack_sizes,
@@ -95,6 +105,7 @@ INT4: list[Instruction] = [
     ),
     Instruction(
         name="from_int4",
+        marks=_unpacked_marks,
         summary="dst = the 4-bit integers in src, two in a byte, the first in its low half (ASSUMED)",
         compute=_unpack,
         geometry=_unpack_sizes,

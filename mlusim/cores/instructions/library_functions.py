@@ -17,7 +17,7 @@ import numpy as np
 from mlusim.cores.instructions.cost import function, stream
 from mlusim.cores.instructions.elementwise import unary
 from mlusim.cores.instructions.functions import wide
-from mlusim.cores.instructions.record import ANY, DST, FLOATS, SRC, Array, Instruction, Match, Operand
+from mlusim.cores.instructions.record import ANY, DST, FLOATS, INTEGERS, SRC, Array, Instruction, Match, Operand
 
 _NORMAL = NormalDist()
 _LN_10 = math.log(10)
@@ -118,7 +118,7 @@ LIBRARY: list[Instruction] = [
         np.ldexp,
         "dst = src0 times 2 to the power of the integer src1",
         "",
-        operands=(DST, Operand("src0"), Operand("src1", Match.FREE, ANY)),
+        operands=(DST, Operand("src0"), Operand("src1", Match.FREE, INTEGERS)),
     ),
     _pair(
         "fmax",

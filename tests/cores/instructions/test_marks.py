@@ -71,7 +71,18 @@ CHOOSE = {
 
 def test_every_instruction_with_marks_is_tested():
     with_marks = {name for name, instruction in INSTRUCTIONS.items() if instruction.marks is not None}
-    assert {*CASES, *SERIES, *IN_PART} == with_marks
+    assert {*CASES, *SERIES, *IN_PART, "to_int4", "from_int4"} == with_marks
+
+
+def test_a_byte_of_4_bit_integers_depends_on_its_two_elements():
+    packed, unpacked = np.zeros(3, np.int32), np.zeros(6, np.int32)
+    pack, unpack = INSTRUCTIONS["to_int4"].marks, INSTRUCTIONS["from_int4"].marks
+    assert pack is not None
+    assert unpack is not None
+    pack(packed, np.array([0, 0, 4, 0, 0, 5], np.int32), rounding="rn")
+    unpack(unpacked, packed)
+    assert packed.tolist() == [0, 4, 5]
+    assert unpacked.tolist() == [0, 0, 4, 4, 5, 5]
 
 
 @pytest.mark.parametrize("name", SERIES)
