@@ -14,6 +14,19 @@ _CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?
 # The beginning of a message, and the source lines that follow one.
 _MESSAGE = re.compile(r": (In |fatal error:|error:|warning:|required from )")
 _EXCERPT = re.compile(r" +\d* \|")
+# Words of CUDA, and what BANG C has instead.
+_OF_CUDA = {
+    "__global__": "__mlu_entry__",
+    "__device__": "__mlu_func__",
+    "__host__": "__mlu_host__",
+    "__shared__": "__mlu_shared__, or __nram__ for a core's own memory",
+    "__constant__": "__mlu_const__",
+    "threadIdx": "taskId: a task is a core, and its vector instructions stand for threads",
+    "blockIdx": "taskId, or clusterId for the cores that share an SRAM",
+    "blockDim": "taskDim, or coreDim for the cores that share an SRAM",
+    "gridDim": "taskDim",
+}
+_WORD_OF_CUDA = re.compile(rf"error: .*?(?:\u2018|')({'|'.join(_OF_CUDA)})(?:\u2019|')")
 # Types of arrays with a memory space in the rewritten text.
 _ARRAY_TYPE = re.compile(r"mlusim_t\d+(?: ?&)?")
 
@@ -26,7 +39,9 @@ def compiler_text(text: str, path: Path) -> str:
     while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
         context -= 1
     shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
-    return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}"
+    words = dict.fromkeys(_WORD_OF_CUDA.findall(shown))
+    notes = "".join(f"\nnote: {word} is a word of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words)
+    return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}{notes}"
 
 
 def _without_candidates(lines: list[str]) -> list[str]:

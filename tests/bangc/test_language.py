@@ -143,3 +143,10 @@ def test_what_the_vendors_compiler_accepts_besides_standard_c(tmp_path: Path) ->
     device.launch(bangc.compile(file)["kernel"], y, dim=2, kind="BLOCK")
     device.synchronize()
     assert device.download(y).tolist() == [2 * (task + 1) + 5 + 2 + 1.5 + np.int8(-0x3E) for task in range(2)]
+
+
+def test_words_of_cuda_are_explained(tmp_path: Path) -> None:
+    file = tmp_path / "cuda.mlu"
+    file.write_text("#include <bang.h>\n__global__ void kernel(float *x) { x[threadIdx.x] = 1; }\n")
+    with pytest.raises(CompileError, match=r"cuda\.mlu:2:(?s:.)*note: __global__ is a word of CUDA; .* __mlu_entry__"):
+        bangc.compile(file)
