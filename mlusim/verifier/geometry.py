@@ -280,6 +280,9 @@ def shared(one: Geometry, one_offset: int, other: Geometry, other_offset: int) -
 def expand(first: Integers, last: Integers) -> tuple[Integers, Integers]:
     """Return all pairs (row, k) with first[row] <= k < last[row]."""
     counts = np.maximum(last - first, 0)
+    if counts.size and counts.min() == counts.max() == 1:
+        # Optimised: elements of a column, each in a cell of its own.
+        return np.arange(len(counts), dtype=np.int64), first.astype(np.int64)
     rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     total = int(counts.sum())
     begins = np.cumsum(counts) - counts

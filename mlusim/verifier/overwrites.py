@@ -158,10 +158,12 @@ def _by_cell(cells: Cells, rows: Integers, among: Flags) -> Iterator[Pairs]:
     for first, last, row in cells.runs_in_batches(rows):
         order = np.argsort(rank[row], kind="stable")
         begin, end = number[first[order]], number[last[order]]
-        part, index = expand(np.zeros(len(order), np.int64), -(-(end - begin) // _MAX_CELLS))
-        begin = begin[part] + index * _MAX_CELLS
-        for piece, cell in chunks(begin, np.minimum(begin + _MAX_CELLS, end[part])):
+        if (end - begin).max(initial=0) > _MAX_CELLS:
+            part, index = expand(np.zeros(len(order), np.int64), -(-(end - begin) // _MAX_CELLS))
+            order, begin, end = order[part], begin[part] + index * _MAX_CELLS, end[part]
+            end = np.minimum(begin + _MAX_CELLS, end)
+        for piece, cell in chunks(begin, end):
             # Numbers of two bytes take a tenth of the time to sort.
             short = cell.astype(np.uint16) if number[-1] <= np.iinfo(np.uint16).max else cell
             by_cell = np.argsort(short, kind="stable")
-            yield cell[by_cell], row[order[part[piece[by_cell]]]]
+            yield cell[by_cell], row[order[piece[by_cell]]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlusim.log import AllocationRecord, Box
 from mlusim.verifier.coordinates import describe
-from mlusim.verifier.geometry import Geometry, geometry_of, overlap, shared, union
+from mlusim.verifier.geometry import Geometry, expand, geometry_of, overlap, shared, union
 from mlusim.verifier.row_geometry import geometry_of_rows
 
 
@@ -31,6 +31,14 @@ def covered(geometry: Geometry, offset: int) -> set[int]:
 def boxes(draw: st.DrawFn, rank: int = 3) -> Box:
     axes = draw(st.lists(st.tuples(st.integers(1, 5), st.integers(-24, 24)), max_size=rank))
     return Box(tuple(extent for extent, _ in axes), tuple(stride for _, stride in axes), draw(st.integers(1, 8)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(-1, 3))), st.booleans())
+def test_all_pairs_of_rows_and_their_numbers(ranges, single):
+    first = np.array([low for low, _ in ranges], np.int64)
+    last = first + np.array([1 if single else count for _, count in ranges], np.int64)
+    pairs = [(row, k) for row in range(len(first)) for k in range(first[row], last[row])]
+    assert list(zip(*(part.tolist() for part in expand(first, last)), strict=True)) == pairs
 
 
 @given(boxes(rank=4), st.integers(0, 50))
