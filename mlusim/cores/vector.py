@@ -33,6 +33,7 @@ from mlusim.cores.vector_call import (
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import MissingDataError
 from mlusim.log import NONE, Remark
+from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -233,13 +234,15 @@ def _issue_again(
             # In place.
             addresses += addresses[:2]
             continue
-        if view.__class__ is not View:
-            if view.__class__ is layout:
+        if type(view) is not View:
+            if type(view) is layout:
                 continue
             return False
         if view.layout is not layout:
             return False
-        allocation, offset = view.allocation, view.offset
+        # The annotation makes compiled code read its attributes directly.
+        allocation: Allocation = view.allocation
+        offset = view.offset
         if allocation is first and offset == start:
             # An operand that begins at the first one is aligned like it.
             different = apart

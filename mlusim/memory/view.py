@@ -157,14 +157,15 @@ class View(NotNumeric):
         """
         # Optimised, because every copy of every kernel passes here: a row, a range of the first axis, and plain indices
         # and ranges of several axes are looked up in the layout. `_sliced` computes the same in general.
-        layout, offset = self.layout, self.offset
-        shape, strides = layout.shape, layout.strides
-        part = None
         rows: dict[Any, View] | None = None
         if key.__class__ is int:
             rows = self.rows
             if rows is not None and key in rows:
                 return rows[key]
+        layout, offset = self.layout, self.offset
+        shape, strides = layout.shape, layout.strides
+        part = None
+        if key.__class__ is int:
             if shape and 0 <= key < shape[0]:
                 offset += key * strides[0]
                 part = layout.row
