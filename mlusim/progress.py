@@ -36,6 +36,11 @@ class Bar:
         if not self._shown or self._bar is not None:
             return
         from rich.console import Console
+
+        console = Console(stderr=True)
+        if not console.is_terminal:
+            self._shown = False
+            return
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -45,10 +50,6 @@ class Bar:
             TimeRemainingColumn,
         )
 
-        console = Console(stderr=True)
-        if not console.is_terminal:
-            self._shown = False
-            return
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

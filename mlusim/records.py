@@ -98,6 +98,8 @@ RECORD_BYTES: Final = _LAYOUT.itemsize
 NONE: Final = -1
 # The system provides memory when it is first written, so a small run does not pay for the unused room.
 _FIRST_ROOM = 16384
+# Room for so many times as many records when it is used up: copying them needs memory that the system has to clear.
+_GROWTH = 8
 # A file grows by this many records, 88 MiB; earlier records need not stay in memory.
 _FILE_ROOM = 1 << 20
 
@@ -358,6 +360,6 @@ class Records:
         if self._file is not None:
             self._hold(self._mapped(self._room + _FILE_ROOM))
             return
-        rows = np.empty(2 * self._room, _LAYOUT)
+        rows = np.empty(_GROWTH * self._room, _LAYOUT)
         rows[: self.count] = self._rows[: self.count]
         self._hold(rows)

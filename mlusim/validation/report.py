@@ -95,9 +95,9 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
                 each.result()
             while not done.empty():
                 yield done.get()
-        except BaseException:
+        finally:
+            # All results are here, or nobody wants them: do not wait for workers.
             pool.shutdown(kill_workers=True)
-            raise
 
 
 def _feed(
