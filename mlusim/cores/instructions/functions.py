@@ -29,6 +29,8 @@ from mlusim.cores.instructions.record import (
 )
 
 _CUBIC = 0.044715
+# What is left in scratch, in every byte: NaN, as in fresh memory.
+_UNDEFINED = 0xFF
 
 
 def wide(array: Array) -> Array:
@@ -151,8 +153,9 @@ def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms:
     """Return a series with two scratch vectors of the source's size, whose contents are undefined afterwards."""
 
     def compute(result: Array, a: Array, aux1: Array, aux2: Array) -> None:
-        del aux1, aux2
         _in_wide(operation)(result, a)
+        for scratch in (aux1, aux2):
+            scratch.reshape(-1).view(np.uint8)[...] = _UNDEFINED
 
     def marks(result: Array, source: Array, aux1: Array, aux2: Array) -> None:
         del aux1, aux2

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mlusim
 from mlusim.cores.core import Core
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.uncached_vector import stream_move
@@ -255,3 +256,16 @@ def test_a_pool_to_bytes_between_pixels_is_refused() -> None:
     device.launch(kernel, dim=1, kind="BLOCK")
     with pytest.raises(OperandError, match=r"sumpool of .* they overlap.* of one pixel, at any pixel of it"):
         device.synchronize()
+
+
+def test_the_scratch_of_a_series_is_undefined_afterwards() -> None:
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tiles = core.nram.alloc((4, 64), x.dtype)
+        core.write_value(tiles, 1)
+        core.taylor3_sin(tiles[0], tiles[1], tiles[2], tiles[3])
+        await core.memcpy(out, tiles)
+
+    x = np.ones(64, np.float32)
+    out = mlusim.run(kernel, x, mlusim.Output((4, 64), "float32"), kind="BLOCK", dim=1).output
+    assert (out[:2] == [np.sin(x), x]).all()
+    assert np.isnan(out[2:]).all()
