@@ -50,7 +50,7 @@ class PlacedArrays:
         self._placed: list[list[Allocation | None]] = [[] for _ in KINDS]
         self._offsets: list[list[int]] = [[] for _ in KINDS]
         unit = self._task.unit
-        lacks = [unit.nram is None, unit.wram is None, False, unit.ldram is None]
+        lacks = [unit.nram is None, unit.wram is None, False, False]
         self._absent = {kind: _no_memory(unit.cluster.index, kind) for kind, none in enumerate(lacks) if none}
         self.lacks_memory = bool(self._absent)
 

@@ -95,7 +95,7 @@ class Unit:
         # Deferred loads of the NRAM, and their pieces for a fast check.
         self.deferred = None if self.nram is None else self.nram.deferred
         self.pieces: list[Piece] = [] if self.deferred is None else self.deferred.pieces
-        self.ldram = memory(MemoryKind.LDRAM, board.ldram_bytes_per_core, 0, board.dram_unit_bytes)
+        self.ldram: Memory = memory(MemoryKind.LDRAM, board.ldram_bytes_per_core, 0, board.dram_unit_bytes)
 
     @property
     def name(self) -> str:
