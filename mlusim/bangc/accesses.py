@@ -36,8 +36,9 @@ _SHORT = 4
 # matmul in NRAM on MLU370 (30 cycles an iteration of two loads and a store, of 6 cycles each; 12 remain for four
 # operations of 3). ASSUMED of other loops: assembly listings of MLU270 have 13 and 17 operations for two loads.
 _ORDINARY_THIRDS = 4
-# Flag of a run: some loaded values were those of fresh memory.
+# Flags of a run: some loaded values were those of fresh memory; stores of a memory core that are taken back.
 _FRESH = 1 << 15
+_DROPPED = 1 << 14
 # A run as written by the fibre: RUN of `mlusim.bangc.image`.
 _RUN = struct.Struct("<QQqQQ")
 _DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
@@ -132,7 +133,7 @@ def _record_access(
     bridge: Bridge, function: str, pc: int, address: int, loops: Loops, meta: int
 ) -> Awaitable[None] | None:
     """Record accesses in at most two loops."""
-    if bridge.arrays.lacks_memory and bridge.in_absent_memory(address):
+    if bridge.arrays.lacks_memory and _is_skipped(bridge, function, pc, address, meta):
         return None
     seen, meta = not meta & _FRESH, meta & ~_FRESH
     key = (pc, meta, loops)
@@ -149,6 +150,13 @@ def _record_access(
     return access(issuer, known.line, known.name, view, known.total, write=known.write)
 
 
+def _is_skipped(bridge: Bridge, function: str, pc: int, address: int, meta: int) -> bool:
+    """Return whether accesses of a memory core have no effect: on memory that it lacks, or stores that depend on it."""
+    if meta & _DROPPED:
+        bridge.note_dropped("store", bridge.line_at(pc, function))
+    return bool(meta & _DROPPED) or bridge.in_absent_memory(address)
+
+
 def _charge_ordinary(issuer: Issuer, line: int, accesses: int) -> None:
     """Charge the scalar operations that surround the accesses of a loop."""
     arithmetic(issuer, line, count=accesses * _ORDINARY_THIRDS // 3)
@@ -156,7 +164,7 @@ def _charge_ordinary(issuer: Issuer, line: int, accesses: int) -> None:
 
 async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarray[Any, Any], meta: int) -> None:
     """Record irregular accesses with an array of their addresses."""
-    if bridge.in_absent_memory(int(addresses[0])):
+    if _is_skipped(bridge, function, pc, int(addresses[0]), meta):
         return
     size, write = meta & 0xFF, bool(meta >> 8 & 1)
     known = np.unique(addresses.astype(np.int64))

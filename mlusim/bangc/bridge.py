@@ -122,7 +122,8 @@ class Bridge:
 
         A union launch also runs the kernel on the memory cores, and many kernels omit the test of `__is_mpu()`:
         instructions on memories that the memory core lacks are not meant for it. ASSUMED: they are dropped at no cost,
-        and so is a later atomic, whose operand or address would depend on them. The checker reports such atomics.
+        and so is a later atomic, whose operand or address would depend on them, and, after plain C++ has read such a
+        memory, a store to GDRAM or SRAM (`mlusim.bangc.accesses`). The checker reports such atomics and stores.
         """
         pairs = zip(site.codes, values, strict=True)
         uses = any(code >= POINTER and self.in_absent_memory(value) for code, value in pairs)
@@ -130,10 +131,14 @@ class Bridge:
             return uses
         # One that reads NRAM itself is an instruction like any other there.
         if self.is_astray and not (uses and "_reduce_" in site.name):
-            title = f"{site.name} on a memory core depends on NRAM or WRAM, which it lacks: dropped"
-            task = self._task
-            self.issuer.log.remark(Remark("memory-core", title, site.name, task.index, site.line, task.now_ps))
+            self.note_dropped(site.name, site.line)
         return uses or self.is_astray
+
+    def note_dropped(self, name: str, line: int) -> None:
+        """Add a hint: an operation of a memory core is dropped, because it depends on memory that the core lacks."""
+        title = f"{name} on a memory core depends on NRAM or WRAM, which it lacks: dropped"
+        task = self._task
+        self.issuer.log.remark(Remark("memory-core", title, name, task.index, line, task.now_ps))
 
     def explained(self, error: MlusimError, *, faults: bool = False) -> MlusimError:
         """Return the error in words of BANG C, with an explanation if a memory core ran code not meant for it."""

@@ -100,6 +100,7 @@ class Fibre(ctypes.Structure):
         ("image", _WORD),
         ("image_size", _WORD),
         ("device", _WORD),
+        ("absent", _WORD),
         ("pending", _WORD),
         ("limit_ticks", _WORD),
         ("runs", _WORD),

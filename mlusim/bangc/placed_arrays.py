@@ -53,6 +53,7 @@ class PlacedArrays:
         lacks = [unit.nram is None, unit.wram is None, False, False]
         self._absent = {kind: _no_memory(unit.cluster.index, kind) for kind, none in enumerate(lacks) if none}
         self.lacks_memory = bool(self._absent)
+        image.record.absent = sum(1 << kind for kind in self._absent)
 
     def at(self, address: int) -> Place | None:
         """Return the array at an address, allocated on first use, and the byte in it; None if there is none."""

@@ -21,7 +21,7 @@ typedef uint64_t Word;
 static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
 // Addresses before and behind each array that are none's: an index that leaves its array meets no other one.
 static const Word GAP = 1 << 16;
-enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, FRESH = 1 << 15, POISON = 0xFF };
+enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, DROPPED = 1 << 14, FRESH = 1 << 15, POISON = 0xFF };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
 // Calls of a task that are found again, and in how many entries to look for one; what resuming returns for the first.
@@ -40,7 +40,7 @@ struct Fibre {
     Call call;
     Arena *arenas[KINDS];
     Range *ranges;
-    Word range_count, image, image_size, device, pending, limit_ticks;
+    Word range_count, image, image_size, device, absent, pending, limit_ticks;  // absent: memories that the core lacks, a bit each
     Run *runs;
     Word run_count, run_capacity;
     char *stack;
@@ -50,6 +50,8 @@ struct Fibre {
     jmp_buf here, back;
     ucontext_t first;
     Word started, recent;
+    Word astray, undo, undo_size, undo_room;  // whether it has read an absent memory; the bytes to take back
+    char *undo_bytes;
     void (*body)(void *, char *), *function;
     char *arguments;
     Known *known;
@@ -65,8 +67,19 @@ static Fault *fault;
 static bool own_process, muted, tracing; static jmp_buf untraced;
 extern "C" __attribute__((visibility("default"))) Call *mlusim_call_record = nullptr;
 
+// A store that a memory core computes from a memory that it lacks is taken back before anything else can read it: the
+// compiled code stores as soon as its access is counted, and cannot be told not to.
+static void take_back(Fibre *f) {
+    if (f->undo_size) memcpy((void *)f->undo, f->undo_bytes, f->undo_size), f->undo_size = 0;
+}
+static void will_take_back(Fibre *f, Word address, Word size) {
+    if (size > f->undo_room) f->undo_bytes = (char *)realloc(f->undo_bytes, f->undo_room = size);
+    memcpy(f->undo_bytes, (void *)address, size), f->undo = address, f->undo_size = size;
+}
+
 // From a fibre to whoever resumed it. `swapcontext` would ask the kernel for the mask of signals at every switch.
 static void cross(Fibre *f) {
+    take_back(f);
     f->sp = Word(__builtin_frame_address(0)) - 64;  // with the registers that this function saves
     if (!_setjmp(f->here)) _longjmp(f->back, 1);
 }
@@ -92,7 +105,7 @@ EXPORT void mlusim_switch() {
 }
 [[noreturn]] static void leave(int64_t why, Word first, Word second, Word third) {
     Fibre *f = current;
-    f->call.op = why, f->call.value[0] = first, f->call.value[1] = second, f->call.value[2] = third;
+    take_back(f), f->call.op = why, f->call.value[0] = first, f->call.value[1] = second, f->call.value[2] = third;
     _longjmp(f->back, 1);
 }
 
@@ -133,7 +146,9 @@ static bool fresh(Word at, Word size) { for (; size && *(unsigned char *)at == P
 static void touch(Word address, Word size, Word write, Word pc) {
     Fibre *f = current;
     accessed = pc;
-    if (!f || address - Word(f->stack) < f->stack_size || address - f->image < f->image_size) return;
+    if (!f) return;
+    take_back(f);
+    if (address - Word(f->stack) < f->stack_size || address - f->image < f->image_size) return;
     // All but the board's memory is a program's own.
     if (!f->device) return f->range_count && range_of(f, address) >= 0 ? wild(address, pc, write | size << 1) : (void)0;
     Word kind = KINDS, range = 0, read_only = 0;
@@ -151,13 +166,15 @@ static void touch(Word address, Word size, Word write, Word pc) {
     if (out) wild(address, pc, write | size << 1);
     if (f->pending && !(read_only && !write)) back(f, SETTLE), f->pending = 0;
     if (++f->recent == BATCH) flush(f), back(f, DRAIN), f->recent = 0;  // others may change what a loop waits for
-    Word meta = size | write << 8 | kind << 9 | range << 16 | (!write && fresh(address, size) ? FRESH : 0);
+    bool common = kind == KINDS || kind == SRAM, dropped = f->astray && write && common;
+    if (!common && !write) f->astray |= f->absent >> kind & 1;
+    Word meta = (dropped ? DROPPED : 0) | size | write << 8 | kind << 9 | range << 16 | (!write && fresh(address, size) ? FRESH : 0);
     if (slot.run.count) {
         if (slot.run.pc == pc && (slot.run.meta | FRESH) == (meta | FRESH)) {
             if (slot.run.count == 1) slot.run.stride = int64_t(address - slot.run.address), slot.next = address;
             if (address == slot.next) {
                 ++slot.run.count, slot.next += slot.run.stride, slot.run.meta |= meta;
-                return;
+                return dropped ? will_take_back(f, address, size) : (void)0;
             }
         }
         flush_slot(f, slot);
@@ -165,6 +182,7 @@ static void touch(Word address, Word size, Word write, Word pc) {
         f->order[f->used_slots++] = uint16_t(number);
     }
     slot.run = Run{pc, address, 0, 1, meta};
+    if (dropped) will_take_back(f, address, size);
 }
 
 #define HERE (Word(__builtin_return_address(0)) - 1)
@@ -176,7 +194,8 @@ static void touch(Word address, Word size, Word write, Word pc) {
     EXPORT void __tsan_unaligned_read_write##n(void *a) { touch(Word(a), n, 0, HERE); touch(Word(a), n, 1, HERE); }
 SIZES(1) SIZES(2) SIZES(4) SIZES(8) SIZES(16)
 static void touch_all(Word address, Word n, Word write, Word pc) {
-    for (Word size; n; address += size, n -= size) size = n < 8 ? n : 8, touch(address, size, write, pc);
+    for (Word at = address, left = n, size; left; at += size, left -= size) size = left < 8 ? left : 8, touch(at, size, write, pc);
+    if (n && current && current->undo_size) will_take_back(current, address, n);
 }
 EXPORT void __tsan_read_range(void *a, Word n) { touch_all(Word(a), n, 0, HERE); } EXPORT void __tsan_write_range(void *a, Word n) { touch_all(Word(a), n, 1, HERE); }
 EXPORT void __tsan_vptr_update(void **, void *) {} EXPORT void __tsan_vptr_read(void **) {}
@@ -313,11 +332,11 @@ EXPORT Word mlusim_state(const Fibre *f) {
         while (word < end) hash = ((hash ^ *word++) * 0x9E3779B97F4A7C15ull) ^ hash >> 29;
     return hash;
 }
-EXPORT void mlusim_free(Fibre *f) { munmap(f->stack, f->stack_size), free(f->runs), free(f->known), free(f); }
+EXPORT void mlusim_free(Fibre *f) { munmap(f->stack, f->stack_size), free(f->runs), free(f->known), free(f->undo_bytes), free(f); }
 EXPORT void mlusim_start(Fibre *f, void (*body)(void *, char *), void *function, char *arguments) {
     getcontext(&f->first), mlusim_forget(f);
     f->first.uc_stack.ss_sp = f->stack, f->first.uc_stack.ss_size = f->stack_size - GUARD, f->first.uc_link = nullptr;
-    f->body = body, f->function = function, f->arguments = arguments, f->started = f->pending = f->run_count = f->used_slots = f->recent = 0;
+    f->body = body, f->function = function, f->arguments = arguments, f->started = f->astray = f->undo_size = f->pending = f->run_count = f->used_slots = f->recent = 0;
     for (int k = 0; k < SLOTS; ++k) f->slots[k].run.count = 0;
     makecontext(&f->first, begin, 0);
 }

@@ -14,7 +14,7 @@ _BEYOND = (
 )
 _MEMORY_CORE = (
     "a union launch runs the kernel on the memory cores too, which have no NRAM and no WRAM. ASSUMED: instructions on "
-    "these memories do nothing there, and an atomic after them is skipped"
+    "these memories do nothing there, later atomics are dropped, and so are stores of plain C++ that has read them"
 )
 _QUEUES = (
     "a CNRT call waits for the queue that it names, or for the default queue. No public document says that it waits "
@@ -23,12 +23,16 @@ _QUEUES = (
 _INTO_THE_TABLE = (
     "clamp or mask the indices first (maximum, minimum, band), or pass the whole table and its length in elements"
 )
+_TEST_OF_THE_CORE = (
+    "if (__is_mpu()) return; before the code for the MLU cores or, if barriers follow, which count the memory core, "
+    "if (!__is_mpu()) around this line"
+)
 # By kind of remark: the rule and the remedy.
 RULES = {
     "lookup": (_BEYOND, _INTO_THE_TABLE),
     "lookup-again": (_BEYOND, "look the mask up once, and reuse the result"),
     "unsynced": (_QUEUES, "call cnrtQueueSync for its queue first, or let this queue wait for a notifier of it"),
-    "memory-core": (_MEMORY_CORE, "if (__is_mpu()) return; before the code for the MLU cores"),
+    "memory-core": (_MEMORY_CORE, _TEST_OF_THE_CORE),
 }
 
 

@@ -100,6 +100,18 @@ def test_atomics_that_a_memory_core_cannot_do_are_a_hint(module: bangc.Module) -
     assert "checked.mlu:" in report.findings[0].text()
 
 
+def test_stores_that_depend_on_memory_that_a_memory_core_lacks_are_a_hint(module: bangc.Module) -> None:
+    report = mlusim.verify(
+        module["stores_from_nram"], X, Output.like(X), dim=4, kind="UNION1", rewrites=("out",), reference=X + 1
+    )
+    assert {finding.kind for finding in report.findings} == {"memory-core"}, report.text()
+    texts = [finding.text() for finding in report.findings]
+    # By line: two loops, memcpy, memset, the structure, and SRAM.
+    assert len(texts) == 6
+    assert all("store on a memory core depends on NRAM or WRAM, which it lacks: dropped" in text for text in texts)
+    assert all("if (!__is_mpu())" in finding.remedy for finding in report.findings)
+
+
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_kernel_has_no_errors(module: bangc.Module, name: str) -> None:
     report = mlusim.verify(module[name], X, Output.like(X), dim=4, reference=X + 1)
