@@ -29,8 +29,7 @@ from mlusim.planning.lookup import (
     leading,
     nothing_to_do,
     nram_bytes,
-    unit_elements,
-    unit_text,
+    plan_of,
 )
 from mlusim.planning.lookup_cost import (
     INSTRUCTION,
@@ -44,7 +43,7 @@ from mlusim.planning.lookup_geometry import ROUNDS, Extents, blocks, count_boxes
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.search import Candidate, rooms
-from mlusim.planning.split import boxes, cut, in_runs, run_lengths, union1_launch
+from mlusim.planning.split import boxes, cut, in_runs, run_lengths
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div
 from mlusim.units import group_digits as digits
@@ -75,38 +74,26 @@ def plan_gather(job: Job) -> Plan:
 
     Raises `PlanError` if no strategy, or not the requested one, fits in NRAM.
     """
-    lookups, board = job.lookups, job.board
-    shape = lookups.value_shape
+    shape = job.lookups.value_shape
     if 0 in shape:
         return nothing_to_do(job, shape)
     candidates = list(_slab_candidates(job))
-    if lookups.columns:
+    if job.lookups.columns:
         candidates += _row_candidates(job)
     candidate, reason = choose(job, candidates)
     chosen = candidate.split
     start, stop = boxes([cut(extent, size) for extent, size in zip(shape, chosen.sizes, strict=True)], chosen.order)
-    kind, dim = union1_launch(board, len(start))
-    tasks = min(dim[0] * dim[1], len(start))
-    return Plan(
-        operator=job.operator,
-        strategy=candidate.strategy,
-        board=board,
-        tier=chosen.tier,
-        reason=reason,
-        arithmetic=(
-            *chosen.details(),
+    return plan_of(
+        job,
+        candidate,
+        reason,
+        shape=shape,
+        parts=len(start),
+        tiles=Tiles(in_runs(len(start), candidate.tasks), start, stop, chosen.nram_bytes),
+        tiles_text=(
             f"{digits(len(start))} tiles of up to {list(chosen.sizes)}; each task has a contiguous run of them",
         ),
-        unit=unit_text(lookups),
-        unit_bytes=unit_elements(lookups) * job.itemsize,
-        kind=kind,
-        dim=dim,
-        output_shape=shape,
-        itemsize=job.itemsize,
-        tiles=Tiles(in_runs(len(start), tasks), start, stop, chosen.nram_bytes),
-        nram_bytes=chosen.nram_bytes,
         parameters=chosen.parameters,
-        predicted_ps=candidate.predicted_ps,
     )
 
 

@@ -13,7 +13,8 @@ from mlusim.planning.lookup_geometry import ROUNDS, Extents, Lookups
 from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.search import Candidate, best_by_strategy, predicted_text
-from mlusim.planning.split import MORE_NRAM
+from mlusim.planning.split import MORE_NRAM, union1_launch
+from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, round_up
 from mlusim.units import group_digits as digits
 
@@ -134,6 +135,49 @@ def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandi
     if len(fastest) == 1 and chosen.strategy == "rows":
         reason += f"; slab does not fit: {digits(job.lookups.slab_elements * job.itemsize)} B in {usable} B"
     return chosen, f"{reason}; {predicted_text({name: other.predicted_ps for name, other in fastest.items()})}"
+
+
+def plan_of(
+    job: Job,
+    candidate: LookupCandidate,
+    reason: str,
+    *,
+    shape: Extents,
+    parts: int,
+    tiles: Tiles,
+    tiles_text: tuple[str, ...] = (),
+    parameters: LookupParameters,
+) -> Plan:
+    """Return the plan of the candidate that was chosen for `reason`.
+
+    Args:
+        job: the gather or scatter.
+        candidate, reason: the result of `choose`.
+        shape: shape of the output, which the tiles cover.
+        parts: number of parts that are divided among the tasks; no more clusters are used than they occupy.
+        tiles, tiles_text: the tiles, and a description of them.
+        parameters: parameters of the kernel.
+    """
+    chosen = candidate.split
+    kind, dim = union1_launch(job.board, parts)
+    return Plan(
+        operator=job.operator,
+        strategy=candidate.strategy,
+        board=job.board,
+        tier=chosen.tier,
+        reason=reason,
+        arithmetic=(*chosen.details(), *tiles_text),
+        unit=unit_text(job.lookups),
+        unit_bytes=unit_elements(job.lookups) * job.itemsize,
+        kind=kind,
+        dim=dim,
+        output_shape=shape,
+        itemsize=job.itemsize,
+        tiles=tiles,
+        nram_bytes=chosen.nram_bytes,
+        parameters=parameters,
+        predicted_ps=candidate.predicted_ps,
+    )
 
 
 def nothing_to_do(job: Job, shape: Extents) -> Plan:

@@ -36,8 +36,7 @@ from mlusim.planning.lookup import (
     leading,
     nothing_to_do,
     nram_bytes,
-    unit_elements,
-    unit_text,
+    plan_of,
     whole_nram_bytes,
 )
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, selection_method
@@ -47,7 +46,7 @@ from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
 from mlusim.planning.scatter_chunk import Chunk, buffers_of, chunk_of, details_of, updated, ways_to_read
 from mlusim.planning.search import Candidate, best_by_strategy, rooms
-from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
+from mlusim.planning.split import Integers, boxes, cut, in_turn
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div
 from mlusim.units import group_digits as digits
@@ -94,8 +93,7 @@ def plan_scatter(job: Job) -> Plan:
 
     Raises `PlanError` if no strategy, or not the requested one, fits in NRAM.
     """
-    lookups, board = job.lookups, job.board
-    shape = lookups.x_shape
+    lookups, shape = job.lookups, job.lookups.x_shape
     if 0 in shape:
         return nothing_to_do(job, shape)
     candidate, reason = _choose(job)
@@ -106,29 +104,20 @@ def plan_scatter(job: Job) -> Plan:
     regions = chosen.regions
     start, stop = _grid(shape, regions, chosen.sizes)
     region_start, region_stop = _grid(shape, regions, regions)
-    kind, dim = union1_launch(board, len(region_start))
-    tasks = in_turn(np.prod(region_stop - region_start, axis=1), min(dim[0] * dim[1], len(region_start)))
+    tasks = in_turn(np.prod(region_stop - region_start, axis=1), candidate.tasks)
     owner = _region_of(start, shape, regions)
     order = np.argsort(owner, kind="stable")
-    return Plan(
-        operator=job.operator,
-        strategy=candidate.strategy,
-        board=board,
-        tier=chosen.tier,
-        reason=reason,
-        arithmetic=(
-            *chosen.details(),
+    return plan_of(
+        job,
+        candidate,
+        reason,
+        shape=shape,
+        parts=len(region_start),
+        tiles=Tiles(tasks[owner][order], start[order], stop[order], chosen.nram_bytes),
+        tiles_text=(
             f"{digits(len(region_start))} regions of up to {list(regions)}, dealt out to the tasks in turn",
             f"{digits(len(start))} tiles of up to {list(chosen.sizes)}",
         ),
-        unit=unit_text(lookups),
-        unit_bytes=unit_elements(lookups) * job.itemsize,
-        kind=kind,
-        dim=dim,
-        output_shape=shape,
-        itemsize=job.itemsize,
-        tiles=Tiles(tasks[owner][order], start[order], stop[order], chosen.nram_bytes),
-        nram_bytes=chosen.nram_bytes,
         parameters=ScatterParameters(
             lookups=lookups,
             strategy=candidate.strategy,
@@ -139,7 +128,6 @@ def plan_scatter(job: Job) -> Plan:
             chunk=chosen.chunk,
             rewrites=candidate.strategy == "rows",
         ),
-        predicted_ps=candidate.predicted_ps,
     )
 
 

@@ -44,8 +44,8 @@ from mlusim.planning.lookup import (
     LookupParameters,
     LookupSplit,
     nram_bytes,
+    plan_of,
     unit_elements,
-    unit_text,
     whole_nram_bytes,
 )
 from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs, selection_method
@@ -53,7 +53,7 @@ from mlusim.planning.lookup_geometry import Extents, Lookups, blocks, count_boxe
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.search import Candidate
-from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
+from mlusim.planning.split import Integers, boxes, cut, in_turn
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, round_up
 from mlusim.units import group_digits as digits
@@ -410,29 +410,20 @@ def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:
     assert isinstance(chosen, BinsSplit)  # noqa: S101 - for the type checker
     binning, (tile,) = chosen.binning, chosen.sizes
     start, stop = boxes([cut(elements, binning.size)], (0,))
-    kind, dim = union1_launch(job.board, max(binning.bins, binning.chunks))
-    tasks = in_turn(np.prod(stop - start, axis=1), min(dim[0] * dim[1], binning.bins))
+    tasks = in_turn(np.prod(stop - start, axis=1), candidate.tasks)
     regions = Tiles(tasks, start, stop, chosen.nram_bytes)
     # Every region is cut alike; the last one may have fewer parts.
     part = (start + np.arange(0, binning.size, tile)).reshape(-1, 1)
     ends = np.minimum(part.reshape(len(start), -1) + tile, stop).reshape(-1, 1)
     inside = (part < ends)[:, 0]
     owner = np.repeat(tasks, len(part) // len(start))
-    return Plan(
-        operator=job.operator,
-        strategy=candidate.strategy,
-        board=job.board,
-        tier=chosen.tier,
-        reason=reason,
-        arithmetic=chosen.details(),
-        unit=unit_text(job.lookups),
-        unit_bytes=unit_elements(job.lookups) * job.itemsize,
-        kind=kind,
-        dim=dim,
-        output_shape=(elements,),
-        itemsize=job.itemsize,
+    return plan_of(
+        job,
+        candidate,
+        reason,
+        shape=(elements,),
+        parts=max(binning.bins, binning.chunks),
         tiles=Tiles(owner[inside], part[inside], ends[inside], chosen.nram_bytes),
-        nram_bytes=chosen.nram_bytes,
         parameters=BinsParameters(
             lookups=job.lookups,
             strategy=candidate.strategy,
@@ -443,7 +434,6 @@ def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:
             tile=tile,
             rewrites=candidate.strategy == ROWS,
         ),
-        predicted_ps=candidate.predicted_ps,
     )
 
 
