@@ -13,7 +13,7 @@ from mlusim.hardware import Board
 from mlusim.kernels.gather import kernel_of
 from mlusim.memory.view import View
 from mlusim.planning.gather import STRATEGIES, GatherParameters, plan_gather
-from mlusim.planning.lookup import Job
+from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 
@@ -40,7 +40,7 @@ def plan_index_select(
     """
     lookups = Lookups(x_shape=shape, axes=(axis,), positions=(*shape[:axis], count), aligned=False, batch_dims=axis)
     return plan_gather(
-        Job(
+        LookupProblem(
             board=board,
             lookups=lookups,
             itemsize=itemsize,

@@ -26,7 +26,7 @@ from mlusim.ops.operator import Operator, apply, plan, tensor_of
 from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, extent
 from mlusim.planning.gather import STRATEGIES
 from mlusim.planning.gather import plan_gather as split
-from mlusim.planning.lookup import Job
+from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
@@ -150,7 +150,7 @@ def _functions(operator: str, lookups_of: Callable[..., Lookups]) -> dict[str, A
     def split_up(on: Board, strategy: str, x: Tensor, index: Tensor, **attributes: Any) -> Plan:
         lookups = lookups_of(x, index, **attributes)
         return split(
-            Job(
+            LookupProblem(
                 board=on,
                 lookups=lookups,
                 itemsize=x.dtype.itemsize,

@@ -23,7 +23,7 @@ from mlusim.ops.gather import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X, example_a
 from mlusim.ops.indices import check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
 from mlusim.ops.schema import Array, Options, Tensor, TensorSchema
-from mlusim.planning.lookup import Job
+from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 from mlusim.planning.scatter import STRATEGIES
@@ -176,7 +176,7 @@ def _functions(operator: str, geometry_of: Callable[..., Lookups]) -> dict[str, 
 
     def split_up(on: Board, strategy: str, x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Plan:
         return split(
-            Job(
+            LookupProblem(
                 board=on,
                 lookups=lookups_of(x, index, src, **attributes),
                 itemsize=x.dtype.itemsize,

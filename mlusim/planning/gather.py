@@ -20,9 +20,9 @@ import numpy as np
 from mlusim.planning.cost import Cost, move_ps
 from mlusim.planning.index_arithmetic import LOADED_REPEATS, IndexArithmetic
 from mlusim.planning.lookup import (
-    Job,
     LookupCandidate,
     LookupParameters,
+    LookupProblem,
     LookupSplit,
     choose,
     counts_to_hold,
@@ -69,22 +69,22 @@ class GatherParameters(LookupParameters):
     lookups_at_once: int
 
 
-def plan_gather(job: Job) -> Plan:
+def plan_gather(problem: LookupProblem) -> Plan:
     """Plan a gather. The plan does not depend on index values: the kernel reads them on the board.
 
     Raises `PlanError` if no strategy, or not the requested one, fits in NRAM.
     """
-    shape = job.lookups.value_shape
+    shape = problem.lookups.value_shape
     if 0 in shape:
-        return nothing_to_do(job, shape)
-    candidates = list(_slab_candidates(job))
-    if job.lookups.columns:
-        candidates += _row_candidates(job)
-    candidate, reason = choose(job, candidates)
+        return nothing_to_do(problem, shape)
+    candidates = list(_slab_candidates(problem))
+    if problem.lookups.columns:
+        candidates += _row_candidates(problem)
+    candidate, reason = choose(problem, candidates)
     chosen = candidate.split
     start, stop = boxes([cut(extent, size) for extent, size in zip(shape, chosen.sizes, strict=True)], chosen.order)
     return plan_of(
-        job,
+        problem,
         candidate,
         reason,
         shape=shape,
@@ -97,15 +97,15 @@ def plan_gather(job: Job) -> Plan:
     )
 
 
-def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
-    lookups, board = job.lookups, job.board
+def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
+    lookups, board = problem.lookups, problem.board
     shape = lookups.value_shape
     shared_extents = tuple(shape[axis] for axis in lookups.shared_axes)
     gathered_extents = tuple(shape[axis] for axis in lookups.gathered_axes)
-    slab_bytes = max(lookups.slab_elements * job.itemsize, 1)
+    slab_bytes = max(lookups.slab_elements * problem.itemsize, 1)
     placed = bool(lookups.shared_positions)
-    beside = job.itemsize + (
-        sum(job.arithmetic(positional=True).buffer_bytes(board, job.index_itemsize)) if placed else 0
+    beside = problem.itemsize + (
+        sum(problem.arithmetic(positional=True).buffer_bytes(board, problem.index_itemsize)) if placed else 0
     )
     # Slabs that fit with a quarter of NRAM left for lookups, and slabs that fit together with all their lookups.
     capacities = [
@@ -116,75 +116,81 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
     shared = {
         sizes
         for limit in counts_to_hold(math.prod(shared_extents), capacities, board.cores)
-        if (sizes := _shared_sizes_that_fit(job, shared_extents, limit)) is not None
+        if (sizes := _shared_sizes_that_fit(problem, shared_extents, limit)) is not None
     }
     # Sizes limited by `limit` are rounded down, which may leave one slab more than cores; these are rounded up.
     shared |= {
-        sizes for sizes in spread(shared_extents, max(*capacities, 1), board.cores) if _elements_left(job, sizes)
+        sizes for sizes in spread(shared_extents, max(*capacities, 1), board.cores) if _elements_left(problem, sizes)
     }
     for shared_sizes in sorted(shared):
         slabs = count_boxes(shared_extents, shared_sizes)
-        for sizes in sorted(spread(gathered_extents, _elements_left(job, shared_sizes), ceil_div(board.cores, slabs))):
-            yield _slab_candidate(job, shared_sizes, sizes)
+        for sizes in sorted(
+            spread(gathered_extents, _elements_left(problem, shared_sizes), ceil_div(board.cores, slabs))
+        ):
+            yield _slab_candidate(problem, shared_sizes, sizes)
 
 
-def _shared_sizes_that_fit(job: Job, extents: Extents, limit: int) -> Extents | None:
+def _shared_sizes_that_fit(problem: LookupProblem, extents: Extents, limit: int) -> Extents | None:
     """Return sizes of at most `limit` coordinates, halving the limit until lookups fit beside the slab."""
     while limit:
         sizes = sizes_of_at_most(extents, limit)
-        if _elements_left(job, sizes):
+        if _elements_left(problem, sizes):
             return sizes
         limit //= 2
     return None
 
 
-def _shared_positions(job: Job, shared_sizes: Extents) -> int:
+def _shared_positions(problem: LookupProblem, shared_sizes: Extents) -> int:
     """Return the coordinates of a tile on the shared axes that are axes of the index."""
-    lookups = job.lookups
+    lookups = problem.lookups
     return math.prod(
         size for axis, size in zip(lookups.shared_axes, shared_sizes, strict=True) if axis in lookups.shared_positions
     )
 
 
-def _arithmetic(job: Job, shared_sizes: Extents) -> IndexArithmetic:
+def _arithmetic(problem: LookupProblem, shared_sizes: Extents) -> IndexArithmetic:
     """Return the address arithmetic; positional if a tile spans several coordinates of shared index axes."""
-    return job.arithmetic(positional=_shared_positions(job, shared_sizes) > 1)
+    return problem.arithmetic(positional=_shared_positions(problem, shared_sizes) > 1)
 
 
-def _buffers(job: Job, arithmetic: IndexArithmetic, values: int, lookups_at_once: int) -> list[int]:
+def _buffers(problem: LookupProblem, arithmetic: IndexArithmetic, values: int, lookups_at_once: int) -> list[int]:
     """Return the buffer sizes of a tile in bytes: its values and the buffers of index arithmetic."""
-    index_bytes = arithmetic.buffer_bytes(job.board, job.index_itemsize)
-    return [values * job.itemsize, *(lookups_at_once * nbytes for nbytes in index_bytes)] if job.lookups.columns else []
+    index_bytes = arithmetic.buffer_bytes(problem.board, problem.index_itemsize)
+    return (
+        [values * problem.itemsize, *(lookups_at_once * nbytes for nbytes in index_bytes)]
+        if problem.lookups.columns
+        else []
+    )
 
 
-def _elements_left(job: Job, shared_sizes: Extents) -> int:
+def _elements_left(problem: LookupProblem, shared_sizes: Extents) -> int:
     """Return how many coordinates of the gathered axes fit beside the slab of a tile; 0 if none."""
-    lookups, board = job.lookups, job.board
-    slab_bytes = nram_bytes(board, [lookups.slab_elements * math.prod(shared_sizes) * job.itemsize])
+    lookups, board = problem.lookups, problem.board
+    slab_bytes = nram_bytes(board, [lookups.slab_elements * math.prod(shared_sizes) * problem.itemsize])
     if slab_bytes > board.nram_usable_bytes:
         return 0
     if not lookups.columns:
         return max(math.prod(lookups.positions), 1)
-    lookups_at_once = _shared_positions(job, shared_sizes)
-    each = _buffers(job, _arithmetic(job, shared_sizes), math.prod(shared_sizes), lookups_at_once)
+    lookups_at_once = _shared_positions(problem, shared_sizes)
+    each = _buffers(problem, _arithmetic(problem, shared_sizes), math.prod(shared_sizes), lookups_at_once)
     rounding = len(each) * (board.vector_alignment_bytes - 1)
     return max(board.nram_usable_bytes - slab_bytes - rounding, 0) // sum(each)
 
 
-def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) -> LookupCandidate:
-    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+def _slab_candidate(problem: LookupProblem, shared_sizes: Extents, gathered_sizes: Extents) -> LookupCandidate:
+    lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
     shape, rank = lookups.value_shape, len(lookups.positions)
     order = (*lookups.shared_axes, *lookups.gathered_axes)
     size_of = dict(zip(order, (*shared_sizes, *gathered_sizes), strict=True))
     sizes = tuple(size_of[axis] for axis in range(len(shape)))
     values, lookups_at_once = math.prod(sizes), math.prod(sizes[:rank])
     row = values // lookups_at_once
-    arithmetic = _arithmetic(job, shared_sizes)
+    arithmetic = _arithmetic(problem, shared_sizes)
     even = all(extent % size == 0 for extent, size in zip(shape[rank:], sizes[rank:], strict=True))
     method = selection_method(board, row, itemsize, arithmetic, even=even)
     slab_box = lookups.slab_of((0,) * len(shape), sizes)[1]
     slab = math.prod(slab_box)
-    buffers = _buffers(job, arithmetic, values, lookups_at_once)
+    buffers = _buffers(problem, arithmetic, values, lookups_at_once)
     first = len(leading(lookups))
     is_whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
     tiles = count_boxes(shape, sizes)
@@ -200,7 +206,7 @@ def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) ->
 
     return Candidate(
         strategy="slab",
-        predicted_ps=_slab_ps(job, sizes, slab_box, arithmetic, method),
+        predicted_ps=_slab_ps(problem, sizes, slab_box, arithmetic, method),
         tasks=min(board.cores, tiles),
         tiles=tiles,
         split=LookupSplit(
@@ -222,9 +228,11 @@ def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) ->
     )
 
 
-def _slab_ps(job: Job, sizes: Extents, slab_box: Extents, arithmetic: IndexArithmetic, method: str) -> int:
+def _slab_ps(
+    problem: LookupProblem, sizes: Extents, slab_box: Extents, arithmetic: IndexArithmetic, method: str
+) -> int:
     """Predict the time of strategy "slab" with tiles of these sizes."""
-    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
     shape, positions = lookups.value_shape, sizes[: len(lookups.positions)]
     tiles = count_boxes(shape, sizes)
     tasks = min(board.cores, tiles)
@@ -235,7 +243,7 @@ def _slab_ps(job: Job, sizes: Extents, slab_box: Extents, arithmetic: IndexArith
     most_loads, loads = _slab_loads(tiles, tasks, parts)
     stages = [(load * ((most_loads - 1) / ceil_div(tiles, tasks))).with_dram_of(load * ((loads - tasks) / tiles))]
     if lookups.columns:
-        stages += _index_stages(job, costs, positions)
+        stages += _index_stages(problem, costs, positions)
         lookups_at_once = math.prod(positions)
         row = math.prod(sizes) // lookups_at_once
         stages.append(
@@ -261,22 +269,22 @@ def _slab_loads(tiles: int, tasks: int, parts: int) -> tuple[int, int]:
     return int(loads[runs == runs.max()].max()), int(loads.sum())
 
 
-def _index_stages(job: Job, costs: Costs, sizes: Extents) -> list[Cost]:
+def _index_stages(problem: LookupProblem, costs: Costs, sizes: Extents) -> list[Cost]:
     """Return the cost of loading the index of a tile; an index that repeats is loaded once and repeated in NRAM."""
-    lookups, columns = job.lookups, job.lookups.columns
-    shared = lookups.batch_dims if job.repeats else 0
-    load = costs.box(LOAD, (*lookups.positions[shared:], columns), (*sizes[shared:], columns), job.index_itemsize)
+    lookups, columns = problem.lookups, problem.lookups.columns
+    shared = lookups.batch_dims if problem.repeats else 0
+    load = costs.box(LOAD, (*lookups.positions[shared:], columns), (*sizes[shared:], columns), problem.index_itemsize)
     repeats = math.prod(sizes[:shared])
     if repeats <= LOADED_REPEATS:
         return [load * repeats]
-    nbytes = (repeats - 1) * math.prod(sizes[shared:]) * columns * job.index_itemsize
+    nbytes = (repeats - 1) * math.prod(sizes[shared:]) * columns * problem.index_itemsize
     return [load, Cost(move_ps(costs.board, nbytes))]
 
 
-def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
-    lookups, board, itemsize = job.lookups, job.board, job.itemsize
-    arithmetic = job.arithmetic(positional=lookups.aligned or bool(lookups.shared_positions))
-    index_bytes = arithmetic.buffer_bytes(board, job.index_itemsize)
+def _row_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
+    lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
+    arithmetic = problem.arithmetic(positional=lookups.aligned or bool(lookups.shared_positions))
+    index_bytes = arithmetic.buffer_bytes(board, problem.index_itemsize)
     room = board.nram_usable_bytes - (len(index_bytes) + 1) * (board.vector_alignment_bytes - 1)
     max_positions, positions = max((room - sum(index_bytes)) // itemsize, 1), math.prod(lookups.positions)
     # With fewer lookups than cores, rows are cut to occupy the remaining cores.
@@ -293,13 +301,13 @@ def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
             {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, groups)} if fits else set()
         )
         for position_sizes in sorted(position_sizes_to_try):
-            yield _row_candidate(job, arithmetic, position_sizes, row_sizes)
+            yield _row_candidate(problem, arithmetic, position_sizes, row_sizes)
 
 
 def _row_candidate(
-    job: Job, arithmetic: IndexArithmetic, position_sizes: Extents, row_sizes: Extents
+    problem: LookupProblem, arithmetic: IndexArithmetic, position_sizes: Extents, row_sizes: Extents
 ) -> LookupCandidate:
-    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
     row, sizes = math.prod(row_sizes), position_sizes + row_sizes
     lookups_at_once = math.prod(position_sizes)
     shape = lookups.value_shape
@@ -307,13 +315,13 @@ def _row_candidate(
     tasks = min(board.cores, tiles)
     costs = Costs(board)
     stages = (
-        *_index_stages(job, costs, position_sizes),
+        *_index_stages(problem, costs, position_sizes),
         costs.rows_at_once(LOAD, row * itemsize, lookups_at_once, arithmetic)
         if board.has_gather
         else costs.rows(LOAD, row * itemsize, lookups_at_once, address=scalar_address(board, arithmetic)),
         costs.box(STORE, shape, sizes, itemsize),
     )
-    buffers = _buffers(job, arithmetic, lookups_at_once * row, lookups_at_once)
+    buffers = _buffers(problem, arithmetic, lookups_at_once * row, lookups_at_once)
 
     def details() -> tuple[str, ...]:
         return (

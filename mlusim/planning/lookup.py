@@ -22,7 +22,7 @@ _WIDE = 1 << 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class LookupProblem:
     """A gather or scatter to plan.
 
     Attributes:
@@ -98,30 +98,30 @@ class LookupSplit:
 LookupCandidate = Candidate[LookupSplit]
 
 
-def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandidate, str]:
+def choose(problem: LookupProblem, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandidate, str]:
     """Choose the fastest candidate that the strategy allows, with a reason that compares the others' times."""
     fastest = best_by_strategy(candidates)
-    usable = digits(job.board.nram_usable_bytes)
+    usable = digits(problem.board.nram_usable_bytes)
     # Without lookups x is copied, whatever the strategy.
     eligible = [
         candidate
         for candidate in fastest.values()
-        if job.strategy in ("auto", candidate.strategy) or not job.lookups.columns
+        if problem.strategy in ("auto", candidate.strategy) or not problem.lookups.columns
     ]
     if not eligible:
-        smallest = digits(job.lookups.slab_elements * job.itemsize)
+        smallest = digits(problem.lookups.slab_elements * problem.itemsize)
         raise PlanError(
-            f"{job.operator}, strategy {job.strategy}: "
+            f"{problem.operator}, strategy {problem.strategy}: "
             + (
                 f"the {smallest} B of x that an index can address and one lookup do not fit in the {usable} B of "
-                f"usable NRAM of {job.board.name}; choose strategy 'rows' or 'auto'"
-                if job.strategy == "slab" and candidates
-                else f"not one lookup of {digits(job.itemsize)} B fits in the {usable} B of usable NRAM of "
-                f"{job.board.name}; {MORE_NRAM}"
+                f"usable NRAM of {problem.board.name}; choose strategy 'rows' or 'auto'"
+                if problem.strategy == "slab" and candidates
+                else f"not one lookup of {digits(problem.itemsize)} B fits in the {usable} B of usable NRAM of "
+                f"{problem.board.name}; {MORE_NRAM}"
             )
         )
     chosen = eligible[0]
-    if not job.lookups.columns:
+    if not problem.lookups.columns:
         return chosen, "an index without columns selects all of x, which is copied"
     what = {
         1: "a whole unit fits in NRAM",
@@ -130,15 +130,15 @@ def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandi
     }[chosen.split.tier]
     if chosen.split.sorts:
         what = f"updates are sorted by region, and {what}"
-    requested = "" if job.strategy == "auto" else ", as requested"
+    requested = "" if problem.strategy == "auto" else ", as requested"
     reason = f"{chosen.strategy}{requested}: {what}"
     if len(fastest) == 1 and chosen.strategy == "rows":
-        reason += f"; slab does not fit: {digits(job.lookups.slab_elements * job.itemsize)} B in {usable} B"
+        reason += f"; slab does not fit: {digits(problem.lookups.slab_elements * problem.itemsize)} B in {usable} B"
     return chosen, f"{reason}; {predicted_text({name: other.predicted_ps for name, other in fastest.items()})}"
 
 
 def plan_of(
-    job: Job,
+    problem: LookupProblem,
     candidate: LookupCandidate,
     reason: str,
     *,
@@ -151,7 +151,7 @@ def plan_of(
     """Return the plan of the candidate that was chosen for `reason`.
 
     Args:
-        job: the gather or scatter.
+        problem: the gather or scatter.
         candidate, reason: the result of `choose`.
         shape: shape of the output, which the tiles cover.
         parts: number of parts that are divided among the tasks; no more clusters are used than they occupy.
@@ -159,20 +159,20 @@ def plan_of(
         parameters: parameters of the kernel.
     """
     chosen = candidate.split
-    kind, dim = union1_launch(job.board, parts)
+    kind, dim = union1_launch(problem.board, parts)
     return Plan(
-        operator=job.operator,
+        operator=problem.operator,
         strategy=candidate.strategy,
-        board=job.board,
+        board=problem.board,
         tier=chosen.tier,
         reason=reason,
         arithmetic=(*chosen.details(), *tiles_text),
-        unit=unit_text(job.lookups),
-        unit_bytes=unit_elements(job.lookups) * job.itemsize,
+        unit=unit_text(problem.lookups),
+        unit_bytes=unit_elements(problem.lookups) * problem.itemsize,
         kind=kind,
         dim=dim,
         output_shape=shape,
-        itemsize=job.itemsize,
+        itemsize=problem.itemsize,
         tiles=tiles,
         nram_bytes=chosen.nram_bytes,
         parameters=parameters,
@@ -180,17 +180,17 @@ def plan_of(
     )
 
 
-def nothing_to_do(job: Job, shape: Extents) -> Plan:
+def nothing_to_do(problem: LookupProblem, shape: Extents) -> Plan:
     """Return the plan of a gather or scatter whose output has no elements."""
     return empty_plan(
-        operator=job.operator,
-        strategy=job.strategy,
-        board=job.board,
+        operator=problem.operator,
+        strategy=problem.strategy,
+        board=problem.board,
         shape=shape,
-        itemsize=job.itemsize,
-        unit=unit_text(job.lookups),
+        itemsize=problem.itemsize,
+        unit=unit_text(problem.lookups),
         reason=f"the output {list(shape)} has no elements, so nothing is launched",
-        parameters=LookupParameters(lookups=job.lookups, strategy="none"),
+        parameters=LookupParameters(lookups=problem.lookups, strategy="none"),
     )
 
 

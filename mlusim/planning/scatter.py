@@ -27,9 +27,9 @@ from mlusim.hardware import Board
 from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
-    Job,
     LookupCandidate,
     LookupParameters,
+    LookupProblem,
     LookupSplit,
     choose,
     counts_to_hold,
@@ -88,17 +88,17 @@ class _Split(LookupSplit):
     chunk: Chunk | None
 
 
-def plan_scatter(job: Job) -> Plan:
+def plan_scatter(problem: LookupProblem) -> Plan:
     """Plan a scatter. The plan does not depend on index values: the kernel reads them on the board.
 
     Raises `PlanError` if no strategy, or not the requested one, fits in NRAM.
     """
-    lookups, shape = job.lookups, job.lookups.x_shape
+    lookups, shape = problem.lookups, problem.lookups.x_shape
     if 0 in shape:
-        return nothing_to_do(job, shape)
-    candidate, reason = _choose(job)
+        return nothing_to_do(problem, shape)
+    candidate, reason = _choose(problem)
     if candidate.split.sorts:
-        return bins_plan(job, candidate, reason)
+        return bins_plan(problem, candidate, reason)
     chosen = candidate.split
     assert isinstance(chosen, _Split)  # noqa: S101 - for the type checker
     regions = chosen.regions
@@ -108,7 +108,7 @@ def plan_scatter(job: Job) -> Plan:
     owner = _region_of(start, shape, regions)
     order = np.argsort(owner, kind="stable")
     return plan_of(
-        job,
+        problem,
         candidate,
         reason,
         shape=shape,
@@ -131,21 +131,21 @@ def plan_scatter(job: Job) -> Plan:
     )
 
 
-def _choose(job: Job) -> tuple[LookupCandidate, str]:
+def _choose(problem: LookupProblem) -> tuple[LookupCandidate, str]:
     """Return the candidate of the requested strategy, and why it was chosen."""
-    lookups = job.lookups
+    lookups = problem.lookups
     if 0 in lookups.value_shape:
-        return _copy_candidate(job), "there are no updates, so x is copied"
+        return _copy_candidate(problem), "there are no updates, so x is copied"
     if not lookups.columns:
-        return _copy_candidate(job), "an index without columns selects all of x, which src replaces"
-    candidates: list[LookupCandidate] = [*_slab_candidates(job), *_row_candidates(job)]
-    candidates += _smaller_chunks(job, best_by_strategy(candidates))
+        return _copy_candidate(problem), "an index without columns selects all of x, which src replaces"
+    candidates: list[LookupCandidate] = [*_slab_candidates(problem), *_row_candidates(problem)]
+    candidates += _smaller_chunks(problem, best_by_strategy(candidates))
     # Sorted updates of regions in NRAM are strategy "bins", but also what "slab" does if x must be cut into windows.
-    strategies = ("rows", "slab") if job.strategy == "slab" else ("rows", BINS)
-    candidates += [candidate for strategy in strategies for candidate in bin_candidates(job, strategy)]
-    if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in candidates):
-        raise no_bins(job)
-    return choose(job, candidates)
+    strategies = ("rows", "slab") if problem.strategy == "slab" else ("rows", BINS)
+    candidates += [candidate for strategy in strategies for candidate in bin_candidates(problem, strategy)]
+    if problem.strategy == BINS and not any(candidate.strategy == BINS for candidate in candidates):
+        raise no_bins(problem)
+    return choose(problem, candidates)
 
 
 def _grid(shape: Extents, regions: Extents, sizes: Extents) -> tuple[Integers, Integers]:
@@ -168,27 +168,27 @@ def _region_of(start: Integers, shape: Extents, regions: Extents) -> Integers:
     return number
 
 
-def _copy_candidate(job: Job) -> LookupCandidate:
+def _copy_candidate(problem: LookupProblem) -> LookupCandidate:
     """Return the candidate without lookups: tiles that fill NRAM, or one per core."""
-    board, shape = job.board, job.lookups.x_shape
+    board, shape = problem.board, problem.lookups.x_shape
     elements = math.prod(shape)
-    limit = min(whole_nram_bytes(board) // job.itemsize, ceil_div(elements, board.cores))
+    limit = min(whole_nram_bytes(board) // problem.itemsize, ceil_div(elements, board.cores))
     sizes = blocks(shape, limit)
     tiles = count_boxes(shape, sizes)
     grid = _grid_of(board, tiles)
     return Candidate(
         strategy="slab",
-        predicted_ps=predict_serial_ps(grid, _copied(job, sizes)),
+        predicted_ps=predict_serial_ps(grid, _copied(problem, sizes)),
         tasks=grid.tasks,
         tiles=tiles,
         split=_Split(
-            tier=1 if tiles <= 1 or elements * job.itemsize <= board.nram_usable_bytes else 2,
+            tier=1 if tiles <= 1 or elements * problem.itemsize <= board.nram_usable_bytes else 2,
             sizes=sizes,
-            nram_bytes=nram_bytes(board, [math.prod(sizes) * job.itemsize]),
+            nram_bytes=nram_bytes(board, [math.prod(sizes) * problem.itemsize]),
             details=lambda: (
                 f"up to {digits(limit)} elements per tile: what fits in NRAM, or an equal share for each core",
             ),
-            parameters=LookupParameters(lookups=job.lookups, strategy="slab"),
+            parameters=LookupParameters(lookups=problem.lookups, strategy="slab"),
             regions=sizes,
             tile=math.prod(sizes),
             chunk=None,
@@ -196,11 +196,11 @@ def _copy_candidate(job: Job) -> LookupCandidate:
     )
 
 
-def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
-    lookups, board = job.lookups, job.board
-    shared, indexed = _axes(job)
+def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
+    lookups, board = problem.lookups, problem.board
+    shared, indexed = _axes(problem)
     coordinates, each = math.prod(shared), lookups.slab_elements
-    limit = max(board.nram_usable_bytes * 3 // 4 // job.itemsize, 1)
+    limit = max(board.nram_usable_bytes * 3 // 4 // problem.itemsize, 1)
     limits = [room // each for room in rooms(limit)]
     tried = set[tuple[Extents, Extents]]()
     for shared_limit in counts_to_hold(coordinates, limits, board.cores):
@@ -213,7 +213,7 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
                 sizes = sizes_of_at_most(shared, shared_left), blocks(indexed, indexed_left)
                 if sizes in tried:
                     break
-                candidates = list(_slab_candidate(job, _sizes(job, *sizes)))
+                candidates = list(_slab_candidate(problem, _sizes(problem, *sizes)))
                 yield from candidates
                 if candidates:
                     tried.add(sizes)
@@ -224,19 +224,19 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
                 )
 
 
-def _smaller_chunks(job: Job, fastest: Mapping[str, LookupCandidate]) -> Iterator[LookupCandidate]:
+def _smaller_chunks(problem: LookupProblem, fastest: Mapping[str, LookupCandidate]) -> Iterator[LookupCandidate]:
     """Yield the fastest splits with smaller chunks of updates: after the first chunk, cores are out of step."""
     for strategy, candidate_of in (("slab", _slab_candidate), ("rows", _row_candidate)):
         if strategy in fastest:
             split = fastest[strategy].split
             assert isinstance(split, _Split)  # noqa: S101 - for the type checker
             for parts in _CHUNK_FRACTIONS:
-                yield from candidate_of(job, split.regions, parts)
+                yield from candidate_of(problem, split.regions, parts)
 
 
-def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[LookupCandidate]:
+def _slab_candidate(problem: LookupProblem, sizes: Extents, parts: int = 1) -> Iterator[LookupCandidate]:
     """Yield candidates with boxes of x of these sizes, and 1/`parts` of the remaining NRAM for updates."""
-    board, itemsize, lookups = job.board, job.itemsize, job.lookups
+    board, itemsize, lookups = problem.board, problem.itemsize, problem.lookups
     shape = lookups.x_shape
     slab_bytes = math.prod(sizes) * itemsize
     room = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
@@ -245,23 +245,23 @@ def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[Lookup
     first = len(leading(lookups))
     rows = lookups.batch_dims + lookups.columns
     even = all(extent % size == 0 for extent, size in zip(shape[rows:], sizes[rows:], strict=True))
-    for arithmetic, fetch in _ways_to_update(job, _arithmetic(job, sizes)):
-        chunk = chunk_of(job, sizes, arithmetic, room // parts, strategy="slab", fetch=fetch)
+    for arithmetic, fetch in _ways_to_update(problem, _arithmetic(problem, sizes)):
+        chunk = chunk_of(problem, sizes, arithmetic, room // parts, strategy="slab", fetch=fetch)
         if chunk is None:
             continue
         method = selection_method(board, chunk.row, itemsize, arithmetic, even=even)
-        updates = _updates(job, "slab", grid, chunk, arithmetic, sizes, method)
-        buffers = buffers_of(job, arithmetic, chunk)
+        updates = _updates(problem, "slab", grid, chunk, arithmetic, sizes, method)
+        buffers = buffers_of(problem, arithmetic, chunk)
         yield Candidate(
             strategy="slab",
-            predicted_ps=predict_serial_ps(grid, _copied(job, sizes), rounds=updates, times=chunk.count),
+            predicted_ps=predict_serial_ps(grid, _copied(problem, sizes), rounds=updates, times=chunk.count),
             tasks=grid.tasks,
             tiles=tiles * (2 + 3 * chunk.count),
             split=_Split(
                 tier=1 if sizes[first:] == shape[first:] else 2,
                 sizes=sizes,
                 nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
-                details=partial(_slab_details, job, chunk, arithmetic, method, sizes),
+                details=partial(_slab_details, problem, chunk, arithmetic, method, sizes),
                 parameters=LookupParameters(lookups=lookups, strategy="slab", arithmetic=arithmetic, method=method),
                 regions=sizes,
                 tile=math.prod(sizes),
@@ -270,22 +270,24 @@ def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[Lookup
         )
 
 
-def _ways_to_update(job: Job, arithmetic: IndexArithmetic) -> Iterator[tuple[IndexArithmetic, bool]]:
+def _ways_to_update(problem: LookupProblem, arithmetic: IndexArithmetic) -> Iterator[tuple[IndexArithmetic, bool]]:
     """Yield the alternatives for addresses of updates in NRAM, and for fetching rows by list (`ways_to_read`)."""
-    for fetch in ways_to_read(job, arithmetic):
+    for fetch in ways_to_read(problem, arithmetic):
         yield arithmetic, fetch
-    if not (job.board.has_gather or job.board.needs_aligned_vectors or arithmetic.narrowed):
+    if not (problem.board.has_gather or problem.board.needs_aligned_vectors or arithmetic.narrowed):
         yield replace(arithmetic, numbered=True), False
 
 
-def _slab_details(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str, sizes: Extents) -> tuple[str, ...]:
-    box = f"a box {list(sizes)} of x: {digits(math.prod(sizes) * job.itemsize)} B"
-    return box, *details_of(job, chunk, arithmetic, method)
+def _slab_details(
+    problem: LookupProblem, chunk: Chunk, arithmetic: IndexArithmetic, method: str, sizes: Extents
+) -> tuple[str, ...]:
+    box = f"a box {list(sizes)} of x: {digits(math.prod(sizes) * problem.itemsize)} B"
+    return box, *details_of(problem, chunk, arithmetic, method)
 
 
-def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
-    board = job.board
-    shared, indexed = _axes(job)
+def _row_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
+    board = problem.board
+    shared, indexed = _axes(problem)
     coordinates, each = math.prod(shared), math.prod(indexed)
     for shared_limit in counts_to_hold(coordinates, [coordinates], board.cores):
         most = min(ceil_div(board.cores, ceil_div(coordinates, shared_limit)), each)
@@ -293,27 +295,27 @@ def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
         while windows < 2 * most:
             indexed_limit = ceil_div(each, min(windows, most))
             yield from _row_candidate(
-                job, _sizes(job, sizes_of_at_most(shared, shared_limit), blocks(indexed, indexed_limit))
+                problem, _sizes(problem, sizes_of_at_most(shared, shared_limit), blocks(indexed, indexed_limit))
             )
             windows *= 2
 
 
-def _row_candidate(job: Job, regions: Extents, parts: int = 1) -> Iterator[LookupCandidate]:
+def _row_candidate(problem: LookupProblem, regions: Extents, parts: int = 1) -> Iterator[LookupCandidate]:
     """Yield candidates with regions of x of these sizes, and 1/`parts` of NRAM for updates."""
-    board, itemsize, lookups = job.board, job.itemsize, job.lookups
+    board, itemsize, lookups = problem.board, problem.itemsize, problem.lookups
     shape = lookups.x_shape
-    arithmetic = _arithmetic(job, regions, in_whole=True)
+    arithmetic = _arithmetic(problem, regions, in_whole=True)
     sizes = blocks(regions, whole_nram_bytes(board) // itemsize)
     staged = math.prod(sizes)
     tiles, count = count_boxes(regions, sizes), count_boxes(shape, regions)
     grid = _grid_of(board, count)
-    for fetch in ways_to_read(job, arithmetic):
-        chunk = chunk_of(job, regions, arithmetic, board.nram_usable_bytes // parts, strategy="rows", fetch=fetch)
+    for fetch in ways_to_read(problem, arithmetic):
+        chunk = chunk_of(problem, regions, arithmetic, board.nram_usable_bytes // parts, strategy="rows", fetch=fetch)
         if chunk is None:
             continue
-        copied = [stage * tiles for stage in _copied(job, sizes)]
-        updates = _updates(job, "rows", grid, chunk, arithmetic, regions, "")
-        buffers = buffers_of(job, arithmetic, chunk)
+        copied = [stage * tiles for stage in _copied(problem, sizes)]
+        updates = _updates(problem, "rows", grid, chunk, arithmetic, regions, "")
+        buffers = buffers_of(problem, arithmetic, chunk)
         yield Candidate(
             strategy="rows",
             predicted_ps=predict_serial_ps(grid, copied, rounds=updates, times=chunk.count),
@@ -323,7 +325,7 @@ def _row_candidate(job: Job, regions: Extents, parts: int = 1) -> Iterator[Looku
                 tier=3,
                 sizes=sizes,
                 nram_bytes=max(nram_bytes(board, [staged * itemsize]), nram_bytes(board, buffers)),
-                details=partial(details_of, job, chunk, arithmetic, "a copy each"),
+                details=partial(details_of, problem, chunk, arithmetic, "a copy each"),
                 parameters=LookupParameters(lookups=lookups, strategy="rows", arithmetic=arithmetic),
                 regions=regions,
                 tile=staged,
@@ -337,48 +339,54 @@ def _grid_of(board: Board, regions: int) -> Grid:
     return Grid(board=board, tiles=regions, tasks=min(board.cores, regions), union=True)
 
 
-def _copied(job: Job, sizes: Extents) -> tuple[Cost, Cost]:
+def _copied(problem: LookupProblem, sizes: Extents) -> tuple[Cost, Cost]:
     """Return the cost of loading and storing a box of x."""
-    costs, shape, itemsize = Costs(job.board), job.lookups.x_shape, job.itemsize
+    costs, shape, itemsize = Costs(problem.board), problem.lookups.x_shape, problem.itemsize
     return costs.box(LOAD, shape, sizes, itemsize), costs.box(STORE, shape, sizes, itemsize)
 
 
 def _updates(
-    job: Job, strategy: str, grid: Grid, chunk: Chunk, arithmetic: IndexArithmetic, sizes: Extents, method: str
+    problem: LookupProblem,
+    strategy: str,
+    grid: Grid,
+    chunk: Chunk,
+    arithmetic: IndexArithmetic,
+    sizes: Extents,
+    method: str,
 ) -> list[Cost]:
     """Return the cost of a chunk of updates for the busiest task, with the DRAM load of an average one.
 
     Evenly distributed index values still vary in number per window. The largest of k random counts with mean m is about
     m + sqrt(2 m ln k).
     """
-    shape = job.lookups.x_shape
-    part = math.prod(sizes[axis] / shape[axis] for axis in job.lookups.axes)
+    shape = problem.lookups.x_shape
+    part = math.prod(sizes[axis] / shape[axis] for axis in problem.lookups.axes)
     selected = part * chunk.lookups_at_once * chunk.count * grid.each
     busiest = min(part * (1 + math.sqrt(2 * math.log(grid.tasks) / selected)), 1.0)
-    most, mean = (updated(job, strategy, chunk, arithmetic, share, method) for share in (busiest, part))
+    most, mean = (updated(problem, strategy, chunk, arithmetic, share, method) for share in (busiest, part))
     return [cost.with_dram_of(other) for cost, other in zip(most, mean, strict=True)]
 
 
-def _axes(job: Job) -> tuple[Extents, Extents]:
+def _axes(problem: LookupProblem) -> tuple[Extents, Extents]:
     """Return the extents of the shared and of the indexed axes of x, in its order."""
-    shape, indexed = job.lookups.x_shape, set(job.lookups.axes)
+    shape, indexed = problem.lookups.x_shape, set(problem.lookups.axes)
     return (
         tuple(extent for axis, extent in enumerate(shape) if axis not in indexed),
         tuple(extent for axis, extent in enumerate(shape) if axis in indexed),
     )
 
 
-def _sizes(job: Job, shared_sizes: Extents, indexed_sizes: Extents) -> Extents:
+def _sizes(problem: LookupProblem, shared_sizes: Extents, indexed_sizes: Extents) -> Extents:
     """Merge sizes of the shared and of the indexed axes into sizes along the axes of x."""
     shared, indexed = iter(shared_sizes), iter(indexed_sizes)
-    chosen = set(job.lookups.axes)
-    return tuple(next(indexed if axis in chosen else shared) for axis in range(len(job.lookups.x_shape)))
+    chosen = set(problem.lookups.axes)
+    return tuple(next(indexed if axis in chosen else shared) for axis in range(len(problem.lookups.x_shape)))
 
 
-def _arithmetic(job: Job, sizes: Extents, *, in_whole: bool = False) -> IndexArithmetic:
+def _arithmetic(problem: LookupProblem, sizes: Extents, *, in_whole: bool = False) -> IndexArithmetic:
     """Return the address arithmetic for boxes of these sizes; `in_whole`: rows are numbered in all of x."""
-    lookups = job.lookups
+    lookups = problem.lookups
     positional = any(to is not None and (in_whole or sizes[to] > 1) for to in lookups.x_axes[: len(lookups.positions)])
-    return job.arithmetic(
+    return problem.arithmetic(
         positional=positional, narrowed=sum(sizes[axis] < lookups.x_shape[axis] for axis in lookups.axes)
     )

@@ -39,9 +39,9 @@ from mlusim.memory.view import View
 from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
-    Job,
     LookupCandidate,
     LookupParameters,
+    LookupProblem,
     LookupSplit,
     nram_bytes,
     plan_of,
@@ -157,37 +157,37 @@ class BinsSplit(LookupSplit):
     binning: Binning
 
 
-def refusal(job: Job) -> str:
+def refusal(problem: LookupProblem) -> str:
     """Return why bins do not apply to a scatter; empty if they do. Ignores NRAM."""
-    row = math.prod(job.lookups.row_shape)
+    row = math.prod(problem.lookups.row_shape)
     if row > 1:
         return f"it sorts single elements, and each lookup here replaces a row of {row}"
     return ""
 
 
-def no_bins(job: Job) -> PlanError:
+def no_bins(problem: LookupProblem) -> PlanError:
     """Return the error for a request of "bins" without a candidate."""
-    board = job.board
-    why = refusal(job) or (
+    board = problem.board
+    why = refusal(problem) or (
         f"a region of x and an update do not fit together in the {digits(board.nram_usable_bytes)} B of usable NRAM "
         f"of {board.name}, or only as more than {digits(_MAX_BINS)} regions"
     )
-    return PlanError(f"{job.operator}, strategy {BINS}: {why}; choose strategy 'rows' or 'auto'")
+    return PlanError(f"{problem.operator}, strategy {BINS}: {why}; choose strategy 'rows' or 'auto'")
 
 
-def bin_candidates(job: Job, strategy: str = BINS) -> list[LookupCandidate]:
+def bin_candidates(problem: LookupProblem, strategy: str = BINS) -> list[LookupCandidate]:
     """Return the candidates that sort; none if sorting does not apply or NRAM is too small.
 
     strategy: "rows" for updates in GDRAM; any other for updates in NRAM.
     """
-    if refusal(job):
+    if refusal(problem):
         return []
-    board = job.board
-    elements = math.prod(job.lookups.x_shape)
+    board = problem.board
+    elements = math.prod(problem.lookups.x_shape)
     # A region is updated in NRAM, beside a list of updates, or in GDRAM.
-    max_size = elements if strategy == ROWS else int(board.nram_usable_bytes * _REGION_PART) // job.itemsize
+    max_size = elements if strategy == ROWS else int(board.nram_usable_bytes * _REGION_PART) // problem.itemsize
     min_regions = ceil_div(elements, max(max_size, 1))
-    multiple = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, job.itemsize)
+    multiple = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, problem.itemsize)
     by_size: dict[int, LookupCandidate] = {}
     for parts in sorted({min_regions, *(round_up(min_regions, board.cores) * rounds for rounds in (1, 2, 3))}):
         # Regions begin on a bus unit if possible.
@@ -195,7 +195,7 @@ def bin_candidates(job: Job, strategy: str = BINS) -> list[LookupCandidate]:
         size = size if size <= max_size else max_size // multiple * multiple or max_size
         candidate = None
         while size and not candidate:
-            candidate = by_size.get(size) or _candidate(job, size, ceil_div(elements, size), strategy)
+            candidate = by_size.get(size) or _candidate(problem, size, ceil_div(elements, size), strategy)
             if candidate:
                 by_size[size] = candidate
             # Halve the region until an update fits beside it.
@@ -203,15 +203,15 @@ def bin_candidates(job: Job, strategy: str = BINS) -> list[LookupCandidate]:
     return list(by_size.values())
 
 
-def _candidate(job: Job, size: int, bins: int, strategy: str) -> LookupCandidate | None:
+def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> LookupCandidate | None:
     """Return the candidate with regions of this size, or None if NRAM is too small."""
-    lookups, board, itemsize = job.lookups, job.board, job.itemsize
-    arithmetic = _arithmetic(job)
-    bytes_per_lookup = _sorting_bytes(job, arithmetic)
+    lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
+    arithmetic = _arithmetic(problem)
+    bytes_per_lookup = _sorting_bytes(problem, arithmetic)
     in_nram = strategy != ROWS
     counters = 0 if arithmetic.binned else bins * _COUNTER_BYTES
     region = size if in_nram else 0
-    binning = _binning(job, size, bins, region, arithmetic.width(), bytes_per_lookup, counters)
+    binning = _binning(problem, size, bins, region, arithmetic.width(), bytes_per_lookup, counters)
     if binning is None:
         return None
     count, room = math.prod(lookups.positions), binning.updates_at_once
@@ -238,15 +238,15 @@ def _candidate(job: Job, size: int, bins: int, strategy: str) -> LookupCandidate
 
     if in_nram:
         tier = 1 if bins == 1 or size % unit_elements(lookups) == 0 else 2
-        applying_ps = _applying_ps(job, binning, method)
+        applying_ps = _applying_ps(problem, binning, method)
     else:
         tier = 3
-        applying_ps = _applying_rows_ps(job, binning, tile)
+        applying_ps = _applying_rows_ps(problem, binning, tile)
     tiles = bins * ceil_div(size, tile)
     updates = ceil_div(ceil_div(count, bins), room) * bins
     return Candidate(
         strategy=strategy,
-        predicted_ps=_sorting_ps(job, binning, arithmetic) + board.queued_kernel_gap_ps + applying_ps,
+        predicted_ps=_sorting_ps(problem, binning, arithmetic) + board.queued_kernel_gap_ps + applying_ps,
         tasks=min(board.cores, bins),
         # Operations: 8 for each chunk, 4 for each region, 3 for each list of updates.
         tiles=binning.chunks * 8 + tiles * 4 + updates * 3,
@@ -262,37 +262,43 @@ def _candidate(job: Job, size: int, bins: int, strategy: str) -> LookupCandidate
     )
 
 
-def _arithmetic(job: Job) -> IndexArithmetic:
+def _arithmetic(problem: LookupProblem) -> IndexArithmetic:
     """Return the address arithmetic of the first launch."""
-    lookups = job.lookups
+    lookups = problem.lookups
     positional = any(
         to is not None and extent > 1 for to, extent in zip(lookups.x_axes, lookups.positions, strict=False)
     )
-    wide = job.arithmetic(positional=positional).wide
-    binned = not job.board.needs_aligned_vectors
+    wide = problem.arithmetic(positional=positional).wide
+    binned = not problem.board.needs_aligned_vectors
     return IndexArithmetic(columns=lookups.columns, positional=positional, narrowed=0, wide=wide, binned=binned)
 
 
-def _sorting_bytes(job: Job, arithmetic: IndexArithmetic) -> tuple[int, ...]:
+def _sorting_bytes(problem: LookupProblem, arithmetic: IndexArithmetic) -> tuple[int, ...]:
     """Return the bytes per lookup of each buffer of the first launch: index arithmetic, sorted rows, two of values."""
-    arithmetic_bytes = arithmetic.buffer_bytes(job.board, job.index_itemsize)
-    return *arithmetic_bytes, arithmetic.width(), job.itemsize, job.itemsize
+    arithmetic_bytes = arithmetic.buffer_bytes(problem.board, problem.index_itemsize)
+    return *arithmetic_bytes, arithmetic.width(), problem.itemsize, problem.itemsize
 
 
 def _binning(
-    job: Job, size: int, bins: int, in_nram: int, width: int, bytes_per_lookup: Sequence[int], counters: int
+    problem: LookupProblem,
+    size: int,
+    bins: int,
+    in_nram: int,
+    width: int,
+    bytes_per_lookup: Sequence[int],
+    counters: int,
 ) -> Binning | None:
     """Return the chunks and the update list that fit with these regions; None if not one lookup does.
 
     Args:
-        job: the scatter.
+        problem: the scatter.
         size, bins: elements of a region, and number of regions.
         in_nram: elements of x in NRAM during the second launch.
         width: bytes of a row number.
         bytes_per_lookup: of each buffer of the first launch.
         counters: bytes of the counters of a counting sort in the first launch.
     """
-    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
     padding = board.vector_alignment_bytes - 1
     count = math.prod(lookups.positions)
     room = board.nram_usable_bytes - len(bytes_per_lookup) * padding - (counters + padding if counters else 0)
@@ -320,14 +326,14 @@ def _binning(
     )
 
 
-def _sorting_ps(job: Job, binning: Binning, arithmetic: IndexArithmetic) -> int:
+def _sorting_ps(problem: LookupProblem, binning: Binning, arithmetic: IndexArithmetic) -> int:
     """Predict the time of the first launch."""
-    board, lookups = job.board, job.lookups
+    board, lookups = problem.board, problem.lookups
     costs = Costs(board)
     lookups_at_once = binning.lookups_at_once
     columns, bins = lookups.columns, binning.bins_reached(lookups)
     if arithmetic.binned:
-        widest = lookups_at_once * max(binning.width, job.itemsize)
+        widest = lookups_at_once * max(binning.width, problem.itemsize)
         _, sorting = bin_levels(board, widest, bins)
         cycles: float = arithmetic.vector_cycles(board, lookups_at_once) + sorting
     else:
@@ -335,11 +341,11 @@ def _sorting_ps(job: Job, binning: Binning, arithmetic: IndexArithmetic) -> int:
         cycles = scalar_bins_cycles(board, lookups_at_once, address) + bins * bin_counter_cycles(board)
     chunk = (lookups_at_once,)
     stages = (
-        costs.box(LOAD, (*lookups.positions, columns), (*binning.sizes, columns), job.index_itemsize),
-        costs.box(LOAD, chunk, chunk, job.itemsize),
+        costs.box(LOAD, (*lookups.positions, columns), (*binning.sizes, columns), problem.index_itemsize),
+        costs.box(LOAD, chunk, chunk, problem.itemsize),
         Cost(board.cycles_ps(round(cycles))),
         costs.box(STORE, chunk, chunk, binning.width),
-        costs.box(STORE, chunk, chunk, job.itemsize),
+        costs.box(STORE, chunk, chunk, problem.itemsize),
     )
     # The stores of bin starts are posted; only the sync at the end waits for the last ones.
     posted = Cost((binning.bins + 1) * board.scalar_gdram_latency_ps)
@@ -351,11 +357,11 @@ def _grid_of(board: Board, parts: int) -> Grid:
     return Grid(board=board, tiles=parts, tasks=min(board.cores, parts), union=True)
 
 
-def _applying_ps(job: Job, binning: Binning, method: str) -> int:
+def _applying_ps(problem: LookupProblem, binning: Binning, method: str) -> int:
     """Predict the time of the second launch in NRAM, assuming evenly distributed index values."""
-    board, itemsize = job.board, job.itemsize
+    board, itemsize = problem.board, problem.itemsize
     costs = Costs(board)
-    count, loaded = _loaded(job, binning)
+    count, loaded = _loaded(problem, binning)
     if method == SCALAR:
         updated_ps = costs.select(method, 1, itemsize, count, count, board.scalar_nram_cycles).own_ps
     else:
@@ -367,14 +373,14 @@ def _applying_ps(job: Job, binning: Binning, method: str) -> int:
         Cost(updated_ps),
         costs.box(STORE, region, region, itemsize),
     )
-    return predict_serial_ps(_grid_of(board, binning.bins_updated(job.lookups)), stages)
+    return predict_serial_ps(_grid_of(board, binning.bins_updated(problem.lookups)), stages)
 
 
-def _applying_rows_ps(job: Job, binning: Binning, tile: int) -> int:
+def _applying_rows_ps(problem: LookupProblem, binning: Binning, tile: int) -> int:
     """Predict the time of the second launch in GDRAM; `tile`: elements of a copy of x."""
-    board, itemsize = job.board, job.itemsize
+    board, itemsize = problem.board, problem.itemsize
     costs = Costs(board)
-    count, loaded = _loaded(job, binning)
+    count, loaded = _loaded(problem, binning)
     if board.has_gather:
         updated = costs.instruction(STORE, itemsize, count)
     else:
@@ -386,12 +392,12 @@ def _applying_rows_ps(job: Job, binning: Binning, tile: int) -> int:
         loaded,
         updated,
     )
-    return predict_serial_ps(_grid_of(board, binning.bins_updated(job.lookups)), stages)
+    return predict_serial_ps(_grid_of(board, binning.bins_updated(problem.lookups)), stages)
 
 
-def _loaded(job: Job, binning: Binning) -> tuple[int, Cost]:
+def _loaded(problem: LookupProblem, binning: Binning) -> tuple[int, Cost]:
     """Return the updates of a region, and the cost of loading them: the bounds of runs, then the runs."""
-    board, lookups = job.board, job.lookups
+    board, lookups = problem.board, problem.lookups
     bins = binning.bins_updated(lookups)
     count = ceil_div(math.prod(lookups.positions), bins)
     chunks = min(math.ceil(binning.chunks * binning.bins_reached(lookups) / bins), binning.chunks)
@@ -399,13 +405,13 @@ def _loaded(job: Job, binning: Binning) -> tuple[int, Cost]:
     run = max(ceil_div(count, chunks), 1)
     bounds = costs.box(LOAD, (chunks, binning.bins + 1), (chunks, 2), BOUNDS_BYTES // 2)
     bounds += Cost(board.cycles_ps(2 * chunks * board.scalar_nram_cycles))
-    mean_bytes = ceil_div(run * (binning.width + job.itemsize), 2)
+    mean_bytes = ceil_div(run * (binning.width + problem.itemsize), 2)
     return count, bounds + costs.rows(LOAD, mean_bytes, 2 * chunks)
 
 
-def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:
+def bins_plan(problem: LookupProblem, candidate: LookupCandidate, reason: str) -> Plan:
     """Return the plan of a candidate: its tiles are the regions, or parts of them."""
-    elements = math.prod(job.lookups.x_shape)
+    elements = math.prod(problem.lookups.x_shape)
     chosen = candidate.split
     assert isinstance(chosen, BinsSplit)  # noqa: S101 - for the type checker
     binning, (tile,) = chosen.binning, chosen.sizes
@@ -418,14 +424,14 @@ def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:
     inside = (part < ends)[:, 0]
     owner = np.repeat(tasks, len(part) // len(start))
     return plan_of(
-        job,
+        problem,
         candidate,
         reason,
         shape=(elements,),
         parts=max(binning.bins, binning.chunks),
         tiles=Tiles(owner[inside], part[inside], ends[inside], chosen.nram_bytes),
         parameters=BinsParameters(
-            lookups=job.lookups,
+            lookups=problem.lookups,
             strategy=candidate.strategy,
             arithmetic=chosen.parameters.arithmetic,
             method=chosen.parameters.method,

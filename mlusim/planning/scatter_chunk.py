@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
-from mlusim.planning.lookup import Job
+from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, scalar_address
 from mlusim.planning.lookup_geometry import Extents, blocks, count_boxes
 from mlusim.units import ceil_div
@@ -35,13 +35,13 @@ class Chunk:
 
 
 def chunk_of(
-    job: Job, sizes: Extents, arithmetic: IndexArithmetic, room: int, strategy: str, *, fetch: bool
+    problem: LookupProblem, sizes: Extents, arithmetic: IndexArithmetic, room: int, strategy: str, *, fetch: bool
 ) -> Chunk | None:
     """Return the largest chunk of updates of a box of x that fits in NRAM; None if not one row fits."""
-    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
     extents = lookups.values_of((0,) * len(sizes), sizes)[1]
     rank = len(lookups.positions)
-    index_bytes = arithmetic.buffer_bytes(board, job.index_itemsize)
+    index_bytes = arithmetic.buffer_bytes(board, problem.index_itemsize)
     available = room - (len(index_bytes) + 1) * (board.vector_alignment_bytes - 1)
     rows = extents[rank:]
     row_sizes = rows
@@ -74,17 +74,17 @@ def chunk_of(
 
 
 def updated(
-    job: Job, strategy: str, chunk: Chunk, arithmetic: IndexArithmetic, part: float, method: str
+    problem: LookupProblem, strategy: str, chunk: Chunk, arithmetic: IndexArithmetic, part: float, method: str
 ) -> tuple[Cost, ...]:
     """Return the stages of a chunk of updates, of which a fraction `part` is selected.
 
     method: the method of copying values within NRAM.
     """
-    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
     rank, columns = len(lookups.positions), lookups.columns
     row_bytes = chunk.row * itemsize
     costs = Costs(board)
-    index = costs.box(LOAD, (*lookups.positions, columns), (*chunk.sizes[:rank], columns), job.index_itemsize)
+    index = costs.box(LOAD, (*lookups.positions, columns), (*chunk.sizes[:rank], columns), problem.index_itemsize)
     values = Cost() if chunk.fetch else costs.box(LOAD, lookups.value_shape, chunk.sizes, itemsize)
     selected = max(math.ceil(chunk.lookups_at_once * part), 1)
     if arithmetic.lists(board):
@@ -121,21 +121,21 @@ def updated(
     return index, values, written
 
 
-def ways_to_read(job: Job, arithmetic: IndexArithmetic) -> tuple[bool, ...]:
+def ways_to_read(problem: LookupProblem, arithmetic: IndexArithmetic) -> tuple[bool, ...]:
     """Return the alternatives for fetching rows by list. Fetching single elements of an aligned src never pays off."""
-    return (False, True) if arithmetic.lists(job.board) and not job.lookups.aligned else (False,)
+    return (False, True) if arithmetic.lists(problem.board) and not problem.lookups.aligned else (False,)
 
 
-def buffers_of(job: Job, arithmetic: IndexArithmetic, chunk: Chunk) -> list[int]:
+def buffers_of(problem: LookupProblem, arithmetic: IndexArithmetic, chunk: Chunk) -> list[int]:
     """Return the bytes of the NRAM buffers of a chunk."""
-    index_bytes = arithmetic.buffer_bytes(job.board, job.index_itemsize)
-    values = [chunk.values_at_once * chunk.row * job.itemsize] if chunk.values_at_once else []
+    index_bytes = arithmetic.buffer_bytes(problem.board, problem.index_itemsize)
+    values = [chunk.values_at_once * chunk.row * problem.itemsize] if chunk.values_at_once else []
     return [*values, *(chunk.lookups_at_once * nbytes for nbytes in index_bytes)]
 
 
-def details_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str) -> tuple[str, ...]:
+def details_of(problem: LookupProblem, chunk: Chunk, arithmetic: IndexArithmetic, method: str) -> tuple[str, ...]:
     """Describe a chunk: its size and method."""
-    if arithmetic.lists(job.board):
+    if arithmetic.lists(problem.board):
         applied = "fetched by a copy each" if chunk.fetch else f"applied by {method}"
         method = f"listed by vector instructions, then {applied}"
     elif arithmetic.numbered:
@@ -145,7 +145,7 @@ def details_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str)
     return (
         (
             f"{digits(chunk.lookups_at_once)} lookups at once, {digits(chunk.values_at_once)} of them with "
-            f"{digits(chunk.row)} values each: {digits(sum(buffers_of(job, arithmetic, chunk)))} B"
+            f"{digits(chunk.row)} values each: {digits(sum(buffers_of(problem, arithmetic, chunk)))} B"
         ),
         f"{digits(chunk.count)} chunks of updates per region, {method}",
     )
