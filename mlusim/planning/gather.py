@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlusim.errors import PlanError
 from mlusim.planning.cost import Cost, move_ps
 from mlusim.planning.index_arithmetic import LOADED_REPEATS, IndexArithmetic
 from mlusim.planning.lookup import (
@@ -72,11 +73,18 @@ class GatherParameters(LookupParameters):
 def plan_gather(problem: LookupProblem) -> Plan:
     """Plan a gather. The plan does not depend on index values: the kernel reads them on the board.
 
-    Raises `PlanError` if no strategy, or not the requested one, fits in NRAM.
+    Raises `PlanError` if no strategy, or not the requested one, fits in NRAM, and for lookups along an axis without
+    elements.
     """
     shape = problem.lookups.value_shape
     if 0 in shape:
         return nothing_to_do(problem, shape)
+    if not problem.lookups.slab_elements:
+        x_shape, axes = list(problem.lookups.x_shape), list(problem.lookups.axes)
+        raise PlanError(
+            f"x has shape {x_shape}, without elements along the indexed axes {axes}, and there are "
+            f"{digits(math.prod(problem.lookups.positions))} lookups: make the index empty, or index other axes"
+        )
     candidates = list(_slab_candidates(problem))
     if problem.lookups.columns:
         candidates += _row_candidates(problem)

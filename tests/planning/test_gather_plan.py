@@ -218,3 +218,14 @@ class TestPredictedTimes:
         index = rng.integers(0, shape[1], (shape[0], count)).astype(np.int32)
         result = ops.gather(x, index, 1, device=name, strategy=strategy)
         assert 0.5 < result.plan.predicted_ps / result.time_ps < 2
+
+
+class TestNothingToSelect:
+    def test_lookups_along_an_axis_without_elements_are_an_error(self):
+        with pytest.raises(PlanError, match=r"x has shape \[0, 4\].* axes \[0\].* 12 lookups: make the index empty"):
+            plan_gather((0, 4), (3, 4))
+        with pytest.raises(PlanError, match=r"indexed axes \[0, 1\].* 2 lookups"):
+            plan_gather_nd((0, 4), (2, 2), mode="standard")
+
+    def test_an_empty_index_has_an_empty_plan(self):
+        assert plan_gather((0, 4), (0, 4)).tier == 0
