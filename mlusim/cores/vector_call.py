@@ -195,8 +195,10 @@ def call_key(instruction: Instruction, arguments: Sequence[Any]) -> tuple[Any, .
 
 
 def _attribute_key(value: Any) -> tuple[Any, ...]:
-    # Unhashable values get a unique key, so that the call is never found in the cache.
-    if value.__hash__ is None:
+    try:
+        hash(value)
+    except TypeError:
+        # A unique key: the call is never found in the cache.
         return type(value), object()
     # 0.0 and -0.0 are equal, but different values.
     is_zero = isinstance(value, (float, np.generic)) and not value

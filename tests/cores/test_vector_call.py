@@ -227,6 +227,18 @@ def test_zeros_of_either_sign_are_different_values() -> None:
     assert found == [False, True, False, True]
 
 
+@pytest.mark.parametrize("value", [[1.0], ([1.0],), {"a": 1}, "one"])
+def test_a_value_that_is_not_a_number_is_an_error_hashable_or_not(value: Any) -> None:
+    async def kernel(core: Core) -> None:
+        core.fill(core.nram.alloc(64, "float32"), value)
+        await core.sync()
+
+    device = Device("mlu370-x4")
+    device.launch(kernel, dim=1, kind="BLOCK")
+    with pytest.raises(OperandError, match="value is a real number, not"):
+        device.synchronize()
+
+
 def test_rows_of_a_buffer_are_cached_views() -> None:
     async def kernel(core: Core, x: View) -> None:
         held = core.nram.alloc((40, 32), "float32")
