@@ -27,10 +27,9 @@ from mlusim.cores.instructions.record import (
     Operand,
     Overlap,
 )
+from mlusim.memory.allocation import POISON
 
 _CUBIC = 0.044715
-# What is left in scratch, in every byte: NaN, as in fresh memory.
-_UNDEFINED = 0xFF
 
 
 def wide(array: Array) -> Array:
@@ -155,7 +154,8 @@ def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms:
     def compute(result: Array, a: Array, aux1: Array, aux2: Array) -> None:
         _in_wide(operation)(result, a)
         for scratch in (aux1, aux2):
-            scratch.reshape(-1).view(np.uint8)[...] = _UNDEFINED
+            # Undefined, as fresh memory is.
+            scratch.reshape(-1).view(np.uint8)[...] = POISON
 
     def marks(result: Array, source: Array, aux1: Array, aux2: Array) -> None:
         del aux1, aux2

@@ -1,7 +1,7 @@
 """Functions of the vendor's vector library that no single instruction computes, such as `__cn_vector_pow_f32`.
 
 The library computes them in several steps, and its last bits differ; the simulator computes each in IEEE arithmetic, in
-one instruction. ASSUMED: it takes as long as the dearest function of the vector unit among its steps. Results in
+one instruction. ASSUMED: it takes as long as the most expensive function of the vector unit among its steps. Results in
 special cases are those of the public header, `bang_math_decls.h`, which are C's.
 """
 
@@ -24,7 +24,7 @@ _LN_10 = math.log(10)
 
 
 def _each(operation: Callable[[float], float]) -> Callable[[Array], Array]:
-    """Return a function of Python's for arrays."""
+    """Return a function that applies a function of one number to each element of an array."""
 
     def of_array(a: Array) -> Array:
         return np.fromiter((operation(x) for x in a.reshape(-1).tolist()), np.float64, a.size).reshape(a.shape)
@@ -46,7 +46,8 @@ def _erfinv(x: float) -> float:
     return near - (math.erf(near) - x) * math.sqrt(math.pi) / 2 * math.exp(near * near)
 
 
-def _alone(name: str, operation: Callable[[Array], Array], summary: str, cost: str) -> Instruction:
+def _unary(name: str, operation: Callable[[Array], Array], summary: str, cost: str) -> Instruction:
+    """Return a function of one operand; `cost`: the class of functions whose time it takes, "" for one pass."""
     return Instruction(
         name=name,
         summary=summary,
@@ -60,7 +61,9 @@ def _alone(name: str, operation: Callable[[Array], Array], summary: str, cost: s
     )
 
 
-def _pair(name: str, operation: Callable[[Array, Array], Array], summary: str, cost: str, **more: Any) -> Instruction:
+def _binary(name: str, operation: Callable[[Array, Array], Array], summary: str, cost: str, **more: Any) -> Instruction:
+    """Return a function of two operands; `cost` as in `_unary`, `more` replaces properties of the instruction."""
+
     def compute(result: Array, a: Array, b: Array) -> None:
         second = b.reshape(-1) if b.dtype.kind in "iu" else wide(b.reshape(-1))
         with np.errstate(all="ignore"):
@@ -84,6 +87,7 @@ def _pair(name: str, operation: Callable[[Array, Array], Array], summary: str, c
 
 
 def _test(name: str, operation: Callable[[Array], Array], summary: str) -> Instruction:
+    """Return a test of each element, whose result is an integer as wide as the operand."""
     return Instruction(
         name=name,
         summary=summary,
@@ -97,37 +101,37 @@ def _test(name: str, operation: Callable[[Array], Array], summary: str) -> Instr
 
 
 LIBRARY: list[Instruction] = [
-    _alone("tan", np.tan, "dst = the tangent of src in radians", "trig"),
-    _alone("asin", np.arcsin, "dst = the arc sine of src", "trig"),
-    _alone("acos", np.arccos, "dst = the arc cosine of src", "trig"),
-    _alone("atan", np.arctan, "dst = the arc tangent of src", "trig"),
-    _alone("sinh", np.sinh, "dst = the hyperbolic sine of src", "exp"),
-    _alone("cosh", np.cosh, "dst = the hyperbolic cosine of src", "exp"),
-    _alone("expm1", np.expm1, "dst = e to the power of src, minus 1", "exp"),
-    _alone("exp10", lambda a: np.exp(a.astype(np.float64) * _LN_10), "dst = 10 to the power of src", "exp"),
-    _alone("log1p", np.log1p, "dst = the natural logarithm of 1 + src", "log"),
-    _alone("log10", np.log10, "dst = the decimal logarithm of src", "log"),
-    _alone("erf", _each(math.erf), "dst = the error function of src", "exp"),
-    _alone("erfinv", _each(_erfinv), "dst = the inverse of the error function at src", "exp"),
-    _alone("erfcinv", _each(_erfcinv), "dst = the inverse of 1 minus the error function at src", "exp"),
-    _alone("trunc", np.trunc, "dst = src rounded to zero", ""),
-    _pair("pow", np.power, "dst = src0 to the power of src1", "exp"),
-    _pair("atan2", np.arctan2, "dst = the angle of the point (src1, src0), from -pi to pi", "trig"),
-    _pair(
+    _unary("tan", np.tan, "dst = the tangent of src in radians", "trig"),
+    _unary("asin", np.arcsin, "dst = the arc sine of src", "trig"),
+    _unary("acos", np.arccos, "dst = the arc cosine of src", "trig"),
+    _unary("atan", np.arctan, "dst = the arc tangent of src", "trig"),
+    _unary("sinh", np.sinh, "dst = the hyperbolic sine of src", "exp"),
+    _unary("cosh", np.cosh, "dst = the hyperbolic cosine of src", "exp"),
+    _unary("expm1", np.expm1, "dst = e to the power of src, minus 1", "exp"),
+    _unary("exp10", lambda a: np.exp(a.astype(np.float64) * _LN_10), "dst = 10 to the power of src", "exp"),
+    _unary("log1p", np.log1p, "dst = the natural logarithm of 1 + src", "log"),
+    _unary("log10", np.log10, "dst = the decimal logarithm of src", "log"),
+    _unary("erf", _each(math.erf), "dst = the error function of src", "exp"),
+    _unary("erfinv", _each(_erfinv), "dst = the inverse of the error function at src", "exp"),
+    _unary("erfcinv", _each(_erfcinv), "dst = the inverse of 1 minus the error function at src", "exp"),
+    _unary("trunc", np.trunc, "dst = src rounded to zero", ""),
+    _binary("pow", np.power, "dst = src0 to the power of src1", "exp"),
+    _binary("atan2", np.arctan2, "dst = the angle of the point (src1, src0), from -pi to pi", "trig"),
+    _binary(
         "scalbn",
         np.ldexp,
         "dst = src0 times 2 to the power of the integer src1",
         "",
         operands=(DST, Operand("src0"), Operand("src1", Match.FREE, INTEGERS)),
     ),
-    _pair(
+    _binary(
         "fmax",
         np.fmax,
         "dst = the larger of src0 and src1; the number where one is NaN",
         "",
         intrinsics=("__cn_vector_max_f32", "__cn_vector_max_f16"),
     ),
-    _pair(
+    _binary(
         "fmin",
         np.fmin,
         "dst = the smaller of src0 and src1; the number where one is NaN",
