@@ -49,7 +49,7 @@ class Board:
         sram_bytes: on-chip memory of a cluster, reserved part included.
         nram_reserved_bytes: part of the NRAM that the compiler keeps for its stack.
         sram_reserved_bytes: part of the SRAM that the compiler keeps.
-        vector_alignment_bytes: alignment of vector operands and of allocations.
+        vector_alignment_bytes: alignment of vector operands and of allocations; at least 128 below arch 300.
         wram_alignment_bytes: alignment of WRAM operands.
 
         DRAM and the paths to it

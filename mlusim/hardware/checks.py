@@ -19,6 +19,8 @@ EFFICIENCY_ORDER = (
     "dram_strided_write_efficiency",
 )
 _MAX_CORES = 4096
+# A vector operand of the generations below arch 300 is a multiple of this (B).
+ALIGNED_SIZE_BYTES = 128
 # Times are 64-bit integers of picoseconds, and a run sums many delays.
 _MAX_DELAY_PS = 10**15
 _UNIONS = (1, 2, 4, 8, 16)
@@ -112,6 +114,12 @@ def _check_together(board: Board) -> None:
         raise BoardError(
             f"{board.name}: clusters = {board.clusters} of cores_per_cluster = {board.cores_per_cluster} are more than "
             f"{_MAX_CORES} cores, which no chip has"
+        )
+    if board.needs_aligned_vectors and board.vector_alignment_bytes < ALIGNED_SIZE_BYTES:
+        raise BoardError(
+            f"{board.name}: vector_alignment_bytes = {board.vector_alignment_bytes} must be at least "
+            f"{ALIGNED_SIZE_BYTES} on arch {board.arch}: below arch 300 a vector operand is a multiple of "
+            f"{ALIGNED_SIZE_BYTES} B (B)"
         )
     for item in fields(board):
         value = getattr(board, item.name)

@@ -31,6 +31,7 @@ from typing import Any, Final
 from mlusim.memory.clock import Alarm, Clock
 from mlusim.memory.flow import (
     INFINITE,
+    NEVER,
     READ,
     WEIGHTS,
     WRITE,
@@ -78,7 +79,7 @@ class Link:
         self._reach_ps = limits.mixing_reach / rate  # per byte of work that has ended
         self._reads_until = -1
         self._writes_until = -1
-        self._mixed_until = INFINITE
+        self._mixed_until = NEVER
         # Flows in flight, and those still to join: (time, order, flow), sorted.
         self._order = 0
         self._flows = 0
@@ -160,8 +161,8 @@ class Link:
         mixed_until = self._mixed_until
         if mixed_until < now:
             # If contention is detected late, it began before reads and writes stopped mixing.
-            self._serve(int(mixed_until))
-            self._share(int(mixed_until))
+            self._serve(mixed_until)
+            self._share(mixed_until)
         elapsed = now - self._updated_ps
         self._updated_ps = now
         if self._common_rate:
@@ -238,15 +239,15 @@ class Link:
 
     def _capacity(self, now: int) -> float:
         """Return the current capacity in work per picosecond; set the time when mixing ends by itself."""
-        self._mixed_until = INFINITE
+        self._mixed_until = NEVER
         if self._readers:
             if self._writers:
                 return self._mixed_rate
             if now < self._writes_until:
-                self._mixed_until = float(self._writes_until)
+                self._mixed_until = self._writes_until
                 return self._mixed_rate
         elif now < self._reads_until:
-            self._mixed_until = float(self._reads_until)
+            self._mixed_until = self._reads_until
             return self._mixed_rate
         return self._rate
 
@@ -399,7 +400,7 @@ class Link:
                 self._share(now)
             else:
                 self._common_rate = 0.0
-                self._mixed_until = INFINITE
+                self._mixed_until = NEVER
         elif now >= self._mixed_until:
             self._share(now)
         self._arm(now)

@@ -13,7 +13,7 @@ from heapq import heappush
 from typing import Final
 
 from mlusim.memory.clock import Alarm, Clock
-from mlusim.memory.flow import INFINITE, READ, WRITE, Flow, LinkLimits, order_of
+from mlusim.memory.flow import INFINITE, NEVER, READ, WRITE, Flow, LinkLimits, order_of
 from mlusim.memory.link import Link
 from mlusim.units import ceil_ps
 
@@ -109,7 +109,8 @@ class QuickLink(Link):
         for ready_ps, _, flow in self._arrivals:
             self._schedule_end(flow, flow.work / flow.weight, ready_ps, now)
         self._clocks.clear()
-        self._least_limit = self._port_floor = self._mixed_until = INFINITE
+        self._least_limit = self._port_floor = INFINITE
+        self._mixed_until = NEVER
         self._moved = False
         self._common_rate = self._weight = self._served = 0.0
         self._readers = self._writers = 0

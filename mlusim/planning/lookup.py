@@ -98,10 +98,34 @@ class LookupSplit:
 LookupCandidate = Candidate[LookupSplit]
 
 
+def check_room(problem: LookupProblem) -> None:
+    """Raise `PlanError` if not one element fits in NRAM."""
+    if whole_nram_bytes(problem.board) < problem.itemsize:
+        raise _no_room(problem)
+
+
+def _no_room(problem: LookupProblem, *, rows_fit: bool = False) -> PlanError:
+    """Return the error of a plan that does not fit in NRAM; `rows_fit`: strategy "rows" does."""
+    board = problem.board
+    room = (
+        f"in the {digits(board.nram_usable_bytes)} B of usable NRAM of {board.name}, where each buffer is rounded up "
+        f"to {board.vector_alignment_bytes} B"
+    )
+    smallest = digits(problem.lookups.slab_elements * problem.itemsize)
+    return PlanError(
+        f"{problem.operator}, strategy {problem.strategy}: "
+        + (
+            f"the {smallest} B of x that an index can address and one lookup do not fit {room}; choose strategy "
+            "'rows' or 'auto'"
+            if rows_fit
+            else f"the buffers of one lookup of {digits(problem.itemsize)} B do not fit {room}; {MORE_NRAM}"
+        )
+    )
+
+
 def choose(problem: LookupProblem, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandidate, str]:
     """Choose the fastest candidate that the strategy allows, with a reason that compares the others' times."""
     fastest = best_by_strategy(candidates)
-    usable = digits(problem.board.nram_usable_bytes)
     # Without lookups x is copied, whatever the strategy.
     eligible = [
         candidate
@@ -109,17 +133,7 @@ def choose(problem: LookupProblem, candidates: Sequence[LookupCandidate]) -> tup
         if problem.strategy in ("auto", candidate.strategy) or not problem.lookups.columns
     ]
     if not eligible:
-        smallest = digits(problem.lookups.slab_elements * problem.itemsize)
-        raise PlanError(
-            f"{problem.operator}, strategy {problem.strategy}: "
-            + (
-                f"the {smallest} B of x that an index can address and one lookup do not fit in the {usable} B of "
-                f"usable NRAM of {problem.board.name}; choose strategy 'rows' or 'auto'"
-                if problem.strategy == "slab" and candidates
-                else f"not one lookup of {digits(problem.itemsize)} B fits in the {usable} B of usable NRAM of "
-                f"{problem.board.name}; {MORE_NRAM}"
-            )
-        )
+        raise _no_room(problem, rows_fit=problem.strategy == "slab" and bool(candidates))
     chosen = eligible[0]
     if not problem.lookups.columns:
         return chosen, "an index without columns selects all of x, which is copied"
@@ -133,7 +147,8 @@ def choose(problem: LookupProblem, candidates: Sequence[LookupCandidate]) -> tup
     requested = "" if problem.strategy == "auto" else ", as requested"
     reason = f"{chosen.strategy}{requested}: {what}"
     if len(fastest) == 1 and chosen.strategy == "rows":
-        reason += f"; slab does not fit: {digits(problem.lookups.slab_elements * problem.itemsize)} B in {usable} B"
+        slab, usable = problem.lookups.slab_elements * problem.itemsize, problem.board.nram_usable_bytes
+        reason += f"; slab does not fit: {digits(slab)} B in {digits(usable)} B"
     return chosen, f"{reason}; {predicted_text({name: other.predicted_ps for name, other in fastest.items()})}"
 
 

@@ -31,6 +31,7 @@ from mlusim.planning.lookup import (
     LookupParameters,
     LookupProblem,
     LookupSplit,
+    check_room,
     choose,
     counts_to_hold,
     leading,
@@ -96,6 +97,7 @@ def plan_scatter(problem: LookupProblem) -> Plan:
     lookups, shape = problem.lookups, problem.lookups.x_shape
     if 0 in shape:
         return nothing_to_do(problem, shape)
+    check_room(problem)
     candidate, reason = _choose(problem)
     if candidate.split.sorts:
         return bins_plan(problem, candidate, reason)

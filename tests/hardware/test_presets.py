@@ -313,6 +313,13 @@ def test_values_are_shown_with_their_unit(name: str, value: str | float, text: s
         ({"max_union": 3}, r"^mlu585: max_union = 3 must be one of 1, 2, 4, 8, 16$"),
         ({"dram_unit_bytes": 48}, r"^mlu585: dram_unit_bytes = 48 must be a power of two$"),
         (
+            {"vector_alignment_bytes": 64, "arch": 290},
+            (
+                r"^mlu585: vector_alignment_bytes = 64 must be at least 128 on arch 290: below arch 300 a vector "
+                r"operand is a multiple of 128 B \(B\)$"
+            ),
+        ),
+        (
             {"nram_reserved_bytes": 524288},
             r"^mlu585: nram_reserved_bytes = 524288 leaves nothing of nram_bytes = 524288$",
         ),

@@ -96,7 +96,7 @@ def boards(draw: st.DrawFn) -> Board:
     values |= {name: draw(st.integers(0, clock_hz * 1000)) for name in INTEGERS if name.endswith("_cycles")}
     values |= {name: draw(st.integers(1, 64)) for name in ("clusters", "cores_per_cluster")}
     for name in ("dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"):
-        values[name] = 2 ** draw(st.integers(0, 20))
+        values[name] = 2 ** draw(st.integers(7 if name == "vector_alignment_bytes" else 0, 20))
     for memory in ("nram", "sram"):
         values[f"{memory}_reserved_bytes"] = draw(st.integers(0, values[f"{memory}_bytes"] - 1))
     part = st.floats(0, 1, exclude_min=True)

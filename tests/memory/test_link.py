@@ -328,6 +328,14 @@ def test_long_transfers_end(work: float) -> None:
     assert all(ended[k + 1] - k * 10**9 == pytest.approx(997.3 / 0.064, abs=20) for k in range(200))
 
 
+def test_mixing_ends_after_hours() -> None:
+    """Beyond 2.5 h a float does not hold each picosecond: the timer must not ring at one time for ever."""
+    wishes = [wish(3, 9.0, traffic=WRITE, at_ps=2**53 + 1), *(wish(40, 9.0, at_ps=2**53 + 1) for _ in range(2))]
+    ended = run(1.0, [9.0], wishes, 0.5, mixing_ps=4)
+    # The writer ends after 18 ps, reads count as mixed for 4 more; of their 74 B left, 2 are mixed.
+    assert {key: end - (2**53 + 1) for key, end in ended.items()} == {0: 18, 1: 94, 2: 94}
+
+
 @given(
     wishes=wish_lists(ratio_by_port=True),
     more=st.sampled_from([1.0, 1.01, 1.5, 4.0]),

@@ -148,7 +148,11 @@ class TestBorders:
 
     def test_not_one_lookup_fits(self):
         for strategy in ("auto", "rows"):
-            with pytest.raises(PlanError, match="give the board more nram_bytes or fewer nram_reserved_bytes"):
+            message = (
+                r"the buffers of one lookup of 4 B do not fit in the 128 B of usable NRAM of mlu370-x4, where each "
+                r"buffer is rounded up to 128 B; give the board more nram_bytes or fewer nram_reserved_bytes"
+            )
+            with pytest.raises(PlanError, match=message):
                 plan_gather((400, 2), (4, 2), 0, device=small("mlu370-x4", 128), strategy=strategy)
 
 

@@ -200,6 +200,12 @@ class TestBorders:
         with pytest.raises(PlanError, match="give the board more nram_bytes or fewer nram_reserved_bytes"):
             plan_scatter((400, 2), (4, 2), 0, device=small("mlu370-x4", 128))
 
+    def test_not_one_element_fits_where_there_are_no_updates(self):
+        with pytest.raises(
+            PlanError, match=r"the 64 B of usable NRAM of mlu370-x4, where each buffer is rounded up to"
+        ):
+            plan_scatter((400, 2), (0, 2), 0, device=small("mlu370-x4", 64))
+
     def test_windows_split_a_single_row_among_cores(self):
         for strategy, cores in (("slab", 8), ("rows", 8), ("bins", 8)):
             plan = self.plan(2**18, strategy, (1, 4096), cores=cores)

@@ -14,6 +14,7 @@ import numpy as np
 from mlusim.cores.instructions.record import Extent, Instruction, Match, Overlap, Types
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError
+from mlusim.hardware.checks import ALIGNED_SIZE_BYTES
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 
@@ -27,7 +28,6 @@ Value: TypeAlias = View | Number
 _ATTRIBUTES_BY_NAME = frozenset({"operation", "mode", "rounding", "overlap", "index"})
 _ATTRIBUTES_OF_VALUES = frozenset({"value", "pad_value", "nvalue"})
 ALIGNED_ADDRESS_BYTES: Final = 64
-ALIGNED_SIZE_BYTES = 128
 
 
 def bind(
