@@ -195,7 +195,17 @@ def _own_sources() -> str:
 
 
 # Suffixes that the headers' macros of scalar functions append to a name.
-_SCALAR_ENDINGS = {"FLOATS": ("f32_rn", "f16_rn"), "INTEGERS": ("s32", "u32"), "LONGS": ("s64", "u64")}
+_ROUNDED = tuple(f"{kind}_{rounding}" for kind in ("f32", "f16") for rounding in ("rn", "dn", "up", "tz"))
+_SCALAR_ENDINGS = {
+    "FLOATS": _ROUNDED,
+    "RECIPROCALS": _ROUNDED,
+    "INTEGERS": ("s32", "u32"),
+    "LONGS": ("s64", "u64"),
+    "ATOMICS": ("s32", "s16", "u32", "u16"),
+    "SWAPS": ("s32", "s16", "u32", "u16"),
+    "UNSIGNED_ATOMICS": ("u32", "u16"),
+    "FLOAT_ATOMICS": ("f32", "f16"),
+}
 
 
 @lru_cache(maxsize=1)
@@ -209,7 +219,7 @@ def header_names() -> frozenset[str]:
         for name in re.findall(r"MLUSIM_SCALAR2?\((\w+)", text):
             names.update((f"__cn_scalar_{name}_f32", f"__cn_scalar_{name}_f16", f"__nv_{name}f"))
         for kinds, name in re.findall(r"MLUSIM_SCALAR_(\w+)\((\w+)", text):
-            names.update(f"__cn_scalar_{name}_{ending}" for ending in _SCALAR_ENDINGS[kinds])
+            names.update(f"__cn_scalar_{name}_{ending}" for ending in _SCALAR_ENDINGS.get(kinds, ()))
     return frozenset(names)
 
 

@@ -24,10 +24,12 @@ _REASONS = (
         r"^__trc_|^__tensor_",
         "an instruction on tensor descriptors, which no public text describes",
     ),
+    (r"^__mlvm_", "a builtin of the vendor's compiler; call the intrinsic that stands for it"),
+    (r"^__breakdump_", "a dump for the vendor's debugger; print with __bang_printf"),
     (r"remote", "it writes to another chip, and one board is simulated"),
     (r"tf32|_sr$", "no public text tells how the board rounds or stores these numbers"),
     (
-        r"discrete_atomic|bexpand|breduce|sparse|qpreset|active_f|tiling",
+        r"^__grid_|discrete_atomic|bexpand|breduce|sparse|qpreset|active_f|tiling",
         "no public text tells what it computes",
     ),
 )
@@ -69,6 +71,7 @@ _PREFIXES = (
     "__uint",
     "__breakdump",
     "__trc_",
+    "__grid_",
 )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from mlusim.cores.convert import ROUND, steps
 from mlusim.cores.convert import convert as convert_array
 from mlusim.cores.instructions.record import ANY, Array, Extent, Instruction, Match, Operand, Overlap, same_size
+from mlusim.cores.instructions.rounding import narrow
 from mlusim.cores.instructions.vector_library import vector_casts
 from mlusim.dtypes import (
     BFLOAT16,
@@ -73,42 +74,6 @@ def conversion(name: str) -> tuple[Dtype, Dtype, str | None] | None:
     if match is None:
         return None
     return TYPE_WORDS[match[1]], TYPE_WORDS[match[2]], match[3]
-
-
-def narrow(values: Array, target: Dtype, rounding: str) -> Array:
-    """Round float64 `values` to a narrower float in a given mode; in "tz", overflow gives the largest finite value."""
-    with np.errstate(all="ignore"):
-        near = values.astype(target)
-        back = near.astype(np.float64)
-        finite = np.isfinite(values)
-        above, below = finite & (back > values), finite & (back < values)
-        down = np.where(above, _neighbour(near, -1), near)
-        up = np.where(below, _neighbour(near, 1), near)
-        negative = np.signbit(values)
-        if rounding == "dn":
-            return down
-        if rounding == "up":
-            return up
-        if rounding == "tz":
-            return np.where(negative, up, down)
-        if rounding == "oz":
-            return np.where(negative, down, up)
-        if rounding in {"rd", "rm"}:
-            low, high = down.astype(np.float64), up.astype(np.float64)
-            tie = (low != high) & (values * 2 == low + high)
-            away = np.where(negative, down, up) if rounding == "rd" else up
-            return np.where(tie, away, near)
-        return near
-
-
-def _neighbour(values: Array, direction: int) -> Array:
-    """Return the next float above (1) or below (-1)."""
-    width = values.dtype.itemsize
-    sign = 1 << (8 * width - 1)
-    bits = values.view(f"u{width}").astype(np.int64)
-    ordered = np.where(bits & sign, sign - bits, bits) + direction
-    bits = np.where(ordered < 0, sign - ordered, ordered)
-    return bits.astype(f"u{width}").view(values.dtype)
 
 
 def convert_elements(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:

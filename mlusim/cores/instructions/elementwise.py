@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.cores.instructions.conversion import narrow
 from mlusim.cores.instructions.cost import function
 from mlusim.cores.instructions.record import (
     ARCH_322,
@@ -29,6 +28,7 @@ from mlusim.cores.instructions.record import (
     Overlap,
     same_size,
 )
+from mlusim.cores.instructions.rounding import rounded
 from mlusim.dtypes import BOOL
 
 Ufunc = Callable[..., Any]
@@ -90,8 +90,8 @@ def _on_bits(operation: Ufunc) -> Ufunc:
 
 
 def add_to_zero(a: Array, b: Array) -> Array:
-    """Return the sum rounded toward zero. float64 is exact enough for sums of two floats of 32 bits or less."""
-    return narrow(a.astype(np.float64) + b.astype(np.float64), a.dtype, "tz")
+    """Return the sum rounded toward zero."""
+    return rounded("add", a, b, "tz")
 
 
 def divide(a: Array, b: Array) -> Array:
@@ -229,8 +229,8 @@ ARITHMETIC: list[Instruction] = [
         add_to_zero,
         "dst = src0 + src1, rounded to zero",
         _ARITHMETIC,
+        intrinsics=("__bang_add_tz", "__cn_vector_add_f32_tz", "__cn_vector_add_f16_tz"),
         types=FLOATS,
-        scalar=False,
     ),
     *_pair(
         "sub",

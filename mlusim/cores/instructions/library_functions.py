@@ -18,6 +18,7 @@ from mlusim.cores.instructions.cost import function, stream
 from mlusim.cores.instructions.elementwise import unary
 from mlusim.cores.instructions.functions import wide
 from mlusim.cores.instructions.record import ANY, DST, FLOATS, INTEGERS, SRC, Array, Instruction, Match, Operand
+from mlusim.cores.instructions.rounding import DIRECTED, rounded
 
 _NORMAL = NormalDist()
 _LN_10 = math.log(10)
@@ -100,7 +101,37 @@ def _test(name: str, operation: Callable[[Array], Array], summary: str) -> Instr
     )
 
 
+def _rounded(name: str, operation: str, rounding: str) -> Instruction:
+    """Return arithmetic that rounds in another mode than to nearest; `name`: recip, or that of its `operation`."""
+
+    def compute(result: Array, *sources: Array) -> None:
+        *first, last = (source.reshape(-1) for source in sources)
+        np.copyto(result.reshape(-1), rounded(operation, first[0] if first else np.ones_like(last), last, rounding))
+
+    one = name == "recip"
+    return Instruction(
+        name=f"{name}_{rounding}",
+        summary=f"dst = {_SYMBOLS[name]}, rounded {_DIRECTIONS[rounding]}",
+        group="Arithmetic",
+        compute=compute,
+        intrinsics=tuple(f"__cn_vector_{'rcp' if one else name}_{kind}_{rounding}" for kind in ("f32", "f16")),
+        c_signatures=("dst[n] src[n] n" if one else "dst[n] src0[n] src1[n] n",),
+        operands=(DST, SRC) if one else (DST, Operand("src0"), Operand("src1")),
+        types=FLOATS,
+        cost=function("divide") if operation == "div" else stream,
+    )
+
+
+_DIRECTIONS = {"dn": "down", "up": "up", "tz": "to zero"}
+_SYMBOLS = {"add": "src0 + src1", "sub": "src0 - src1", "mul": "src0 * src1", "div": "src0 / src1", "recip": "1 / src"}
 LIBRARY: list[Instruction] = [
+    *(
+        _rounded(name, "div" if name == "recip" else name, rounding)
+        for name in _SYMBOLS
+        for rounding in DIRECTED
+        # `add_tz` is an instruction of the hardware.
+        if (name, rounding) != ("add", "tz")
+    ),
     _unary("tan", np.tan, "dst = the tangent of src in radians", "trig"),
     _unary("asin", np.arcsin, "dst = the arc sine of src", "trig"),
     _unary("acos", np.arccos, "dst = the arc cosine of src", "trig"),

@@ -1,8 +1,7 @@
 """Functions of the vendor's vector library by their public names, such as `__cn_vector_add_f32_rn(n, dst, a, b)`.
 
 Each is an instruction of the table with the number of elements first, and its types in its name; `library_functions`
-has those that no instruction of the hardware computes. Functions with another rounding than to nearest are not
-supported.
+has those that no instruction of the hardware computes, such as arithmetic that rounds down.
 """
 
 from __future__ import annotations

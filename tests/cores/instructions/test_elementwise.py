@@ -90,7 +90,6 @@ SERIES: dict[str, Callable[[float], float]] = {
 }
 SPECIAL = {
     *(
-        "add_tz",
         "cycle_add_tz",
         "div",
         "rem",
@@ -104,6 +103,7 @@ SPECIAL = {
         "mask_select",
     ),
     *LIBRARY,
+    *(f"{name}_{rounding}" for name in ("add", "sub", "mul", "div", "recip") for rounding in ("dn", "up", "tz")),
     *("pow", "atan2", "scalbn", "fmax", "fmin", "isnan", "isinf"),
     *("sum", "reduce_sum", "max", "min", "argmax", "argmin", "fabsmax", "fabsmin", "count", "count_bitindex", "popcnt"),
     *("findfirst1", "findlast1", "filter", "filter_bitindex", "select", "select_bitindex"),

@@ -24,37 +24,72 @@ inline double whole(double x, Rounding mode) {
     }
 }
 
-// The next 16-bit float towards an infinity.
+// The next float of 16 or 32 bits towards an infinity.
 template <class T> inline T step(T value, bool up) {
-    uint16_t bits;
-    __builtin_memcpy(&bits, &value, 2);
-    int ordered = bits & 0x8000 ? 0x8000 - bits : bits;
-    ordered += up ? 1 : -1;
-    bits = uint16_t(ordered < 0 ? 0x8000 - ordered : ordered);
-    __builtin_memcpy(&value, &bits, 2);
+    using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
+    constexpr int64_t sign = int64_t(1) << (8 * sizeof(T) - 1);
+    Bits bits;
+    __builtin_memcpy(&bits, &value, sizeof(T));
+    int64_t ordered = (bits & sign ? sign - bits : int64_t(bits)) + (up ? 1 : -1);
+    bits = Bits(ordered < 0 ? sign - ordered : ordered);
+    __builtin_memcpy(&value, &bits, sizeof(T));
     return value;
+}
+
+// The nearest float, or the neighbour that the mode selects; `error` has the sign of the exact value minus the nearest.
+template <class T> inline T directed(T near, double error, Rounding mode) {
+    bool negative = std::signbit(float(near));
+    if (error < 0 && (mode == DN || mode == (negative ? OZ : TZ))) return step(near, false);
+    if (error > 0 && (mode == UP || mode == (negative ? TZ : OZ))) return step(near, true);
+    return near;
 }
 
 template <class T> inline T narrow(double x, Rounding mode) {
     T near = T(float(x));
-    double back = double(float(near));
-    if (mode == RN || back == x || x != x) return near;
-    T low = back > x ? step(near, false) : near, high = back < x ? step(near, true) : near;
-    bool negative = x < 0;
-    double below = double(float(low)), above = double(float(high));
-    switch (mode) {
-        case DN: return low;
-        case UP: return high;
-        case TZ: return negative ? high : low;
-        case OZ: return negative ? low : high;
-        default:
-            if (x - below != above - x) return near;
-            return mode == RD && negative ? low : high;
-    }
+    double error = x - double(float(near));
+    if (!(std::isfinite(x) && error != 0)) return near;
+    if (mode != RD && mode != RM) return directed(near, error, mode);
+    T low = directed(near, error, DN), high = directed(near, error, UP);
+    if (x - double(float(low)) != double(float(high)) - x) return near;
+    return mode == RD && x < 0 ? low : high;
 }
 
+// Arithmetic on floats of 16 or 32 bits in a mode. The sign of the error is exact: operands have at most 24 bits.
+template <class T> inline T sum(T x, T y, Rounding mode) {
+    T near = T(float(x) + float(y));
+    double a = double(float(x)), b = double(float(y)), total = a + b, part = total - a, error = total - double(float(near));
+    return directed(near, error != 0 ? error : (a - (total - part)) + (b - part), mode);
+}
+template <class T> inline T difference(T x, T y, Rounding mode) { return sum(x, T(-y), mode); }
+template <class T> inline T product(T x, T y, Rounding mode) {
+    T near = T(float(x) * float(y));
+    return directed(near, double(float(x)) * double(float(y)) - double(float(near)), mode);
+}
+template <class T> inline T quotient(T x, T y, Rounding mode) {
+    T near = T(float(x) / float(y));
+    double rest = double(float(x)) - double(float(near)) * double(float(y));
+    return directed(near, std::signbit(float(y)) ? -rest : rest, mode);
+}
+
+// The inverse of the error function at x; `complement` is 1 - |x|, more exactly than x tells near 1. Winitzki's
+// approximation, then Halley's method.
+inline double inverse_erf(double x, double complement) {
+    if (!(complement > 0)) return complement == 0 ? std::copysign(INFINITY, x) : NAN;
+    bool small = std::fabs(x) < 0.5;
+    double log = small ? std::log1p(-x * x) : std::log(complement * (2 - complement)), half = 4.3307 + log / 2;
+    double y = std::sqrt(std::sqrt(half * half - log / 0.147) - half);
+    for (int k = 0; k < 3; ++k) {
+        double excess = small ? std::erf(y) - std::fabs(x) : complement - std::erfc(y);
+        double newton = excess / (1.1283791670955126 * std::exp(-y * y));
+        y -= newton / (1 + y * newton);
+    }
+    return std::copysign(y, x);
+}
+inline double erfinv(double x) { return inverse_erf(x, 1 - std::fabs(x)); }
+inline double erfcinv(double x) { return inverse_erf(1 - x, x < 1 ? x : 2 - x); }
+
 template <class T, class S> inline T convert(S source, Rounding mode) {
-    if constexpr (std::is_same<T, half>::value || std::is_same<T, bfloat16_t>::value)
+    if constexpr (std::is_same<T, half>::value || std::is_same<T, bfloat16_t>::value || std::is_same<T, float>::value)
         return narrow<T>(double(source), mode);
     else if constexpr (std::is_floating_point<T>::value) return T(source);
     else if constexpr (std::is_integral<S>::value) return T(source);
@@ -122,18 +157,23 @@ MLUSIM_SCALAR(cosh)
 MLUSIM_SCALAR2(pow, pow) MLUSIM_SCALAR2(atan2, atan2) MLUSIM_SCALAR2(fmod, fmod) MLUSIM_SCALAR2(hypot, hypot)
 MLUSIM_SCALAR2(max, fmax) MLUSIM_SCALAR2(min, fmin)
 
-// Scalar arithmetic, comparisons and conversions of the vendor's library, rounded to nearest even; integers truncate.
-#define MLUSIM_SCALAR_FLOATS(name, expression)                                                                      \
-    inline float __cn_scalar_##name##_f32_rn(float x, float y) { return expression; }                               \
-    inline half __cn_scalar_##name##_f16_rn(half a, half b) { float x = float(a), y = float(b); return half(expression); }
+// Scalar arithmetic, comparisons and conversions of the vendor's library. The name of a float's ends in its rounding;
+// integers truncate.
+#define MLUSIM_SCALAR_ROUNDED(name, call, kind, type)                                                                \
+    inline type __cn_scalar_##name##_##kind##_rn(type x, type y) { return mlusim::call(x, y, mlusim::RN); }          \
+    inline type __cn_scalar_##name##_##kind##_dn(type x, type y) { return mlusim::call(x, y, mlusim::DN); }          \
+    inline type __cn_scalar_##name##_##kind##_up(type x, type y) { return mlusim::call(x, y, mlusim::UP); }          \
+    inline type __cn_scalar_##name##_##kind##_tz(type x, type y) { return mlusim::call(x, y, mlusim::TZ); }
+#define MLUSIM_SCALAR_FLOATS(name, call) \
+    MLUSIM_SCALAR_ROUNDED(name, call, f32, float) MLUSIM_SCALAR_ROUNDED(name, call, f16, half)
 #define MLUSIM_SCALAR_INTEGERS(name, expression)                                                  \
     inline int32_t __cn_scalar_##name##_s32(int32_t x, int32_t y) { return int32_t(expression); } \
     inline uint32_t __cn_scalar_##name##_u32(uint32_t x, uint32_t y) { return uint32_t(expression); }
 #define MLUSIM_SCALAR_LONGS(name, expression)                                                      \
     inline int64_t __cn_scalar_##name##_s64(int64_t x, int64_t y) { return int64_t(expression); } \
     inline uint64_t __cn_scalar_##name##_u64(uint64_t x, uint64_t y) { return uint64_t(expression); }
-MLUSIM_SCALAR_FLOATS(add, x + y) MLUSIM_SCALAR_FLOATS(sub, x - y) MLUSIM_SCALAR_FLOATS(mul, x * y)
-MLUSIM_SCALAR_FLOATS(div, x / y) MLUSIM_SCALAR_INTEGERS(add, x + y) MLUSIM_SCALAR_INTEGERS(sub, x - y)
+MLUSIM_SCALAR_FLOATS(add, sum) MLUSIM_SCALAR_FLOATS(sub, difference) MLUSIM_SCALAR_FLOATS(mul, product)
+MLUSIM_SCALAR_FLOATS(div, quotient) MLUSIM_SCALAR_INTEGERS(add, x + y) MLUSIM_SCALAR_INTEGERS(sub, x - y)
 MLUSIM_SCALAR_INTEGERS(mul, x * y) MLUSIM_SCALAR_INTEGERS(div, x / y) MLUSIM_SCALAR_LONGS(add, x + y)
 MLUSIM_SCALAR_INTEGERS(max, x > y ? x : y) MLUSIM_SCALAR_INTEGERS(min, x < y ? x : y)
 MLUSIM_SCALAR_LONGS(max, x > y ? x : y)
@@ -143,8 +183,18 @@ inline float __cn_scalar_accurate_sqrt_f32(float x) { return std::sqrt(x); }
 inline int __cn_scalar_isfinite_f32(float x) { return std::isfinite(x); }
 inline float __cn_scalar_abs_f32(float x) { return std::fabs(x); }
 inline half __cn_scalar_abs_f16(half x) { return half(std::fabs(float(x))); }
-inline float __cn_scalar_rcp_f32_rn(float x) { return 1.0f / x; }
-inline half __cn_scalar_rcp_f16_rn(half x) { return half(1.0f / float(x)); }
+#define MLUSIM_RECIPROCAL(name, kind, type, mode) \
+    inline type __cn_scalar_##name##_##kind(type x) { return mlusim::quotient(type(1), x, mlusim::mode); }
+#define MLUSIM_SCALAR_RECIPROCALS(name)                                                              \
+    MLUSIM_RECIPROCAL(name, f32_rn, float, RN) MLUSIM_RECIPROCAL(name, f16_rn, half, RN)             \
+    MLUSIM_RECIPROCAL(name, f32_dn, float, DN) MLUSIM_RECIPROCAL(name, f16_dn, half, DN)             \
+    MLUSIM_RECIPROCAL(name, f32_up, float, UP) MLUSIM_RECIPROCAL(name, f16_up, half, UP)             \
+    MLUSIM_RECIPROCAL(name, f32_tz, float, TZ) MLUSIM_RECIPROCAL(name, f16_tz, half, TZ)
+MLUSIM_SCALAR_RECIPROCALS(rcp)
+inline float __cn_scalar_erfinv_f32(float x) { return float(mlusim::erfinv(x)); }
+inline half __cn_scalar_erfinv_f16(half x) { return half(float(mlusim::erfinv(float(x)))); }
+inline float __cn_scalar_erfcinv_f32(float x) { return float(mlusim::erfcinv(x)); }
+inline half __cn_scalar_erfcinv_f16(half x) { return half(float(mlusim::erfcinv(float(x)))); }
 inline float __cn_scalar_rsqrt_f32(float x) { return 1.0f / std::sqrt(x); }
 inline half __cn_scalar_rsqrt_f16(half x) { return half(1.0f / std::sqrt(float(x))); }
 inline int __cn_scalar_isnan_f32(float x) { return x != x; }
@@ -164,10 +214,46 @@ inline int32_t __cn_scalar_cast_f32_to_s32_tz(float x) { return mlusim::convert<
 inline int32_t __cn_scalar_cast_f32_to_s32_dn(float x) { return mlusim::convert<int32_t>(x, mlusim::DN); }
 inline int32_t __cn_scalar_cast_f32_to_s32_up(float x) { return mlusim::convert<int32_t>(x, mlusim::UP); }
 inline uint32_t __cn_scalar_cast_f32_to_u32_rn(float x) { return mlusim::convert<uint32_t>(x, mlusim::RN); }
+inline float __cn_scalar_cast_s64_to_f32_tz(int64_t x) { return mlusim::convert<float>(x, mlusim::TZ); }
 inline int64_t __cn_scalar_cast_f32_to_s64_tz(float x) { return mlusim::convert<int64_t>(x, mlusim::TZ); }
 inline int64_t __cn_scalar_cast_s32_to_s64(int32_t x) { return x; }
 inline uint64_t __cn_scalar_cast_u32_to_u64(uint32_t x) { return x; }
 inline int64_t __cn_scalar_cast_u8_to_s64(uint8_t x) { return x; }
+
+// Atomics that return the old value. That of `cas` is ASSUMED to do so, too: the public header has it return its third
+// argument, and leaves the old value unused.
+#define MLUSIM_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define MLUSIM_ATOMIC(name, intrinsic, kind, type)                                      \
+    inline type __cn_scalar_##name##_##kind(type *target, type value, MLUSIM_PLACE) {   \
+        type old = 0;                                                                   \
+        intrinsic(&old, target, value, file, line);                                     \
+        return old;                                                                     \
+    }
+#define MLUSIM_SWAP(name, intrinsic, kind, type)                                                        \
+    inline type __cn_scalar_##name##_##kind(type *target, type compare, type value, MLUSIM_PLACE) {     \
+        type old = 0;                                                                                   \
+        intrinsic(&old, target, compare, value, file, line);                                            \
+        return old;                                                                                     \
+    }
+#define MLUSIM_SCALAR_SWAPS(name, intrinsic)                                                            \
+    MLUSIM_SWAP(name, intrinsic, s32, int32_t) MLUSIM_SWAP(name, intrinsic, u32, uint32_t)              \
+    MLUSIM_SWAP(name, intrinsic, s16, int16_t) MLUSIM_SWAP(name, intrinsic, u16, uint16_t)
+#define MLUSIM_SCALAR_UNSIGNED_ATOMICS(name, intrinsic) \
+    MLUSIM_ATOMIC(name, intrinsic, u32, uint32_t) MLUSIM_ATOMIC(name, intrinsic, u16, uint16_t)
+#define MLUSIM_SCALAR_ATOMICS(name, intrinsic)                                                      \
+    MLUSIM_ATOMIC(name, intrinsic, s32, int32_t) MLUSIM_ATOMIC(name, intrinsic, s16, int16_t)       \
+    MLUSIM_SCALAR_UNSIGNED_ATOMICS(name, intrinsic)
+#define MLUSIM_SCALAR_FLOAT_ATOMICS(name, intrinsic)                                                \
+    MLUSIM_ATOMIC(name, intrinsic, f32, float) MLUSIM_ATOMIC(name, intrinsic, f16, half)
+MLUSIM_SCALAR_ATOMICS(atomic_add, __bang_atomic_add) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_add, __bang_atomic_add)
+MLUSIM_SCALAR_ATOMICS(atomic_exch, __bang_atomic_exch) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_exch, __bang_atomic_exch)
+MLUSIM_SCALAR_ATOMICS(atomic_max, __bang_atomic_max) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_max, __bang_atomic_max)
+MLUSIM_SCALAR_ATOMICS(atomic_min, __bang_atomic_min) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_min, __bang_atomic_min)
+MLUSIM_SCALAR_ATOMICS(atomic_and, __bang_atomic_and) MLUSIM_SCALAR_ATOMICS(atomic_or, __bang_atomic_or)
+MLUSIM_SCALAR_ATOMICS(atomic_xor, __bang_atomic_xor)
+MLUSIM_SCALAR_UNSIGNED_ATOMICS(atomic_inc, __bang_atomic_inc)
+MLUSIM_SCALAR_UNSIGNED_ATOMICS(atomic_dec, __bang_atomic_dec)
+MLUSIM_SCALAR_SWAPS(atomic_cas, __bang_atomic_cas)
 
 // A scalar load or store by its memory's name: plain C++ does it, and is seen.
 template <class T> inline T __load_gdram(const T *address) { return *address; }
