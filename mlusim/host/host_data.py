@@ -318,7 +318,9 @@ class _Contents:
         read = [name for name in self.attributes if not isinstance(getattr(owner, name, None), cached_property)]
         found = ((name, inspect.getattr_static(value, name, _MISSING)) for name in sorted(read))
         return [
-            (name, getattr(value, name) if isinstance(slot, MemberDescriptorType) else slot) for name, slot in found
+            (name, getattr(value, name) if isinstance(slot, MemberDescriptorType) else slot)
+            for name, slot in found
+            if slot is not _MISSING
         ]
 
 
