@@ -79,6 +79,11 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
+@cache
 def imports(path: Path, *, typing_only: bool = True) -> list[tuple[str, int, bool]]:
     """Absolute module, line, and whether it is at the top level, of every import; `typing_only`: also for checkers."""
     package = module_name(path).split(".")
@@ -162,7 +167,7 @@ def test_simpy_is_imported_in_two_files_only() -> None:
 def test_simpy_is_not_modified() -> None:
     """No attribute of SimPy is assigned, anywhere."""
     for path in FILES:
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             targets = node.targets if isinstance(node, ast.Assign) else []
             for target in targets:
                 if isinstance(target, ast.Attribute):
@@ -242,7 +247,7 @@ def test_kernels_use_no_global_state() -> None:
     """No `global` statement, and no environment variable, anywhere in the package but its command line."""
     for path in FILES:
         room = room_of(module_name(path))
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             assert not isinstance(node, ast.Global), f"{path.name}:{node.lineno}"
             if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"):
                 assert room == "cli", f"{path.name}:{node.lineno}"
@@ -282,7 +287,7 @@ def test_arguments_that_docstrings_describe_exist() -> None:
     """A parameter that is renamed takes its line under `Args:` along."""
     stale, described = [], 0
     for path in FILES:
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.args.kwarg:
                 continue
             section = re.search(r"^Args:\n((?: +.*\n?|\n)+)", ast.get_docstring(node) or "", re.MULTILINE)

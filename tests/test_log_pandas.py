@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,14 @@ from mlusim.files import is_ours
 from mlusim.host.device import Device
 from mlusim.memory.view import View
 
-pandas = pytest.importorskip("pandas")
+
+@pytest.fixture(scope="module")
+def pandas():
+    """Imported when a test runs: that takes a second, in every process that collects tests."""
+    return pytest.importorskip("pandas")
 
 
+@pytest.mark.usefixtures("pandas")
 def test_a_row_for_each_record_with_names() -> None:
     async def kernel(core: Core, x: View) -> None:
         tile = core.nram.alloc(x.shape, x.dtype, "tile")
@@ -39,7 +45,9 @@ def test_a_row_for_each_record_with_names() -> None:
     assert table["bytes_requested"].tolist() == [64, 0]
 
 
-def test_csv_has_the_same_columns_and_values_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_csv_has_the_same_columns_and_values_in_pieces(
+    pandas: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def kernel(core: Core, x: View) -> None:
         tile = core.nram.alloc(x.shape, x.dtype, 'a "tile", of 16')
         for _ in range(5):

@@ -7,21 +7,26 @@ import inspect
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 Kernel = Callable[..., Any]
 
 
-def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
-    """Name and function of each: a sync dropped, a blocking copy not waited for, a bound off by one, a buffer one
-    element too small, the first or last turn of a loop skipped, or done twice."""
+def mutants(kernel: Kernel) -> Iterator[tuple[str, Callable[[], Kernel]]]:
+    """Name of each, and a function that makes it: a sync dropped, a blocking copy not waited for, a bound off by one, a
+    buffer one element too small, the first or last turn of a loop skipped, or done twice."""
     seen: Counter[str] = Counter()
-    for number in range(len(list(_changes(_tree(kernel))))):
-        tree = _tree(kernel)
-        name, change = list(_changes(tree))[number]
-        change()
+    for number, (name, _) in enumerate(_changes(_tree(kernel))):
         seen[name] += 1
-        yield name if seen[name] == 1 else f"{name} ({seen[name]})", _compiled(tree, kernel)
+        yield name if seen[name] == 1 else f"{name} ({seen[name]})", partial(_mutant, kernel, number)
+
+
+def _mutant(kernel: Kernel, number: int) -> Kernel:
+    tree = _tree(kernel)
+    _, change = list(_changes(tree))[number]
+    change()
+    return _compiled(tree, kernel)
 
 
 def _tree(kernel: Kernel) -> ast.Module:

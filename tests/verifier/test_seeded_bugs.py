@@ -35,7 +35,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("tin_shift pingpong", "no sync_compute"): OTHER_BOARD,
 }
 
-MUTANTS = [(name, mutant, kernel) for name, case in CASES.items() for mutant, kernel in mutants(case.kernel)]
+MUTANTS = [(name, mutant, make) for name, case in CASES.items() for mutant, make in mutants(case.kernel)]
 ORDER_KINDS = {"race", "task-race"}
 
 
@@ -51,9 +51,9 @@ def test_the_sound_kernel_has_no_errors(name):
 
 
 @pytest.mark.grid(2)
-@pytest.mark.parametrize(("name", "mutant", "kernel"), MUTANTS, ids=[f"{one}: {other}" for one, other, _ in MUTANTS])
-def test_a_seeded_bug_is_found(name, mutant, kernel):
-    report = verify(name, kernel)
+@pytest.mark.parametrize(("name", "mutant", "make"), MUTANTS, ids=[f"{one}: {other}" for one, other, _ in MUTANTS])
+def test_a_seeded_bug_is_found(name, mutant, make):
+    report = verify(name, make())
     if (name, mutant) in EQUIVALENT:
         assert report.ok, f"listed as equivalent ({EQUIVALENT[name, mutant]}), but:\n{report.text()}"
         return

@@ -229,7 +229,7 @@ def test_loops_that_depend_on_data_are_executed() -> None:
     assert part >= 1
 
 
-@pytest.mark.parametrize("board", ["mlu270", "mlu370-x4"])
+@pytest.mark.parametrize("board", [pytest.param("mlu270", marks=pytest.mark.slow), "mlu370-x4"])
 def test_operators(board: str) -> None:
     """The tiles of built-in kernels are uneven, and cover several axes."""
     x = tensor(200, 1024, 1024)
