@@ -122,17 +122,22 @@ class Bridge:
 
         A union launch also runs the kernel on the memory cores, and many kernels omit the test of `__is_mpu()`:
         instructions on memories that the memory core lacks are not meant for it. ASSUMED: they are dropped at no cost,
-        and so is a later atomic, whose operand or address would depend on them, and, after plain C++ has read such a
-        memory, a store to GDRAM or SRAM (`mlusim.bangc.accesses`). The checker reports such atomics and stores.
+        and so is a later atomic, whose operand or address would depend on them. Plain C++ that reads such a memory, or
+        gets a value from a dropped call, has a value that depends on it: from then on, its stores to GDRAM and SRAM
+        are dropped, too (`mlusim.bangc.accesses`). The checker reports such atomics and stores.
         """
+        if site.name == "__mlusim_memory":
+            return False
         pairs = zip(site.codes, values, strict=True)
-        uses = any(code >= POINTER and self.in_absent_memory(value) for code, value in pairs)
-        if not site.name.startswith("__bang_atomic_"):
-            return uses
+        dropped = any(code >= POINTER and self.in_absent_memory(value) for code, value in pairs)
+        is_atomic = site.name.startswith("__bang_atomic_")
         # One that reads NRAM itself is an instruction like any other there.
-        if self.is_astray and not (uses and "_reduce_" in site.name):
+        if is_atomic and self.is_astray and not (dropped and "_reduce_" in site.name):
             self.note_dropped(site.name, site.line)
-        return uses or self.is_astray
+        dropped |= is_atomic and self.is_astray
+        if dropped and (site.returns or self.on_stack(values[0])):
+            self.image.record.astray = 1
+        return dropped
 
     def note_dropped(self, name: str, line: int) -> None:
         """Add a hint: an operation of a memory core is dropped, because it depends on memory that the core lacks."""

@@ -46,18 +46,20 @@ class Site:
 
     Attributes:
         issue: executes it, given the bridge, the line, the codes and the values.
+        returns: whether it returns a value.
         name: name of the intrinsic.
         line: its number in the log.
         codes: type codes of its values.
     """
 
-    __slots__ = ("_struct", "codes", "issue", "line", "name")
+    __slots__ = ("_struct", "codes", "issue", "line", "name", "returns")
 
     def __init__(self, words: Any, intrinsic: Intrinsic, line: int) -> None:
         self.name = intrinsic.name
         self.issue: Any = intrinsic.handler if intrinsic.prepare is None else partial(_prepare, intrinsic)
         self.line = line
         self.codes = _codes(words)
+        self.returns = intrinsic.result(len(self.codes)) != "void"
         self._struct = _layout(tuple(self.codes))
 
     def values(self, record: Any) -> tuple[Any, ...]:

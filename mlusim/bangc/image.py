@@ -101,6 +101,7 @@ class Fibre(ctypes.Structure):
         ("image_size", _WORD),
         ("device", _WORD),
         ("absent", _WORD),
+        ("astray", _WORD),
         ("pending", _WORD),
         ("limit_ticks", _WORD),
         ("runs", _WORD),

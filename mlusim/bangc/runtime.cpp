@@ -40,7 +40,7 @@ struct Fibre {
     Call call;
     Arena *arenas[KINDS];
     Range *ranges;
-    Word range_count, image, image_size, device, absent, pending, limit_ticks;  // absent: memories that the core lacks, a bit each
+    Word range_count, image, image_size, device, absent, astray, pending, limit_ticks;  // absent: memories that the core lacks, a bit each; astray: whether it has a value from one
     Run *runs;
     Word run_count, run_capacity;
     char *stack;
@@ -50,7 +50,7 @@ struct Fibre {
     jmp_buf here, back;
     ucontext_t first;
     Word started, recent;
-    Word astray, undo, undo_size, undo_room;  // whether it has read an absent memory; the bytes to take back
+    Word undo, undo_size, undo_room;  // the bytes to take back
     char *undo_bytes;
     void (*body)(void *, char *), *function;
     char *arguments;

@@ -112,6 +112,14 @@ def test_stores_that_depend_on_memory_that_a_memory_core_lacks_are_a_hint(module
     assert all("if (!__is_mpu())" in finding.remedy for finding in report.findings)
 
 
+def test_stores_that_depend_on_what_an_instruction_returns_of_such_memory_are_a_hint(module: bangc.Module) -> None:
+    report = mlusim.verify(
+        module["stores_what_instructions_return"], X, Output.like(X), dim=4, kind="UNION1", reference=X + 1
+    )
+    assert [finding.kind for finding in report.findings] == ["memory-core"], report.text()
+    assert "store on a memory core depends on NRAM or WRAM" in report.findings[0].text()
+
+
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_kernel_has_no_errors(module: bangc.Module, name: str) -> None:
     report = mlusim.verify(module[name], X, Output.like(X), dim=4, reference=X + 1)
