@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
 from mlusim.log import NONE, Log
 from mlusim.verifier.geometry import Geometries, Geometry, Integers, alike, geometry_of
-from mlusim.verifier.partial_results import BY_DATA, BY_SHAPE, by_element, written_box
+from mlusim.verifier.partial_results import BY_DATA, BY_SHAPE, WITH_SCRATCH, by_element, written_box
 from mlusim.verifier.row_geometry import first_rows, geometry_of_rows, runs_geometry
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -85,6 +85,9 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
         rows = np.flatnonzero(columns[f"{name}_alloc"] != NONE)
         operand = (columns[f"{name}_{part}"][rows] for part in ("alloc", "offset", "box"))
         tables.append(np.stack([rows, *operand, np.full(len(rows), writing), np.full(len(rows), "dab".index(name[0]))]))
+    if not WITH_SCRATCH.isdisjoint(log.ops):
+        # The table of the second source, whose fifth row says whether it writes.
+        tables[-1][4] = _are(log, columns, WITH_SCRATCH)[tables[-1][0]]
     # An atomic also reads its destination.
     combining = [code for code, name in enumerate(log.ops) if name in ATOMIC_NAMES - BLIND_ATOMICS]
     if combining:
@@ -92,8 +95,7 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
         operand = (columns[f"dst_{part}"][rows] for part in ("alloc", "offset", "box"))
         tables.append(np.stack([rows, *operand, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]))
     # All others read them.
-    writes_extra_operands = {*SORTING, *FETCHING}
-    writes = np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name in writes_extra_operands])
+    writes = _are(log, columns, {*SORTING, *FETCHING, *WITH_SCRATCH})
     further = [
         (record, *operand, int(writes[record]), 2)
         for record, operands in log.more_operands.items()
@@ -120,6 +122,21 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
     stops = np.array([geometry.stop for geometry in geometries], np.int64)
     low, high = (offset + starts[chosen], offset + stops[chosen]) if geometries else (offset, offset)
     return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries, unknown=unknown)
+
+
+def scratch_rows(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Flags:
+    """By access, whether it leaves undefined bytes in an instruction's scratch: a write, but not of its result."""
+    record = accesses.record
+    if WITH_SCRATCH.isdisjoint(log.ops):
+        return np.zeros(len(record), bool)
+    result = (columns["dst_alloc"][record] == accesses.alloc) & (columns["dst_offset"][record] == accesses.offset)
+    has_scratch = _are(log, columns, WITH_SCRATCH)[record]
+    return np.asarray(has_scratch & accesses.write & ~result, bool)
+
+
+def _are(log: Log, columns: dict[str, Integers], names: Collection[str]) -> Flags:
+    """By record, whether its operation is one of `names`."""
+    return np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name in names])
 
 
 def _in_log_order(tables: list[Integers]) -> Iterator[Integers]:

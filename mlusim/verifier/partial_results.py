@@ -18,6 +18,12 @@ from mlusim.log import Box
 BY_SHAPE = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.writes is not None)
 BY_DATA = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.writes_some)
 BY_CHOICE = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.selects) - BY_DATA
+# Instructions whose operands behind the first source are scratch: undefined afterwards, whatever they were.
+WITH_SCRATCH = frozenset(
+    name
+    for name, instruction in INSTRUCTIONS.items()
+    if len(instruction.operands) > 2 and all(operand.scratch for operand in instruction.operands[2:])
+)
 
 
 @lru_cache(maxsize=1 << 10)

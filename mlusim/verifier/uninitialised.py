@@ -13,7 +13,7 @@ import numpy as np
 
 from mlusim.log import NONE, Log
 from mlusim.units import format_bytes
-from mlusim.verifier.accesses import Accesses
+from mlusim.verifier.accesses import Accesses, scratch_rows
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
@@ -41,15 +41,15 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
     Reads without effect are not reported (`mlusim.verifier.uninitialised_flow`).
     """
     left = _left_by_the_host(log)
+    used = _used_scratch(log, columns, accesses)
     rows = _candidates(log, columns, accesses, left)
     rows = rows[_doubtful(accesses.where(rows))[accesses.alloc[rows]]] if len(rows) else rows
-    if not len(rows):
+    if not len(rows) and not used:
         return []
     flow = AllocationFlow(log, columns)
-    reads = [
-        read
-        for early in _too_early(accesses, order, rows[flow.leads_somewhere()[accesses.alloc[rows]]])
-        if len((read := _where_left(early, left.get(int(accesses.alloc[early[0]]))))[1])
+    early_reads = _too_early(accesses, order, rows[flow.leads_somewhere()[accesses.alloc[rows]]])
+    reads = used + [
+        read for early in early_reads if len((read := _where_left(early, left.get(int(accesses.alloc[early[0]]))))[1])
     ]
     if not reads:
         return []
@@ -72,13 +72,14 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
             findings[key_of] = (finding, times + 1)
             continue
         ends = [record] if stores_itself else [record, reached[number]]
+        roles = ("leaves" if accesses.write[row] else "reads", "passes")
         sites = tuple(
             site_of(log, end, role, LANES[int(order.lane[order.position[end]])])
-            for end, role in zip(ends, ("reads", "passes"), strict=False)
+            for end, role in zip(ends, roles, strict=False)
         )
         where = f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}"
         nbytes = int((stops - starts).sum())
-        make = _unselected if is_hint else _uninitialised
+        make = _unselected if is_hint else _undefined if accesses.write[row] else _uninitialised
         findings[key_of] = make(allocation.name, where, nbytes, sites, partly=ever), 1
     return [replace(finding, times=times) for finding, times in findings.values()]
 
@@ -95,6 +96,21 @@ def _uninitialised(buffer: str, where: str, nbytes: int, sites: tuple[Site, ...]
         rule="fresh memory holds whatever was there before, not zeros"
         + ("" if len(sites) == 1 else f"; at {sites[1].place} these bytes take effect"),
         remedy=f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written",
+        fields={"buffer": buffer},
+    )
+
+
+def _undefined(buffer: str, where: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
+    del partly
+    return Finding(
+        kind="uninitialised",
+        title=f"{buffer} is used after it was scratch of {sites[0].operation}, which leaves it undefined",
+        where=where,
+        nbytes=nbytes,
+        sites=sites,
+        rule="an instruction leaves its scratch undefined, whatever it was before"
+        + ("" if len(sites) == 1 else f"; at {sites[1].place} these bytes take effect"),
+        remedy=f"pass another buffer as scratch, or write {buffer} again before its next use",
         fields={"buffer": buffer},
     )
 
@@ -142,12 +158,23 @@ def _where_left(read: Early, left: Ranges | None) -> Early:
     return row, at[both], edges[1:][both], partly or not np.array_equal(within[0], both)
 
 
+def _used_scratch(log: Log, columns: dict[str, Integers], accesses: Accesses) -> list[Early]:
+    """Return the bytes that instructions leave undefined in their scratch, in buffers that are also read."""
+    read = np.zeros(len(log.allocations), bool)
+    read[accesses.alloc[~accesses.write]] = True
+    rows = np.flatnonzero(scratch_rows(log, columns, accesses) & read[accesses.alloc])
+    return [(row, accesses.low[row : row + 1], accesses.high[row : row + 1], False) for row in rows.tolist()]
+
+
 def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses, left: dict[int, Ranges]) -> Integers:
-    """Return accesses to allocations that are read but not initialised before the run; of equal accesses the first."""
+    """Return accesses to allocations that are read but not initialised before the run; of equal accesses the first.
+
+    A write to scratch initialises nothing.
+    """
     known = np.array([record.read_only for record in log.allocations], bool)
     known[[*log.host_writes, *accesses.unknown]] = True
     known[[identity for identity in left if identity not in accesses.unknown]] = False
-    rows = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
+    rows = np.flatnonzero(~known[accesses.alloc] & ~scratch_rows(log, columns, accesses))
     if log.seen:
         rows = rows[accesses.write[rows] | ~np.isin(accesses.record[rows], np.array(sorted(log.seen), np.int64))]
     read = np.zeros(len(log.allocations), bool)

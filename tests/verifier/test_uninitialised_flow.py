@@ -436,3 +436,26 @@ def test_a_move_by_a_mask_moves_the_marks_of_selected_elements(moved):
     where = np.float32(np.arange(64) % 2)
     where[60:] = moved
     assert len(uninitialised(verify(kernel, X, where, Output((64,)), **ONE))) == moved
+
+
+@pytest.mark.parametrize(
+    ("fault", "kinds"), [("", set()), ("live", {"uninitialised"}), ("once", {"uninitialised"}), ("stored", {"race"})]
+)
+def test_scratch_of_an_instruction_is_written_and_undefined_afterwards(fault, kinds):
+    async def kernel(core, x, out):
+        a, b, result, scratch, more = (core.nram.alloc(60, x.dtype, name) for name in ("a", "b", "result", "s", "t"))
+        await core.memcpy(a, x)
+        for turn in range(2):
+            if fault != "once" or not turn:
+                core.write_value(b, 2.0)
+            core.add(result, a, b)
+            await core.sync()
+            core.memcpy_async(out[turn], b if fault == "stored" else result)
+            core.taylor3_sin(scratch, a, b, more)
+            core.add(a, scratch, b if fault == "live" else a)
+            await core.sync()
+
+    report = verify(kernel, X, Output((2, 60)), **ONE)
+    assert {finding.kind for finding in report.errors} == kinds, report.text()
+    if kinds == {"uninitialised"}:
+        assert "b is used after it was scratch of taylor3_sin, which leaves it undefined" in report.text()

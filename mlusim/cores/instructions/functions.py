@@ -168,7 +168,7 @@ def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms:
         compute=compute,
         intrinsics=(f"__bang_taylor{terms}_{name}",),
         c_signatures=("dst[n] src[n] aux1[n] aux2[n] n",),
-        operands=(DST, Operand("src"), Operand("aux1"), Operand("aux2")),
+        operands=(DST, Operand("src"), Operand("aux1", scratch=True), Operand("aux2", scratch=True)),
         types=FLOATS,
         overlap=Overlap.APART,
         marks=marks,

@@ -74,6 +74,7 @@ class Operand:
         types: the allowed types if `match` is FREE; None for those of the instruction.
         number: whether a number may be passed instead of the view.
         memory: "nram" or "wram".
+        scratch: whether the instruction leaves its bytes undefined; its earlier value does not matter.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Operand:
     types: Types | None = None
     number: bool = False
     memory: str = "nram"
+    scratch: bool = False
 
 
 DST = Operand("dst")
