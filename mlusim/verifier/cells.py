@@ -2,7 +2,7 @@
 
 A tensor is divided into *cells* at the boundaries of accesses, so that an access touches a cell entirely or not at all.
 Counts are prefix sums over cells of +1 at the start and -1 at the end of each run, so the work grows with the number of
-runs, not of bytes.
+runs, not of bytes. Accesses to the same bytes count together: a loop that repeats them costs no more than one turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.geometry import Geometry, Integers, Loops, expand, nested, sorted_distinct
+from mlusim.verifier.geometry import Geometry, Integers, Loops, alike, expand, nested, sorted_distinct
 from mlusim.verifier.range_extrema import max_in_ranges, min_by_cell
 from mlusim.verifier.row_geometry import Rows
 
@@ -27,6 +27,8 @@ _SMALL_GRID = 1 << 20
 # Accesses with at most this many segments are counted in batches.
 _MAX_BATCHED_SEGMENTS = 64
 _BATCH_RUNS = 1 << 20
+# Integer sums in float64 are exact below this.
+_EXACT = 1 << 53
 
 
 def runs_of(accesses: Accesses) -> tuple[Integers, Integers, Integers]:
@@ -59,7 +61,10 @@ class Cells:
 
     def __init__(self, accesses: Accesses, nbytes: int) -> None:
         self.accesses = len(accesses)
-        self._table = accesses
+        self._all = accesses
+        # The distinct accesses, one row each; `kind` is that of each access.
+        self._rows, self.kind, _ = alike(accesses.offset, accesses.geometry)
+        self._table = accesses.where(self._rows)
         self._nbytes = nbytes
         self._step = self._grid()
         self._size = nbytes // self._step if self._step else len(self.cuts) - 1
@@ -95,18 +100,22 @@ class Cells:
 
     @cached_property
     def first(self) -> Integers:
-        """By run, its first cell."""
+        """By run of the distinct accesses, its first cell."""
         return self._cell(self._runs[0])
 
     @cached_property
     def last(self) -> Integers:
-        """By run, the end of its cells (one past the last)."""
+        """By run of the distinct accesses, the end of its cells (one past the last)."""
         return self._cell(self._runs[1])
 
     @property
-    def row(self) -> Integers:
-        """By run, the row of its access."""
+    def of_run(self) -> Integers:
+        """By run, its distinct access."""
         return self._runs[2]
+
+    def rows_at(self, cell: int) -> Integers:
+        """Return the accesses that touch one cell."""
+        return np.flatnonzero(np.isin(self.kind, self.of_run[(self.first <= cell) & (cell < self.last)]))
 
     def total(self, values: Integers | Flags) -> int:
         """Sum a per-byte value over all bytes: each cell's value times its size."""
@@ -117,16 +126,23 @@ class Cells:
     def count(self, weight: Any = True) -> Integers:  # noqa: FBT002 - a weight of one
         """By cell, sum the weights of the accesses that touch it; `weight` is a scalar or one value per access."""
         values = np.broadcast_to(np.asarray(weight), (self.accesses,))
+        if len(self._rows) == self.accesses:
+            return self._count(values[self._rows])
+        # In float64, exact below `_EXACT`.
+        sums = np.bincount(self.kind, values, len(self._rows)).astype(np.int64)
+        return self._count(sums if sums.max(initial=0) > 1 else sums.astype(bool))
+
+    def _count(self, values: Any) -> Integers:
+        """By cell, sum the weights of the distinct accesses that touch it."""
         if self._step:
             return self._count_on_grid(values)
         first, last, weights = self.first, self.last, None
         if values.dtype == bool:
             if not values.all():
-                chosen = values[self.row]
+                chosen = values[self.of_run]
                 first, last = first[chosen], last[chosen]
         else:
-            # Integer sums in float64 are exact up to 2**53.
-            weights = values[self.row]
+            weights = values[self.of_run]
         size = len(self.cuts)
         steps = np.bincount(first, weights, size) - np.bincount(last, weights, size)
         return np.cumsum(steps)[:-1].astype(np.int64)
@@ -176,20 +192,39 @@ class Cells:
         before = np.concatenate(([0], np.cumsum(among)))
         runs = np.flatnonzero(before[self.last] > before[self.first])
         run, cell = expand(self.first[runs], self.last[runs])
-        labels = label[self.row[runs]][run]
-        least = np.full(len(self), np.iinfo(np.int64).max)
-        most = np.full(len(self), np.iinfo(np.int64).min)
-        np.minimum.at(least, cell, labels)
-        np.maximum.at(most, cell, labels)
+        of_access, of_cell = (
+            (np.full(size, np.iinfo(np.int64).max), np.full(size, np.iinfo(np.int64).min))
+            for size in (len(self._rows), len(self))
+        )
+        for smaller, extreme in enumerate((np.minimum, np.maximum)):
+            extreme.at(of_access[smaller], self.kind, label)
+            extreme.at(of_cell[smaller], cell, of_access[smaller][self.of_run[runs]][run])
+        least, most = of_cell
         unequal: Flags = among & (least < most)
         return unequal
 
     def touching(self, chosen: Flags) -> Flags:
         """By access, return whether it touches a chosen cell."""
         before = np.concatenate(([0], np.cumsum(chosen)))
-        hit = np.zeros(self.accesses, bool)
-        hit[self.row[before[self.last] > before[self.first]]] = True
-        return hit
+        hit = np.zeros(len(self._rows), bool)
+        hit[self.of_run[before[self.last] > before[self.first]]] = True
+        return hit[self.kind]
+
+    def sets(self, among: Flags) -> tuple[Flags, Integers]:
+        """Group cells of `among` that the same accesses touch: flags of one cell of each set, and each cell's set.
+
+        Sets are told apart by sums of two random weights for each distinct access.
+        """
+        draw = np.random.default_rng(0).integers
+        count = len(self._rows)
+        sums = [self._count(draw(1, _EXACT // (count + 1), count))[among] for _ in range(2)]
+        first, kind, _ = alike(*sums)
+        chosen = np.zeros(len(self), bool)
+        chosen[np.flatnonzero(among)[first]] = True
+        # Chosen cells are numbered in their own order.
+        rank = np.empty(len(first), np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        return chosen, rank[kind]
 
     def first_of(self, when: Integers, *, among: Flags) -> Integers:
         """By cell, return the smallest `when` of the accesses `among` that touch it; int64 max if none does."""
@@ -207,7 +242,7 @@ class Cells:
 
     def runs_in_batches(self, rows: Integers) -> Iterator[tuple[Integers, Integers, Integers]]:
         """Yield first cells, end cells and accesses of the runs of `rows`, in batches of consecutive accesses."""
-        table = self._table
+        table = self._all
         parts = np.cumsum(table.geometries.counts[table.geometry[rows]]) // _BATCH_RUNS
         for group in np.split(rows, np.flatnonzero(parts[1:] != parts[:-1]) + 1) if len(rows) else []:
             low, high, row = runs_of(table.where(group))
@@ -219,9 +254,9 @@ class Cells:
 
     def of(self, row: int) -> Any:
         """Return the cells that one access touches, as an index into an array of cells."""
-        geometry, offset = self._table.of(row)
+        geometry, offset = self._all.of(row)
         if geometry.count == 1:
-            low, high = int(self._table.low[row]), int(self._table.high[row])
+            low, high = int(self._all.low[row]), int(self._all.high[row])
             if self._step:
                 return slice(low // self._step, high // self._step)
             return slice(*np.searchsorted(self.cuts, (low, high)).tolist())

@@ -230,9 +230,8 @@ class Coverage:
         bad = writes > 1
         starts, stops = cells.runs(bad)
         cell = int(np.flatnonzero(bad)[0])
-        runs = np.flatnonzero((cells.first <= cell) & (cell < cells.last))
-        touching = np.unique(cells.row[runs[cells.row[runs] < len(rows)]])
-        writers = [row for row in rows[touching] if self.accesses.write[row]]
+        touching = cells.rows_at(cell)
+        writers = [row for row in rows[touching[touching < len(rows)]] if self.accesses.write[row]]
         byte = int(starts[0])
         sites = tuple(self._site(int(row), "writes", plan, byte) for row in writers[:2])
         names = sorted({site.task for site in sites})
@@ -263,7 +262,7 @@ class Coverage:
             return []
         starts, stops = cells.runs(bad)
         cell = int(np.flatnonzero(bad)[0])
-        row = next(int(row) for row in cells.row[(cells.first <= cell) & (cell < cells.last)] if writes[row])
+        row = next(row for row in cells.rows_at(cell).tolist() if writes[row])
         original = int(np.flatnonzero(self.accesses.record == joined.record[row])[0])
         site = self._site(original, "writes", plan, int(starts[0]))
         writer = f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task

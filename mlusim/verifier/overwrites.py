@@ -41,16 +41,17 @@ class Overwrites:
     accesses: Accesses
     order: Order
 
-    def count(self, cells: Cells, joined: Accesses, rows: Integers, among: Flags) -> Integers:
+    def count(self, cells: Cells, joined: Accesses, rows: Integers, wanted: Flags) -> Integers:
         """By cell, count the writes to bytes whose earlier write in the same launch was never read.
 
         Args:
             cells: the cells of a tensor.
             joined: the accesses that the cells are made of.
             rows: the rows of `joined` that are accesses of the run, in log order.
-            among: cells of interest.
+            wanted: cells of interest.
         """
-        # By cell of interest.
+        # By cell of interest: one of each set that the same accesses touch.
+        among, of_set = cells.sets(wanted)
         lost = np.zeros(int(among.sum()), np.int64)
         # An atomic reads what it replaces, so reads sort before writes of the same record.
         rows = rows[np.lexsort((joined.write[rows], joined.record[rows]))]
@@ -69,7 +70,7 @@ class Overwrites:
                 again = again[~self._may_replace(before[again], written_by[again])]
                 lost += np.bincount(cell[again], minlength=len(lost))
         lost_writes = np.zeros(len(cells), np.int64)
-        lost_writes[among] = lost
+        lost_writes[wanted] = lost[of_set]
         return lost_writes
 
     def _may_replace(self, earlier: Integers, later: Integers) -> Flags:
@@ -153,17 +154,22 @@ def _by_cell(cells: Cells, rows: Integers, among: Flags) -> Iterator[Pairs]:
     Cells are numbered within `among`; others are left out.
     """
     number = np.concatenate(([0], np.cumsum(among)))
-    rank = np.empty(cells.accesses, np.int64)
-    rank[rows] = np.arange(len(rows))
-    for first, last, row in cells.runs_in_batches(rows):
-        order = np.argsort(rank[row], kind="stable")
-        begin, end = number[first[order]], number[last[order]]
-        if (end - begin).max(initial=0) > _MAX_CELLS:
-            part, index = expand(np.zeros(len(order), np.int64), -(-(end - begin) // _MAX_CELLS))
-            order, begin, end = order[part], begin[part] + index * _MAX_CELLS, end[part]
-            end = np.minimum(begin + _MAX_CELLS, end)
+    # The runs of cells of each distinct access, then those of each access.
+    runs = np.flatnonzero(number[cells.last] > number[cells.first])
+    runs = runs[np.argsort(cells.of_run[runs], kind="stable")]
+    first, last = number[cells.first[runs]], number[cells.last[runs]]
+    bounds = (np.searchsorted(cells.of_run[runs], cells.kind[rows], side) for side in ("left", "right"))
+    for of_row, run in chunks(*bounds):
+        part, begin, end = _cut(first[run], last[run])
         for piece, cell in chunks(begin, end):
             # Numbers of two bytes take a tenth of the time to sort.
             short = cell.astype(np.uint16) if number[-1] <= np.iinfo(np.uint16).max else cell
             by_cell = np.argsort(short, kind="stable")
-            yield cell[by_cell], row[order[piece[by_cell]]]
+            yield cell[by_cell], rows[of_row[part[piece[by_cell]]]]
+
+
+def _cut(begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
+    """Cut runs of cells into parts of bounded size: the run of each part, its first cell and its end."""
+    run, index = expand(np.zeros(len(begin), np.int64), -(-(end - begin) // _MAX_CELLS))
+    begin = begin[run] + index * _MAX_CELLS
+    return run, begin, np.minimum(begin + _MAX_CELLS, end[run])
