@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, text_at
+from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, file_at, text_at
 from mlusim.bangc.faults import LIBRARIES
 from mlusim.bangc.filter_forms import FilterForms
 from mlusim.bangc.gdram_map import GdramMap
@@ -298,7 +298,7 @@ class Bridge:
         """Return the number of a C++ line in the log, given the address of the file name."""
         known = self._lines.get((file, line))
         if known is None:
-            name = self.text(file) if file else str(self.module.path)
+            name = file_at(file) if file else str(self.module.path)
             known = self._lines[file, line] = self.issuer.log.source_line(name, line, function)
         return known
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 from collections.abc import Awaitable
 from functools import lru_cache, partial
@@ -106,3 +107,8 @@ def answer(words: Any, value: Any) -> None:
 def text_at(address: int) -> str:
     """Return a string of compiled code."""
     return ctypes.string_at(address).decode(errors="replace")
+
+
+def file_at(address: int) -> str:
+    """Return the name of a file in compiled code, with the characters that the file system's encoding gives it."""
+    return os.fsdecode(ctypes.string_at(address))

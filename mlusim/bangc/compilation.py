@@ -57,7 +57,7 @@ def check(path: Path, rewritten: Rewritten, options: Options) -> None:
     command = [*compiler.command, f"-std={options.std}", *compiler.options]
     with scratch_folder() as work:
         source = work / "kernel.cpp"
-        source.write_text(rewritten.text)
+        source.write_text(rewritten.text, encoding="utf-8")
         # The wheel's compiler requires an object file even with -fsyntax-only.
         what = ["-fsyntax-only"] if compiler.gnu else ["-O0", "-c", "-o", str(source.with_suffix(".o"))]
         done = toolchain.run([*command, *what, "-x", compiler.language, str(source)])
@@ -85,7 +85,7 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     if target.exists():
         return target
     if failed.exists():
-        raise CompilerError(**json.loads(failed.read_text()))
+        raise CompilerError(**json.loads(failed.read_text(encoding="utf-8")))
     with scratch_folder() as work:
         linked = work / "kernel.so"
         objects = [work / f"kernel{number}.o" for number in range(len(paths))]
@@ -93,7 +93,7 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
         def compile_with(first: str = "") -> None:
             for path, text, made in zip(paths, texts, objects, strict=True):
                 source = made.with_suffix(".cpp")
-                source.write_text(_with_lines(text.text, first))
+                source.write_text(_with_lines(text.text, first), encoding="utf-8")
                 command = [*compiler.command, *words, "-x", compiler.language, "-c", str(source), "-o", str(made)]
                 done = toolchain.run(command)
                 if done.returncode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
@@ -135,4 +136,5 @@ def _rows(program: Any, names: dict[int, str]) -> list[tuple[int, str, int]]:
 def _text(word: Any) -> str:
     if hasattr(word, "name"):
         word = word.name
-    return word.decode(errors="replace") if isinstance(word, bytes) else str(word)
+    # pyelftools decodes some names as UTF-8; a file has the name that the file system's encoding gives it.
+    return os.fsdecode(word if isinstance(word, bytes) else str(word).encode(errors="surrogateescape"))

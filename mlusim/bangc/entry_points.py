@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,7 @@ def entry_point(image: Image, record: Any) -> EntryPoint:
     )
     return EntryPoint(
         record.name.decode(),
-        record.file.decode(),
+        os.fsdecode(record.file),
         int(record.line),
         int(record.function) - image.base,
         int(record.body) - image.base,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from mlusim.bangc.calls import text_at
+from mlusim.bangc.calls import file_at, text_at
 from mlusim.bangc.image import ARENA_BYTES, GAP_BYTES, GUARD_BYTES, KINDS, LEFT, PLACED, SIGNAL, VALUES_WORD, WILD
 from mlusim.bangc.lines import raise_at
 from mlusim.bangc.toolchain import INCLUDE
@@ -76,7 +76,7 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | N
     first, second, third = (image.words[FIRST + k] for k in range(3))
     kind, line = first & 0xFF, first >> 8
     text = text_at(second)
-    place = (text_at(third), line) if line else fault_place(module, image)
+    place = (file_at(third), line) if line else fault_place(module, image)
     words = {
         _ABORT: f"{who} called abort()",
         _ASSERTION: f"assertion failed: {text}",

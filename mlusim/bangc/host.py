@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc import faults
-from mlusim.bangc.calls import answer, call_of, text_at
+from mlusim.bangc.calls import answer, call_of, file_at, text_at
 from mlusim.bangc.cnrt import Cnrt
 from mlusim.bangc.image import FINISHED, KINDS, LEFT, PRINT, SIGNAL, WILD, Image, Room
 from mlusim.bangc.intrinsics import intrinsics
@@ -130,13 +130,13 @@ class Program:
         """Call a function of the runtime, or launch a kernel."""
         image, name = self._image, self._names[number]
         file, line, values = call_of(image.words)
-        place = (text_at(file) if file else str(self.module.path), line)
+        place = (file_at(file) if file else str(self.module.path), line)
         try:
             if name == _LAUNCH:
-                place = (text_at(values[10]), values[11])
+                place = (file_at(values[10]), values[11])
                 status = self._launch(*values)
             elif name == _UNKNOWN:
-                place = (text_at(values[1]), values[2])
+                place = (file_at(values[1]), values[2])
                 raise KernelError(self.module.unknown_text(text_at(values[0])))
             else:
                 function = self._cnrt.function(name)
@@ -174,13 +174,13 @@ class Program:
             offset = function - base if function else 0
             await execute(core, module, word, module.image(core), gdram, offset, body - base, blob)
 
-        kernel = entry_function(text_at(file), line, word, task)
+        kernel = entry_function(file_at(file), line, word, task)
         kernel.__name__ = kernel.__qualname__ = called
         if kind not in _KINDS:
             raise InputError(f"{called}<<<...>>> with function type {kind}: choose one of {sorted(_KINDS)}")
         made = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
         self._cnrt.queued.setdefault(queue, []).append(made)
-        self._cnrt.order.launched(called, (text_at(file), line), queue, blob, self._cnrt.regions())
+        self._cnrt.order.launched(called, (file_at(file), line), queue, blob, self._cnrt.regions())
         return 0
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from mlusim.bangc import copy_calls
 from mlusim.bangc.assembly import run_statement
+from mlusim.bangc.calls import file_at
 from mlusim.bangc.device_calls import device_calls
 from mlusim.bangc.host_calls import HOST_CALLS
 from mlusim.bangc.image import KINDS
@@ -187,7 +188,7 @@ def _unknown(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...
     del codes, line
     name, file, number = values
     error = KernelError(bridge.module.unknown_text(bridge.text(name)))
-    raise_at(bridge.text(file), number, "kernel", error)
+    raise_at(file_at(file), number, "kernel", error)
 
 
 @_intrinsic("__mlusim_vv_store", 3)

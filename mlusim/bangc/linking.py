@@ -60,7 +60,7 @@ def link(
             done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
     if missing:
         stubs = target.with_name("undefined.cpp")
-        stubs.write_text("".join(_stub(number, name) for number, name in enumerate(missing)))
+        stubs.write_text("".join(_stub(number, name) for number, name in enumerate(missing)), encoding="utf-8")
         made = stubs.with_suffix(".o")
         done = call("-fPIC", "-O1", "-w", "-c", str(stubs), "-o", str(made))
         if not done.returncode:

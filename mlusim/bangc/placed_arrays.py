@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,7 @@ class PlacedArrays:
         others = [view.allocation for view in shared.values()] if kind == SRAM else filter(None, self._placed[kind])
         alignment = int(room.arena.alignment)
         offset = max((-(-(other.address + other.nbytes) // alignment) * alignment for other in others), default=0)
-        declared = array.file.decode(), int(array.line), name
+        declared = os.fsdecode(array.file), int(array.line), name
         if offset + size > memory.total_bytes or int(array.offset) + size > ARENA_BYTES:
             raise_at(*declared, AllocationError(self._does_not_fit(kind, array, memory)))
         start = int(array.offset)

@@ -168,7 +168,13 @@ def run(command: list[str], text: str | None = None) -> subprocess.CompletedProc
     """Run a compiler."""
     try:
         return subprocess.run(  # noqa: S603 - the user's compiler on the user's file
-            command, input=text, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S, errors="replace"
+            command,
+            input=text,
+            capture_output=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+            encoding="utf-8",
+            errors="replace",
         )
     except subprocess.TimeoutExpired as error:
         raise InputError(f"{command[0]} took more than {_TIMEOUT_S} s on {command[-1]}") from error

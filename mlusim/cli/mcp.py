@@ -17,6 +17,8 @@ from mlusim.version import __version__
 
 _VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
 _INVALID_REQUEST, _NO_METHOD, _INVALID_PARAMS, _PARSE_ERROR = -32600, -32601, -32602, -32700
+# The system takes arguments of 2 MiB together; a longer line is not kept in memory.
+_LONGEST_LINE = 1 << 22
 # A longer time-out exceeds what the system can wait for at once.
 _LONGEST_S = 1_000_000
 _HELP = """\
@@ -82,12 +84,18 @@ class _RequestError(Exception):
 @click.command(help=_HELP, short_help="Serve tools by the Model Context Protocol (MCP).")
 def mcp() -> None:
     """Serve tools to a program."""
-    for line in sys.stdin.buffer:
-        if line.strip():
-            answer = respond(line)
-            if answer is not None:
-                click.echo(json.dumps(answer))
-                sys.stdout.flush()
+    stream = sys.stdin.buffer
+    while line := stream.readline(_LONGEST_LINE):
+        if len(line) < _LONGEST_LINE or line.endswith(b"\n"):
+            answer = respond(line) if line.strip() else None
+        else:
+            answer = _error(None, _PARSE_ERROR, f"a message is a line of at most {_LONGEST_LINE} bytes")
+            # Read the rest of the line, a part at a time.
+            while (part := stream.readline(_LONGEST_LINE)) and not part.endswith(b"\n"):
+                pass
+        if answer is not None:
+            click.echo(json.dumps(answer))
+            sys.stdout.flush()
 
 
 def respond(line: str | bytes) -> dict[str, Any] | None:  # noqa: PLR0911 - one for each kind of error

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -122,7 +123,8 @@ def write_array(option: str, path: Path, array: Array) -> None:
     """Write an .npy file atomically. Raises `InputError` on failure."""
     try:
         with atomic_write(path) as stream:
-            np.save(stream, nameable(array), allow_pickle=False)
+            # Without the handle of the file, NumPy writes through the stream, whose errors have a reason.
+            np.save(SimpleNamespace(write=stream.write), nameable(array), allow_pickle=False)  # type: ignore[call-overload]
     except OSError as error:
         raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
 

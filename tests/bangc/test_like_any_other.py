@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +86,19 @@ def test_the_commands_take_an_entry_of_a_file(tmp_path: Path, capsys: pytest.Cap
     assert _mlusim("sweep", f"{FILE}:copy", *words, "--dim", "4", "--dim", "8", "--no-db", "--json", "-j", "0") == 0
     with pytest.raises(InputError, match=r"name one of its entries, as in basics\.mlu:copy; it has copy, fill<\.\.\.>"):
         kernel_of(str(FILE))
+
+
+def test_names_and_comments_need_no_locale(tmp_path: Path) -> None:
+    """Where the locale's encoding lacks the characters of a file and of its name."""
+    file = tmp_path / "叠加 é.mlu"
+    content = "// 中文\n#include <bang.h>\n__mlu_entry__ void store(int *out) { *out = 3; }\n"
+    file.write_text(content, encoding="utf-8")
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(FILE.parents[3])}
+    words = ["run", f"{file}:store", "--arg", "out=int32:1", "--quiet", "--save-run", "run.zip"]
+    command = [sys.executable, "-m", "mlusim", *words]
+    ran = subprocess.run(command, env=os.environ | locale, cwd=tmp_path, capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert content in mlusim.load(tmp_path / "run.zip").sources.values()
 
 
 def test_a_python_file_suggests_the_right_command(tmp_path):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -250,6 +252,13 @@ def test_a_failed_write_leaves_the_old_file(folder, monkeypatch):
     assert fail(*RUN, "--out", "out.npy", "--force") == "--out out.npy: cannot be written: No space left on device"
     assert Path("out.npy").read_bytes() == b"before"
     assert sorted(path.name for path in folder.iterdir()) == ["out.npy", "shifts.npy", "x.npy"]
+
+
+def test_an_array_that_cannot_be_written_is_reported_with_the_reason(folder):
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (200, 200))
+    ran = process(*RUN, "--out", "out.npy", "--quiet", preexec_fn=limit)
+    assert (ran.returncode, ran.stderr) == (2, "error: --out out.npy: cannot be written: File too large\n")
+    assert not Path("out.npy").exists()
 
 
 def test_a_real_process_gives_the_same_result(folder):

@@ -43,6 +43,19 @@ def call(name, *words, **more):
     return result["content"][0]["text"], result["isError"]
 
 
+def test_a_line_that_is_too_long_is_dropped_and_the_next_one_answered():
+    ping = b'{"jsonrpc": "2.0", "id": 7, "method": "ping"}'
+    answers = CliRunner().invoke(main, ["mcp"], input=ping + b" " * (1 << 23) + b"\n" + ping).stdout.splitlines()
+    assert [json.loads(answer) for answer in answers] == [
+        {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {"code": -32700, "message": "a message is a line of at most 4194304 bytes"},
+        },
+        {"jsonrpc": "2.0", "id": 7, "result": {}},
+    ]
+
+
 @pytest.mark.slow
 def test_an_mcp_session_fixes_a_kernel(home):
     server = subprocess.Popen(
