@@ -160,7 +160,8 @@ class Log:
         addresses: for counted operations, by record, the arrays of element or row offsets, of any integer type;
             `lengths` if `src` has the first rows of runs; `unknown` if a timing-only run does not know them.
         selected: by record of an instruction that selects elements by data, a bit for each element of its result: of
-            element i, bit i % 8 of byte i // 8; 0 behind the last byte. Moves that write everything are not in it.
+            element i, bit i % 8 of byte i // 8; 0 behind the last byte. Moves that write everything are not in it. By
+            record of a lookup, a bit for each element of its table, unless all are looked up.
         attributes: by record of an instruction whose result depends on them by position, its attributes by name.
         more_operands: operands beyond the three of a record, by record.
         host_waits: the number of launches so far, at each time the host waited for all of them.

@@ -98,7 +98,7 @@ def prepared(
         return None
     operands, attributes = bind(instruction, arguments, {})
     cached = _cached_call(issuer, instruction, operands, attributes)
-    if instruction.remarks or instruction.selects or cached.more_boxes:
+    if instruction.looks_up or instruction.selects or cached.more_boxes:
         return partial(_repeat, issuer, line, cached, operands)
     views: list[Any] = [value for value in operands if isinstance(value, View)]
     cached.check(issuer, operands, views)
@@ -178,7 +178,7 @@ def _issue(
     if issuer.has_data:
         operands = _with_elements(issuer, cached, operands, views)
         instruction = cached.instruction
-        if instruction.remarks or instruction.selects or selected is not None:
+        if instruction.looks_up or instruction.selects or selected is not None:
             effect = _effect(issuer, line, cached, operands, selected)
     record = _add(issuer, line, cached, _addresses(views), effect, operands)
     if cached.more_boxes:
@@ -326,7 +326,7 @@ def _effect(
     if cached.instruction.selects:
         whole = operands[0].size if cached.instruction.writes_some else NONE
         return partial(_note_selected, issuer.log, len(issuer.log), whole, effect)
-    return partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
+    return partial(_look_up, issuer, line, cached.instruction.name, issuer.task.now_ps, len(issuer.log), effect)
 
 
 def _number(issuer: Issuer, cached: VectorCall, operands: Sequence[Value], value: Any) -> Number:
@@ -343,15 +343,20 @@ def _as_type(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return np.asarray(value).astype(dtype)
 
 
-def _note(issuer: Issuer, line: int, name: str, now_ps: int, effect: Callable[[], tuple[str, str] | None]) -> None:
-    remark = effect()
+def _look_up(issuer: Issuer, line: int, name: str, now_ps: int, record: int, effect: Callable[[], Any]) -> None:
+    used, remark = effect()
+    if not used.all():
+        issuer.log.select(record, np.packbits(used, bitorder="little").tobytes())
     if remark is not None:
         kind, title = remark
         issuer.log.remark(Remark(kind, title, name, issuer.task.index, line, now_ps))
 
 
 def _note_selected(log: Log, record: int, whole: int, effect: Callable[[], Any]) -> None:
-    bits = np.packbits(effect(), bitorder="little").tobytes()
+    selected = effect()
+    if isinstance(selected, tuple):
+        selected, log.addresses[record] = selected[0], {"src": selected[1]}
+    bits = np.packbits(selected, bitorder="little").tobytes()
     # A result that is written whole is that of any instruction, and common.
     if bits.count(_ALL_BITS) * 8 != whole:
         log.select(record, bits)

@@ -122,7 +122,7 @@ class VectorCall:
         self.apart = instruction.overlap is not Overlap.SAME
         self.aligned = self._multiple > 0
         usual = all(isinstance(value, View) or type(value) in (int, float) for value in operands)
-        noted = instruction.remarks or instruction.counts or instruction.selects
+        noted = instruction.looks_up or instruction.counts or instruction.selects
         constant = all(type(value) in (bool, int, float, str, type(None)) for value in attributes.values())
         self.is_plain = self._fast and usual and constant and not (self.more_boxes or noted)
 

@@ -18,6 +18,8 @@ from mlusim.log import Box
 BY_SHAPE = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.writes is not None)
 BY_DATA = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.writes_some)
 BY_CHOICE = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.selects) - BY_DATA
+# Instructions that read some elements of their last source, by data.
+LOOKUPS = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.looks_up)
 # Instructions whose operands behind the first source are scratch: undefined afterwards, whatever they were.
 WITH_SCRATCH = frozenset(
     name

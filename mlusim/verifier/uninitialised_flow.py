@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.cores.instructions.selection import HEAD_BYTES
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import NONE, Box, Log
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, FILTERS, SORTING, Accesses
@@ -22,7 +23,7 @@ from mlusim.verifier.agenda import Agenda
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.geometry import Integers, alike
 from mlusim.verifier.marks import Marks, compares_to_bits, is_copy, marks_by_position, result_marks
-from mlusim.verifier.partial_results import BY_CHOICE, BY_SHAPE, by_element, written_box
+from mlusim.verifier.partial_results import BY_CHOICE, BY_SHAPE, LOOKUPS, by_element, written_box
 from mlusim.verifier.plan_comparison import is_output
 from mlusim.verifier.row_geometry import rows_of_runs
 
@@ -215,7 +216,11 @@ class Flow:
         if marked and compares_to_bits(name):
             self._to_bits(record, dst, marked)
             return
-        if record in log.selected:
+        if record in log.selected and name in LOOKUPS:
+            looked_up = log.selection(record, by_element(sources[-1][2]).shape[0])
+            marks[-1] = None if marks[-1] is None else np.where(looked_up, marks[-1].reshape(-1), 0)
+            marked = [mark for mark in marks if mark is not None and mark.any()]
+        elif record in log.selected:
             selected = log.selection(record, by_element(dst[2]).shape[0])
             if name in BY_CHOICE:
                 marks[1:] = _chosen(selected, *marks[1:])
@@ -242,6 +247,12 @@ class Flow:
     ) -> tuple[Any, Integers]:
         """Return marks for the selected elements of a result, and their positions in it."""
         positions = np.flatnonzero(selected)
+        moved = self._log.addresses.get(record, {}).get("src")
+        if moved is not None:
+            whole = np.zeros(selected.size, np.int32)
+            if marks[0] is not None:
+                whole[HEAD_BYTES // dst[2].itemsize :][: len(moved)] = marks[0].reshape(-1)[moved]
+            return whole[positions], positions
         box = Box((len(positions),), (dst[2].itemsize,), dst[2].itemsize)
         boxes = [operand[2] for operand in sources]
         found = marks_by_position(name, box, marks, boxes, self._log.attributes.get(record))

@@ -459,3 +459,31 @@ def test_scratch_of_an_instruction_is_written_and_undefined_afterwards(fault, ki
     assert {finding.kind for finding in report.errors} == kinds, report.text()
     if kinds == {"uninitialised"}:
         assert "b is used after it was scratch of taylor3_sin, which leaves it undefined" in report.text()
+
+
+@pytest.mark.parametrize("loaded", [16, 15])
+@pytest.mark.parametrize("name", ["lut", "select", "select_bitindex"])
+def test_elements_that_are_not_chosen_may_be_unloaded(name, loaded):
+    async def kernel(core, x, out):
+        table, chosen, index = (core.nram.alloc(64, x.dtype, name) for name in ("table", "chosen", "index"))
+        result = core.nram.alloc(96, x.dtype, "result")
+        await core.memcpy(table[:loaded], x[:loaded])
+        core.incseq(index)
+        core.rem(chosen, index, 16)
+        core.write_zero(result)
+        if name == "lut":
+            core.lut(result[32:], chosen, table)
+        else:
+            core.write_value(chosen, 16)
+            core.lt(chosen, index, chosen) if name == "select" else core.lt_bitindex(chosen, index, chosen)
+            getattr(core, name)(result, table, chosen)
+        await core.memcpy(out, result[32:])
+
+    x = np.arange(16, dtype=np.int32) + 5
+    report = verify(kernel, x, Output((64,), np.int32), **ONE)
+    assert [finding.title for finding in report.errors] == [
+        f"{name} reads table, part of which is uninitialised" for _ in range(16 - loaded)
+    ], report.text()
+    if loaded == 16:
+        wanted = np.resize(x, 64) if name == "lut" else np.append(x, np.zeros(48, np.int32))
+        assert report.outputs["out"].tolist() == wanted.tolist()

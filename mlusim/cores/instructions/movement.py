@@ -112,8 +112,10 @@ def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     return "" if result.size == source.size else "dst and src need the same number of elements"
 
 
-def _table(result: Array, index: Array, table: Array) -> tuple[str, str] | None:
+def _table(result: Array, index: Array, table: Array) -> tuple[Array, tuple[str, str] | None]:
     """Elements whose index lies beyond the table stay as they are, and are reported to the checker.
+
+    Returns which elements of the table are looked up, and the finding.
 
     ASSUMED: no public text says what the board does. A gradient of the vendor's collection looks a mask up, in place,
     that an earlier lookup in the same table of 0 and all ones made; its values are right where all ones stays.
@@ -123,9 +125,11 @@ def _table(result: Array, index: Array, table: Array) -> tuple[str, str] | None:
     inside = positions < table.size
     entries = table.reshape(-1).view(result.dtype)
     flat = result.reshape(-1)
+    used = np.zeros(table.size, bool)
+    used[positions[inside]] = True
     if inside.all():
         np.copyto(flat, entries[positions])
-        return None
+        return used, None
     position = int(np.argmin(inside))
     in_place = np.may_share_memory(result, index)
     again = in_place and bool(np.isin(positions[~inside], table.reshape(-1).view(f"u{table.itemsize}")).all())
@@ -133,7 +137,11 @@ def _table(result: Array, index: Array, table: Array) -> tuple[str, str] | None:
     value = int(positions[position])
     word = f"{value} ({value:#x})" if value >= 1 << 8 * index.itemsize - 1 else str(value)
     title = f"lut: element {position} of {len(positions)} is the index {word}, and the table has {table.size} elements"
-    return ("lookup-again" if again else "lookup"), title
+    return used, ("lookup-again" if again else "lookup", title)
+
+
+def _table_marks(result: Array, index: Array, table: Array) -> None:
+    np.maximum(index.reshape(result.shape), table.max(), out=result)
 
 
 def _table_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
@@ -289,7 +297,8 @@ LAYOUT: list[Instruction] = [
         operands=(Operand("dst", Match.WIDTH, ANY), SRC, Operand("table", Match.WIDTH, ANY)),
         types=_TABLE_TYPES,
         geometry=_table_sizes,
-        remarks=True,
+        looks_up=True,
+        marks=_table_marks,
         since=220,
     ),
 ]

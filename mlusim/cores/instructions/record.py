@@ -160,9 +160,10 @@ class Instruction:
         counts: whether it also returns a number to the task, which waits for it: that of the positions in its first
             source that `compute` returns.
         selects: whether `compute` returns which elements of the result are selected, as an array of bool; those behind
-            its end are not.
+            its end are not. May be a pair: with the positions in the first source of what it moves.
         writes_some: of those that select, whether elements that are not selected keep their values.
-        remarks: whether `compute` returns a finding as (kind, title), or None.
+        looks_up: whether `compute` returns which elements of its last source it reads, as an array of bool, and a
+            finding as (kind, title), or None.
         tensor: whether it runs on the tensor pipe.
         exact: False if the board approximates and the simulator computes in IEEE arithmetic.
         compute: (result, *sources, **attributes): writes the result in place, with NumPy's floating-point warnings
@@ -195,7 +196,7 @@ class Instruction:
     counts: bool = False
     selects: bool = False
     writes_some: bool = False
-    remarks: bool = False
+    looks_up: bool = False
     tensor: bool = False
     since: int = SERIES_2XX
     exact: bool = True

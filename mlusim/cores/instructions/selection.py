@@ -62,15 +62,16 @@ def _collect(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
     return compute
 
 
-def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
+def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., tuple[Array, Array]]:
     """The count in the first 4 B of a 128 B header, then the selected elements, zeros up to a multiple of 128 B.
 
-    Returns which elements of the result are written.
+    Returns which elements of the result are written, and the positions of those selected.
     """
 
-    def compute(result: Array, source: Array, mask: Array) -> Array:
+    def compute(result: Array, source: Array, mask: Array) -> tuple[Array, Array]:
         flat = source.reshape(-1)
-        selected = flat[select_by(mask, flat.size)]
+        positions = np.flatnonzero(select_by(mask, flat.size))
+        selected = flat[positions]
         out = result.reshape(-1).view(np.uint8)
         nbytes = selected.size * selected.dtype.itemsize
         padded = min(-(-nbytes // HEAD_BYTES) * HEAD_BYTES, out.size - HEAD_BYTES)
@@ -81,7 +82,7 @@ def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
         written = np.zeros(result.size, bool)
         written[: -(-4 // width)] = True
         written[HEAD_BYTES // width : -(-(HEAD_BYTES + padded) // width)] = True
-        return written
+        return written, positions
 
     return compute
 

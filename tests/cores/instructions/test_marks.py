@@ -71,7 +71,7 @@ CHOOSE = {
 
 def test_every_instruction_with_marks_is_tested():
     with_marks = {name for name, instruction in INSTRUCTIONS.items() if instruction.marks is not None}
-    assert {*CASES, *SERIES, *IN_PART, "to_int4", "from_int4"} == with_marks
+    assert {*CASES, *SERIES, *IN_PART, "lut", "to_int4", "from_int4"} == with_marks
 
 
 def test_a_byte_of_4_bit_integers_depends_on_its_two_elements():
@@ -83,6 +83,15 @@ def test_a_byte_of_4_bit_integers_depends_on_its_two_elements():
     unpack(unpacked, packed)
     assert packed.tolist() == [0, 4, 5]
     assert unpacked.tolist() == [0, 0, 4, 4, 5, 5]
+
+
+def test_an_element_of_a_lookup_depends_on_its_index_and_on_the_table():
+    lookup = INSTRUCTIONS["lut"].marks
+    assert lookup is not None
+    for table, wanted in ((np.zeros(64, np.int32), [0, 3, 0]), (np.full(64, 2, np.int32), [2, 3, 2])):
+        found = np.zeros(3, np.int32)
+        lookup(found, np.array([0, 3, 0], np.int32), table)
+        assert found.tolist() == wanted
 
 
 @pytest.mark.parametrize("name", SERIES)
