@@ -36,8 +36,8 @@ NOTED: ContextVar[list[MlusimError] | None] = ContextVar("mlusim_noted", default
 class MlusimError(Exception):
     """Base of all errors of mlusim. `str(error)` is the message."""
 
-    def __init__(self, message: str, where: str = "") -> None:
-        super().__init__(message, where)
+    def __init__(self, message: str, location: str = "") -> None:
+        super().__init__(message, location)
         noted = NOTED.get()
         if noted is not None:
             noted.append(self)
@@ -48,17 +48,17 @@ class MlusimError(Exception):
         return str(self.args[0])
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """Task, kernel line and simulated time, or an empty string outside a kernel."""
         return str(self.args[1])
 
-    def locate(self, where: str) -> None:
+    def locate(self, location: str) -> None:
         """Set the location, unless it is set already."""
-        if not self.where:
-            self.args = (self.message, where)
+        if not self.location:
+            self.args = (self.message, location)
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.message}" if self.where else self.message
+        return f"{self.location}: {self.message}" if self.location else self.message
 
 
 class BoardError(MlusimError):

@@ -106,18 +106,18 @@ def get_runs(folder: Path, cases: Iterable[Any], *, rerun: bool) -> dict[str, Re
 
 def words(case: Any, run: Result) -> str:
     """What to look at in a run."""
-    above = run.time_ps - run.floor.time_ps
+    above = run.time_ps - run.lower_bound.time_ps
     text: str = case.look(run)
     if above:
-        first = max(run.floor.losses_ps, key=lambda key: run.floor.losses_ps[key])
-        share = run.floor.losses_ps[first] / run.board.cores / above
+        first = max(run.lower_bound.losses_ps, key=lambda key: run.lower_bound.losses_ps[key])
+        share = run.lower_bound.losses_ps[first] / run.board.cores / above
         text += f" The largest part of the time above the lower bound: {LOSSES[first]} ({percent(share)})."
     return text
 
 
 def figures(run: Result) -> tuple[str, str, str, str]:
     """Time, time over its lower bound, io_efficiency, bytes on the bus."""
-    times = f"{run.time_ps / run.floor.time_ps:.2f}" if run.floor.time_ps else ""
+    times = f"{run.time_ps / run.lower_bound.time_ps:.2f}" if run.lower_bound.time_ps else ""
     return us_text(run.time_ps), times, percent(run.io_efficiency), short_bytes(sum(run.bus_bytes.values()))
 
 

@@ -134,9 +134,9 @@ CASES = (
         ),
         look=lambda run: (
             f"{_split(run)}. The bus reads {_times(run, 'read'):.1f} times the compulsory bytes, and the run takes "
-            f"{run.time_ps / run.floor.time_ps:.0f} times its lower bound."
+            f"{run.time_ps / run.lower_bound.time_ps:.0f} times its lower bound."
         ),
-        holds=lambda run: run.time_ps > 5 * run.floor.time_ps and _times(run, "read") > 1,
+        holds=lambda run: run.time_ps > 5 * run.lower_bound.time_ps and _times(run, "read") > 1,
     ),
     Case(
         name="gather_nd",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim.analysis.log_columns import Records
-from mlusim.analysis.lower_bound import floor_of
+from mlusim.analysis.lower_bound import lower_bound_of
 from mlusim.analysis.metrics import measure
 from mlusim.hardware import board
 from mlusim.host.device import Device
@@ -106,7 +106,7 @@ def test_one_cores_time_and_the_floor_never_grow_with_more_bandwidth_or_clock(na
     before, after = run(on, count), run(faster, count)
     assert time_ps(after) <= time_ps(before)
     floors = [
-        floor_of(Records(device.log, device.board), measure(device.log, device.board, theory_ops=count)).time_ps
+        lower_bound_of(Records(device.log, device.board), measure(device.log, device.board, theory_ops=count)).time_ps
         for device in (before, after)
     ]
     assert floors[1] <= floors[0]

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.log_columns import Records
-from mlusim.analysis.lower_bound import LOSSES, PARAMETERS_OF_LOSS, Floor
+from mlusim.analysis.lower_bound import LOSSES, PARAMETERS_OF_LOSS, LowerBound
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.windows import pieces
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
@@ -154,7 +154,7 @@ class Known:
         }
 
 
-def known_of(records: Records, metrics: Metrics, floor: Floor) -> Known:
+def known_of(records: Records, metrics: Metrics, bound: LowerBound) -> Known:
     """Return the known error of a run's time, from measurements."""
     board = records.board
     kind = kind_of(records, metrics)
@@ -162,7 +162,7 @@ def known_of(records: Records, metrics: Metrics, floor: Floor) -> Known:
     level, why, neighbours = _neighbours(kind, board, size)
     if level == NOT_MEASURED:
         return Known(kind, level, why, (), (), None, 0, 0)
-    half = math.hypot(half_width(level), _DOUBT * assumed_part(board, metrics, floor))
+    half = math.hypot(half_width(level), _DOUBT * assumed_part(board, metrics, bound))
     errors = tuple((row.left_out if level == MEASURED else row.kind_in_family) / row.time_us - 1 for row in neighbours)
     factor = math.exp(half)
     names = tuple(row.name for row in neighbours)
@@ -209,10 +209,10 @@ def _edited(board: Board) -> str:
     return f"{', '.join(changed[:3])} changed" if changed else ""
 
 
-def assumed_part(board: Board, metrics: Metrics, floor: Floor) -> float:
+def assumed_part(board: Board, metrics: Metrics, bound: LowerBound) -> float:
     """Return the fraction of a run's time whose most important parameter is assumed for its board."""
     on_assumed_ps = sum(
-        floor.losses_ps[name]
+        bound.losses_ps[name]
         for name in LOSSES
         if PARAMETERS_OF_LOSS[name] and board.sources[PARAMETERS_OF_LOSS[name][0]].startswith("ASSUMED")
     )

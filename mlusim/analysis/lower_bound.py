@@ -1,9 +1,9 @@
-"""The lower bound (floor) of a run's time, and the attribution of the time above it.
+"""The lower bound of a run's time, and the attribution of the time above it.
 
-The floor is the larger of two bounds: the compulsory bytes (`Metrics.compulsory_bytes`) at the DRAM's nominal
+The lower bound is the larger of two bounds: the compulsory bytes (`Metrics.compulsory_bytes`) at the DRAM's nominal
 bandwidth, and the operator's operations, if declared, on the vector pipes of all cores. The simulated time above it is
-attributed completely, core by core. First the floor is deducted from a core's time, in this order: transfers (for a
-compute floor, vector compute first), then the core's other activities, idle time last. The remainder has the causes of
+attributed completely, core by core. First, the bound is deducted from a core's time, in this order: transfers (for a
+compute bound, vector compute first), then the core's other activities, idle time last. The remainder has the causes of
 `breakdown`; waiting for bandwidth and transfer time are first explained by losses of the DRAM, as far as they go:
 
 1. `extra_bytes`: bus bytes beyond the compulsory ones: partial units, read-modify-write, repeated transfers;
@@ -88,15 +88,15 @@ _LISTED = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Floor:
-    """The floor of a run, and the losses above it.
+class LowerBound:
+    """The lower bound of a run, and the losses above it.
 
     Attributes:
         io_ps: compulsory bytes at the nominal bandwidth.
         compute_ps: the operator's operations at the peak of all vector pipes, or of all tensor pipes if those ran.
         time_ps: the larger of the two, at most the run's time.
-        core_losses_ps: (cores, losses) picoseconds above the floor of each core by cause, in the order of `LOSSES`;
-            each row sums to the run's time minus the floor.
+        core_losses_ps: (cores, losses) picoseconds of each core above the bound by cause, in the order of `LOSSES`;
+            each row sums to the run's time minus the lower bound.
         losses_ps: the sums over the cores, by name.
     """
 
@@ -107,15 +107,15 @@ class Floor:
     core_losses_ps: Integers = field(repr=False)
 
 
-def floor_of(records: Records, metrics: Metrics) -> Floor:
-    """Return the floor of a run and the losses above it."""
+def lower_bound_of(records: Records, metrics: Metrics) -> LowerBound:
+    """Return the lower bound of a run and the losses above it."""
     board = records.board
     compulsory = metrics.compulsory_bytes
     io_ps = _time_ps(sum(compulsory.values()), board.dram_bandwidth_bytes_per_s)
     compute_ps = _time_ps(metrics.theory_ops or 0, metrics.peak_ops_per_s)
-    floor_ps = min(max(io_ps, compute_ps), metrics.time_ps)
+    bound_ps = min(max(io_ps, compute_ps), metrics.time_ps)
     remaining = {name: metrics.core_causes_ps[:, index].copy() for index, name in enumerate(CAUSES)}
-    _deduct(remaining, _COMPUTE_FIRST if compute_ps > io_ps else _MOVING_FIRST, floor_ps)
+    _deduct(remaining, _COMPUTE_FIRST if compute_ps > io_ps else _MOVING_FIRST, bound_ps)
     losses = {name: np.zeros(board.cores, np.int64) for name in LOSSES}
     for name, lost_ps in _dram_losses(records, sum(compulsory.values())).items():
         losses[name] += _deduct(remaining, ["bandwidth_wait", "transfer"], lost_ps)
@@ -123,17 +123,17 @@ def floor_of(records: Records, metrics: Metrics) -> Floor:
         losses[_GROUPS[name]] += rest
     table = np.stack([losses[name] for name in LOSSES], axis=1)
     totals = {name: int(total) for name, total in zip(LOSSES, table.sum(axis=0), strict=True)}
-    return Floor(io_ps, compute_ps, floor_ps, totals, table)
+    return LowerBound(io_ps, compute_ps, bound_ps, totals, table)
 
 
-def most_sensitive_to(board: Board, floor: Floor, metrics: Metrics) -> list[str]:
-    """Return the parameters without a public source that determine most of the time above the floor, in order."""
+def most_sensitive_to(board: Board, bound: LowerBound, metrics: Metrics) -> list[str]:
+    """Return the parameters without a public source that determine most of the time above the lower bound, in order."""
     spent_ps = metrics.where_time_went
     computing = sorted(("vector", "on_chip_copy", "scalar"), key=lambda name: -spent_ps[name])
     if metrics.peak_pipe == "tensor":
         computing.insert(computing.index("vector"), "tensor")
     uncertain: list[str] = []
-    for name, lost_ps in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
+    for name, lost_ps in sorted(bound.losses_ps.items(), key=lambda item: -item[1]):
         if lost_ps:
             keys = PARAMETERS_OF_LOSS[name]
             if name == "compute":

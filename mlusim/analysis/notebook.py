@@ -31,14 +31,14 @@ _CELL = "padding:1px 12px 1px 0;text-align:left;background:none;color:" + INK
 
 def result_html(result: Result) -> str:
     """Render a run for a notebook."""
-    metrics, floor, board = result.metrics, result.floor, result.board
+    metrics, bound, board = result.metrics, result.lower_bound, result.board
     bus, compulsory = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
     facts = [
         ("time", f"{us_text(metrics.time_ps)}, by the model ({result.known.text})"),
         (
             "lower bound",
-            us_text(floor.time_ps)
-            + (f", the run takes {result.time_ps / floor.time_ps:.3g} x" if floor.time_ps else ""),
+            us_text(bound.time_ps)
+            + (f", the run takes {result.time_ps / bound.time_ps:.3g} x" if bound.time_ps else ""),
         ),
         ("io_efficiency", f"{percent(metrics.io_efficiency)}; {metrics.verdict}"),
         ("DRAM bus", format_bytes(bus) + (f", {bus / compulsory:.2f} x the compulsory bytes" if compulsory else "")),

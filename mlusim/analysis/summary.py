@@ -157,21 +157,21 @@ def _causes(result: Result) -> list[Row]:
 
 
 def _floor(result: Result) -> Row:
-    floor = result.floor
-    by_compute = floor.compute_ps > floor.io_ps
+    bound = result.lower_bound
+    by_compute = bound.compute_ps > bound.io_ps
     what = "the operator's work on all cores" if by_compute else "compulsory bytes at peak bandwidth"
-    times = f"; the run takes {result.time_ps / floor.time_ps:.2f} x" if floor.time_ps else ""
-    return Row("lower bound", us_text(floor.time_ps), f"{what}{times}")
+    times = f"; the run takes {result.time_ps / bound.time_ps:.2f} x" if bound.time_ps else ""
+    return Row("lower bound", us_text(bound.time_ps), f"{what}{times}")
 
 
 def _losses(result: Result) -> list[Row]:
-    floor, cores = result.floor, result.board.cores
-    above_ps = result.time_ps - floor.time_ps
+    bound, cores = result.lower_bound, result.board.cores
+    above_ps = result.time_ps - bound.time_ps
     if not above_ps:
         return []
-    uncertain = ", ".join(most_sensitive_to(result.board, floor, result.metrics))
+    uncertain = ", ".join(most_sensitive_to(result.board, bound, result.metrics))
     table = [Row("above the bound", us_text(above_ps), f"most sensitive to {uncertain}" if uncertain else "")]
-    for name, total in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
+    for name, total in sorted(bound.losses_ps.items(), key=lambda item: -item[1]):
         if total:
             table.append(Row("", us_text(total // cores), f"{LOSSES[name]} ({percent(total / cores / above_ps)})"))
     return table
@@ -220,7 +220,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "time_us": metrics.time_ps / PS_PER_US,
         "steady": result.steady.to_json(),
         "known": result.known.to_json(),
-        "floor": _floor_json(result),
+        "lower_bound": _lower_bound_json(result),
         "lines": _lines_json(result),
         "cycles": metrics.cycles,
         "bytes_requested": dict(metrics.bytes_requested),
@@ -267,15 +267,15 @@ def _board_json(board: Board) -> dict[str, Any]:
     }
 
 
-def _floor_json(result: Result) -> dict[str, Any]:
-    floor = result.floor
+def _lower_bound_json(result: Result) -> dict[str, Any]:
+    bound = result.lower_bound
     return {
-        "time_ps": floor.time_ps,
-        "io_ps": floor.io_ps,
-        "compute_ps": floor.compute_ps,
-        "above_core_ps": dict(floor.losses_ps),
-        "above_by_core_ps": [dict(zip(LOSSES, core, strict=True)) for core in floor.core_losses_ps.tolist()],
-        "rests_on": most_sensitive_to(result.board, floor, result.metrics),
+        "time_ps": bound.time_ps,
+        "io_ps": bound.io_ps,
+        "compute_ps": bound.compute_ps,
+        "above_core_ps": dict(bound.losses_ps),
+        "above_by_core_ps": [dict(zip(LOSSES, core, strict=True)) for core in bound.core_losses_ps.tolist()],
+        "most_sensitive_to": most_sensitive_to(result.board, bound, result.metrics),
     }
 
 

@@ -71,7 +71,7 @@ def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
             columns["plan"] = lambda row: str(row.get("plan_strategy", ""))
             columns["tiles"] = lambda row: str(row.get("tiles", ""))
         columns |= {
-            "bound": lambda row: us_text(round(row["floor_us"] * PS_PER_US)),
+            "bound": lambda row: us_text(round(row["lower_bound_us"] * PS_PER_US)),
             "read": lambda row: short_bytes(row["bus_read_bytes"]),
             "written": lambda row: short_bytes(row["bus_write_bytes"]),
             "NRAM": lambda row: short_bytes(row["peak_nram_bytes"]),

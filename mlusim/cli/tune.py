@@ -203,10 +203,10 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
     if tuning.refused:
         tried += f", {len(tuning.refused)} did not fit"
     lines_below.append(tried)
-    floor = us_text(round(best["floor_us"] * PS_PER_US))
-    over = f"{best['time_us'] / best['floor_us']:.2f} x " if best["floor_us"] else ""
-    early = ", so the search ended early" if tuning.at_floor else ""
-    lines_below.append(f"the best takes {over}the lower bound of {floor}{early}")
+    bound = us_text(round(best["lower_bound_us"] * PS_PER_US))
+    over = f"{best['time_us'] / best['lower_bound_us']:.2f} x " if best["lower_bound_us"] else ""
+    early = ", so the search ended early" if tuning.at_lower_bound else ""
+    lines_below.append(f"the best takes {over}the lower bound of {bound}{early}")
     if tuning.as_good:
         lines_below.append(f"{tuning.as_good} within 2 % of the best: no measurement tells them apart")
     show.print_text("\n" + "\n".join(lines_below))

@@ -161,7 +161,7 @@ def _metrics(before: Result, after: Result) -> list[MetricChange]:
         metrics = result.metrics
         return {
             "time_us": result.time_us,
-            "lower_bound_us": result.floor.time_ps / 1e6,
+            "lower_bound_us": result.lower_bound.time_ps / 1e6,
             "io_efficiency": metrics.io_efficiency,
             **({} if metrics.compute_efficiency is None else {"compute_efficiency": metrics.compute_efficiency}),
             **{f"bus_{name}_bytes": value for name, value in metrics.bus_bytes.items()},

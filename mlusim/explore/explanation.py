@@ -58,7 +58,7 @@ class Explanation:
             "strategy": result.strategy,
             "board": result.board.name,
             "time_ps": result.time_ps,
-            "lower_bound_ps": result.floor.time_ps,
+            "lower_bound_ps": result.lower_bound.time_ps,
             "io_efficiency": result.io_efficiency,
             "losses_ps": dict(self.losses_ps),
             "lines": [line._asdict() for line in self.lines],
@@ -84,8 +84,8 @@ def explain(result: Result) -> Explanation:
     ]
     return Explanation(
         result=result,
-        above_ps=result.time_ps - result.floor.time_ps,
-        losses_ps={name: total // cores for name, total in result.floor.losses_ps.items()},
+        above_ps=result.time_ps - result.lower_bound.time_ps,
+        losses_ps={name: total // cores for name, total in result.lower_bound.losses_ps.items()},
         lines=sorted(lines, key=lambda line: -line.time_ps),
         what_to_try=what_to_try(result),
     )

@@ -24,7 +24,7 @@ from mlusim.planning.split import MORE_NRAM
 from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
-    from mlusim.analysis.lower_bound import Floor
+    from mlusim.analysis.lower_bound import LowerBound
     from mlusim.analysis.metrics import Metrics
     from mlusim.log import Log
     from mlusim.ops.call import Call
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Columns of a finished point's figures; the plan's figures exist only for operators.
 PLAN_FIGURES = ("plan_strategy", "tier", "tasks", "tiles", "plan_nram_bytes")
 FIGURES = (
-    *("time_us", "time_ps", "cycles", "floor_us", "bus_read_bytes", "bus_write_bytes", "requested_bytes"),
+    *("time_us", "time_ps", "cycles", "lower_bound_us", "bus_read_bytes", "bus_write_bytes", "requested_bytes"),
     *("compulsory_bytes", "traffic_ratio", "io_efficiency", "compute_efficiency", "peak_nram_bytes", "peak_sram_bytes"),
     *("copies", "launches", "transfer_us", "bandwidth_wait_us", "on_chip_copy_us", "vector_us", "scalar_us"),
     *("dma_latency_us", "sync_us", "issue_us", "launch_us", "idle_us"),
@@ -185,7 +185,7 @@ def _run_operator(payload: dict[str, Any], board: Board) -> dict[str, Any]:
     steady = bool(payload.get("steady"))
     result = run(call, data=payload["data"], check=False, steady=steady)
     plan = call.plan
-    figures = _plan_figures(plan) | _figures(result.metrics, result.floor, result.log, board)
+    figures = _plan_figures(plan) | _figures(result.metrics, result.lower_bound, result.log, board)
     return figures | (_steady_figures(result) if steady else {})
 
 
@@ -193,7 +193,7 @@ def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
     steady = {"steady": True} if payload.get("steady") else {}
     result = kernel_call(payload).run(board, data=payload["data"], **steady)
     tasks = sum(launch.dim[0] * launch.dim[1] * launch.dim[2] for launch in result.log.launches)
-    figures = {"tasks": tasks} | _figures(result.metrics, result.floor, result.log, board)
+    figures = {"tasks": tasks} | _figures(result.metrics, result.lower_bound, result.log, board)
     return figures | (_steady_figures(result) if steady else {})
 
 
@@ -228,7 +228,7 @@ def _steady_figures(result: Result) -> dict[str, Any]:
     return {"extrapolated_us": steady.skipped_ps / PS_PER_US, "bound_us": steady.bound_ps / PS_PER_US}
 
 
-def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str, Any]:
+def _figures(metrics: Metrics, bound: LowerBound, log: Log, board: Board) -> dict[str, Any]:
     core_time_ps = metrics.core_time_ps
     bus, compulsory = metrics.bus_bytes, sum(metrics.compulsory_bytes.values())
     return {
@@ -238,7 +238,7 @@ def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str
         "time_us": metrics.time_ps / PS_PER_US,
         "time_ps": metrics.time_ps,
         "cycles": metrics.cycles,
-        "floor_us": floor.time_ps / PS_PER_US,
+        "lower_bound_us": bound.time_ps / PS_PER_US,
         "bus_read_bytes": bus["read"],
         "bus_write_bytes": bus["write"],
         "requested_bytes": sum(metrics.bytes_requested.values()),

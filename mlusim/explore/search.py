@@ -2,8 +2,8 @@
 
 Every strategy is planned first with all available NRAM, then with limits that lead to smaller tiles: half of the NRAM
 used by the previous plan, and so on, until it does not fit or has been slower twice in a row. Then two more limits next
-to the best one are tried. Repeated plans are not run again. The search ends early if a run is so close to the floor
-that no split can be significantly faster.
+to the best one are tried. Repeated plans are not run again. The search ends early if a run is so close to its lower
+bound that no split can be significantly faster.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _ROUNDS = 12
 _MAX_WORSE = 2
-# A run within this ratio of its floor cannot be improved significantly.
-_FLOOR_RATIO = 1.01
+# A run within this ratio of its lower bound cannot be improved significantly.
+_LOWER_BOUND_RATIO = 1.01
 
 
 class _Line:
@@ -53,7 +53,7 @@ class Search:
         tried: every plan that ran, with its row.
         refused: settings that do not fit, as (strategy, limit, message).
         repeats: settings that led to a plan tried before.
-        at_floor: whether it ended because nothing can be significantly faster.
+        at_lower_bound: whether it ended because nothing can be significantly faster.
     """
 
     def __init__(self, axes: Axes, store: Store, runner: Runner, bar: Bar) -> None:
@@ -65,7 +65,7 @@ class Search:
         self.refused: list[tuple[str, int | None, str]] = []
         self.repeats = 0
         self._seen: dict[str, int] = {}
-        self.at_floor = False
+        self.at_lower_bound = False
 
     def run(self) -> None:
         """Run round by round; the points of a round run in parallel."""
@@ -73,10 +73,10 @@ class Search:
         lines = [_Line(name) for name in sorted(self.axes.strategies, key=lambda name: name == "auto")]
         for _ in range(_ROUNDS):
             alive = [line for line in lines if not line.ended]
-            if not alive or self.at_floor:
+            if not alive or self.at_lower_bound:
                 break
             self._round([(line, line.limit) for line in alive])
-        if self.tried and not self.at_floor:
+        if self.tried and not self.at_lower_bound:
             self._round([(_Line(self._fastest()[0].strategy), limit) for limit in self._around_the_best()])
 
     def _round(self, trials: list[tuple[_Line, int | None]]) -> None:
@@ -90,7 +90,7 @@ class Search:
                 self._seen[signature] = row["time_ps"]
                 self.tried.append((point, row))
                 line.record_time(row["time_ps"])
-                self.at_floor |= row["time_us"] <= _FLOOR_RATIO * row["floor_us"]
+                self.at_lower_bound |= row["time_us"] <= _LOWER_BOUND_RATIO * row["lower_bound_us"]
             else:
                 line.ended = True
                 self.refused.append((point.strategy or "", point.nram_limit_bytes, row["message"]))

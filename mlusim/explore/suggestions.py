@@ -16,7 +16,7 @@ class Suggestion(NamedTuple):
     A larger gain requires that the change reduces another loss, too; docs/retime.md compares both.
 
     Attributes:
-        loss: the loss concerned, as in `Floor.losses_ps`.
+        loss: the loss concerned, as in `LowerBound.losses_ps`.
         change: the change to the kernel.
         assumption: the assumption of the retiming.
         time_ps: the predicted time.
@@ -87,7 +87,7 @@ def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
     that save time, the largest saving first.
     """
     suggestions = []
-    for loss, total in sorted(result.floor.losses_ps.items(), key=lambda item: -item[1]):
+    for loss, total in sorted(result.lower_bound.losses_ps.items(), key=lambda item: -item[1]):
         if not total or loss not in _REMEDIES or (loss == "launch" and _launched_once(result)):
             continue
         remedy = _REMEDIES[loss]

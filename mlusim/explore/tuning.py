@@ -42,7 +42,7 @@ class Tuning:
             and `why` it is slower, as text.
         refused: settings that do not fit, as (strategy, limit, message).
         repeats: settings that led to a plan tried before.
-        at_floor: whether the search ended early because nothing can be significantly faster.
+        at_lower_bound: whether the search ended early because nothing can be significantly faster.
         command, call: how to run the best plan, on the command line and in Python.
         axes: for a kernel: the settings with several values.
     """
@@ -52,7 +52,7 @@ class Tuning:
     rows: list[dict[str, Any]]
     refused: list[tuple[str, int | None, str]]
     repeats: int
-    at_floor: bool
+    at_lower_bound: bool
     command: str
     call: str
     axes: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Tuning:
                 for strategy, limit, message in self.refused
             ],
             "repeats": self.repeats,
-            "at_floor": self.at_floor,
+            "at_lower_bound": self.at_lower_bound,
             "command": self.command,
             "python": self.call,
         }
@@ -197,7 +197,7 @@ def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Run
         rows=[_judged(row, best) for _, row in tried],
         refused=[(_settings(row, sweep.axes), None, row["message"]) for row in sweep.rows if row["status"] != DONE],
         repeats=0,
-        at_floor=False,
+        at_lower_bound=False,
         command=_kernel_command(best_point, [name, *compiled], _device_name(device, board)),
         call=_kernel_call(best_point, axes, device),
         axes=tuple(sweep.axes),
@@ -271,7 +271,7 @@ def _tuning(search: Search, device: Any) -> Tuning:
         rows=rows,
         refused=search.refused,
         repeats=search.repeats,
-        at_floor=search.at_floor,
+        at_lower_bound=search.at_lower_bound,
         command=_command(best_point, axes, _device_name(device, board)),
         call=_call(best_point, device),
         _best=best_point,

@@ -62,7 +62,7 @@ def fitted() -> tuple[Fitted, ...]:
             item["value"],
             tuple(item["families"]),
             item["known_on"],
-            f"{', '.join(item['rests_on'])}: {item['why']}",
+            f"{', '.join(item['measurements'])}: {item['why']}",
         )
         for item in _data()["parameters"]
     )

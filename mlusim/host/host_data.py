@@ -124,7 +124,7 @@ class Snapshot:
                 findings[variable.name] = Finding(
                     kind="host-data",
                     title=f"tasks pass values through {variable.name}, a Python {type(value).__name__} of the host",
-                    place=f"read at {variable.file.rpartition('/')[2]}:{variable.line}",
+                    location=f"read at {variable.file.rpartition('/')[2]}:{variable.line}",
                     rule="cores share GDRAM and SRAM, and no Python objects of the host",
                     remedy="store the values to GDRAM or SRAM, and load them after a barrier",
                 )

@@ -27,19 +27,19 @@ class Step:
 
     Attributes:
         record: its record in the log.
-        operation, place: its name and source line.
+        operation, location: its name and source line.
         start_ps, end_ps: its time; end -1 if it never ended.
     """
 
     record: int
     operation: str
-    place: str
+    location: str
     start_ps: int
     end_ps: int
 
     def __str__(self) -> str:
         end = format_ns(self.end_ps) if self.end_ps >= 0 else "no end"
-        return f"{self.operation} at {self.place}, {format_ns(self.start_ps)} to {end}"
+        return f"{self.operation} at {self.location}, {format_ns(self.start_ps)} to {end}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -203,7 +203,7 @@ def _step(log: Log, columns: Mapping[str, Any], record: int) -> Step:
     return Step(
         record=record,
         operation=log.ops[int(columns["op"][record])],
-        place=f"{Path(file).name}:{line}",
+        location=f"{Path(file).name}:{line}",
         start_ps=int(columns["start_ps"][record]),
         end_ps=int(columns["end_ps"][record]),
     )

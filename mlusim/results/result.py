@@ -14,7 +14,7 @@ from mlusim.analysis.by_line import LineTime, time_by_line
 from mlusim.analysis.extrapolation import Extrapolation, extrapolation_of
 from mlusim.analysis.known_error import Known, known_of
 from mlusim.analysis.log_columns import Records
-from mlusim.analysis.lower_bound import Floor, floor_of
+from mlusim.analysis.lower_bound import LowerBound, lower_bound_of
 from mlusim.analysis.metrics import Metrics, measure
 from mlusim.errors import InputError
 from mlusim.hardware import Board
@@ -104,14 +104,14 @@ class Result(RunFigures):
         return extrapolation_of(self.log)
 
     @cached_property
-    def floor(self) -> Floor:
+    def lower_bound(self) -> LowerBound:
         """The lower bound of the time, and the causes of the time above it."""
-        return floor_of(Records(self.log, self.board), self.metrics)
+        return lower_bound_of(Records(self.log, self.board), self.metrics)
 
     @cached_property
     def known(self) -> Known:
         """The known error of the model for this run, from measurements of real boards."""
-        return known_of(Records(self.log, self.board), self.metrics, self.floor)
+        return known_of(Records(self.log, self.board), self.metrics, self.lower_bound)
 
     @cached_property
     def lines(self) -> list[LineTime]:

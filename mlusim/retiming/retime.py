@@ -121,7 +121,7 @@ def _replayed(log: Log, old: Board, board: Board, *, barriers: bool, progress: b
         if isinstance(error, SimulatedTimeError) or isinstance(error.__cause__, _BEYOND_NUMBERS):
             raise _too_long(board) from error
         raise InputError(
-            f"{board.name} cannot do what the run did at {error.where}: {error.message}; it needs another kernel"
+            f"{board.name} cannot do what the run did at {error.location}: {error.message}; it needs another kernel"
         ) from None
     except _BEYOND_NUMBERS as error:
         raise _too_long(board) from error

@@ -75,7 +75,7 @@ class Fit:
             factor = 1 + part if values[column] * (1 + part) <= item.high else 1 - part
             moved = (*values[:column], values[column] * factor, *values[column + 1 :])
             for index, row in enumerate(self.rows):
-                if row.name.startswith(item.rests_on) and item.applies_to(before(row.board)):
+                if row.name.startswith(item.measurements) and item.applies_to(before(row.board)):
                     change = math.log(self.simulate(row, moved) / row.time_us) - base[index]
                     slopes[index, column] = change / math.log(factor)
         return slopes
@@ -192,7 +192,7 @@ def calibrate(say: Callable[[str], None] = print) -> dict[str, Any]:
                 "value": value if isinstance(getattr(board(item.known_on), field), float) else round(value),
                 "families": list(item.families),
                 "known_on": item.known_on,
-                "rests_on": sorted({row.name for row in rows if row.name.startswith(item.rests_on)}),
+                "measurements": sorted({row.name for row in rows if row.name.startswith(item.measurements)}),
                 "why": item.why,
             }
             for item, value in zip(fit.parameters, values, strict=True)

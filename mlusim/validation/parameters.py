@@ -21,7 +21,7 @@ class Parameter:
         doubt: standard deviation of the value before calibration, relative to it.
         known_on: the board that the measurements refer to.
         families: families with this value; empty: all.
-        rests_on: names, or prefixes of names, of the measurements that determine it.
+        measurements: names, or prefixes of names, of the measurements that determine it.
         why: short description of the mechanism.
     """
 
@@ -32,7 +32,7 @@ class Parameter:
     doubt: float
     known_on: str
     families: tuple[str, ...] = ()
-    rests_on: tuple[str, ...]
+    measurements: tuple[str, ...]
     why: str
 
     def applies_to(self, board: Board) -> bool:
@@ -48,7 +48,7 @@ PARAMETERS = (
         step=5_000,
         doubt=0.3,
         known_on="mlu590-h8",
-        rests_on=("rows", "copy-1.57MB", "copy-8.4MB", "matmul-blocks"),
+        measurements=("rows", "copy-1.57MB", "copy-8.4MB", "matmul-blocks"),
         why="start-up of a load that nothing hides",
     ),
     Parameter(
@@ -58,7 +58,7 @@ PARAMETERS = (
         step=1,
         doubt=0.3,
         known_on="mlu590-h8",
-        rests_on=("rows", "log1p"),
+        measurements=("rows", "log1p"),
         why="cycles of a logarithm for each 128 B",
     ),
     Parameter(
@@ -68,7 +68,7 @@ PARAMETERS = (
         step=1,
         doubt=0.6,
         known_on="mlu590-h8",
-        rests_on=("rows", "hardsigmoid-290-4"),
+        measurements=("rows", "hardsigmoid-290-4"),
         why="fixed part of an instruction of the vector pipe; taken over for copies inside a core and the tensor pipe",
     ),
     Parameter(
@@ -78,7 +78,7 @@ PARAMETERS = (
         step=5_000,
         doubt=0.3,
         known_on="mlu590-m9",
-        rests_on=("fill-one", "copy-1.57MB"),
+        measurements=("fill-one", "copy-1.57MB"),
         why="the time of the smallest kernel apart from its store",
     ),
     Parameter(
@@ -88,7 +88,7 @@ PARAMETERS = (
         step=5_000,
         doubt=0.5,
         known_on="mlu590-m9",
-        rests_on=("copy-1.57MB", "copy-8.4MB", "copy-44.8MB", "rows"),
+        measurements=("copy-1.57MB", "copy-8.4MB", "copy-44.8MB", "rows"),
         why="a launch on twelve clusters against one on a single cluster",
     ),
     Parameter(
@@ -99,7 +99,7 @@ PARAMETERS = (
         doubt=0.03,
         known_on="mlu590-m9",
         families=("mlu590",),
-        rests_on=("expand",),
+        measurements=("expand",),
         why="the DRAM's rate for contiguous writes",
     ),
     Parameter(
@@ -110,7 +110,7 @@ PARAMETERS = (
         doubt=0.06,
         known_on="mlu590-m9",
         families=("mlu290", "mlu590"),
-        rests_on=("copy-44.8MB", "copy-fp32", "add", "concat", "transpose", "stream-add-590"),
+        measurements=("copy-44.8MB", "copy-fp32", "add", "concat", "transpose", "stream-add-590"),
         why="what is left of the DRAM while reads and writes are mixed",
     ),
     Parameter(
@@ -121,7 +121,7 @@ PARAMETERS = (
         doubt=0.06,
         known_on="mlu370-x4",
         families=("mlu220", "mlu270", "mlu370"),
-        rests_on=("stream-copy-370", "stream-add-370", "matmul-pipe3-370x4", "matmul-sram-pipe5-370x4"),
+        measurements=("stream-copy-370", "stream-add-370", "matmul-pipe3-370x4", "matmul-sram-pipe5-370x4"),
         why="what is left of the DRAM while reads and writes are mixed",
     ),
     Parameter(
@@ -131,7 +131,7 @@ PARAMETERS = (
         step=0.005,
         doubt=0.15,
         known_on="mlu370-x8",
-        rests_on=("matmul-pipe3-370x8", "matmul-sram-pipe5-370x8", "matmul-blocks"),
+        measurements=("matmul-pipe3-370x8", "matmul-sram-pipe5-370x8", "matmul-blocks"),
         why="the part of its peak that a matmul reaches",
     ),
 )

@@ -68,7 +68,7 @@ class LineTraffic:
         return self.bytes_requested / self.bus_bytes if self.bus_bytes else 0.0
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """`kernel.py:41`."""
         return f"{Path(self.file).name}:{self.line}"
 

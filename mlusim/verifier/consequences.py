@@ -47,7 +47,7 @@ def _stop(cause: Finding, stop: Finding) -> bool:
     reader = cause.sites[-1]
     reads = reader.role != "writes" and (reader.pipe == "scalar" or reader.operation in BY_OFFSETS)
     location = f"{reader.task} (cluster {reader.cluster}, {reader.core})"
-    return reads and (cause.times > 1 or stop.place.startswith(location))
+    return reads and (cause.times > 1 or stop.location.startswith(location))
 
 
 def _race(cause: Finding, race: Finding) -> bool:

@@ -215,7 +215,7 @@ class Coverage:
             if whole
             else f"{format_bytes(nbytes)} of {allocation.name} are never written"
             + (f", in {group_digits(len(starts))} ranges" if len(starts) > 1 else ""),
-            where=describe(allocation, starts, stops)
+            region=describe(allocation, starts, stops)
             + ("" if len(starts) == 1 else f"; the first is {describe(allocation, starts[:1], stops[:1])}"),
             nbytes=nbytes,
             sites=sites,
@@ -241,7 +241,7 @@ class Coverage:
             title=f"{format_bytes(int((stops - starts).sum()))} of {allocation.name} are written "
             f"{'twice' if writes.max() == 2 else f'up to {int(writes.max())} times'}, first by "
             f"{by}{' both times' if len(names) == 1 and len(writers) > 1 else ''}",
-            where=describe(allocation, starts, stops),
+            region=describe(allocation, starts, stops),
             nbytes=int((stops - starts).sum()),
             sites=sites,
             rule="every byte of an output must be written exactly once",
@@ -270,7 +270,7 @@ class Coverage:
             Finding(
                 kind="not-planned",
                 title=f"{writer} writes bytes that the plan assigns to task {int(planned[cell])}",
-                where=describe(allocation, starts, stops),
+                region=describe(allocation, starts, stops),
                 nbytes=int((stops - starts).sum()),
                 sites=(site,),
                 rule=f"the plan of {plan.operator} assigns {describe_tile(plan, int(starts[0]))}",

@@ -67,14 +67,14 @@ def stop_finding(error: BaseException, log: Log, columns: dict[str, Integers], o
         return Finding(kind="hang", title=error.message)
     text = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
     kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "stopped")
-    location = error.where if isinstance(error, MlusimError) else ""
+    location = error.location if isinstance(error, MlusimError) else ""
     raised = error.__cause__ or error
     at = _file_and_line(_line_of(location), log, raised.__traceback__)
     source = _source_line(at) or _source(error.__traceback__)
     return Finding(
         kind=kind,
         title=text,
-        place=_with_source(location, source),
+        location=_with_source(location, source),
         rule=_RULES.get(kind, ""),
         fields={"error": type(error).__name__, **_as_fields(at)},
     )
@@ -84,18 +84,18 @@ def find_swallowed(log: Log) -> list[Finding]:
     """Return a finding per source line at which kernels caught errors."""
     times: dict[str, int] = {}
     first: dict[str, tuple[str, str]] = {}
-    for message, where in log.swallowed:
-        line = _line_of(where) or where
+    for message, location in log.swallowed:
+        line = _line_of(location) or location
         times[line] = times.get(line, 0) + 1
-        first.setdefault(line, (message, where))
+        first.setdefault(line, (message, location))
     findings = []
-    for line, (message, where) in first.items():
+    for line, (message, location) in first.items():
         at = _file_and_line(line, log)
         findings.append(
             Finding(
                 kind="swallowed",
                 title=f"the kernel caught an error and went on: {message}",
-                place=_with_source(where, _source_line(at)),
+                location=_with_source(location, _source_line(at)),
                 rule="a board raises no exceptions: it skips the operation, or does something else",
                 remedy="fix the cause of the error, and do not catch it in the kernel",
                 times=times[line],
@@ -109,9 +109,9 @@ def _with_source(place: str, source: str) -> str:
     return f"{place}: {source}" if place and source else place or source
 
 
-def _line_of(where: str) -> str:
+def _line_of(location: str) -> str:
     """Extract `kernel.py:41` from a location."""
-    match = _LINE.search(where)
+    match = _LINE.search(location)
     return match[0] if match else ""
 
 
@@ -162,7 +162,7 @@ def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | Non
     jobs = {job_of(log, task) for tasks in by_name.values() for task in tasks}
     returned = [task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and job_of(log, task) in jobs]
     at = "; ".join(
-        f"{site.place} {_names(log, order.task[positions].tolist())}"
+        f"{site.location} {_names(log, order.task[positions].tolist())}"
         for site, positions in zip(sites, by_line.values(), strict=True)
     )
     held = locks_in_use(log, columns)
@@ -172,7 +172,7 @@ def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | Non
     return Finding(
         kind="hang",
         title=title,
-        place=f"{at}; " + (f"returned: {_names(log, returned)}" if returned else "none has returned"),
+        location=f"{at}; " + (f"returned: {_names(log, returned)}" if returned else "none has returned"),
         sites=sites,
         rule="; ".join(dict.fromkeys(_WAITS_FOR[name.partition(" ")[0]] for name in by_name)),
         remedy=remedy,

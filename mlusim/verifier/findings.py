@@ -96,7 +96,7 @@ class Site:
         return linecache.getline(self.file, self.line).strip()
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """`kernel.py:41`."""
         return f"{Path(self.file).name}:{self.line}"
 
@@ -129,8 +129,8 @@ class Finding:
     Attributes:
         kind: a key of `KINDS`.
         title: one line: what happened, to which bytes.
-        place: task and time of an error that ended the run.
-        where: the bytes, in tensor coordinates.
+        location: task and time of an error that ended the run.
+        region: the bytes, in tensor coordinates.
         nbytes: number of bytes concerned.
         sites: the operations concerned, the first one first.
         rule: the rule of the hardware.
@@ -142,8 +142,8 @@ class Finding:
 
     kind: str
     title: str
-    place: str = ""
-    where: str = ""
+    location: str = ""
+    region: str = ""
     nbytes: int = 0
     sites: tuple[Site, ...] = ()
     rule: str = ""
@@ -166,18 +166,18 @@ class Finding:
         head = paint(_BOLD + (_YELLOW if self.severity == HINT else _RED), f"{self.severity}: {self.kind}:")
         lines = [f"{head} {paint(_BOLD, self.title)}"]
         for site in self.sites:
-            lines.append(f"  {site.role:<6} {paint(_CYAN, site.place)}  {site.source or site.operation}")
+            lines.append(f"  {site.role:<6} {paint(_CYAN, site.location)}  {site.source or site.operation}")
             tile = f", {site.tile}" if site.tile else ""
             lines.append(f"         {paint(_DIM, f'{site.who}{tile}, {site.when}')}")
-        if self.place:
-            lines.append(f"  at     {self.place}")
-        if self.where:
-            lines.append(f"  bytes  {self.where}")
+        if self.location:
+            lines.append(f"  at     {self.location}")
+        if self.region:
+            lines.append(f"  bytes  {self.region}")
         if self.times > 1:
             lines.append(f"  times  {group_digits(self.times)}; shown is the first")
         for finding in self.folded:
             kind = "" if finding.kind == self.kind else f"{finding.kind}: "
-            origin = "; ".join(filter(None, (" and ".join(site.place for site in finding.sites), finding.place)))
+            origin = "; ".join(filter(None, (" and ".join(site.location for site in finding.sites), finding.location)))
             lines.append(f"  also   {kind}{finding.title}{': ' if origin else ''}{origin}")
         for name, text in (("rule", self.rule), ("remedy", self.remedy)):
             if text:
@@ -191,8 +191,8 @@ class Finding:
             "kind": self.kind,
             "severity": self.severity,
             "title": self.title,
-            "place": self.place,
-            "where": self.where,
+            "location": self.location,
+            "region": self.region,
             "nbytes": self.nbytes,
             "sites": [asdict(site) | {"source": site.source} for site in self.sites],
             "rule": self.rule,

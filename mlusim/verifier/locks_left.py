@@ -38,7 +38,7 @@ def find_locks_left(log: Log, columns: dict[str, Integers]) -> list[Finding]:
                 title=f"{site.task} ends without releasing lock {number}",
                 sites=(site,),
                 rule="a lock is held until its task releases it; the next task that acquires it waits for ever",
-                remedy=f"{site.call(f'unlock({number})')} on every path after {site.place}",
+                remedy=f"{site.call(f'unlock({number})')} on every path after {site.location}",
                 times=len(records),
             )
         )

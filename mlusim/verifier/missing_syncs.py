@@ -162,14 +162,14 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
     site = main.sites[0]
     name = f"{point.file.rpartition('/')[2]}:{point.line}"
     waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
-    between = {(finding.sites[0].place, finding.sites[1].place) for finding in findings}
+    between = {(finding.sites[0].location, finding.sites[1].location) for finding in findings}
     if point.kind == "copy":
         remedy = f"wait for the copy at {name}: {site.call('memcpy(...)')}"
         sync = main.fields["sync"]
     elif point.kind == "loop":
         remedy = f"{waits}, at the end of the loop at {name}"
     elif len(between) == 1:
-        remedy = f"{waits}, between {main.sites[0].place} and {main.sites[1].place}"
+        remedy = f"{waits}, between {main.sites[0].location} and {main.sites[1].location}"
     else:
         remedy = f"{waits}, {point.kind} {name}"
     return replace(main, folded=(*main.folded, *others), remedy=remedy, fields=main.fields | {"sync": sync})

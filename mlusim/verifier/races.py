@@ -158,7 +158,7 @@ class Races:
         )
         return first, second
 
-    def _where(self, a: int, b: int) -> tuple[str, int]:
+    def _region(self, a: int, b: int) -> tuple[str, int]:
         """Return the shared bytes in coordinates of each buffer, and their number."""
         one, other = int(self.accesses.alloc[a]), int(self.accesses.alloc[b])
         delta = int(self.space.address[one] - self.space.address[other])
@@ -171,7 +171,7 @@ class Races:
 
     def _in_task(self, a: int, b: int, times: int) -> Finding:
         first, second = self._sites(a, b)
-        where, nbytes = self._where(a, b)
+        region, nbytes = self._region(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
         lane = int(self.order.lane[self._position(a)])
         title = _TITLES[self._writes(a, b)].format(first=first.operation, second=second.operation, name=name)
@@ -184,7 +184,7 @@ class Races:
         waits = first.call(f"{sync}()")
         blocking = ""
         if first.operation == "memcpy" and lane != POSTED:
-            blocking = f"\nor wait for the copy at {first.place}: {first.call('memcpy(...)')}"
+            blocking = f"\nor wait for the copy at {first.location}: {first.call('memcpy(...)')}"
         if self._share_an_end(a, b):
             blocking += (
                 "\nor, if they are meant to be two buffers, move one of them: only a part of their bytes overlaps"
@@ -192,11 +192,11 @@ class Races:
         return Finding(
             kind="race",
             title=title,
-            where=where,
+            region=region,
             nbytes=nbytes,
             sites=(first, second),
             rule=rule,
-            remedy=f"{waits}, which waits for {pipe}, between {first.place} and {second.place}{blocking}",
+            remedy=f"{waits}, which waits for {pipe}, between {first.location} and {second.location}{blocking}",
             times=times,
             fields={"sync": sync, "buffer": name},
         )
@@ -210,7 +210,7 @@ class Races:
 
     def _between(self, a: int, b: int, times: int) -> Finding:
         first, second = self._sites(a, b)
-        where, nbytes = self._where(a, b)
+        region, nbytes = self._region(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
         first_name, second_name = self._names(a, b, first, second)
         title = _TITLES[self._writes(a, b)].format(first=first_name, second=second_name, name=name)
@@ -218,7 +218,7 @@ class Races:
         return Finding(
             kind="task-race",
             title=title,
-            where=where,
+            region=region,
             nbytes=nbytes,
             sites=(first, second),
             rule=rule,
@@ -258,15 +258,15 @@ class Races:
             sync, all_of = "sync_cluster", "all cores of the cluster and its memory core"
         else:
             sync, all_of = "sync_all", "all cores and memory cores of the union"
-        where = f"after {first.place} and before {second.place}"
-        if first.place == second.place:
+        where = f"after {first.location} and before {second.location}"
+        if first.location == second.location:
             where = "between the two accesses"
         barrier = f"{first.call(sync + '()')} in {all_of}, {where}"
         remedy = f"{barrier}\nor {own_bytes}"
         if self.accesses.write[a] and self.accesses.write[b]:
             # With a barrier alone, one of the two writes would still be useless.
             remedy = f"{own_bytes}\nor, if both writes are meant, {barrier}"
-            if first.place == second.place and "memory core" in (first.task, second.task):
+            if first.location == second.location and "memory core" in (first.task, second.task):
                 return (
                     sync,
                     "a union launch runs the kernel on the memory cores too",

@@ -58,10 +58,10 @@ def differs(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
         f"the first, {allocation.name}{list(index)}, is {result[index]!s} and should be {expected[index]!s}",
-        where=describe(allocation, starts, stops),
+        region=describe(allocation, starts, stops),
         nbytes=int((stops - starts).sum()),
         sites=writer,
-        place=read,
+        location=read,
         rule="the output must equal the reference" + (f" within {tolerance:g} of it" if tolerance else ", bit by bit"),
         remedy=("check the operation that made these bytes" if len(writer) > 1 else "check where this store reads them")
         if writer

@@ -64,7 +64,7 @@ def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
                 kind="release",
                 title=f"{allocation.name} is released while {site.operation} may still "
                 f"{'write' if writes else 'read'} it",
-                where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
+                region=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
                 nbytes=int((stops - starts).sum()),
                 sites=(site,),
                 rule="a buffer exists until its scope ends; the next allocation may use the same bytes",

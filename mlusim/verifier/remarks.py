@@ -43,7 +43,7 @@ def find_remarks(log: Log) -> list[Finding]:
             kind=remark.kind,
             title=remark.title,
             sites=() if remark.task == NONE else (_site(log, remark),),
-            place=_place(log, remark) if remark.task == NONE else "",
+            location=_place(log, remark) if remark.task == NONE else "",
             rule=rule,
             remedy=remedy,
             times=remark.times,

@@ -173,13 +173,13 @@ class Report:
         for line in self.traffic[:_SHOWN_LINES]:
             if line.bus_bytes:
                 yield (
-                    f"  line     {line.place:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
+                    f"  line     {line.location:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
                     f"{short_bytes(line.bytes_requested)} for {short_bytes(line.bus_bytes)} on the bus: "
                     f"{100 * line.efficiency:.1f} % useful"
                 )
             else:
                 yield (
-                    f"  line     {line.place:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
+                    f"  line     {line.location:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
                     f"{short_bytes(line.bytes_requested)} on chip"
                 )
 

@@ -77,50 +77,50 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
             site_of(log, end, role, LANES[int(order.lane[order.position[end]])])
             for end, role in zip(ends, roles, strict=False)
         )
-        where = f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}"
+        region = f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}"
         nbytes = int((stops - starts).sum())
         make = _unselected if is_hint else _undefined if accesses.write[row] else _uninitialised
-        findings[key_of] = make(allocation.name, where, nbytes, sites, partly=ever), 1
+        findings[key_of] = make(allocation.name, region, nbytes, sites, partly=ever), 1
     return [replace(finding, times=times) for finding, times in findings.values()]
 
 
-def _uninitialised(buffer: str, where: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
+def _uninitialised(buffer: str, region: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
     return Finding(
         kind="uninitialised",
         title=f"{sites[0].operation} reads {buffer}, part of which is uninitialised"
         if partly
         else f"{sites[0].operation} reads {buffer} before anything is written there",
-        where=where,
+        region=region,
         nbytes=nbytes,
         sites=sites,
         rule="fresh memory holds whatever was there before, not zeros"
-        + ("" if len(sites) == 1 else f"; at {sites[1].place} these bytes take effect"),
+        + ("" if len(sites) == 1 else f"; at {sites[1].location} these bytes take effect"),
         remedy=f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written",
         fields={"buffer": buffer},
     )
 
 
-def _undefined(buffer: str, where: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
+def _undefined(buffer: str, region: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
     del partly
     return Finding(
         kind="uninitialised",
         title=f"{buffer} is used after it was scratch of {sites[0].operation}, which leaves it undefined",
-        where=where,
+        region=region,
         nbytes=nbytes,
         sites=sites,
         rule="an instruction leaves its scratch undefined, whatever it was before"
-        + ("" if len(sites) == 1 else f"; at {sites[1].place} these bytes take effect"),
+        + ("" if len(sites) == 1 else f"; at {sites[1].location} these bytes take effect"),
         remedy=f"pass another buffer as scratch, or write {buffer} again before its next use",
         fields={"buffer": buffer},
     )
 
 
-def _unselected(buffer: str, where: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
+def _unselected(buffer: str, region: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
     del partly
     return Finding(
         kind="unselected",
         title=f"{sites[0].operation} stores elements of {buffer} behind those that a filter selected",
-        where=where,
+        region=region,
         nbytes=nbytes,
         sites=sites,
         rule="a filter writes only the selected elements; behind them is whatever was there before. A reader that "

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.by_line import time_by_line
 from mlusim.analysis.log_columns import Records
-from mlusim.analysis.lower_bound import floor_of
+from mlusim.analysis.lower_bound import lower_bound_of
 from mlusim.analysis.metrics import measure
 from mlusim.hardware import board
 from mlusim.host.device import Device
@@ -63,10 +63,10 @@ def assert_lines_sum_to_the_causes(device, on, metrics):
 
 
 def assert_losses_sum_to_what_is_above_the_floor(device, on, metrics):
-    floor = floor_of(Records(device.log, on), metrics)
-    assert (floor.core_losses_ps >= 0).all()
-    assert (floor.core_losses_ps.sum(axis=1) == metrics.time_ps - floor.time_ps).all()
-    assert sum(floor.losses_ps.values()) == on.cores * (metrics.time_ps - floor.time_ps)
+    bound = lower_bound_of(Records(device.log, on), metrics)
+    assert (bound.core_losses_ps >= 0).all()
+    assert (bound.core_losses_ps.sum(axis=1) == metrics.time_ps - bound.time_ps).all()
+    assert sum(bound.losses_ps.values()) == on.cores * (metrics.time_ps - bound.time_ps)
 
 
 @settings(max_examples=25, deadline=None)

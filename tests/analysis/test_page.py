@@ -292,8 +292,8 @@ def test_charts_contain_the_figures_of_the_run(result):
     for name, total in result.metrics.where_time_went.items():
         assert spent.get(CAUSES[name], 0) == pytest.approx(total / 1e6, rel=1e-4)
     losses = dict(zip(figures["losses-chart"]["data"][0]["y"], figures["losses-chart"]["data"][0]["x"], strict=True))
-    assert losses.pop("lower bound") == pytest.approx(result.floor.time_ps / 1e6, rel=1e-4)
-    assert sum(losses.values()) == pytest.approx((result.time_ps - result.floor.time_ps) / 1e6, rel=1e-4)
+    assert losses.pop("lower bound") == pytest.approx(result.lower_bound.time_ps / 1e6, rel=1e-4)
+    assert sum(losses.values()) == pytest.approx((result.time_ps - result.lower_bound.time_ps) / 1e6, rel=1e-4)
     read, write = figures["bandwidth-chart"]["data"][:2]
     seconds = np.diff(read["x"]) * 1e-6
     for trace, side in ((read, "read"), (write, "write")):

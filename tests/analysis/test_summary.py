@@ -67,7 +67,7 @@ SCHEMA = {
     "time_ps": int,
     "time_us": float,
     "known": dict,
-    "floor": dict,
+    "lower_bound": dict,
     "lines": list,
     "cycles": int,
     "bytes_requested": dict,

@@ -56,7 +56,7 @@ def test_what_a_program_leaves_out_of_an_upload_is_uninitialised(tmp_path: Path)
         run_program(module, device, (str(parts),))
         device.result().save(tmp_path / "saved")
         for report in (device.verify(), check_log(mlusim.load(tmp_path / "saved").log, device.board)):
-            errors = [(finding.kind, finding.where) for finding in report.errors]
+            errors = [(finding.kind, finding.region) for finding in report.errors]
             assert errors == [] if parts == 4 else [("uninitialised", "device memory 0[256:1024], 768 B in GDRAM")]
 
 

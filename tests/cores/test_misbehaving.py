@@ -446,7 +446,7 @@ def test_the_original_exception_is_the_cause() -> None:
         run_alone(zero_division)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert caught.value.message == "the kernel raised ZeroDivisionError: division by zero"
-    assert caught.value.where.startswith("task 0 (cluster 0, core 0), ")
+    assert caught.value.location.startswith("task 0 (cluster 0, core 0), ")
     # The fields are in `args`: SimPy may raise an error again as type(error)(*error.args).
     again = type(caught.value)(*caught.value.args)
     assert str(again) == str(caught.value)

@@ -43,7 +43,7 @@ def test_a_point_matches_a_run_of_the_operator(dtype, strategy):
     assert row["io_efficiency"] == run.io_efficiency
     assert row["peak_nram_bytes"] == metrics.peak_nram_bytes
     assert row["copies"] == metrics.operations["memcpy"]
-    assert row["floor_us"] * 1e6 == pytest.approx(run.floor.time_ps)
+    assert row["lower_bound_us"] * 1e6 == pytest.approx(run.lower_bound.time_ps)
     assert row["tier"] == run.plan.tier
     assert row["dma_latency_us"] * 1e6 * run.board.cores == pytest.approx(metrics.where_time_went["dma_latency"])
     assert set(PLAN_FIGURES) | set(FIGURES) < set(row)

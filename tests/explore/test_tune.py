@@ -119,9 +119,9 @@ def test_reasons_for_slower_runs_match_their_figures():
 
 
 def test_the_search_stops_at_the_lower_bound(monkeypatch):
-    monkeypatch.setattr("mlusim.explore.search._FLOOR_RATIO", 1e9)
+    monkeypatch.setattr("mlusim.explore.search._LOWER_BOUND_RATIO", 1e9)
     found = tune("tin_shift")
-    assert found.at_floor
+    assert found.at_lower_bound
     monkeypatch.undo()
     assert len(found.rows) <= 6 < len(tune("tin_shift").rows)
 

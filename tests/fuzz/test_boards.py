@@ -39,7 +39,7 @@ def use(board):
         spent = result.metrics.where_time_went
         assert sum(spent.values()) == result.time_ps * board.cores
         assert min(spent.values()) >= 0
-        assert result.floor.time_ps >= 0
+        assert result.lower_bound.time_ps >= 0
 
 
 @settings(max_examples=EXAMPLES)

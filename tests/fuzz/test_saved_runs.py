@@ -58,7 +58,7 @@ def use(members):
         except mlusim.InputError as error:
             return error.message
         to_json(run)
-        run.floor  # noqa: B018 - computed when it is read
+        run.lower_bound  # noqa: B018 - computed when it is read
         run.lines  # noqa: B018
         assert "\x1b" not in f"{run!r}{run.operator}{run.stopped}"
         return ""

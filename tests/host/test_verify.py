@@ -210,8 +210,8 @@ def test_an_output_with_a_pitch():
     assert "every byte of 256 written exactly once" in report.text()
     gap = verify(rows, X, Output((8, 8), X.dtype, pitch=32), 3, reference=X, **ONE)
     assert [finding.kind for finding in gap.errors] == ["never-written", "wrong-value"]
-    assert gap.errors[0].where == "out[3, 0:8], 32 B"
-    assert gap.errors[1].where == "out[3, 0:8], 32 B"
+    assert gap.errors[0].region == "out[3, 0:8], 32 B"
+    assert gap.errors[1].region == "out[3, 0:8], 32 B"
     with pytest.raises(InputError, match=r"^out: a pitch of 7 elements for \[8, 8\]: at least the last extent"):
         verify(rows, X, Output((8, 8), X.dtype, pitch=7), **ONE)
 
@@ -267,7 +267,7 @@ def test_a_device_whose_run_raised_has_errors():
         device.synchronize()
     report = device.verify()
     assert [finding.kind for finding in report.errors] == ["access"]
-    assert report.errors[0].place.endswith("await core.memcpy(out[0], x[8])")
+    assert report.errors[0].location.endswith("await core.memcpy(out[0], x[8])")
     assert "1 error" in str(report).splitlines()[0]
 
 
@@ -285,8 +285,8 @@ def test_an_error_that_the_kernel_catches_is_a_finding():
     assert finding.title.startswith(
         "the kernel caught an error and went on: slice [8:9] is outside axis 0 of <view of x"
     )
-    assert "test_verify.py:" in finding.place
-    assert finding.place.endswith("await rows(core, x[row : row + 1], out[row : row + 1])")
+    assert "test_verify.py:" in finding.location
+    assert finding.location.endswith("await rows(core, x[row : row + 1], out[row : row + 1])")
 
 
 def test_a_caught_allocation_error_is_reported_once():
@@ -397,5 +397,5 @@ def test_a_wrong_value_names_its_producer_and_operands():
     (finding,) = report.errors
     assert [(site.role, site.operation) for site in finding.sites] == [("writes", "memcpy"), ("makes", "add")]
     assert finding.sites[1].source == "core.add(twice, twice, held)"
-    assert finding.place == "add read twice[0, 1] = 2.0 and held[0, 1] = 1.0"
+    assert finding.location == "add read twice[0, 1] = 2.0 and held[0, 1] = 1.0"
     assert finding.remedy == "check the operation that made these bytes"

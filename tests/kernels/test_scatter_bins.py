@@ -472,7 +472,7 @@ def test_the_verifier_sees_all_accesses_of_sorting(board, sort, which, waits):
     device.synchronize()
     races = [finding for finding in device.verify().findings if finding.kind == "race"]
     assert bool(races) is not waits
-    assert all(f"buffer {which}" in race.title + race.where for race in races)
+    assert all(f"buffer {which}" in race.title + race.region for race in races)
 
 
 @pytest.mark.parametrize("data", [True, False])

@@ -100,7 +100,7 @@ def test_a_loaded_run_gives_every_figure_of_the_run(run, tmp_path):
     assert read.board.sources == run.board.sources
     assert read.request == run.request is not None
     assert to_json(read) == to_json(run)
-    assert read.floor.losses_ps == run.floor.losses_ps
+    assert read.lower_bound.losses_ps == run.lower_bound.losses_ps
     names = short_names(file for file, _, _ in run.log.lines)
     assert [line[:3] for line in read.lines] == [(names.get(one.file, ""), one.line, one.function) for one in run.lines]
     assert read.plan.explain() == run.plan.explain()

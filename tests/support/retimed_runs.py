@@ -94,7 +94,7 @@ def same_run(again, fresh):
     assert again.metrics.where_time_went == fresh.metrics.where_time_went
     assert again.metrics.peak_nram_bytes == fresh.metrics.peak_nram_bytes
     assert again.metrics.peak_sram_bytes == fresh.metrics.peak_sram_bytes
-    assert again.floor.losses_ps == fresh.floor.losses_ps
+    assert again.lower_bound.losses_ps == fresh.lower_bound.losses_ps
 
 
 RUNS = {

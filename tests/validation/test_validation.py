@@ -151,7 +151,7 @@ def test_presets_have_the_fitted_values_and_the_fit_does_not_start_from_them():
 
 def test_a_fit_recovers_a_known_parameter():
     chosen = [ROWS["stream-copy-370"]]
-    parameter = replace(next(item for item in PARAMETERS if chosen[0].name in item.rests_on), doubt=1.0)
+    parameter = replace(next(item for item in PARAMETERS if chosen[0].name in item.measurements), doubt=1.0)
     hidden = 0.8
     truth = Fit(chosen, [parameter]).simulate(chosen[0], [hidden])
     fit = Fit([replace(chosen[0], time_us=truth)], [parameter])

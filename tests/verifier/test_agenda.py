@@ -90,7 +90,7 @@ def test_a_settled_buffer_is_examined_again_when_marks_reach_it_from_another():
             ("store", 0, 0, whole, -1),
         ]
     )
-    unwritten = [finding["where"][:13] for finding in findings if finding["kind"] == "uninitialised"]
+    unwritten = [finding["region"][:13] for finding in findings if finding["kind"] == "uninitialised"]
     assert unwritten == ["buffer 2[6:8]", "buffer 3[0:2]"]
 
 
@@ -111,5 +111,5 @@ def test_a_mask_that_is_also_an_operand_without_effect_counts_as_an_address(gath
 
     x, out = np.ones(WIDTH, np.float32), mlusim.Output((WIDTH,), np.float32)
     report = mlusim.verify(kernel, x, out, device="mlu590-h8", kind="BLOCK", dim=1)
-    unwritten = [finding.where for finding in report.findings if finding.kind == "uninitialised"]
+    unwritten = [finding.region for finding in report.findings if finding.kind == "uninitialised"]
     assert unwritten == ["nram buffer 3[0:8], 32 B in NRAM"]

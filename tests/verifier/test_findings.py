@@ -62,7 +62,7 @@ def test_a_buffer_of_a_closed_scope_that_a_copy_still_reads():
 
     finding = only(verify(kernel, X, Output.like(X), **ONE), "race")
     assert finding.title == "write_zero writes first while memcpy may still read it"
-    assert finding.where == "first[0:4, 0:8], 128 B in NRAM; the same bytes are second[0:4, 0:8], 128 B"
+    assert finding.region == "first[0:4, 0:8], 128 B in NRAM; the same bytes are second[0:4, 0:8], 128 B"
 
 
 def test_equal_races_are_reported_once_and_counted():
@@ -196,7 +196,7 @@ def test_an_output_read_before_it_is_written():
 
     finding = only(verify(kernel, Output((8, 8)), **ONE), "uninitialised")
     assert finding.title == "memcpy reads out before anything is written there"
-    assert finding.where == "out[0:8, 0:8], 256 B in GDRAM"
+    assert finding.region == "out[0:8, 0:8], 256 B in GDRAM"
 
 
 def test_an_unwritten_tile_and_a_doubly_written_one_are_named():
@@ -218,7 +218,7 @@ def test_an_unwritten_tile_and_a_doubly_written_one_are_named():
     )
     again = only(report, "written-again")
     assert again.title == "64 B of out are written twice, first by task 0 both times"
-    assert again.where == "out[3:5, 0:8], 64 B"
+    assert again.region == "out[3:5, 0:8], 64 B"
     wrong = only(report, "wrong-value")
     assert wrong.title == "8 of 64 elements of out are wrong; the first, out[7, 0], is nan and should be 56.0"
     assert wrong.remedy == "no operation writes this element"
@@ -251,7 +251,7 @@ def test_a_wrong_row_that_exists_names_its_store():
 
 def test_every_kind_has_a_title_and_every_text_its_parts():
     assert set(KINDS) >= HINTS
-    finding = Finding(kind="race", title="t", where="w", rule="r", remedy="m", times=3)
+    finding = Finding(kind="race", title="t", region="w", rule="r", remedy="m", times=3)
     assert finding.text() == ("error: race: t\n  bytes  w\n  times  3; shown is the first\n  rule   r\n  remedy m")
     coloured = finding.text(colour=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == finding.text()

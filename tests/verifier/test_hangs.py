@@ -40,7 +40,7 @@ def test_a_hang_at_two_barriers():
     assert finding.title == (
         "crossed barriers: tasks 1, 2, 3 and memory core of cluster 0 wait in sync_all; task 0 waits in sync_cluster"
     )
-    assert finding.place.endswith("none has returned")
+    assert finding.location.endswith("none has returned")
     assert len(finding.sites) == 2
 
 
@@ -177,7 +177,7 @@ def test_an_error_of_the_run_is_a_finding(kind, title):
     finding = report.errors[0]
     assert finding.kind == kind
     assert re.fullmatch(title, finding.title), finding.title
-    place = re.search(r"test_hangs\.py:(\d+)", finding.place)
+    place = re.search(r"test_hangs\.py:(\d+)", finding.location)
     assert place
     said = finding.to_json()
     assert (Path(said["file"]).name, said["line"]) == ("test_hangs.py", int(place[1]))

@@ -51,7 +51,7 @@ def test_a_wait_inside_an_instruction_is_not_a_redundant_sync():
 
     assert verify(kernel, X, Output((8,)), 8, reference=X[0], **ONE).findings == ()
     report = verify(kernel, X, Output((9,)), 9, **ONE)
-    assert only(report, "uninitialised").where == "kept[8], 4 B in NRAM"
+    assert only(report, "uninitialised").region == "kept[8], 4 B in NRAM"
 
 
 def test_of_two_syncs_in_a_row_only_one_is_redundant_and_a_copy_in_flight_at_the_end_is_named():

@@ -81,7 +81,7 @@ def test_a_run_is_compared_with_its_plan(result):
     (finding,) = report.errors
     assert finding.kind == "not-planned"
     assert finding.title == "task 0 writes bytes that the plan assigns to task 7"
-    assert finding.where == f"output[0:2, 0:5, 0:4, 0:96], {len('1234')}".replace(", 4", ", 15 360 B")
+    assert finding.region == f"output[0:2, 0:5, 0:4, 0:96], {len('1234')}".replace(", 4", ", 15 360 B")
     assert finding.sites[0].tile == "tile 0 of task 7"
     assert finding.rule.endswith("them to tile 0 of task 7, [0, 0, 0, 0] to [1, 5, 1, 96]")
 
@@ -105,7 +105,7 @@ def test_an_unwritten_tile_of_the_plan_is_named(result):
     report = verify(kernel, X, SHIFTS, Output.like(X), plan=result.plan)
     (finding,) = report.errors
     assert finding.title == "1 920 B (1.875 KiB) of out are never written, in 5 ranges"
-    assert finding.where.startswith("out[0, 0:5, 3, 0:96], 1 920 B; the first is out[0, 0, 3, 0:96], 384 B")
+    assert finding.region.startswith("out[0, 0:5, 3, 0:96], 1 920 B; the first is out[0, 0, 3, 0:96], 384 B")
     assert finding.remedy.endswith("\nthe plan assigns them to tile 0 of task 3, [0, 0, 3, 0] to [1, 5, 4, 96]")
 
 
@@ -283,12 +283,12 @@ def test_one_operation_that_writes_twice(kernel):
     report = verify(kernel, SMALL, Output.like(SMALL), [3, 1, 0, 2, 7, 7, 7, 4], **options)
     again = next(finding for finding in report.errors if finding.kind == "written-again")
     if kernel is by_stride_0:
-        assert again.where == "out[7, 0:4], 16 B"
+        assert again.region == "out[7, 0:4], 16 B"
         assert "up to 4 times" in again.title
     else:
         name = "memcpy_rows" if kernel is rows_by_list else "scatter"
         assert again.title == f"32 B of out are written up to 3 times, first by one {name} of task 0"
-        assert again.where == "out[7, 0:8], 32 B"
+        assert again.region == "out[7, 0:8], 32 B"
         assert "of 256 written exactly once" not in report.text()
     assert verify(kernel, SMALL, Output.like(SMALL), [3, 1, 0, 2, 7, 7, 7, 4], rewrites=True, **options).errors == (
         () if kernel is by_stride_0 else tuple(one for one in report.errors if one.kind == "never-written")

@@ -35,7 +35,7 @@ def test_a_release_while_a_store_reads_the_buffer_is_a_finding():
     (finding,) = [one for one in report.errors if one.kind == "release" and "read" in one.title]
     assert finding.title == "held is released while memcpy may still read it"
     assert finding.times == 7
-    assert finding.where == "held[0:8], 32 B in NRAM"
+    assert finding.region == "held[0:8], 32 B in NRAM"
     assert finding.remedy == "`await core.sync_io()`, which waits for the IO pipe, before the scope of held ends"
 
 

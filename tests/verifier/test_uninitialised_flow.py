@@ -37,7 +37,7 @@ def test_storing_one_lane_too_many_is_found():
     report = verify(rounded_up, X, Output((61,)), 61, **ONE)
     (finding,) = uninitialised(report)
     assert finding.title == "mul reads a, part of which is uninitialised"
-    assert finding.where == "a[60:64], 16 B in NRAM"
+    assert finding.region == "a[60:64], 16 B in NRAM"
     assert [site.role for site in finding.sites] == ["reads", "passes"]
     assert finding.sites[1].source == "await core.memcpy(out[0:stored], b[0:stored])"
 

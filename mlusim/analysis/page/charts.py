@@ -15,7 +15,7 @@ import numpy as np
 from mlusim.analysis.bandwidth import bus_bytes_over_time, mean_bytes_per_s
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import Records
-from mlusim.analysis.lower_bound import LOSSES, Floor
+from mlusim.analysis.lower_bound import LOSSES, LowerBound
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.page.occupancy import Occupancy
 from mlusim.analysis.page.roofline import Roofline
@@ -84,8 +84,8 @@ def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figur
     return {"data": traces, "layout": common | layout}
 
 
-def bandwidth(records: Records, floor: Floor) -> Figure:
-    """Bytes on the DRAM bus over time, read and write stacked, with the peak, the mean and the floor."""
+def bandwidth(records: Records, bound: LowerBound) -> Figure:
+    """Bytes on the DRAM bus over time, read and write stacked, with the peak, the mean and the bound."""
     begin, end = records.start_of_run_ps, records.end_of_run_ps
     edges = np.unique(np.linspace(begin, end, _BINS + 1).round().astype(np.int64))
     read, write = bus_bytes_over_time(records, edges)
@@ -120,7 +120,7 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
             "hoverinfo": "skip",
         }
 
-    stop = min(floor.io_ps / scale, at[-1])
+    stop = min(bound.io_ps / scale, at[-1])
     compulsory = {
         "type": "scatter",
         "name": "lower bound: the compulsory bytes at the peak",
@@ -147,11 +147,11 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
     )
 
 
-def losses(floor: Floor, cores: int) -> Figure:
+def losses(bound: LowerBound, cores: int) -> Figure:
     """The time above the lower bound by cause, per core on average, with the bound itself on top."""
-    losses = sorted(((total, name) for name, total in floor.losses_ps.items() if total), reverse=True)
+    losses = sorted(((total, name) for name, total in bound.losses_ps.items() if total), reverse=True)
     names = ["lower bound", *(LOSSES[name] for _, name in losses)]
-    times = [floor.time_ps / PS_PER_US, *(total / cores / PS_PER_US for total, _ in losses)]
+    times = [bound.time_ps / PS_PER_US, *(total / cores / PS_PER_US for total, _ in losses)]
     total = sum(times) or 1.0
     bars = {
         "type": "bar",
@@ -176,7 +176,7 @@ def losses(floor: Floor, cores: int) -> Figure:
     )
 
 
-def per_core(records: Records, metrics: Metrics, floor: Floor) -> Figure:
+def per_core(records: Records, metrics: Metrics, bound: LowerBound) -> Figure:
     """Each core's time by cause."""
     cores = records.board.cores
     names = [records.unit_name(unit) for unit in range(cores)]
@@ -194,7 +194,7 @@ def per_core(records: Records, metrics: Metrics, floor: Floor) -> Figure:
         for index, cause in enumerate(CAUSES)
         if spent[:, index].any()
     ]
-    at = floor.time_ps / PS_PER_US
+    at = bound.time_ps / PS_PER_US
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": at, "y1": at}
     return figure(
         traces,

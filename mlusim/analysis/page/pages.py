@@ -88,13 +88,13 @@ def document(title: str, content: str) -> str:
 
 def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
     """Return the cells of `HEADS` as HTML."""
-    metrics, floor = result.metrics, result.floor
-    above = result.time_ps - floor.time_ps
+    metrics, bound = result.metrics, result.lower_bound
+    above = result.time_ps - bound.time_ps
     largest_loss = ""
     if above:
-        first = max(floor.losses_ps, key=lambda key: floor.losses_ps[key])
-        largest_loss = f"{LOSSES[first]} ({percent(floor.losses_ps[first] / result.board.cores / above)})"
-    times = f"{result.time_ps / floor.time_ps:.2f}" if floor.time_ps else ""
+        first = max(bound.losses_ps, key=lambda key: bound.losses_ps[key])
+        largest_loss = f"{LOSSES[first]} ({percent(bound.losses_ps[first] / result.board.cores / above)})"
+    times = f"{result.time_ps / bound.time_ps:.2f}" if bound.time_ps else ""
     return [
         # A path relative to the folder: a name such as `javascript:...` is not an address, and `#` begins no fragment.
         f'<a href="./{quote(link)}">{esc(name)}</a>',

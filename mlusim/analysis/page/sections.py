@@ -77,17 +77,17 @@ class Sections:
 
     def _summary(self) -> str:
         result = self.result
-        metrics, board, floor = result.metrics, result.board, result.floor
+        metrics, board, bound = result.metrics, result.board, result.lower_bound
         bus = sum(metrics.bus_bytes.values())
         compulsory = sum(metrics.compulsory_bytes.values())
         times = (
-            f"{result.time_ps / floor.time_ps:.2f} x the lower bound of {us_text(floor.time_ps)}"
-            if floor.time_ps
+            f"{result.time_ps / bound.time_ps:.2f} x the lower bound of {us_text(bound.time_ps)}"
+            if bound.time_ps
             else ""
         )
         cores = len({(task.cluster, task.core) for task in result.log.tasks if not task.is_memory_core})
         cards = [
-            ("Time", us_text(metrics.time_ps), times or f"lower bound {us_text(floor.time_ps)}"),
+            ("Time", us_text(metrics.time_ps), times or f"lower bound {us_text(bound.time_ps)}"),
             ("io_efficiency", percent(metrics.io_efficiency), metrics.verdict),
             (
                 "On the DRAM bus",
@@ -114,12 +114,12 @@ class Sections:
         result = self.result
         if not self.ran:
             return "Nothing was launched: there was nothing to do, so no time passed and no byte moved."
-        floor = result.floor
-        above = result.time_ps - floor.time_ps
+        bound = result.lower_bound
+        above = result.time_ps - bound.time_ps
         if not above:
             return "The run takes no longer than its lower bound."
-        name = max(floor.losses_ps, key=lambda key: floor.losses_ps[key])
-        share = floor.losses_ps[name] / result.board.cores / above
+        name = max(bound.losses_ps, key=lambda key: bound.losses_ps[key])
+        share = bound.losses_ps[name] / result.board.cores / above
         return (
             f"The run takes {us_text(above)} more than its lower bound; the largest part of that, {percent(share)}, is "
             f"<em>{esc(LOSSES[name])}</em>."
@@ -127,21 +127,21 @@ class Sections:
 
     def _time(self) -> str:
         result = self.result
-        metrics, floor, cores = result.metrics, result.floor, result.board.cores
-        known = most_sensitive_to(result.board, floor, result.metrics)
+        metrics, bound, cores = result.metrics, result.lower_bound, result.board.cores
+        known = most_sensitive_to(result.board, bound, result.metrics)
         uncertain = f" Above it, the estimate is most sensitive to {', '.join(known)}." if known else ""
         above = self._chart(
             "losses",
             "The lower bound, and the time above it by cause, per core on average. DRAM losses have "
             f"shades of the colour of bandwidth contention.{esc(uncertain)}",
-            f"Lower bound {us_text(floor.time_ps)} of {us_text(result.time_ps)}. {self._spoken_losses()}",
-            charts.losses(floor, cores),
+            f"Lower bound {us_text(bound.time_ps)} of {us_text(result.time_ps)}. {self._spoken_losses()}",
+            charts.losses(bound, cores),
         )
         chart = self._chart(
             "cores",
             f"Each of the {cores} cores, its whole time by cause. The dotted line is the lower bound.",
             "Time of each core by cause: the same as the table below, core by core.",
-            charts.per_core(self.records, metrics, floor),
+            charts.per_core(self.records, metrics, bound),
         )
         rows = [
             (
@@ -163,8 +163,8 @@ class Sections:
         return [name for name, total in self.result.metrics.where_time_went.items() if total]
 
     def _spoken_losses(self) -> str:
-        floor, cores = self.result.floor, self.result.board.cores
-        losses = sorted(floor.losses_ps.items(), key=lambda item: -item[1])
+        bound, cores = self.result.lower_bound, self.result.board.cores
+        losses = sorted(bound.losses_ps.items(), key=lambda item: -item[1])
         return "; ".join(f"{LOSSES[name]} {us_text(total // cores)}" for name, total in losses if total)
 
     def _timeline(self) -> str:
@@ -231,7 +231,7 @@ class Sections:
             "bound: the compulsory bytes at the peak. The log has the total of a copy, not its rate at each moment, so "
             "its bytes are spread evenly over the time in which they move.",
             f"Mean {mean:.1f} GB/s of a peak of {peak:.1f} GB/s.",
-            charts.bandwidth(self.records, self.result.floor),
+            charts.bandwidth(self.records, self.result.lower_bound),
         )
 
     def _memory(self) -> str:
