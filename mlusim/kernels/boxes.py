@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mlusim.hardware import Board
 from mlusim.memory.view import View
 from mlusim.planning.lookup_geometry import Extents
-from mlusim.planning.split import MAX_SEGMENTS
+from mlusim.planning.split import MAX_SEGMENTS, max_loops
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
@@ -44,7 +44,7 @@ def fronts_of(buffer: View) -> Callable[..., View]:
 
 async def copy_box(core: Core, dst: View, src: View) -> None:
     """Copy a box of any rank and wait for it: one strided copy, or several if the instruction has too few loops."""
-    if _is_one_copy(*_strided(dst, src), has_3d_memcpy=core.board.has_3d_memcpy):
+    if _is_one_copy(max_loops(core.board), *_strided(dst, src)):
         await core.memcpy(dst, src)
         return
     for piece in copies(dst, src, core.board):
@@ -53,10 +53,10 @@ async def copy_box(core: Core, dst: View, src: View) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _is_one_copy(shape: Extents, dst: Extents, src: Extents, sizes: Extents, *, has_3d_memcpy: bool) -> bool:
+def _is_one_copy(most_loops: int, shape: Extents, dst: Extents, src: Extents, sizes: Extents) -> bool:
     """Return whether one `__memcpy` can copy a box (see `copies`). Cached, as kernels test few distinct boxes."""
     loops = _loops(shape, dst, src, sizes)
-    return len(loops) <= (2 if has_3d_memcpy else 1) and max(loops, default=(0, 0))[0] <= MAX_SEGMENTS
+    return len(loops) <= most_loops and max(loops, default=(0, 0))[0] <= MAX_SEGMENTS
 
 
 def _strided(dst: View, src: View) -> tuple[Extents, Extents, Extents, Extents]:
@@ -66,7 +66,7 @@ def _strided(dst: View, src: View) -> tuple[Extents, Extents, Extents, Extents]:
 
 def copy_box_async(core: Core, dst: View, src: View) -> None:
     """Issue the copies of a box; a sync is required before the data is used."""
-    if _is_one_copy(*_strided(dst, src), has_3d_memcpy=core.board.has_3d_memcpy):
+    if _is_one_copy(max_loops(core.board), *_strided(dst, src)):
         core.memcpy_async(dst, src)
         return
     for piece in copies(dst, src, core.board):
@@ -74,10 +74,9 @@ def copy_box_async(core: Core, dst: View, src: View) -> None:
 
 
 def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
-    """Split a copy into parts for one `__memcpy` each: at most two loops over segments, one before arch 300 (B)."""
+    """Split a copy into parts for one `__memcpy` each: at most `max_loops` loops of 65536 segments each."""
     loops = _loops(*_strided(dst, src))
-    allowed = 2 if board.has_3d_memcpy else 1
-    if len(loops) > allowed:
+    if len(loops) > max_loops(board):
         # Unroll the loop with the fewest iterations, for the fewest instructions.
         _, axis = min(loops)
         for position in range(dst.shape[axis]):
@@ -87,9 +86,8 @@ def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
     longest = max(loops, default=(0, 0))
     if longest[0] > MAX_SEGMENTS:
         axis = longest[1]
-        half = dst.shape[axis] // 2
-        for part in (slice(0, half), slice(half, dst.shape[axis])):
-            key = (slice(None),) * axis + (part,)
+        for start in range(0, dst.shape[axis], MAX_SEGMENTS):
+            key = (slice(None),) * axis + (slice(start, min(start + MAX_SEGMENTS, dst.shape[axis])),)
             yield from copies(dst[key], src[key], board)
         return
     yield dst, src

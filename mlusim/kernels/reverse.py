@@ -10,17 +10,17 @@ to the scalar pipe.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from mlusim.kernels.boxes import copy_box_async
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
-from mlusim.planning.reverse import VECTOR_BYTES, ReverseParameters, max_loops
+from mlusim.planning.reverse import VECTOR_BYTES, ReverseParameters
 from mlusim.planning.reverse_groups import mirrored_index
-from mlusim.planning.split import MAX_SEGMENTS
 from mlusim.planning.tiles import Tile
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     _, extent, inner = plan.output_shape
     source_of = mirrored_source(x, plan)
     target = out.reshape(-1)
-    loops = max_loops(core.board)
     odd = len(method.passes) % 2 == 1
     buffers = 1 if not overlapped else 2 if odd or not method.passes else 3
     loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
@@ -76,9 +75,7 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
 
     def load(position: int, tile: Tile) -> None:
         source = source_of(tile)
-        buffer = shaped(position % buffers, source.shape)
-        for dst, src in copies(buffer, source, loops):
-            core.memcpy_async(dst, src)
+        copy_box_async(core, shaped(position % buffers, source.shape), source)
 
     def mirror(position: int, tile: Tile) -> None:
         for dst, src in mirrors(position % buffers, tile.stop[1] - tile.start[1]):
@@ -141,22 +138,3 @@ def mirror_widths(plan: Plan, rows: int) -> list[int]:
         (rows if first == pivot else groups[first].extent) * math.prod(group.extent for group in groups[first + 1 :])
         for first in settings.method.passes
     ]
-
-
-def copies(dst: View, src: View, loops: int) -> Iterator[tuple[View, View]]:
-    """Split a copy for a `__memcpy` with `loops` loops of at most 65536 segments each.
-
-    dst and src have the same shape, and their last axis is contiguous.
-    """
-    if dst.ndim - 1 > loops:
-        for index in range(dst.shape[0]):
-            yield from copies(dst[index], src[index], loops)
-        return
-    for axis, extent in enumerate(dst.shape[:-1]):
-        if extent > MAX_SEGMENTS:
-            before = (_FORWARD,) * axis
-            for start in range(0, extent, MAX_SEGMENTS):
-                part = (*before, slice(start, min(start + MAX_SEGMENTS, extent)))
-                yield from copies(dst[part], src[part], loops)
-            return
-    yield dst, src

@@ -28,7 +28,7 @@ from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.reverse_groups import Group, Method, coalesce, method_of
 from mlusim.planning.search import Candidate, best_by_strategy
-from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, in_turn
+from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, in_turn, max_loops
 from mlusim.planning.tiles import Tiles
 from mlusim.units import PS_PER_US, ceil_div, round_up
 from mlusim.units import group_digits as digits
@@ -232,17 +232,13 @@ def _tile_cost(
     if method.segment == pivot:
         return TileCost(load=load_cost(board, nbytes), store=store, compute_ps=mirrors)
     segment = math.prod(group.extent for group in groups[method.segment :]) * itemsize
-    loops = [rows, *(group.extent for group in groups[pivot + 1 : method.segment])]
-    loads = math.prod(loops[: max(0, len(loops) - max_loops(board))])
+    loops = sorted([rows, *(group.extent for group in groups[pivot + 1 : method.segment])])
+    # The kernel unrolls the shortest loops.
+    loads = math.prod(loops[: -max_loops(board)])
     loads *= math.prod(ceil_div(count, MAX_SEGMENTS) for count in loops[-max_loops(board) :])
     segments = nbytes // segment // loads
     load = load_cost(board, segment, ((max(segments, 1), -segment),), copies=loads)
     return TileCost(load=load, store=store, compute_ps=mirrors)
-
-
-def max_loops(board: Board) -> int:
-    """Return the number of loops over segments that one `__memcpy` supports."""
-    return 2 if board.has_3d_memcpy else 1
 
 
 def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int, capacity: int) -> _Tier:

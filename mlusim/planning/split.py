@@ -27,6 +27,11 @@ MORE_NRAM = "give the board more nram_bytes or fewer nram_reserved_bytes"
 MAX_SEGMENTS = MAX_SEGNUM + 1
 
 
+def max_loops(board: Board) -> int:
+    """Return the number of loops over segments that one `__memcpy` supports: one before arch 300 (B)."""
+    return 2 if board.has_3d_memcpy else 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """The contents of one NRAM buffer.

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mlusim
 from mlusim import ops
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
-from mlusim.kernels.reverse import copies
+from mlusim.kernels.boxes import copies, copy_box
 from mlusim.results.result import Result
 from mlusim.units import PS_PER_S
 
@@ -28,23 +29,24 @@ def count(result: Result, name: str) -> int:
 
 
 class TestCopies:
-    @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.sampled_from([1, 2]), st.data())
+    @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.sampled_from(["mlu270-s4", "mlu370-x4"]), st.data())
     @settings(deadline=None, max_examples=80)
-    def test_pieces_move_the_whole_within_what_one_memcpy_has(self, shape, loops, data):
-        device = Device("mlu370-x4")
+    def test_pieces_move_the_whole_within_what_one_memcpy_has(self, shape, name, data):
         steps = tuple(slice(None, None, data.draw(st.sampled_from([1, -1]))) for _ in shape[:-1])
+
+        async def kernel(core, x, out):
+            tile = core.nram.alloc(out.shape, out.dtype)
+            await copy_box(core, tile, x[steps])
+            await core.memcpy(out, tile)
+
         x = np.arange(math.prod(shape), dtype=np.int16).reshape(shape)
-        source, target = device.upload(x)[steps], device.alloc(x.shape, x.dtype)
-        for dst, src in copies(target, source, loops):
-            assert dst.shape == src.shape
-            assert dst.ndim - 1 <= loops
-            dst.typed()[...] = src.typed()
-        assert np.array_equal(target.typed(), x[steps])
+        result = mlusim.run(kernel, x, mlusim.Output(shape, "int16"), device=name, dim=1, kind="BLOCK")
+        assert np.array_equal(result.output, x[steps])
 
     def test_more_segments_than_a_loop_has(self):
         device = Device("mlu370-x4", data=False)
         x = device.alloc((2, 150_000, 1), np.int8)
-        pieces = [*copies(x, x, 2)]
+        pieces = [*copies(x, x[:, ::-1], device.board)]
         assert [dst.shape for dst, _ in pieces] == [(2, 65536, 1), (2, 65536, 1), (2, 18928, 1)]
         assert [dst.offset for dst, _ in pieces] == [0, 65536, 131072]
 
