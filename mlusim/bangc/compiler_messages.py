@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mlusim.bangc.entries import MAIN
+from mlusim.bangc.entries import ENTRIES, MAIN
 from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.undeclared_names import OWN
 
 _MOST_LINES = 40
-_CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?:\((.*)\))?(?:\u2019|')")
+_CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?:<[^()]*>)?(?:\((.*)\))?(?:\u2019|')")
 # The beginning of a message, and the source lines that follow one.
 _MESSAGE = re.compile(r": (In |fatal error:|error:|warning:|required from )")
 _EXCERPT = re.compile(r" +\d* \|")
@@ -27,13 +27,21 @@ _OF_CUDA = {
     "gridDim": "taskDim",
 }
 _WORD_OF_CUDA = re.compile(rf"error: .*?(?:\u2018|')({'|'.join(_OF_CUDA)})(?:\u2019|')")
+# What the headers call to place an array: the only error of that call.
+_PLACING = "array_in_memory"
+_NOT_CONSTANT = (
+    "error: the size of an array with a memory space must be a constant expression, since the compiler places the array"
+    "; declare it with the largest size that it may need"
+)
 # Types of arrays with a memory space in the rewritten text.
 _ARRAY_TYPE = re.compile(r"mlusim_t\d+(?: ?&)?")
+# The lines that are appended to a file.
+_ENTRIES = re.compile(rf"^{ENTRIES}:(?:\d+:)* ?", re.MULTILINE)
 
 
 def compiler_text(text: str, path: Path) -> str:
     """Return the compiler's messages from the first error on."""
-    lines = _without_candidates([line for line in text.splitlines() if line.strip()])
+    lines = _without_candidates(_with_array_sizes([line for line in text.splitlines() if line.strip()]))
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
     context = first
     while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
@@ -41,7 +49,18 @@ def compiler_text(text: str, path: Path) -> str:
     shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
     words = dict.fromkeys(_WORD_OF_CUDA.findall(shown))
     notes = "".join(f"\nnote: {word} is a word of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words)
+    shown = _ENTRIES.sub(f"{path}: at the end of the file: ", shown)
     return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}{notes}"
+
+
+def _with_array_sizes(lines: list[str]) -> list[str]:
+    """Return the messages up to that about an array whose size is not constant, in the words of the rule."""
+    for index, line in enumerate(lines):
+        call = _CALL.search(line)
+        if call is not None and call[1] == _PLACING:
+            excerpt = [after for after in lines[index + 1 : index + 2] if _PLACING not in after]
+            return [*lines[:index], line[: call.start()] + _NOT_CONSTANT, *excerpt]
+    return lines
 
 
 def _without_candidates(lines: list[str]) -> list[str]:

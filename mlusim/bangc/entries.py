@@ -10,6 +10,8 @@ from mlusim.bangc.undeclared_names import OWN
 
 ENTRY_WORD = "__mlusim_entry"
 MAIN = "mlusim_main"
+# The file name of the lines that are appended.
+ENTRIES = "<entries>"
 
 
 @dataclass(slots=True)
@@ -132,7 +134,7 @@ def rewrite_main(source: Source, position: int) -> bool:
 
 def registrations(entries: list[Entry], instantiate: tuple[str, ...], *, has_main: bool) -> str:
     """Return the end of the file: an object per entry, in the entry's namespace, that registers it."""
-    lines = ['\n# 1 "<entries>"\n']
+    lines = [f'\n# 1 "{ENTRIES}"\n']
     for number, entry in enumerate(entries):
         if not entry.template:
             pointer = f"static_cast<void (*)({', '.join(entry.types)})>(&{entry.name})"

@@ -84,11 +84,11 @@ class MemoryArrays:
         if initial:
             # At function scope the value is set whenever the declaration is reached.
             made = f"static {base} mlusim_i{number} {bounds} {joined(initial)}; typedef decltype(mlusim_i{number}) "
-            made += f"mlusim_t{number}; static mlusim_t{number} &{name} = *::mlusim::place<mlusim_t{number}>({where}, "
-            return made + f"&mlusim_i{number});"
+            made += f"mlusim_t{number}; static mlusim_t{number} &{name} = "
+            return made + f"*::mlusim::array_in_memory<mlusim_t{number}>({where}, &mlusim_i{number});"
         return (
             f"typedef {base} mlusim_t{number} {bounds}; "
-            f"static mlusim_t{number} &{name} = *::mlusim::place<mlusim_t{number}>({where});"
+            f"static mlusim_t{number} &{name} = *::mlusim::array_in_memory<mlusim_t{number}>({where});"
         )
 
 

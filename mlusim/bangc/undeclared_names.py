@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 # Prefix of renamed names.
 OWN = "mlusim_own_"
-_LIBRARY = re.compile(r"^(?:cn(?:rt|nl|cl|dev|px|papi|[A-Z])|CN(?:RT|NL|CL|PX)?_)\w*$")
+_LIBRARY = re.compile(r"^(?:cn(?:rt|nl|cl|dev|px|papi|[A-Z])|CN(?:RT|NL|CL|PX|DEV|PAPI)?_)\w*$")
 _OPEN, _CLOSE = "['\u2018`]", "['\u2019]"
 _QUOTED = rf"{_OPEN}([A-Za-z_]\w*){_CLOSE}"
 _ANY = rf"{_OPEN}([^'\u2018\u2019]+){_CLOSE}"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mlusim import Device, bangc
+from mlusim.bangc import toolchain
 from mlusim.bangc.host import run_program
 from mlusim.errors import CompileError, InputError, KernelError
 
@@ -143,6 +144,42 @@ def test_what_the_vendors_compiler_accepts_besides_standard_c(tmp_path: Path) ->
     device.launch(bangc.compile(file)["kernel"], y, dim=2, kind="BLOCK")
     device.synchronize()
     assert device.download(y).tolist() == [2 * (task + 1) + 5 + 2 + 1.5 + np.int8(-0x3E) for task in range(2)]
+
+
+@pytest.mark.parametrize("compiler", ["g++", "ziglang"])
+def test_an_array_of_variable_size_is_an_error_with_the_rule(tmp_path: Path, compiler: str) -> None:
+    file = tmp_path / "variable.mlu"
+    file.write_text(
+        "__mlu_entry__ void kernel(float *x, int n) {\n  __nram__ float tile[n * 2];\n  x[0] = tile[0];\n}\n"
+    )
+    try:
+        toolchain.find_compiler(compiler)
+    except InputError as error:
+        pytest.skip(str(error))
+    with pytest.raises(CompileError, match=r"variable\.mlu:2:.*must be a constant expression.*largest size") as raised:
+        bangc.compile(file, compiler=compiler)
+    assert "array_in_memory" not in raised.value.message
+
+
+def test_a_file_that_breaks_off_is_an_error_at_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "broken.mlu"
+    file.write_text("__mlu_entry__ void kernel(float *x) {\n  x[0] = 1;\n")
+    with pytest.raises(CompileError, match=r"broken\.mlu: at the end of the file: error: expected"):
+        bangc.compile(file)
+
+
+def test_headers_of_libraries_that_are_not_simulated(tmp_path: Path) -> None:
+    file = tmp_path / "library.mlu"
+    file.write_text(
+        "#include <cndev.h>\n#include <cncl.h>\n"
+        "int ask() { cndevRet_t result = cndevInit(0); cnclComm_t comm; return result != CNDEV_SUCCESS; }\n"
+        "__mlu_entry__ void kernel(float *x) { x[0] = 1; }\n"
+    )
+    device = Device()
+    x = device.alloc(1, "float32")
+    device.launch(bangc.compile(file)["kernel"], x, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(x).tolist() == [1]
 
 
 def test_words_of_cuda_are_explained(tmp_path: Path) -> None:

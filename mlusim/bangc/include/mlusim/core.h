@@ -203,7 +203,8 @@ template <class T> MLUSIM_PLAIN inline T result(uint64_t word) {
 }
 
 template <class T>
-MLUSIM_PLAIN inline T *place(uint64_t kind, const char *name, const char *file, int line, const void *initial = nullptr) {
+MLUSIM_PLAIN inline T *array_in_memory(uint64_t kind, const char *name, const char *file, int line,
+                                       const void *initial = nullptr) {
     constexpr bool unsized = std::is_array<T>::value && !std::extent<T>::value;
     static_assert(!unsized, "an array with a memory space is declared with its size: no launch gives one");
     if constexpr (unsized) return nullptr;

@@ -1,0 +1,2 @@
+// The profiling interface. Names of this library are declared for the files that use them; its calls are errors.
+#include "cnrt.h"
