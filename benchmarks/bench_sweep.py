@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from mlusim.explore import sweep
-from mlusim.explore.axes import axes_of
+from mlusim.explore.axis_arguments import axes_of
 from mlusim.explore.point import Point, prepare_point
 from mlusim.explore.runner import core_count
 from mlusim.ops.call import run

@@ -15,7 +15,7 @@
 import numpy as np
 
 from mlusim import board, ops
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.tile_map import draw_tile_map
 from tools import Step, draw_causes, show, table
 
@@ -52,7 +52,7 @@ assert times == sorted(times)
 
 # %%
 middle = list(steps.values())[1].result
-canvas = draw_tile_map(Records(middle.log, middle.board), middle.plan, "Tier 2: who writes what", middle.plan.reason)
+canvas = draw_tile_map(LogColumns(middle.log, middle.board), middle.plan, "Tier 2: who writes what", middle.plan.reason)
 show(canvas, "05_tiles")
 
 # %% [markdown]

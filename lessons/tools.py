@@ -15,7 +15,7 @@ import numpy as np
 from mlusim import Board, Device
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.canvas import Canvas
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.spans import KINDS, LANES, Spans, spans
 from mlusim.analysis.style import CAUSE_COLOURS, drawing, save_to
 from mlusim.units import PS_PER_NS, PS_PER_US
@@ -150,7 +150,7 @@ def draw_steps(result: Result, count: int, title: str) -> Figure:
 
     The result is that of `mlusim.verify`, which can give values.
     """
-    records = Records(result.log, result.board)
+    records = LogColumns(result.log, result.board)
     writes = np.flatnonzero((records.task == 0) & (records.dst_alloc >= 0))[:count]
     moments = [(int(record), result.memory_at(int(records.end_ps[record]) / PS_PER_NS, 0)) for record in writes]
     names = [buffer.name for buffer in moments[0][1].buffers]
@@ -192,14 +192,14 @@ def _few(values: np.ndarray[Any, Any] | None) -> str:
     return " ".join(f"{value:.3g}" for value in values.reshape(-1)[:4].tolist()) + " ..."
 
 
-def _spans(step: Step, task: int) -> tuple[Records, Spans]:
+def _spans(step: Step, task: int) -> tuple[LogColumns, Spans]:
     """The records of a step, and the spans of one of its tasks."""
-    records = Records(step.result.log, step.result.board)
+    records = LogColumns(step.result.log, step.result.board)
     every = spans(records)
     return records, every.where(records.task[every.record] == task)
 
 
-def _draw_bars(axes: Axes, records: Records, mine: Spans, lanes: list[int], end_us: float) -> None:
+def _draw_bars(axes: Axes, records: LogColumns, mine: Spans, lanes: list[int], end_us: float) -> None:
     """A bar for each span, with its operation's name where there is room for it."""
     for lane, start_ps, end_ps, kind, record in zip(
         mine.lane.tolist(), mine.start_ps.tolist(), mine.end_ps.tolist(), mine.kind.tolist(), mine.record.tolist(),

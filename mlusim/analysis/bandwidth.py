@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlusim.analysis.canvas import Canvas
-from mlusim.analysis.log_columns import Integers, Records
+from mlusim.analysis.log_columns import Integers, LogColumns
 from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.style import BLACK, READ, WRITE, time_unit
 from mlusim.analysis.windows import pieces
@@ -21,7 +21,7 @@ _ROUNDS, _TOLERANCE = 50, 0.005
 _BYTES_PER_GB = 10**9
 
 
-def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates]:
+def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Rates, Rates]:
     """(bins,) bytes read and (bins,) bytes written on the DRAM bus per time bin.
 
     The log contains the total of a transfer, not its rate over time. Its bytes are spread evenly over its transfer
@@ -58,7 +58,7 @@ def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates
     return inside[0] + reads, inside[1] + writes
 
 
-def _transfers(records: Records, edges: Integers) -> tuple[Rates, Integers, Integers]:
+def _transfers(records: LogColumns, edges: Integers) -> tuple[Rates, Integers, Integers]:
     """(4, transfers) bytes read and written, start and end of transfers on the bus; (transfers,) first and last bin.
 
     Times are picoseconds within `edges`; as floats they are exact below 2.5 hours, and for longer runs more precise
@@ -73,7 +73,7 @@ def _transfers(records: Records, edges: Integers) -> tuple[Rates, Integers, Inte
     return np.array(columns, np.float64), first, last
 
 
-def mean_bytes_per_s(records: Records) -> float:
+def mean_bytes_per_s(records: LogColumns) -> float:
     """Return the mean DRAM bus bandwidth of the run."""
     moved = sum(int(part.bus_read_bytes.sum() + part.bus_write_bytes.sum()) for part in pieces(records))
     return moved * PS_PER_S / records.time_ps
@@ -101,7 +101,7 @@ class Bandwidth(NamedTuple):
     unit: str
 
 
-def bandwidth_of(records: Records) -> Bandwidth | None:
+def bandwidth_of(records: LogColumns) -> Bandwidth | None:
     """Return the bandwidth over a run; None if nothing was launched."""
     if not records.time_ps:
         return None

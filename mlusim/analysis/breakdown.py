@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.analysis.intervals import Integers, clip, gaps, intervals, lengths, no_intervals, union
-from mlusim.analysis.log_columns import Flags, Records
+from mlusim.analysis.log_columns import Flags, LogColumns
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
 CAUSES: dict[str, str] = {
@@ -45,7 +45,7 @@ CAUSES: dict[str, str] = {
 }
 
 
-def where_time_went(records: Records) -> Integers:
+def where_time_went(records: LogColumns) -> Integers:
     """(cores, causes) picoseconds of each MLU core by cause, in the order of `CAUSES`.
 
     Every row sums to `records.time_ps`.
@@ -77,7 +77,7 @@ class Layer(NamedTuple):
     line: Integers
 
 
-def layers(records: Records) -> list[Layer]:
+def layers(records: LogColumns) -> list[Layer]:
     """Return the layers of a core's time; at any moment, the first layer that covers it counts."""
     unit, pipe = records.unit, records.pipe
     issue, start, end = records.issue_ps, records.start_ps, records.end_ps
@@ -109,7 +109,7 @@ def layers(records: Records) -> list[Layer]:
     ]
 
 
-def _launch_overhead(records: Records, tasks: Integers) -> Integers:
+def _launch_overhead(records: LogColumns, tasks: Integers) -> Integers:
     """Return the launch overhead on MLU cores: no task runs anywhere, or the core's task has not been started yet."""
     board, log = records.board, records.log
     low, high = records.start_of_run_ps, records.end_of_run_ps

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import Integers, clip, intervals, no_intervals, union
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.windows import windows
 from mlusim.log import NONE
 
@@ -26,7 +26,7 @@ class LineTime(NamedTuple):
     spent_ps: Integers
 
 
-def time_by_line(records: Records, piece: int = 0) -> list[LineTime]:
+def time_by_line(records: LogColumns, piece: int = 0) -> list[LineTime]:
     """Return the lines by MLU core time, in descending order; they sum to cores times the run's time.
 
     A long log is read in windows of about `piece` records.
@@ -43,7 +43,7 @@ def time_by_line(records: Records, piece: int = 0) -> list[LineTime]:
     return times
 
 
-def _spent(records: Records) -> Integers:
+def _spent(records: LogColumns) -> Integers:
     """(lines + 1, causes) core-picoseconds of a window by line; the last row is outside operations."""
     cores = records.board.cores
     low, high = records.start_of_run_ps, records.end_of_run_ps

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LOSSES, PARAMETERS_OF_LOSS, LowerBound
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.windows import pieces
@@ -63,7 +63,7 @@ _MOST, _SOME, _LITTLE, _ALMOST_ALL = 0.5, 0.2, 0.1, 0.98
 _SMALL_RUN_BYTES, _SMALL_COPY_BYTES = MIB, 16 * KIB
 
 
-def kind_of(records: Records, metrics: Metrics) -> str:
+def kind_of(records: LogColumns, metrics: Metrics) -> str:
     """Return the kind of kernel of a run, as used to group measurements; "" if nothing ran."""
     total = metrics.core_time_ps - metrics.where_time_went["idle"]
     if not total or not metrics.operations:
@@ -94,7 +94,7 @@ def kind_of(records: Records, metrics: Metrics) -> str:
     return next((kind for kind, holds in kinds.items() if holds), "copy")
 
 
-def _strided_part(records: Records) -> float:
+def _strided_part(records: LogColumns) -> float:
     """Return the fraction of bus bytes moved by strided copies."""
     total = strided = 0
     for part in pieces(records):
@@ -154,7 +154,7 @@ class Known:
         }
 
 
-def known_of(records: Records, metrics: Metrics, bound: LowerBound) -> Known:
+def known_of(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Known:
     """Return the known error of a run's time, from measurements."""
     board = records.board
     kind = kind_of(records, metrics)
@@ -241,7 +241,7 @@ def quantile(sizes: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class BandCoverage:
     """The number of measurements within the bands derived from other kinds.
 
     Attributes:
@@ -256,7 +256,7 @@ class Coverage:
     by_kind: dict[str, list[int]]
 
 
-def coverage(level: str) -> Coverage:
+def band_coverage(level: str) -> BandCoverage:
     """Leave out each kind in turn, and count its rows within the band derived from the other kinds."""
     all_scores = scores(level)
     by_kind: dict[str, list[int]] = {}
@@ -264,4 +264,4 @@ def coverage(level: str) -> Coverage:
         limit = quantile([abs(error) for other, error in all_scores if other != kind])
         own = [abs(error) for other, error in all_scores if other == kind]
         by_kind[kind] = [len(own), sum(size <= limit for size in own)]
-    return Coverage(level, len(all_scores), sum(held for _, held in by_kind.values()), by_kind)
+    return BandCoverage(level, len(all_scores), sum(held for _, held in by_kind.values()), by_kind)

@@ -19,7 +19,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 DIRECTION_NAMES = tuple(direction.name for direction in Direction)
 
 
-class Records:
+class LogColumns:
     """The records of a log by column, with the log's times.
 
     Units are numbered: MLU cores first, cluster by cluster, then the memory cores: `board.cores + cluster`.
@@ -82,9 +82,9 @@ class Records:
         setattr(self, name, column)
         return column
 
-    def part(self, chosen: slice | Integers, start_ps: int, end_ps: int) -> Records:
+    def part(self, chosen: slice | Integers, start_ps: int, end_ps: int) -> LogColumns:
         """Return some records of the log, by index, with their own window."""
-        part = Records.__new__(Records)
+        part = LogColumns.__new__(LogColumns)
         part.log, part.board, part.chosen = self.log, self.board, chosen
         part.start_of_run_ps, part.end_of_run_ps = start_ps, end_ps
         # Unfinished operations end with the whole window.

@@ -25,7 +25,7 @@ import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.intervals import Integers, gaps, intervals, union
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.windows import pieces, windows
 from mlusim.hardware import Board
@@ -107,7 +107,7 @@ class LowerBound:
     core_losses_ps: Integers = field(repr=False)
 
 
-def lower_bound_of(records: Records, metrics: Metrics) -> LowerBound:
+def lower_bound_of(records: LogColumns, metrics: Metrics) -> LowerBound:
     """Return the lower bound of a run and the losses above it."""
     board = records.board
     compulsory = metrics.compulsory_bytes
@@ -156,7 +156,7 @@ def _deduct(remaining: dict[str, Integers], order: list[str], amount_ps: int) ->
     return amount_ps - amount_left
 
 
-def _dram_losses(records: Records, compulsory: int) -> dict[str, int]:
+def _dram_losses(records: LogColumns, compulsory: int) -> dict[str, int]:
     """Return the time lost by the DRAM to each cause over the whole run."""
     board = records.board
     peak = board.dram_bandwidth_bytes_per_s / PS_PER_S
@@ -179,13 +179,13 @@ def _dram_losses(records: Records, compulsory: int) -> dict[str, int]:
     }
 
 
-def mixed_ps(records: Records, piece: int = 0) -> int:
+def mixed_ps(records: LogColumns, piece: int = 0) -> int:
     """Return the transfer time with reads and writes of DRAM in flight together, as defined by the link."""
     reach_ps = min(records.board.dram_mixing_ps, records.time_ps)  # time after the run does not count
     return sum(_mixed_ps(window, reach_ps) for window in windows(records, piece, reach_ps=reach_ps))
 
 
-def _mixed_ps(records: Records, mixing_ps: int) -> int:
+def _mixed_ps(records: LogColumns, mixing_ps: int) -> int:
     low, high = records.start_of_run_ps, records.end_of_run_ps
     moves = records.is_copy & (records.bus_read_bytes + records.bus_write_bytes > 0)
     reads = moves & (records.bus_read_bytes > 0) & ~records.is_write

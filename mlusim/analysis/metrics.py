@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.log_columns import Integers, Records
+from mlusim.analysis.log_columns import Integers, LogColumns
 from mlusim.analysis.totals import Totals
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS, peak_ops_per_cycle
 from mlusim.dtypes import dtype_of
@@ -112,7 +112,7 @@ def measure(
     The peak for compute_efficiency is T's vector peak: the half rate if the first output is float16 or bfloat16, else
     the float rate. For a kernel that uses the tensor pipe it is that pipe's peak.
     """
-    records = Records(log, board)
+    records = LogColumns(log, board)
     time_ps = records.time_ps
     totals = Totals(records)
     roles = log.roles()

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.style import BLACK, CAUSE_COLOURS, INK, PAPER, READ, WRITE, time_unit
 from mlusim.analysis.summary import percent, us_text
 from mlusim.units import PS_PER_S, format_bytes
@@ -57,7 +57,7 @@ def result_html(result: Result) -> str:
         body += (
             f"<div>where the time went, per core on average</div>{share_bar(metrics, metrics.time_ps, _WIDTH, _BAR)}"
         )
-        body += swatches(names) + _bandwidth(Records(result.log, board), result.operator)
+        body += swatches(names) + _bandwidth(LogColumns(result.log, board), result.operator)
     return _box(f"{result.operator} on {board.name}", body)
 
 
@@ -66,7 +66,7 @@ def small_picture(result: Result, longest_ps: int, width: int = 420) -> str:
 
     The width is proportional to the run's share of `longest_ps`. The output is reproducible.
     """
-    metrics, records = result.metrics, Records(result.log, result.board)
+    metrics, records = result.metrics, LogColumns(result.log, result.board)
     name = f"{result.operator} on {result.board.name}"
     label = _esc(f"{name}: DRAM bandwidth over {us_text(metrics.time_ps)}, and where the time went")
     body = f'<text x="0" y="20" font-family="sans-serif" font-size="13" fill="{INK}">nothing ran: no byte moved</text>'
@@ -183,7 +183,7 @@ def swatches(names: Iterable[str]) -> str:
     return f'<div style="font-size:12px;margin:2px 0 8px">{items}</div>'
 
 
-def _bandwidth(records: Records, name: str) -> str:
+def _bandwidth(records: LogColumns, name: str) -> str:
     """Render bus bandwidth over time, under the board's peak."""
     peak = records.board.dram_bandwidth_bytes_per_s
     label = f"DRAM bandwidth of {name} over time, of a peak of {peak / 1e9:g} GB/s"
@@ -196,7 +196,7 @@ def _bandwidth(records: Records, name: str) -> str:
     )
 
 
-def _bandwidth_areas(records: Records, width: float) -> Iterator[str]:
+def _bandwidth_areas(records: LogColumns, width: float) -> Iterator[str]:
     """Yield the areas of writes stacked on reads, the larger area first."""
     edges = np.unique(np.linspace(records.start_of_run_ps, records.end_of_run_ps, _BINS + 1).round().astype(np.int64))
     read, write = bus_bytes_over_time(records, edges)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from mlusim.analysis.bandwidth import bandwidth_of, draw_bandwidth
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.provenance import provenance
@@ -62,7 +62,7 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
 
 def draw(result: Result) -> dict[str, Canvas]:
     """Return the pictures by name; no tile map without a plan."""
-    records = Records(result.log, result.board)
+    records = LogColumns(result.log, result.board)
     metrics = result.metrics
     plan = result.plan
     run = f"{result.operator} on {result.board.name}"
@@ -92,7 +92,7 @@ def _write_all(result: Result, stream_of: Callable[[str], BinaryIO]) -> list[str
     summary = json.dumps(to_json(result), indent=2, allow_nan=False) + "\n"
     stream_of("summary.json").write(summary.encode())
     text = TextIOWrapper(stream_of("trace.json"), encoding="utf-8", newline="\n")
-    stream_trace(Records(result.log, result.board), text, provenance(result))
+    stream_trace(LogColumns(result.log, result.board), text, provenance(result))
     text.detach()
     for name, canvas in draw(result).items():
         stream_of(f"{name}.png").write(canvas.png())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.intervals import intervals, no_intervals, union
-from mlusim.analysis.log_columns import Integers, Records
+from mlusim.analysis.log_columns import Integers, LogColumns
 from mlusim.analysis.style import BLACK, GREEN, ORANGE, PURPLE, READ, SKY, WRITE, YELLOW
 from mlusim.analysis.windows import windows
 from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR
@@ -48,7 +48,7 @@ class Spans:
     """Time spans on the lanes of units, by column; spans of one lane do not overlap.
 
     Attributes:
-        unit, lane, kind: (spans,) indices for `Records.unit_name`, `mlusim.log.PIPES` and `KINDS`.
+        unit, lane, kind: (spans,) indices for `LogColumns.unit_name`, `mlusim.log.PIPES` and `KINDS`.
         start_ps, end_ps: (spans,) start and end.
         record: (spans,) index of the record in the log.
     """
@@ -68,7 +68,7 @@ class Spans:
         return Spans(*(column[chosen] for column in vars(self).values()))
 
 
-def spans(records: Records) -> Spans:
+def spans(records: LogColumns) -> Spans:
     """Return every record as a span; a copy as two, start-up and transfer. Empty spans are left out."""
     kind_of_pipe = np.full(max(LANES) + 1, _WAIT)
     kind_of_pipe[[IO, MOVE, VECTOR, TENSOR, SCALAR]] = [_READ, _MOVE, _VECTOR, _TENSOR, _SCALAR]
@@ -103,7 +103,7 @@ class RunSpans:
         kinds: (units, kinds) whether a unit has spans of a kind.
     """
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: LogColumns) -> None:
         self.records = records
         self.lanes: set[int] = set()
         self.kinds = np.zeros((records.units, len(KINDS)), bool)
@@ -114,7 +114,7 @@ class RunSpans:
             self.kinds[every.unit, every.kind] = True
         self.counts = np.array(counts)
 
-    def parts(self, units: Integers | None = None) -> Iterator[tuple[Records, Spans]]:
+    def parts(self, units: Integers | None = None) -> Iterator[tuple[LogColumns, Spans]]:
         """Yield the parts in time order: records, and the spans of some units, clipped to the part."""
         for window in windows(self.records):
             every = spans(window)
@@ -124,12 +124,12 @@ class RunSpans:
                 every = replace(every, start_ps=start, end_ps=end).where(end > start)
             yield window, every if units is None else every.where(np.isin(every.unit, units))
 
-    def at(self, part: int, units: Integers) -> tuple[Records, Spans]:
+    def at(self, part: int, units: Integers) -> tuple[LogColumns, Spans]:
         """Return one part by its index."""
         return next(islice(self.parts(units), part, None))
 
 
-def coverage(row: Integers, start: Integers, end: Integers, rows: int, edges: Integers) -> Fractions:
+def covered_fraction(row: Integers, start: Integers, end: Integers, rows: int, edges: Integers) -> Fractions:
     """(rows, bins) fraction of each time bin that is covered on each row.
 
     Args:
@@ -166,7 +166,7 @@ def shares(spans: Spans, row: Integers, rows: int, edges: Integers) -> Fractions
         if not chosen.any():
             continue
         covered = union(covered, intervals(row[chosen], spans.start_ps[chosen], spans.end_ps[chosen]))
-        after = coverage(covered[:, 0], covered[:, 1], covered[:, 2], rows, edges)
+        after = covered_fraction(covered[:, 0], covered[:, 1], covered[:, 2], rows, edges)
         share[:, :, kinds[0]] = np.maximum(after - before, 0.0)
         before = after
     return share

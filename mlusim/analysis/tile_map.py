@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.analysis.canvas import WIDTH, Canvas, rgb, width_of
-from mlusim.analysis.log_columns import Integers, Records
+from mlusim.analysis.log_columns import Integers, LogColumns
 from mlusim.analysis.plot import Plot, left_of, ticks
 from mlusim.analysis.style import core_colours
-from mlusim.analysis.tile_owner import Grid, Owners, grid_of, logged_owners, planned_owners
+from mlusim.analysis.tile_owner import Owners, TileGrid, logged_owners, planned_owners, tile_grid
 from mlusim.log import NONE
 from mlusim.units import group_digits
 
@@ -31,7 +31,7 @@ _CIVIDIS = """
 """.split()  # noqa: SIM905 - a list of strings would be longer
 
 
-def output_allocation(records: Records, plan: Plan) -> int:
+def output_allocation(records: LogColumns, plan: Plan) -> int:
     """Return the index of the allocation that the plan's tiles cover; -1 if there is none."""
     writable = [identity for identity, role in records.log.roles().items() if role == "output"]
     shaped = [identity for identity in writable if records.log.allocations[identity].shape == plan.output_shape]
@@ -50,7 +50,7 @@ class TileMap:
         cores, cores_per_cluster: of the board.
     """
 
-    grid: Grid | None
+    grid: TileGrid | None
     panels: list[tuple[str, Integers, Integers]]
     about: str
     numbered: bool
@@ -58,10 +58,10 @@ class TileMap:
     cores_per_cluster: int
 
 
-def tile_map_of(records: Records, plan: Plan) -> TileMap:
+def tile_map_of(records: LogColumns, plan: Plan) -> TileMap:
     """Compare the tiles of a plan with the writes of the log: as planned and, below, as logged if that differs."""
     board = records.board
-    grid = grid_of(plan.output_shape, plan.tiles)
+    grid = tile_grid(plan.output_shape, plan.tiles)
     if not len(plan.tiles) or not len(grid.rows) * len(grid.columns):
         return TileMap(None, [], "", numbered=False, cores=board.cores, cores_per_cluster=board.cores_per_cluster)
     cores = core_of_task(records, plan)
@@ -92,7 +92,7 @@ def tile_map_of(records: Records, plan: Plan) -> TileMap:
     )
 
 
-def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: str = "") -> Canvas:
+def draw_tile_map(records: LogColumns, plan: Plan, title: str = "Tile map", about: str = "") -> Canvas:
     """Draw core and iteration in two panels: as planned and, below, as logged if that differs."""
     return draw_map(tile_map_of(records, plan), title, about)
 
@@ -143,7 +143,7 @@ def cividis(count: int) -> Integers:
     return np.stack([np.interp(at, np.arange(len(steps)), steps[:, band]) for band in range(3)], axis=1).round()
 
 
-def core_of_task(records: Records, plan: Plan) -> Integers:
+def core_of_task(records: LogColumns, plan: Plan) -> Integers:
     """(tasks,) the core that ran each task of the plan, from the log; tasks that did not run are assigned in turn."""
     cores = np.arange(plan.tasks, dtype=np.int64) % max(records.board.cores, 1)
     for task, unit in zip(records.log.tasks, records.task_unit.tolist(), strict=True):
@@ -182,7 +182,7 @@ def _panel(plot: Plot, values: Integers, colours: Integers) -> None:
         plot.canvas.text(bar.right + 7, float(bar.at_y(value)), name, anchor="l")
 
 
-def _name_tiles(plot: Plot, grid: Grid, tiles: Integers, values: Integers, colours: Integers) -> None:
+def _name_tiles(plot: Plot, grid: TileGrid, tiles: Integers, values: Integers, colours: Integers) -> None:
     """Label the tiles that have room for it with their numbers."""
     for tile in np.unique(tiles).tolist():
         rows, columns = np.nonzero(tiles == tile)
@@ -195,7 +195,7 @@ def _name_tiles(plot: Plot, grid: Grid, tiles: Integers, values: Integers, colou
             plot.text(x, y, str(value), _LABEL_SIZE, colour=colour)
 
 
-def axis_label(grid: Grid, first: int, last: int) -> str:
+def axis_label(grid: TileGrid, first: int, last: int) -> str:
     """Return an axis label such as `axes 0 and 1 (2 x 8)`; columns also name the axes inside a cell."""
     extents = " x ".join(str(extent) for extent in grid.shape[first:last])
     inner = grid.shape[len(grid.shape) - grid.inner :]

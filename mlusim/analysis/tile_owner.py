@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, Records
+from mlusim.analysis.log_columns import Integers, LogColumns
 from mlusim.analysis.windows import pieces
 from mlusim.log import NONE, Box
 from mlusim.planning.tiles import Tiles
@@ -26,7 +26,7 @@ _NOBODY = NONE
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class TileGrid:
     """A tensor flattened to two axes, and the sampled elements.
 
     Attributes:
@@ -70,7 +70,7 @@ class Owners:
     complete: bool = True
 
 
-def grid_of(shape: Sequence[int], tiles: Tiles) -> Grid:
+def tile_grid(shape: Sequence[int], tiles: Tiles) -> TileGrid:
     """Flatten a tensor so that its tiles are rectangles: [N, T, C, HW] in tiles of T x HW as (N T) x C."""
     shape = tuple(shape)
     boxes = tiles.stop - tiles.start
@@ -87,7 +87,7 @@ def grid_of(shape: Sequence[int], tiles: Tiles) -> Grid:
         return float(np.mean(pieces)), abs(ratio)
 
     split = min(range(rank), key=cost) if rank else 0
-    return Grid(
+    return TileGrid(
         shape,
         split,
         inner,
@@ -110,7 +110,7 @@ def _samples(extent: int, limit: int) -> Integers:
     return ((2 * np.arange(count, dtype=np.int64) + 1) * extent) // (2 * count) if count else np.empty(0, np.int64)
 
 
-def planned_owners(grid: Grid, tiles: Tiles) -> Owners:
+def planned_owners(grid: TileGrid, tiles: Tiles) -> Owners:
     """Return the task that writes each sample according to the plan."""
     painter = _Painter(grid, 1)
     strides = [math.prod(grid.shape[axis + 1 :]) for axis in range(len(grid.shape))]
@@ -122,7 +122,7 @@ def planned_owners(grid: Grid, tiles: Tiles) -> Owners:
     return painter.owners(tiles.task, tiles.iteration)
 
 
-def logged_owners(grid: Grid, records: Records, output: int, itemsize: int) -> Owners:
+def logged_owners(grid: TileGrid, records: LogColumns, output: int, itemsize: int) -> Owners:
     """Return the task that wrote each sample last, by a copy or scalar store to allocation `output`."""
     painter = _Painter(grid, itemsize)
     addresses = records.log.addresses
@@ -175,7 +175,7 @@ def _runs(box: Box) -> tuple[int, list[tuple[int, int]]]:
 class _Painter:
     """Determines the samples covered by runs of bytes."""
 
-    def __init__(self, grid: Grid, itemsize: int) -> None:
+    def __init__(self, grid: TileGrid, itemsize: int) -> None:
         self._shape = (len(grid.rows), len(grid.columns))
         self._samples = grid.elements() * itemsize
         self._covered: list[Integers] = []

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.canvas import Canvas, rgb, width_of
-from mlusim.analysis.log_columns import DIRECTION_NAMES, Integers, Records
+from mlusim.analysis.log_columns import DIRECTION_NAMES, Integers, LogColumns
 from mlusim.analysis.plot import Plot, left_of
-from mlusim.analysis.spans import KINDS, LANES, Fractions, RunSpans, Spans, coverage, shares
+from mlusim.analysis.spans import KINDS, LANES, Fractions, RunSpans, Spans, covered_fraction, shares
 from mlusim.analysis.style import INK, PAPER, time_unit
 
 MAX_UNITS = 16
@@ -36,7 +36,7 @@ _COLOURS = np.array([colour for _, colour in KINDS])
 _START_UP, _WAITING = ([name for name, _ in KINDS].index(waits) for waits in ("DMA start-up", "waiting in a sync"))
 
 
-def draw_timeline(records: Records, title: str = "Timeline", about: str = "") -> Canvas:
+def draw_timeline(records: LogColumns, title: str = "Timeline", about: str = "") -> Canvas:
     """Draw the timeline of at most `MAX_UNITS` cores and memory cores, evenly selected from the active ones."""
     run = RunSpans(records)
     # A memory core that only started and returned would be an empty row.
@@ -67,7 +67,7 @@ def draw_timeline(records: Records, title: str = "Timeline", about: str = "") ->
     return canvas
 
 
-def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Canvas:
+def draw_two_timelines(runs: list[tuple[LogColumns, str]], units: int = 8) -> Canvas:
     """Draw the timelines of several runs below each other, on a common time axis: at most `units` cores of each.
 
     If the boards have equally many cores, the same cores are shown, provided that some were active in all runs.
@@ -166,10 +166,10 @@ def _overview(
     return plot
 
 
-def _task_image(records: Records, shown: Integers, edges: Integers) -> Fractions:
+def _task_image(records: LogColumns, shown: Integers, edges: Integers) -> Fractions:
     """(units, bins, 3) background: white for a unit without a task, slightly darker with one."""
     inside = np.isin(records.task_unit, shown)
-    at_work = coverage(
+    at_work = covered_fraction(
         np.searchsorted(shown, records.task_unit[inside]),
         records.task_start_ps[inside],
         records.task_end_ps[inside],
@@ -193,7 +193,7 @@ def _lane_image(run: RunSpans, shown: Integers, lanes: list[int], edges: Integer
         cell = np.searchsorted(shown, spans.unit) * len(lanes) + _place_of(lanes, spans)
         for kind in np.unique(spans.kind).tolist():
             chosen = spans.kind == kind
-            busy[kind] += coverage(cell[chosen], spans.start_ps[chosen], spans.end_ps[chosen], rows, edges)
+            busy[kind] += covered_fraction(cell[chosen], spans.start_ps[chosen], spans.end_ps[chosen], rows, edges)
     image = np.repeat(_task_image(run.records, shown, edges), len(lanes), axis=0)
     for (_, colour), part in zip(KINDS, busy, strict=True):
         image -= part[:, :, None] * (np.array(_rgb(_TASK_PAPER)) - np.array(_rgb(colour)))
@@ -222,7 +222,7 @@ def _draw_spans(plot: Plot, spans: Spans, top: Any, begin: int, scale: int) -> N
     plot.rectangles(left, right, top + 0.06, top + 0.94, _COLOURS[spans.kind].tolist())
 
 
-def _magnified(run: RunSpans, shown: Integers) -> tuple[Records, Spans, int, tuple[int, int]]:
+def _magnified(run: RunSpans, shown: Integers) -> tuple[LogColumns, Spans, int, tuple[int, int]]:
     """Select a core and a time window with a readable number of operations, from the middle of a task.
 
     Returns the part of the run that contains it, the spans of that part, the core, and the window.
@@ -245,7 +245,7 @@ def _magnified(run: RunSpans, shown: Integers) -> tuple[Records, Spans, int, tup
 def _detail(
     canvas: Canvas,
     left: float,
-    records: Records,
+    records: LogColumns,
     every: Spans,
     core: int,
     lanes: list[int],

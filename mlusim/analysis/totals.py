@@ -14,7 +14,7 @@ import numpy as np
 
 from mlusim.analysis.breakdown import where_time_went
 from mlusim.analysis.intervals import clip, intervals, lengths, union
-from mlusim.analysis.log_columns import DIRECTION_NAMES, Integers, Records
+from mlusim.analysis.log_columns import DIRECTION_NAMES, Integers, LogColumns
 from mlusim.analysis.windows import pieces, windows
 from mlusim.log import PIPES, SCALAR, SYNC
 from mlusim.memory.kinds import MemoryKind
@@ -29,7 +29,7 @@ class Totals:
         task_busy_ps: (tasks,) time with at least one busy pipe of the task.
     """
 
-    def __init__(self, records: Records, piece: int = 0) -> None:
+    def __init__(self, records: LogColumns, piece: int = 0) -> None:
         requested: Counter[str] = Counter()
         operations: Counter[str] = Counter()
         pipes: Counter[str] = Counter(dict.fromkeys(PIPES, 0))
@@ -54,7 +54,7 @@ class Totals:
 _SCALAR_KINDS = (MemoryKind.GDRAM, MemoryKind.LDRAM)
 
 
-def _bytes_requested(records: Records) -> dict[str, int]:
+def _bytes_requested(records: LogColumns) -> dict[str, int]:
     moved = records.direction >= 0
     totals = _sums(records.direction[moved], records.bytes_requested[moved], len(DIRECTION_NAMES))
     requested = dict(zip(DIRECTION_NAMES, totals, strict=True))
@@ -66,16 +66,16 @@ def _bytes_requested(records: Records) -> dict[str, int]:
     return requested
 
 
-def _operations(records: Records) -> dict[str, int]:
+def _operations(records: LogColumns) -> dict[str, int]:
     totals = _sums(records.op, records.count, len(records.log.ops))
     return dict(zip(records.log.ops, totals, strict=True))
 
 
-def _pipe_busy(records: Records) -> dict[str, int]:
+def _pipe_busy(records: LogColumns) -> dict[str, int]:
     return dict(zip(PIPES, _sums(records.pipe, records.free_ps - records.start_ps, len(PIPES)), strict=True))
 
 
-def _task_busy(records: Records) -> Integers:
+def _task_busy(records: LogColumns) -> Integers:
     """(tasks,) time within the window with at least one busy pipe of a task."""
     works = records.pipe != SYNC
     busy = union(intervals(records.task[works], records.start_ps[works], records.free_ps[works]))

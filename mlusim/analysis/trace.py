@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
-from mlusim.analysis.log_columns import DIRECTION_NAMES, Records
+from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.provenance import MODEL
 from mlusim.analysis.windows import pieces
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
@@ -32,7 +32,7 @@ _COUNTER_BINS = 500
 _BATCH_EVENTS = 20_000
 
 
-def stream_trace(records: Records, stream: TextIO, made: Mapping[str, Any] | None = None) -> None:
+def stream_trace(records: LogColumns, stream: TextIO, made: Mapping[str, Any] | None = None) -> None:
     """Write the trace as one JSON object to an open text stream; `made` is the provenance of the run."""
     about: dict[str, Any] = {"board": records.board.name, "model": MODEL}
     if made is not None:
@@ -56,7 +56,7 @@ def _pieces(events: Iterable[str]) -> Iterator[str]:
         yield ",\n".join(batch)
 
 
-def trace_events(records: Records) -> Iterator[str]:
+def trace_events(records: LogColumns) -> Iterator[str]:
     """Yield every event as JSON text: names first, then launches and bandwidth, tasks, operations."""
     yield from _names(records)
     yield from _launches(records)
@@ -65,7 +65,7 @@ def trace_events(records: Records) -> Iterator[str]:
     yield from _operations(records)
 
 
-def _place(records: Records, unit: int) -> tuple[int, int]:
+def _place(records: LogColumns, unit: int) -> tuple[int, int]:
     """Return the process of a unit, and the id of its first thread."""
     board = records.board
     if unit >= board.cores:
@@ -80,7 +80,7 @@ def _queue_thread(queue: int) -> int:
     return _BOARD_PROCESS * _THREADS_PER_PROCESS + queue
 
 
-def _names(records: Records) -> Iterator[str]:
+def _names(records: LogColumns) -> Iterator[str]:
     lanes = [np.unique(np.stack([part.engine, part.pipe]), axis=1) for part in pieces(records)]
     used = {(unit, pipe) for unit, pipe in np.concatenate(lanes, axis=1).T.tolist()}
     units = sorted({unit for unit, _ in used} | set(records.task_unit.tolist()))
@@ -126,7 +126,7 @@ def _slice(name: str, track: tuple[int, int], start_ps: int, end_ps: int, argume
     )
 
 
-def _launches(records: Records) -> Iterator[str]:
+def _launches(records: LogColumns) -> Iterator[str]:
     for launch in records.log.launches:
         if launch.start_ps < 0:
             continue
@@ -136,7 +136,7 @@ def _launches(records: Records) -> Iterator[str]:
         yield _slice(json.dumps(launch.kernel), track, launch.start_ps, end_ps, about)
 
 
-def _counters(records: Records) -> Iterator[str]:
+def _counters(records: LogColumns) -> Iterator[str]:
     """Yield achieved DRAM bandwidth in GB/s."""
     if not records.time_ps:
         return
@@ -155,7 +155,7 @@ def _counters(records: Records) -> Iterator[str]:
     )
 
 
-def _tasks(records: Records) -> Iterator[str]:
+def _tasks(records: LogColumns) -> Iterator[str]:
     kernels = [launch.kernel for launch in records.log.launches]
     columns = (records.task_unit.tolist(), records.task_start_ps.tolist(), records.task_end_ps.tolist())
     for task, unit, start, end in zip(records.log.tasks, *columns, strict=True):
@@ -164,7 +164,7 @@ def _tasks(records: Records) -> Iterator[str]:
         yield _slice(name, (process, first + _TASK_THREAD), start, end, f'"launch":{task.launch}')
 
 
-def _operations(records: Records) -> Iterator[str]:
+def _operations(records: LogColumns) -> Iterator[str]:
     """Yield every record, track by track; for a long log, track by track within each part."""
     log = records.log
     names = [json.dumps(name) for name in log.ops]

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, Records
+from mlusim.analysis.log_columns import Integers, LogColumns
 from mlusim.log import BLOCKING
 
 PIECE = 1 << 18
@@ -20,7 +20,7 @@ _BLOCKS = 16  # in a piece
 _SAMPLES = 64
 
 
-def pieces(records: Records, piece: int = 0) -> Iterator[Records]:
+def pieces(records: LogColumns, piece: int = 0) -> Iterator[LogColumns]:
     """Yield the records of a log in parts of at most `piece`, by default `PIECE`; a small log is a single part."""
     count, piece = len(records), piece or PIECE
     if count <= piece:
@@ -31,12 +31,12 @@ def pieces(records: Records, piece: int = 0) -> Iterator[Records]:
         yield records.part(chosen, records.start_of_run_ps, records.end_of_run_ps)
 
 
-def how_many(records: Records, piece: int = 0) -> int:
+def how_many(records: LogColumns, piece: int = 0) -> int:
     """Return an upper bound on the number of windows; a time at which many operations begin is never cut."""
     return len(records) // (piece or PIECE) + 1
 
 
-def windows(records: Records, piece: int = 0, *, reach_ps: int = 0) -> Iterator[Records]:
+def windows(records: LogColumns, piece: int = 0, *, reach_ps: int = 0) -> Iterator[LogColumns]:
     """Yield successive time windows with the records that overlap each; a small log is a single window.
 
     Long operations belong to several windows; each window has about `piece` records.
@@ -52,7 +52,7 @@ def windows(records: Records, piece: int = 0, *, reach_ps: int = 0) -> Iterator[
         return
     parts = how_many(records, piece)
     low, high = records.start_of_run_ps, records.end_of_run_ps
-    # Records are in issue order, so those of a window are in few blocks, whose time ranges are known.
+    # LogColumns are in issue order, so those of a window are in few blocks, whose time ranges are known.
     block = max(piece // _BLOCKS, 1)
     bounds, sampled = [], []
     for part in pieces(records, block):
@@ -72,7 +72,7 @@ def windows(records: Records, piece: int = 0, *, reach_ps: int = 0) -> Iterator[
         yield records.part(np.concatenate(chosen), start_ps, end_ps)
 
 
-def _reach(records: Records, reach_ps: int) -> tuple[Integers, Integers]:
+def _reach(records: LogColumns, reach_ps: int) -> tuple[Integers, Integers]:
     """(records,) start and end of the time that a record contributes to.
 
     A blocking copy counts from its issue, as it may wait for others; asynchronous operations count from their start,

@@ -100,8 +100,8 @@ def _compare(
     quiet: bool,
     **own: Any,
 ) -> None:
+    from mlusim.explore.axis_values import boards_of
     from mlusim.explore.compare import compare as run_all
-    from mlusim.explore.grid import boards_of
     from mlusim.ops.call import run
 
     boards = boards_of(device)

@@ -53,8 +53,8 @@ def _compare(
 ) -> None:
     from mlusim.bangc.kernel_files import KernelName, is_kernel_file
     from mlusim.cli.comparison import print_comparison
+    from mlusim.explore.axis_values import boards_of
     from mlusim.explore.compare import compare
-    from mlusim.explore.grid import boards_of
 
     boards = boards_of(device)
     calls = {}

@@ -22,7 +22,7 @@ from mlusim.cli.sweep_table import print_sweep
 from mlusim.errors import InputError, MlusimError
 
 if TYPE_CHECKING:
-    from mlusim.explore.grid import Axes
+    from mlusim.explore.axes import Axes
     from mlusim.explore.sweeping import Sweep
     from mlusim.ops.commands import Command
 
@@ -286,7 +286,7 @@ def _axes(  # noqa: PLR0913 - the options of the command
     kernel_version: str = "",
 ) -> Axes:
     """Return the axes of a sweep: the options of the operator or kernel, `own`, and those of every sweep."""
-    from mlusim.explore.axes import axes_of
+    from mlusim.explore.axis_arguments import axes_of
 
     varied: dict[str, Any] = dict(_pairs("--vary", vary))
     if bandwidth is not None:

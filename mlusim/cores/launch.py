@@ -88,7 +88,7 @@ class Job:
             self.launch.job_done(self)
 
 
-class Grid:
+class WaitingJobs:
     """The grid positions still to be placed, x fastest. A grid may have 2^48 positions, so they are not stored.
 
     `width` is the number of tasks along x that are placed together.
@@ -138,7 +138,7 @@ class Launch:
         self.index = len(chip.log.launches)
         self.done = False
         chip.log.launches.append(LaunchRecord(self.name, kind, dim, queue.index, -1))
-        self.waiting = Grid(dim, self.union * chip.board.cores_per_cluster if self.union else 1)
+        self.waiting = WaitingJobs(dim, self.union * chip.board.cores_per_cluster if self.union else 1)
         self.running: list[Job] = []
         self._waves = 0
 
@@ -268,7 +268,7 @@ class Queue:
         self.chip.place_all()
 
 
-def grid_of(dim: Any) -> tuple[Any, ...]:
+def as_grid(dim: Any) -> tuple[Any, ...]:
     """Return a grid from an integer or a sequence; other values are wrapped in a tuple for `check_launch` to reject."""
     if isinstance(dim, int | np.integer) and not isinstance(dim, bool):
         return (int(dim), 1, 1)

@@ -1,253 +1,207 @@
-"""The axes of a sweep: lookup of names, parsing of texts, normalisation to lists, and validation."""
+"""The points of a sweep: all combinations of the axes' values, each with its board and its key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
-from mlusim.dtypes import FLOAT32
-from mlusim.errors import InputError
-from mlusim.explore.axis_values import numbers, shapes
-from mlusim.explore.grid import Axes, board_parameter, boards_of, dtypes_of, several
-from mlusim.explore.sources import UserKernel, kernel_of
-from mlusim.host.arguments import assign, parse_argument
-from mlusim.host.run import three_axes
-from mlusim.host.steady.steady import check_steady
-from mlusim.inputs import as_count, as_shape, check_operations
-from mlusim.ops.call import check_choice
-from mlusim.ops.commands import Command, command_of
+from mlusim.errors import BoardError, InputError
+from mlusim.explore.kernel_call import without_folder
+from mlusim.explore.point import FIGURES, PLAN_FIGURES, Point, option_json
+from mlusim.explore.sources import UserKernel
+from mlusim.explore.store import IMPOSSIBLE, Outcome
+from mlusim.hardware import Board
 
-_LAUNCH = ("dim", "kind", "theory_ops")
+# A larger sweep is most likely a mistake.
+MAX_POINTS = 1_000_000
 
-
-def axes_of(  # noqa: PLR0913 - most are keywords
-    operation: str | Callable[..., Any],
-    *,
-    shape: Any,
-    dtype: Any,
-    device: Any,
-    strategy: Any,
-    nram_bytes: Any,
-    nram_limit_bytes: Any,
-    cores: Any,
-    vary: Mapping[str, Any],
-    data: bool,
-    seed: int,
-    steady: bool = False,
-    options: Mapping[str, Any],
-    settings: Mapping[str, Any] | None = None,
-    kernel_version: str = "",
-    arguments: Sequence[str] = (),
-) -> Axes:
-    """Return the validated axes for the arguments of `sweep`. Raises `InputError` and `BoardError`."""
-    own = {name: several(value) for name, value in options.items()}
-    of_kernel = {name: several(value) for name, value in (settings or {}).items()}
-    empty = [name for name, values in (*own.items(), *of_kernel.items()) if not values]
-    if empty:
-        raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
-    as_count("seed", seed, least=0)
-    check_steady(steady=steady, data=data)
-    operation = by_name(operation)
-    if isinstance(operation, str) and not is_kernel(operation):
-        if arguments:
-            raise InputError(
-                f"{operation} is an operator: arguments are for kernels of your own; pass shape and options"
-            )
-        if of_kernel:
-            raise InputError(f"{operation} is an operator: settings are for kernels of your own; pass options by name")
-        subject = _operator(operation, own, shape=shape, dtype=dtype, strategy=strategy)
-    else:
-        kernel = kernel_of(operation, kernel_version)
-        _check_arguments(kernel, arguments, shape)
-        subject = _own_kernel(kernel, own, of_kernel, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
-    return Axes(
-        operator=subject.name,
-        kernel=subject.kernel,
-        arguments=tuple(arguments),
-        shapes=[None] if shape is None else _shapes(shape),
-        dtypes=dtypes_of(FLOAT32 if subject.dtype is None else subject.dtype),
-        boards=boards_of(device),
-        strategies=subject.strategies,
-        nram_limits=_whole("nram_limit_bytes", nram_limit_bytes),
-        nram_sizes=_whole("nram_bytes", nram_bytes),
-        core_counts=_whole("cores", cores),
-        vary={parameter: _board_values(parameter, values) for parameter, values in vary.items()},
-        options=subject.options,
-        launch=subject.launch,
-        dtype_name=subject.dtype_name,
-        data=data,
-        seed=seed,
-        steady=steady,
-    )
+_COLUMN_OF_NRAM = "nram_usable_bytes"
+# Columns of every table, but that of a strategy, which only operators have.
+_COLUMNS = frozenset(
+    {*FIGURES, *PLAN_FIGURES, "operator", "device", "arguments", "shape", "elements", "dtype", "nram_limit_bytes"}
+    | {"cores", "clusters", "dram_bandwidth_bytes_per_s", "dim", "kind", "theory_ops", "status", "message"}
+    | {_COLUMN_OF_NRAM, "extrapolated_us", "bound_us"}
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Subject:
-    """The subject of a sweep, and the axes that depend on it.
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """The axes of a sweep, each a list of values.
 
     Attributes:
-        name, kernel: the operator, or the user's kernel.
-        dtype, dtype_name: element types of the inputs, and the option that names them.
-        strategies: [None] for a kernel.
-        options, launch: its options, and those of its launch.
+        operator: name.
+        kernel: the user's function, if any.
+        arguments: its arguments, as in `KernelCall`; the same for all points.
+        shapes, dtypes, strategies, nram_limits, nram_sizes, core_counts: None in a list means the default of the board
+            or operator.
+        boards: board records.
+        vary: parameters of the board, by name.
+        options: attributes of the operator and of its random inputs; settings of a function.
+        launch: `dim`, `kind`.
+        dtype_name: name of the element type's column.
+        data, seed, steady: as in `Point`.
     """
 
-    name: str
+    operator: str
     kernel: UserKernel | None = None
-    dtype: Any
+    arguments: tuple[str, ...] = ()
+    shapes: Sequence[tuple[int, ...] | None]
+    dtypes: Sequence[Any]
+    boards: Sequence[Board]
+    strategies: Sequence[str | None] = (None,)
+    nram_limits: Sequence[int | None] = (None,)
+    nram_sizes: Sequence[int | None] = (None,)
+    core_counts: Sequence[int | None] = (None,)
+    vary: Mapping[str, Sequence[Any]]
+    options: Mapping[str, Sequence[Any]]
+    launch: Mapping[str, Sequence[Any]]
     dtype_name: str = "dtype"
-    strategies: list[str | None]
-    options: dict[str, list[Any]]
-    launch: dict[str, list[Any]]
+    data: bool = False
+    seed: int = 0
+    steady: bool = False
 
+    def _lists(self) -> dict[str, Sequence[Any]]:
+        return {
+            "shape": self.shapes,
+            self.dtype_name: self.dtypes,
+            "device": self.boards,
+            _COLUMN_OF_NRAM: self.nram_sizes,
+            "cores": self.core_counts,
+            **self.vary,
+            "strategy": self.strategies,
+            "nram_limit_bytes": self.nram_limits,
+            **{self.column(name): values for name, values in self.options.items()},
+            **self.launch,
+        }
 
-def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtype: Any, strategy: Any) -> _Subject:
-    command = command_of(operation)
-    if shape is None:
-        raise InputError(f"{operation}: its inputs need a shape, such as shape=(64, 64)")
-    if command.data_option != "dtype":
-        # The operator's own dtype is that of its output.
-        if dtype is not None:
-            options["dtype"] = dtypes_of(dtype)
-        dtype = options.pop(command.data_option, None)
-    options = _operator_options(command, options)
-    return _Subject(
-        name=command.name,
-        dtype=dtype,
-        dtype_name=command.data_option,
-        strategies=_strategies(command, options, strategy),
-        options=options,
-        launch={},
-    )
+    def column(self, option: str) -> str:
+        """Return the column of an option: its name, or `set_NAME` for a setting with the name of another column."""
+        taken = self.kernel is not None and (option in _COLUMNS or option in self.vary or option.startswith("shape_"))
+        return f"set_{option}" if taken else option
 
+    def columns(self) -> list[str]:
+        """Return the axes with several values, as columns of the table."""
+        columns = []
+        for name, values in self._lists().items():
+            if len(values) > 1:
+                shapes = [shape or () for shape in self.shapes]
+                if name == "shape" and len({len(shape) for shape in shapes}) == 1:
+                    columns += [
+                        f"shape_{axis}" for axis, extents in enumerate(zip(*shapes, strict=True)) if len({*extents}) > 1
+                    ]
+                else:
+                    columns.append(name)
+        return columns
 
-def _own_kernel(
-    kernel: UserKernel,
-    options: dict[str, list[Any]],
-    named: dict[str, list[Any]],
-    *,
-    dtype: Any,
-    strategy: Any,
-    nram_limit_bytes: Any,
-) -> _Subject:
-    """Return the axes of a kernel: `options` are its launch and its settings; `named` are only settings."""
-    name = kernel.name
-    if "strategy" in kernel.settings and strategy is not None:
-        named = {"strategy": several(strategy), **named}
-        strategy = None
-    if strategy is not None or nram_limit_bytes is not None:
-        which = "strategy" if strategy is not None else "nram_limit_bytes"
-        raise InputError(f"{which}: {name} is a function of your own, which no planner splits: leave it off")
-    launch = {key: options.pop(key) for key in _LAUNCH if key in options}
-    if "dim" in launch:
-        launch["dim"] = [three_axes(dim) for dim in launch["dim"]]
-    for operations in launch.get("theory_ops", ()):
-        check_operations(operations)
-    of_the_launch = [key for key in launch if key != "theory_ops"]
-    if of_the_launch and kernel.launches:
-        which = " and ".join(of_the_launch)
-        raise InputError(f"{which}: {name} launches its kernels itself: make it a setting of {name}")
-    settings = {**options, **named}
-    unknown = [key for key in settings if key not in kernel.settings]
-    if unknown:
-        has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"
-        raise InputError(f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; {has}")
-    return _Subject(name=name, kernel=kernel, dtype=dtype, strategies=[None], options=settings, launch=launch)
+    def count(self) -> int:
+        """Return the number of points. Raises `InputError` for none, and for too many."""
+        lists = self._lists()
+        empty = [name for name, values in lists.items() if not values]
+        if empty:
+            raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
+        count = prod(len(values) for values in lists.values())
+        if count > MAX_POINTS:
+            sizes = " x ".join(f"{len(values)} of {name}" for name, values in lists.items() if len(values) > 1)
+            raise InputError(f"{count} points ({sizes}): a sweep has at most {MAX_POINTS}; leave values out")
+        return count
 
+    def points(self) -> Iterator[Point | Outcome]:
+        """Yield every combination: a point, or its outcome if its board is invalid."""
+        names = list(self.vary)
+        for shape, dtype, base in product(self.shapes, self.dtypes, self.boards):
+            for nram, cores, *changes in product(self.nram_sizes, self.core_counts, *self.vary.values()):
+                changed = dict(zip(names, changes, strict=True))
+                columns = self._columns(shape, dtype, base, nram, cores, changed)
+                try:
+                    record = changed_board(base, nram, cores, changed)
+                except BoardError as error:
+                    for point in self._on_board(shape, dtype, base, nram, columns):
+                        yield Outcome(IMPOSSIBLE, str(error), dict(point.columns))
+                    continue
+                on_board = {
+                    "cores": record.cores,
+                    "clusters": record.clusters,
+                    _COLUMN_OF_NRAM: record.nram_usable_bytes,
+                    "dram_bandwidth_bytes_per_s": record.dram_bandwidth_bytes_per_s,
+                }
+                yield from self._on_board(shape, dtype, record, nram, columns | on_board)
 
-def is_kernel(operation: str | Callable[..., Any]) -> bool:
-    """Return whether the operation is a user's function: an object, or `file.py:function`."""
-    return not isinstance(operation, str) or ":" in operation or operation.endswith(".py")
-
-
-def _check_arguments(kernel: UserKernel, arguments: Sequence[str], shape: Any) -> None:
-    """Raise `InputError` for arguments that do not match the kernel, before anything runs."""
-    if kernel.launches:
-        if arguments or shape is None:
-            raise InputError(
-                f"{kernel.name} is a plain function (device, shape, dtype, **settings): it takes a shape, no arguments"
+    def _on_board(
+        self, shape: tuple[int, ...] | None, dtype: Any, record: Board, nram: int | None, columns: dict[str, Any]
+    ) -> Iterator[Point]:
+        option_sets = [dict(zip(self.options, values, strict=True)) for values in product(*self.options.values())]
+        launches = [dict(zip(self.launch, values, strict=True)) for values in product(*self.launch.values())]
+        for strategy, limit, options, launch in product(self.strategies, self.nram_limits, option_sets, launches):
+            more = {"strategy": strategy} if strategy is not None else {}
+            more |= {"nram_limit_bytes": limit} if limit is not None else {}
+            own = {self.column(name): value for name, value in options.items()}
+            shown = {name: _cell(value) for name, value in {**own, **launch}.items() if value is not None}
+            yield Point(
+                operator=self.operator,
+                kernel=self.kernel,
+                arguments=self.arguments,
+                shape=shape,
+                dtype=dtype,
+                board=record,
+                strategy=strategy,
+                nram_limit_bytes=limit,
+                options=options,
+                launch=launch,
+                data=self.data,
+                seed=self.seed,
+                steady=self.steady,
+                columns=columns | more | shown,
+                nram_is_swept=nram is not None,
             )
-        return
-    first = None if shape is None else ()
-    assign(
-        kernel.name,
-        kernel.tensors,
-        [parse_argument(text) for text in arguments],
-        shape=first,
-        optional=tuple(kernel.settings),
-        types=kernel.types,
-    )
+
+    def _columns(
+        self,
+        shape: tuple[int, ...] | None,
+        dtype: Any,
+        base: Board,
+        nram: int | None,
+        cores: int | None,
+        changed: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        columns: dict[str, Any] = {"operator": self.operator, "device": base.name}
+        if self.arguments:
+            columns["arguments"] = " ".join(without_folder(text) for text in self.arguments)
+        if shape is not None:
+            columns["shape"] = "x".join(map(str, shape))
+            columns |= {f"shape_{axis}": extent for axis, extent in enumerate(shape)}
+            columns |= {"elements": prod(shape), self.dtype_name: option_json(dtype)}
+        if nram is not None:
+            columns[_COLUMN_OF_NRAM] = nram
+        if cores is not None:
+            columns["cores"] = cores
+        return columns | dict(changed)
 
 
-def by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
-    """Replace a function of `mlusim.ops` by the name of its operator."""
-    if isinstance(operation, str) or not getattr(operation, "__module__", "").startswith("mlusim.ops"):
-        return operation
-    if operation.__name__ == "tin_shift_backward":
-        raise InputError("tin_shift_backward is an option of tin_shift: sweep('tin_shift', backward=True, ...)")
-    return operation.__name__.removesuffix("_forward")
+def _cell(value: Any) -> Any:
+    """Return an option's value as a table cell."""
+    value = option_json(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else value
 
 
-def _operator_options(command: Command, values: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Return the values of all options of an operator, with defaults."""
-    several_values = set(values)
-    options = command.options(values)
-    return {name: value if name in several_values else [value] for name, value in options.items()}
+def changed_board(base: Board, nram_usable_bytes: int | None, cores: int | None, changes: Mapping[str, Any]) -> Board:
+    """Return a board with another usable NRAM size, number of cores, and other parameters.
 
-
-def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: Any) -> list[str | None]:
-    known: tuple[str, ...] = ()
-    for values in product(*options.values()):
-        # Raises for incompatible options, before anything runs.
-        record, _ = command.choose(dict(zip(options, values, strict=True)))
-        known = tuple(record.strategies)
-    if strategy is None:
-        return [known[0]]
-    names = [part.strip() for value in several(strategy) for part in str(value).split(",")]
-    if "all" in names:
-        return list(known)
-    for name in names:
-        check_choice("strategy", name, known)
-    return [*dict.fromkeys(names)]
-
-
-def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
-    extents: list[tuple[int, ...]] = []
-    for value in several(shape):
-        if isinstance(value, str):
-            extents += shapes(value)
-            continue
-        extents.append(as_shape("shape", value))
-    return list(dict.fromkeys(extents))
-
-
-def _whole(name: str, values: Any) -> list[int | None]:
-    limits: list[int | None] = []
-    for limit in several(values):
-        if isinstance(limit, str):
-            limits += [int(number) for number in numbers(name, limit)]
-            continue
-        if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 1):
-            raise InputError(f"{name}: {limit!r} is not a whole number above 0")
-        limits.append(None if limit is None else int(limit))
-    for limit in limits:
-        if limit is not None and limit < 1:
-            raise InputError(f"{name}: {limit} is not a whole number above 0")
-    return [*dict.fromkeys(limits)]
-
-
-def _board_values(parameter: str, values: Any) -> list[Any]:
-    kind = board_parameter(parameter)
-    parsed: list[Any] = []
-    for number in several(values):
-        parsed += numbers(parameter, number, whole=kind is int) if isinstance(number, str) else [number]
-    for number in parsed:
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, int | float)
-            or (kind is int and not isinstance(number, int))
-        ):
-            raise InputError(f"{parameter}: {number!r} is not a {'whole number' if kind is int else 'number'}")
-    return [*dict.fromkeys(parsed)]
+    Fewer cores are fewer clusters, or a part of one, as if a launch used only these while the rest of the chip is idle:
+    they share the whole DRAM. More cores share the same DRAM. Raises `BoardError`.
+    """
+    values = dict(changes)
+    if nram_usable_bytes is not None:
+        values["nram_bytes"] = nram_usable_bytes + int(values.get("nram_reserved_bytes", base.nram_reserved_bytes))
+    if cores is not None:
+        per_cluster = base.cores_per_cluster
+        if cores > per_cluster and cores % per_cluster:
+            whole = cores // per_cluster * per_cluster
+            raise BoardError(
+                f"{base.name}: {cores} cores are not whole clusters of {per_cluster}; take {whole} or "
+                f"{whole + per_cluster}"
+            )
+        values |= {"clusters": max(cores // per_cluster, 1), "cores_per_cluster": min(cores, per_cluster)}
+    return base.replace(**values) if values else base

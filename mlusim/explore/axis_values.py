@@ -1,21 +1,29 @@
-"""Parsing of an axis' values: lists, ranges, and numbers with units.
+"""The values of an axis: lists, ranges, and numbers with units, as text or as Python objects.
 
   64KiB,256KiB,1MiB      several values
   16KiB..1MiB*2          16, 32, ... 1024 KiB: each twice the previous one, up to the limit
   4..32+4                4, 8, ... 32: each 4 more
   2,8,256,49..784*2      a shape with a range as an extent is several shapes
 
-A number without a unit has the unit of the parameter.
+A number without a unit has the unit of the parameter. Of Python objects, a list (or a range) is several values, and
+anything else, including a tuple, is a single one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from decimal import Decimal
 from itertools import product
+from pathlib import Path
+from typing import Any
 
-from mlusim.errors import InputError
+import numpy as np
+
+from mlusim.dtypes import dtype_of
+from mlusim.errors import BoardError, InputError, nearest
+from mlusim.hardware import Board, board
 
 # More values are most likely a typing error.
 MAX_VALUES = 10_000
@@ -152,3 +160,49 @@ def text_of(name: str, value: object) -> str:
             return f"{spelled(value / size)}{unit}"
     unit = next((unit for unit, size in known if size == 1), "")
     return f"{value}{unit}" if isinstance(value, int) else f"{spelled(value)}{unit}"
+
+
+def several(value: Any) -> list[Any]:
+    """Return the distinct values of a list, 1-D array, set, range or iterator; or a single value as a list."""
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        value = value.tolist()
+    values = list(value) if isinstance(value, list | range | set | frozenset | Iterator) else [value]
+    distinct: list[Any] = []
+    for item in values:
+        if item not in distinct:
+            distinct.append(item)
+    return distinct
+
+
+def boards_of(value: Any) -> list[Board]:
+    """Return boards by name, file or record; a text may list several, separated by commas."""
+    texts = [part for item in several(value) for part in (item.split(",") if isinstance(item, str) else [item])]
+    records: list[Board] = []
+    for item in texts:
+        if not isinstance(item, str | Path | Board):
+            raise BoardError(f"{item!r} is not a board: name a preset or a TOML file, or pass a Board")
+        record = board(item.strip() if isinstance(item, str) else item)
+        if record in records:
+            continue
+        if any(record.name == other.name for other in records):
+            raise InputError(
+                f"two different boards are called {record.name}: give one another name in its TOML file, name = ..."
+            )
+        records.append(record)
+    return records
+
+
+def board_parameter(name: str) -> type:
+    """Return the type, int or float, of a board's parameter. Raises `InputError` for an unknown name."""
+    kinds = {item.name: {"int": int, "float": float}.get(str(item.type)) for item in fields(Board)}
+    kind = kinds.get(name)
+    if kind is None:
+        near = nearest(name, [key for key, value in kinds.items() if value], cutoff=0.4)
+        raise InputError(f"a board has no parameter {name!r} to vary; {near}`mlusim devices mlu370-x4` lists them")
+    return kind
+
+
+def dtypes_of(value: Any) -> list[Any]:
+    """Return the element types of an axis; a text may list several, separated by commas."""
+    texts = [part for item in several(value) for part in (item.split(",") if isinstance(item, str) else [item])]
+    return several([dtype_of(part.strip() if isinstance(part, str) else part) for part in texts])

@@ -99,7 +99,7 @@ class Point:
             "board": {item.name: getattr(self.board, item.name) for item in fields(Board) if item.name != "sources"},
             "strategy": self.strategy,
             "nram_limit_bytes": self.nram_limit_bytes,
-            "options": {name: plain(value) for name, value in self.options.items()},
+            "options": {name: option_json(value) for name, value in self.options.items()},
             "launch": dict(self.launch),
             "data": self.data,
             "seed": self.seed,
@@ -121,10 +121,10 @@ class Point:
         return Outcome(status, message, {**self.columns, **figures})
 
 
-def plain(value: Any) -> Any:
+def option_json(value: Any) -> Any:
     """Return an option's value for JSON, with element types by name."""
     if isinstance(value, _TUPLES):
-        return tuple(plain(item) for item in value)
+        return tuple(option_json(item) for item in value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return dtype_name(dtype_of(value))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import AllocationError, PlanError
-from mlusim.explore.grid import Axes
+from mlusim.explore.axes import Axes
 from mlusim.explore.point import Point, prepare_point
 from mlusim.explore.runner import Runner
 from mlusim.explore.store import DONE, Store
@@ -158,7 +158,7 @@ def _next_limit(plan: Plan, board: Board) -> int | None:
 
 def _signature(plan: Plan) -> str:
     """Return a digest that is equal for plans with equal runs."""
-    from mlusim.results.saved import plain as plain_parameters
+    from mlusim.results.saved import parameter_json
 
     digest = hashlib.sha256()
     for column in (plan.tiles.task, plan.tiles.start, plan.tiles.stop):
@@ -166,6 +166,6 @@ def _signature(plan: Plan) -> str:
     # The strategy chosen by one such as auto is in its parameters, or is the plan's name.
     name = plan.named_parameters.get("strategy", plan.strategy)
     digest.update(
-        repr((name, plan.tier, plan.kind, plan.dim, plan.nram_bytes, plain_parameters(plan.named_parameters))).encode()
+        repr((name, plan.tier, plan.kind, plan.dim, plan.nram_bytes, parameter_json(plan.named_parameters))).encode()
     )
     return digest.hexdigest()

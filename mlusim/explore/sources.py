@@ -38,7 +38,7 @@ MODEL = (
     *("planning", "kernels", "host", "ops", "bangc", "inputs.py"),
     *(f"analysis/{name}.py" for name in ("breakdown", "extrapolation", "intervals", "lower_bound")),
     *(f"analysis/{name}.py" for name in ("log_columns", "metrics", "totals", "windows")),
-    *("explore/grid.py", "explore/kernel_call.py", "explore/point.py"),
+    *("explore/axes.py", "explore/axis_values.py", "explore/kernel_call.py", "explore/point.py"),
 )
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _NUMBERS = (int, float, "int", "float")  # strings if the file postpones annotations

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import InputError
-from mlusim.explore.axes import axes_of
-from mlusim.explore.grid import Axes
+from mlusim.explore.axes import Axes
+from mlusim.explore.axis_arguments import axes_of
 from mlusim.explore.point import Point
 from mlusim.explore.runner import Runner
 from mlusim.explore.sources import check_not_loading

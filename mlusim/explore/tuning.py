@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from mlusim.bangc.kernel_files import compile_words
 from mlusim.dtypes import dtype_name
 from mlusim.errors import InputError, MlusimError
-from mlusim.explore.axes import axes_of, by_name, is_kernel
-from mlusim.explore.grid import Axes
+from mlusim.explore.axes import Axes
+from mlusim.explore.axis_arguments import axes_of, by_name, is_kernel
 from mlusim.explore.kernel_call import OF_A_RUN
-from mlusim.explore.point import Point, kernel_call, plain, prepare_point
+from mlusim.explore.point import Point, kernel_call, option_json, prepare_point
 from mlusim.explore.runner import Runner
 from mlusim.explore.search import Search
 from mlusim.explore.sources import check_not_loading
@@ -344,4 +344,4 @@ def _call(point: Point, device: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    return repr(plain(value))
+    return repr(option_json(value))

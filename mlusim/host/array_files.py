@@ -124,7 +124,7 @@ def write_array(option: str, path: Path, array: Array) -> None:
     try:
         with atomic_write(path) as stream:
             # Without the handle of the file, NumPy writes through the stream, whose errors have a reason.
-            np.save(SimpleNamespace(write=stream.write), nameable(array), allow_pickle=False)  # type: ignore[call-overload]
+            np.save(SimpleNamespace(write=stream.write), nameable(array), allow_pickle=False)
     except OSError as error:
         raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
 

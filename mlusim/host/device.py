@@ -21,7 +21,7 @@ import numpy as np
 from simpy.core import EmptySchedule
 
 from mlusim.cores.chip import Chip
-from mlusim.cores.launch import UNIONS, Job, Kernel, Launch, Queue, grid_of
+from mlusim.cores.launch import UNIONS, Job, Kernel, Launch, Queue, as_grid
 from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import NOTED, AllocationError, InputError, LaunchError, MlusimError
@@ -275,7 +275,7 @@ class Device:
         """
         if self._running:
             raise LaunchError("launch inside a kernel: only the host launches; call the other kernel with `await`")
-        grid = self.default_dim(kind) if dim is None else grid_of(dim)
+        grid = self.default_dim(kind) if dim is None else as_grid(dim)
         if queue is not None and queue.chip is not self._chip:
             raise LaunchError("the queue belongs to another device: make one with this device's queue()")
         if queue is None:

@@ -13,7 +13,7 @@ import numpy as np
 from mlusim.analysis.by_line import LineTime, time_by_line
 from mlusim.analysis.extrapolation import Extrapolation, extrapolation_of
 from mlusim.analysis.known_error import Known, known_of
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LowerBound, lower_bound_of
 from mlusim.analysis.metrics import Metrics, measure
 from mlusim.errors import InputError
@@ -106,17 +106,17 @@ class Result(RunFigures):
     @cached_property
     def lower_bound(self) -> LowerBound:
         """The lower bound of the time, and the causes of the time above it."""
-        return lower_bound_of(Records(self.log, self.board), self.metrics)
+        return lower_bound_of(LogColumns(self.log, self.board), self.metrics)
 
     @cached_property
     def known(self) -> Known:
         """The known error of the model for this run, from measurements of real boards."""
-        return known_of(Records(self.log, self.board), self.metrics, self.lower_bound)
+        return known_of(LogColumns(self.log, self.board), self.metrics, self.lower_bound)
 
     @cached_property
     def lines(self) -> list[LineTime]:
         """The source lines of the kernel by their time, longest first."""
-        return time_by_line(Records(self.log, self.board))
+        return time_by_line(LogColumns(self.log, self.board))
 
     @property
     def sources(self) -> Mapping[str, str]:
@@ -165,7 +165,7 @@ class Result(RunFigures):
     def time_ps(self) -> int:
         """Simulated time from the start of the first launch to the end of the last, in picoseconds."""
         # Computed from the log alone: most callers need none of the other figures.
-        return Records(self.log, self.board).time_ps
+        return LogColumns(self.log, self.board).time_ps
 
     @property
     def vendor_io_efficiency(self) -> float:

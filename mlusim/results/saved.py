@@ -103,7 +103,7 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
         "stopped": run.stopped,
         "board": board_values(run.board) | {"sources": dict(run.board.sources)},
         "plan": None if run.plan is None else _plan_values(run.plan, run.board, arrays),
-        "request": None if run.request is None else plain(run.request)["fields"],
+        "request": None if run.request is None else parameter_json(run.request)["fields"],
         "log": log | {"lines": [(names[file], line, function) for file, line, function in run.log.lines]},
         "sources": {names[file]: text for file, text in run.sources.items()},
         "output": None,
@@ -164,7 +164,7 @@ def board_values(board: Board) -> dict[str, Any]:
     return {item.name: getattr(board, item.name) for item in fields(board) if item.name != "sources"}
 
 
-def plain(value: Any) -> Any:
+def parameter_json(value: Any) -> Any:
     """Convert a plan parameter for JSON: records become {"class": ..., "fields": {...}}, lists become tuples.
 
     Plain values are unchanged, so that plans can be compared even if one comes from a file.
@@ -174,15 +174,15 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): parameter_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return tuple(plain(item) for item in value)
+        return tuple(parameter_json(item) for item in value)
     names: Iterable[str] = ()
     if isinstance(value, Tiles):
         names = _TILES
     elif is_dataclass(value):
         names = (item.name for item in fields(value))
-    return {"class": type(value).__name__, "fields": {name: plain(getattr(value, name)) for name in names}}
+    return {"class": type(value).__name__, "fields": {name: parameter_json(getattr(value, name)) for name in names}}
 
 
 def _write_zip(stream: Any, head: dict[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -297,7 +297,8 @@ def _plan_values(plan: Plan, board: Board, arrays: dict[str, Array]) -> dict[str
     for name in _TILES:
         arrays[f"plan/{name}"] = np.ascontiguousarray(getattr(plan.tiles, name))
     names = [item.name for item in fields(plan) if item.name not in ("board", "tiles")]
-    values = {name: plain(plan.named_parameters if name == "parameters" else getattr(plan, name)) for name in names}
+    values = {name: getattr(plan, name) for name in names} | {"parameters": plan.named_parameters}
+    values = {name: parameter_json(value) for name, value in values.items()}
     if plan.board != board:
         values["board"] = board_values(plan.board) | {"sources": dict(plan.board.sources)}
     return values

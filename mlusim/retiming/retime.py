@@ -33,7 +33,7 @@ from mlusim.ops.schema import Tensor
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.results.result import Result, load
-from mlusim.results.saved import plain
+from mlusim.results.saved import parameter_json
 from mlusim.units import PS_PER_S, format_bytes, group_digits, round_up
 
 # Board properties that kernels use besides their plan: a description, and whether it matters to a log.
@@ -180,7 +180,7 @@ def _difference(one: Plan, other: Plan) -> str:
     for name in ("task", "start", "stop", "nram_bytes"):
         if not np.array_equal(getattr(one.tiles, name), getattr(other.tiles, name)):
             return "different tiles"
-    old_value, new_value = plain(one.named_parameters), plain(other.named_parameters)
+    old_value, new_value = parameter_json(one.named_parameters), parameter_json(other.named_parameters)
     for name in {**old_value, **new_value}:
         if old_value.get(name) != new_value.get(name):
             return f"{name} = {new_value.get(name)} instead of {old_value.get(name)}"

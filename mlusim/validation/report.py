@@ -199,7 +199,7 @@ def _dominant(device: Device) -> tuple[str, float]:
 
 def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return rows and figures as JSON types; errors are relative, positive if the model is too slow."""
-    from mlusim.analysis.known_error import BEYOND, MEASURED, coverage
+    from mlusim.analysis.known_error import BEYOND, MEASURED, band_coverage
     from mlusim.analysis.provenance import MODEL
 
     return {
@@ -228,7 +228,7 @@ def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
             for outcome in outcomes
         ],
         "accuracy": asdict(accuracy(outcomes)),
-        "coverage": [asdict(coverage(level)) for level in (MEASURED, BEYOND)],
+        "coverage": [asdict(band_coverage(level)) for level in (MEASURED, BEYOND)],
     }
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.by_line import time_by_line
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import lower_bound_of
 from mlusim.analysis.metrics import measure
 from mlusim.hardware import board
@@ -56,14 +56,14 @@ def program(steps):
 
 
 def assert_lines_sum_to_the_causes(device, on, metrics):
-    lines = time_by_line(Records(device.log, on))
+    lines = time_by_line(LogColumns(device.log, on))
     assert all((line.spent_ps >= 0).all() for line in lines)
     total = sum((line.spent_ps for line in lines), np.zeros(len(CAUSES), np.int64))
     assert dict(zip(CAUSES, total.tolist(), strict=True)) == dict(metrics.where_time_went)
 
 
 def assert_losses_sum_to_what_is_above_the_floor(device, on, metrics):
-    bound = lower_bound_of(Records(device.log, on), metrics)
+    bound = lower_bound_of(LogColumns(device.log, on), metrics)
     assert (bound.core_losses_ps >= 0).all()
     assert (bound.core_losses_ps.sum(axis=1) == metrics.time_ps - bound.time_ps).all()
     assert sum(bound.losses_ps.values()) == on.cores * (metrics.time_ps - bound.time_ps)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import measure, peak_bytes, verdict
 from mlusim.errors import HangError
 from mlusim.hardware import board
@@ -354,5 +354,5 @@ def test_copies_at_the_strided_dram_rate_count_as_strided(kernel, strided):
     numbers = device.upload(np.arange(0, 16, 2, dtype=np.int32), "numbers")
     device.launch(kernel, source, numbers, dim=(1, 1, 1), kind="BLOCK")
     device.synchronize()
-    records = Records(device.log, X4)
+    records = LogColumns(device.log, X4)
     assert records.strided[records.is_copy].tolist() == strided

@@ -14,7 +14,7 @@ import pytest
 
 import mlusim
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LOSSES
 from mlusim.analysis.page.cause_spans import LANE_NAMES, cause_spans
 from mlusim.analysis.page.html import page
@@ -37,7 +37,7 @@ def staged_result(staged_device):
 
 
 def records_of(result):
-    return Records(result.log, result.board)
+    return LogColumns(result.log, result.board)
 
 
 def unpack(column):

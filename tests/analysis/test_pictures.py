@@ -14,7 +14,7 @@ import pytest
 import mlusim
 from mlusim.analysis import pictures, timeline
 from mlusim.analysis.canvas import WIDTH, Bitmap, width_of
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.pictures import draw, write_report
 from mlusim.analysis.style import drawing, new_figure
 from mlusim.analysis.tile_map import draw_tile_map
@@ -92,7 +92,7 @@ def test_long_runs_are_summarised_and_state_what_is_left_out(monkeypatch, make_r
     monkeypatch.setattr(timeline, "MAX_SPANS", 10)
     monkeypatch.setattr(timeline, "_MAX_ROW_SPANS", 4)
     monkeypatch.setattr(timeline, "_SPANS_PER_BIN", 1)
-    records = Records(result.log, result.board)
+    records = LogColumns(result.log, result.board)
     canvas = draw_timeline(records, "T")
     said = " ".join(texts(canvas))
     assert "the share of its time on each of these" in said
@@ -104,7 +104,7 @@ def test_long_runs_are_summarised_and_state_what_is_left_out(monkeypatch, make_r
 
 def test_the_tile_map_shows_where_plan_and_log_differ(make_result):
     result = make_result()
-    records = Records(result.log, result.board)
+    records = LogColumns(result.log, result.board)
     agreed = draw_tile_map(records, result.plan)
     assert "by the log each part is written by the core that the plan names" in " ".join(texts(agreed))
     tiles = copy(result.plan.tiles)
@@ -137,7 +137,7 @@ def test_empty_runs_and_small_boards_can_be_drawn(tmp_path):
     x = np.ones((1, 5, 4, 3000), np.float16)
     rows_split = mlusim.ops.tin_shift_forward(x, np.ones((1, 2), np.int32), device=tiny)
     assert rows_split.plan.tier == 3
-    canvas = draw_tile_map(Records(rows_split.log, tiny), rows_split.plan)
+    canvas = draw_tile_map(LogColumns(rows_split.log, tiny), rows_split.plan)
     assert "by the log each part is written" in " ".join(texts(canvas))
 
 
@@ -165,7 +165,7 @@ def test_drawing_leaves_the_callers_style_unchanged():
 
 def test_two_timelines_show_the_same_cores():
     small, large = (mlusim.ops.flip(np.ones((rows, 512), np.float32), axis=1) for rows in (64, 512))
-    canvas = draw_two_timelines([(Records(one.log, one.board), name) for one, name in ((small, "A"), (large, "B"))])
+    canvas = draw_two_timelines([(LogColumns(one.log, one.board), name) for one, name in ((small, "A"), (large, "B"))])
     words = texts(canvas)
     titles = [words.index(word) for word in words if re.match("[AB]: ", word)]
     names = [[word for word in part if "core " in word] for part in (words[: titles[1]], words[titles[1] + 1 :])]
@@ -204,6 +204,6 @@ def test_two_timelines_have_a_common_time_axis():
 
     x = np.ones(8, np.float32)
     runs = [mlusim.run(kernel, x, mlusim.Output.like(x), busy, device="mlu590-h8") for busy in ((0,), (47,))]
-    canvas = draw_two_timelines([(Records(run.log, run.board), "A") for run in runs])
+    canvas = draw_two_timelines([(LogColumns(run.log, run.board), "A") for run in runs])
     zeros = [text.x for text in canvas.texts if text.words in {"0", "0.0"}]
     assert zeros == [zeros[0]] * 2

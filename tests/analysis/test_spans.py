@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
-from mlusim.analysis.log_columns import Records
-from mlusim.analysis.spans import KINDS, coverage, shares, spans
+from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.spans import KINDS, covered_fraction, shares, spans
 from mlusim.hardware import board
 from mlusim.host.device import Device
 
@@ -35,11 +35,11 @@ def test_coverage_is_a_fraction_per_bin(given_spans):
     for line, low, high in zip(row, start, end, strict=True):
         busy[line, low:high] = True
     expected = [[busy[line, low:high].mean() for low, high in pairwise(edges)] for line in range(ROWS)]
-    np.testing.assert_allclose(coverage(row, start, end, ROWS, edges), expected, atol=1e-12)
+    np.testing.assert_allclose(covered_fraction(row, start, end, ROWS, edges), expected, atol=1e-12)
 
 
 def test_shares_of_a_bin_never_exceed_one(staged_device):
-    records = Records(staged_device.log, staged_device.board)
+    records = LogColumns(staged_device.log, staged_device.board)
     every = spans(records)
     edges = np.linspace(records.start_of_run_ps, records.end_of_run_ps, 41).round().astype(np.int64)
     found = shares(every, every.unit, records.units, edges)
@@ -58,7 +58,7 @@ def test_shares_of_a_bin_never_exceed_one(staged_device):
 
 
 def test_spans_of_a_lane_do_not_overlap(staged_device):
-    every = spans(Records(staged_device.log, staged_device.board))
+    every = spans(LogColumns(staged_device.log, staged_device.board))
     order = np.lexsort((every.start_ps, every.lane, every.unit))
     same = (np.diff(every.unit[order]) == 0) & (np.diff(every.lane[order]) == 0)
     assert (every.start_ps[order][1:] >= every.end_ps[order][:-1])[same].all()
@@ -74,14 +74,14 @@ def test_a_copy_to_sram_is_shown_on_the_memory_cores_pipe():
     device = Device(on)
     device.launch(stages, device.upload(np.zeros(256, np.float32)), dim=(4, 1, 1))
     device.synchronize()
-    every = spans(Records(device.log, on))
+    every = spans(LogColumns(device.log, on))
     assert set(every.unit.tolist()) == {on.cores}
-    assert Records(device.log, on).unit_name(on.cores) == "cluster 0 memory core"
+    assert LogColumns(device.log, on).unit_name(on.cores) == "cluster 0 memory core"
 
 
 def test_bandwidth_keeps_every_byte_and_never_exceeds_the_peak(staged_device, result):
     for log, on in ((staged_device.log, staged_device.board), (result.log, result.board)):
-        records = Records(log, on)
+        records = LogColumns(log, on)
         for bins in (1, 7, 300):
             edges = np.linspace(records.start_of_run_ps, records.end_of_run_ps, bins + 1).round().astype(np.int64)
             read, write = bus_bytes_over_time(records, edges)
@@ -102,6 +102,6 @@ def test_the_bytes_of_a_copy_are_spread_over_its_transfer_time():
     moving = on.kernel_start_ps + on.cycles_ps(on.issue_cycles) + on.dma_read_latency_ps
     done = device.log.tasks[0].end_ps
     edges = np.array([0, moving, moving + (done - moving) // 4, done, device.log.launches[0].end_ps])
-    read, write = bus_bytes_over_time(Records(device.log, on), edges)
+    read, write = bus_bytes_over_time(LogColumns(device.log, on), edges)
     assert read.tolist() == [0, 4096, 3 * 4096, 0]
     assert write.tolist() == [0, 0, 0, 0]

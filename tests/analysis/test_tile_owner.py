@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlusim.analysis.log_columns import Records
-from mlusim.analysis.tile_owner import Grid, grid_of, logged_owners, planned_owners
+from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.tile_owner import TileGrid, logged_owners, planned_owners, tile_grid
 from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction
 from mlusim.planning.tiles import Tiles
@@ -13,7 +13,7 @@ from mlusim.planning.tiles import Tiles
 
 def every_element(shape, split):
     rows, columns = int(np.prod(shape[:split])), int(np.prod(shape[split:]))
-    return Grid(tuple(shape), split, 0, np.arange(rows), np.arange(columns))
+    return TileGrid(tuple(shape), split, 0, np.arange(rows), np.arange(columns))
 
 
 @st.composite
@@ -43,14 +43,14 @@ def test_planned_owners_match_the_tile_slices(drawn):
 
 def test_a_grid_makes_rectangles_of_the_tiles():
     whole = np.array([[0, 0, c, 0] for c in range(5)]), np.array([[1, 8, c + 1, 49] for c in range(5)])
-    grid = grid_of((2, 8, 5, 49), Tiles(range(5), *whole, 0))
+    grid = tile_grid((2, 8, 5, 49), Tiles(range(5), *whole, 0))
     assert (grid.split, grid.inner) == (2, 1)
     assert (grid.row_extent, grid.column_extent) == (16, 5)
     rows = np.array([[n, 0] for n in range(3)]), np.array([[n + 1, 7] for n in range(3)])
-    grid = grid_of((3, 7), Tiles(range(3), *rows, 0))
+    grid = tile_grid((3, 7), Tiles(range(3), *rows, 0))
     assert (grid.row_extent, grid.column_extent) == (3, 7)
     line = np.array([[0], [500_000]]), np.array([[500_000], [1_000_000]])
-    grid = grid_of((1_000_000,), Tiles(range(2), *line, 0))
+    grid = tile_grid((1_000_000,), Tiles(range(2), *line, 0))
     assert grid.row_extent * grid.column_extent == 1_000_000
     assert len(grid.rows) * len(grid.columns) <= 1000
     owners = planned_owners(grid, Tiles(range(2), *line, 0))
@@ -90,7 +90,7 @@ def test_logged_owners_match_the_output():
     out = device.alloc((16, 16), np.int32)
     device.launch(signs, out, dim=(4, 1, 1))
     device.synchronize()
-    found = logged_owners(every_element((16, 16), 1), Records(device.log, device.board), out.allocation.identity, 4)
+    found = logged_owners(every_element((16, 16), 1), LogColumns(device.log, device.board), out.allocation.identity, 4)
     task = np.array([-1 if record.is_memory_core else record.task_id for record in device.log.tasks] + [-1])
     assert found.complete
     logged = task[found.task]
@@ -108,7 +108,7 @@ def test_plan_and_log_of_tin_shift_agree(make_result):
         result = make_result(strategy)
         plan = result.plan
         grid = every_element(plan.output_shape, 2)
-        records = Records(result.log, result.board)
+        records = LogColumns(result.log, result.board)
         output = next(n for n, a in enumerate(result.log.allocations) if a.task == -1 and not a.read_only)
         logged = logged_owners(grid, records, output, plan.itemsize)
         ids = np.array([task.task_id for task in result.log.tasks])

@@ -14,14 +14,14 @@ from mlusim import ops
 from mlusim import records as log_records
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.by_line import time_by_line
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import mixed_ps
 from mlusim.analysis.metrics import measure
 from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
 from mlusim.analysis.pictures import write_report
 from mlusim.analysis.spans import RunSpans, shares
 from mlusim.analysis.summary import to_json
-from mlusim.analysis.tile_owner import Grid, logged_owners
+from mlusim.analysis.tile_owner import TileGrid, logged_owners
 from mlusim.analysis.timeline import draw_two_timelines
 from mlusim.analysis.totals import Totals
 from mlusim.analysis.trace import trace_events
@@ -61,7 +61,7 @@ DEVICE = device_of()
 @pytest.mark.slow
 @given(st.integers(1, 400))
 def test_totals_of_pieces_sum_to_the_whole(piece: int) -> None:
-    records = Records(DEVICE.log, DEVICE.board)
+    records = LogColumns(DEVICE.log, DEVICE.board)
     whole, parts = Totals(records, 1 << 40), Totals(records, piece)
     assert parts.bytes_requested == whole.bytes_requested
     assert list(parts.operations.items()) == list(whole.operations.items())
@@ -73,7 +73,7 @@ def test_totals_of_pieces_sum_to_the_whole(piece: int) -> None:
 
 @pytest.mark.parametrize("piece", [20, 77, 150, 400])
 def test_windows_give_the_same_line_times_as_the_whole_log(piece: int) -> None:
-    records = Records(DEVICE.log, DEVICE.board)
+    records = LogColumns(DEVICE.log, DEVICE.board)
     whole, parts = (
         {(one.file, one.line, one.function): one.spent_ps.tolist() for one in time_by_line(records, some)}
         for some in (1 << 40, piece)
@@ -85,7 +85,7 @@ def test_windows_give_the_same_line_times_as_the_whole_log(piece: int) -> None:
 @pytest.mark.parametrize("most", [300, 1 << 30])
 @pytest.mark.parametrize("piece", [60, 150, 400])
 def test_windows_give_the_same_spans_as_the_whole_log(piece: int, most: int) -> None:
-    records = Records(DEVICE.log, DEVICE.board)
+    records = LogColumns(DEVICE.log, DEVICE.board)
     whole = cause_spans(records, 1 << 30, 1 << 40)
     parts = cause_spans(records, most, piece)
     assert parts.lanes == whole.lanes
@@ -106,12 +106,12 @@ def totals_of(some: CauseSpans) -> dict[tuple[int, int], list[int]]:
 
 
 def test_windows_give_the_same_pictures_as_the_whole_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    records = Records(DEVICE.log, DEVICE.board)
+    records = LogColumns(DEVICE.log, DEVICE.board)
     edges = np.unique(np.linspace(records.start_of_run_ps, records.end_of_run_ps, 41).round().astype(np.int64))
 
     def made() -> dict[str, Any]:
         run = RunSpans(records)
-        owners = logged_owners(Grid((32, 64), 1, 0, np.arange(32), np.arange(64)), records, 1, 4)
+        owners = logged_owners(TileGrid((32, 64), 1, 0, np.arange(32), np.arange(64)), records, 1, 4)
         return {
             "bandwidth": np.array(bus_bytes_over_time(records, edges)),
             "shares": sum(shares(some, some.unit, records.units, edges) for _, some in run.parts()),
@@ -146,7 +146,7 @@ def test_long_logs_are_never_read_by_whole_columns(monkeypatch: pytest.MonkeyPat
     str(result)
     to_json(result)
     write_report(result, tmp_path)
-    draw_two_timelines([(Records(result.log, result.board), "A")] * 2)
+    draw_two_timelines([(LogColumns(result.log, result.board), "A")] * 2)
     assert len(lengths) > 100
     assert max(lengths) < len(DEVICE.log)
 
@@ -172,7 +172,7 @@ def test_a_window_excludes_instructions_that_only_wait() -> None:
     device = Device("mlu290-m5", data=False)
     device.launch(far_ahead, dim=4, kind="BLOCK")
     device.synchronize()
-    records = Records(device.log, device.board)
+    records = LogColumns(device.log, device.board)
     assert max(len(window) for window in windows(records, 100)) < 150
     assert np.array_equal(Totals(records, 100).causes_ps, Totals(records).causes_ps)
 
@@ -180,7 +180,7 @@ def test_a_window_excludes_instructions_that_only_wait() -> None:
 def test_totals_in_pieces_of_an_operator_with_memory_cores() -> None:
     x = np.arange(2 * 8 * 6 * 64, dtype=np.float32).reshape(2, 8, 6, 64)
     result = ops.tin_shift_forward(x, np.array([[1, -1], [2, 0]], np.int32), device="mlu370-x4")
-    records = Records(result.log, result.board)
+    records = LogColumns(result.log, result.board)
     assert np.array_equal(Totals(records, 7).causes_ps, Totals(records).causes_ps)
 
 

@@ -8,14 +8,14 @@ from itertools import pairwise
 
 import pytest
 
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.trace import stream_trace
 
 
 @pytest.fixture(scope="module")
 def trace(staged_device):
     stream = io.StringIO()
-    stream_trace(Records(staged_device.log, staged_device.board), stream)
+    stream_trace(LogColumns(staged_device.log, staged_device.board), stream)
     return json.loads(stream.getvalue(), parse_float=Decimal)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim.cores.core import Core
-from mlusim.cores.launch import Grid
+from mlusim.cores.launch import WaitingJobs
 from mlusim.errors import InputError, LaunchError
 from mlusim.hardware import board, presets
 from mlusim.host.device import Device
@@ -168,7 +168,7 @@ def test_the_largest_grid_takes_no_memory() -> None:
 
 @pytest.mark.parametrize(("dim", "width"), [((3, 1, 1), 1), ((2, 3, 4), 1), ((8, 1, 3), 4), ((16, 5, 2), 8)])
 def test_task_ids_count_along_x_first(dim: tuple[int, int, int], width: int) -> None:
-    grid = Grid(dim, width)
+    grid = WaitingJobs(dim, width)
     expected = [(x, y, z) for z in range(dim[2]) for y in range(dim[1]) for x in range(0, dim[0], width)]
     assert len(grid) == len(expected)
     assert [grid.popleft() for _ in expected] == expected

@@ -12,7 +12,7 @@ import mlusim
 from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError
 from mlusim.explore import read_sweep
-from mlusim.explore.grid import changed_board
+from mlusim.explore.axes import changed_board
 from mlusim.explore.point import FIGURES, PLAN_FIGURES
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.commands import COMMANDS

@@ -10,7 +10,7 @@ import pytest
 
 import mlusim
 from mlusim.errors import InputError
-from mlusim.explore.axes import axes_of
+from mlusim.explore.axis_arguments import axes_of
 from mlusim.explore.point import Point
 from mlusim.explore.sources import MODEL
 from sweeping_here import SHAPE, X4, here

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlusim.analysis.known_error import BEYOND, MEASURED, coverage, kind_of
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.known_error import BEYOND, MEASURED, band_coverage, kind_of
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import measure
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import fitted, rows
@@ -67,7 +67,7 @@ def test_a_re_created_kernel_moves_the_bytes_of_the_measurement(row, devices):
 @pytest.mark.parametrize("row", QUICK, ids=lambda row: row.name)
 def test_the_kind_of_a_measurement_is_read_from_its_log(row, devices):
     device = devices[row.name]
-    records = Records(device.log, device.board)
+    records = LogColumns(device.log, device.board)
     assert kind_of(records, measure(device.log, device.board)) == row.kind
 
 
@@ -175,7 +175,7 @@ def test_values_keep_the_types_of_their_fields():
 
 @pytest.mark.parametrize("level", [MEASURED, BEYOND])
 def test_an_error_band_covers_about_its_claimed_share(level):
-    found = coverage(level)
+    found = band_coverage(level)
     assert found.rows == len(rows())
     assert sum(held for _, held in found.by_kind.values()) == found.held
     assert 0.8 <= found.held / found.rows <= 1.0

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import Integers, clip, gaps, intervals, no_intervals, union
-from mlusim.analysis.log_columns import DIRECTION_NAMES, Records
+from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.windows import how_many, windows
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
@@ -80,7 +80,7 @@ class _Piece(NamedTuple):
     record: Integers
 
 
-def cause_spans(records: Records, max_spans: int = MAX_SPANS, piece: int = 0) -> CauseSpans:
+def cause_spans(records: LogColumns, max_spans: int = MAX_SPANS, piece: int = 0) -> CauseSpans:
     """Return all spans of a run, merged if there would be more than `max_spans`.
 
     A long log is read in windows of about `piece` records: an operation cut by a window's edge is a span in each
@@ -118,7 +118,7 @@ def _joined(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
     )
 
 
-def _spans(records: Records, max_spans: int) -> CauseSpans:
+def _spans(records: LogColumns, max_spans: int) -> CauseSpans:
     pieces = [*_strips(records), *_pipes(records)]
     unit, kind, start, stop, cause, record = (
         np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*pieces, strict=True)
@@ -150,13 +150,13 @@ def _spans(records: Records, max_spans: int) -> CauseSpans:
     return spans if len(spans) <= max_spans else _summed_up(spans, records.time_ps, max_spans)
 
 
-def _labels(records: Records) -> Integers:
+def _labels(records: LogColumns) -> Integers:
     """(records,) the index of each record's label; the last entry is for none."""
     code = np.where(records.direction >= 0, records.direction, len(DIRECTION_NAMES) + records.op)
     return np.concatenate([code, [NONE]])
 
 
-def _strips(records: Records) -> list[_Piece]:
+def _strips(records: LogColumns) -> list[_Piece]:
     """Each unit's time by cause: the part of each layer that no earlier layer covers."""
     low, high, causes = records.start_of_run_ps, records.end_of_run_ps, list(CAUSES)
     shown = np.unique(np.concatenate([np.arange(records.board.cores), records.engine, records.unit]))
@@ -181,7 +181,7 @@ def _strip(spans: Integers, cause: int) -> _Piece:
     return _Piece(spans[:, 0], np.zeros(count, np.int64), spans[:, 1], spans[:, 2], np.full(count, cause), of_no_record)
 
 
-def _pipes(records: Records) -> list[_Piece]:
+def _pipes(records: LogColumns) -> list[_Piece]:
     """The spans of the pipes; a copy is split into its start-up, its time alone, and the time added by sharing."""
     pipe, start, moving = records.pipe, records.start_ps, records.moving_ps
     alone_end = moving + records.moving_alone_ps

@@ -14,7 +14,7 @@ import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time, mean_bytes_per_s
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LOSSES, LowerBound
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.page.occupancy import Occupancy
@@ -84,7 +84,7 @@ def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figur
     return {"data": traces, "layout": common | layout}
 
 
-def bandwidth(records: Records, bound: LowerBound) -> Figure:
+def bandwidth(records: LogColumns, bound: LowerBound) -> Figure:
     """Bytes on the DRAM bus over time, read and write stacked, with the peak, the mean and the bound."""
     begin, end = records.start_of_run_ps, records.end_of_run_ps
     edges = np.unique(np.linspace(begin, end, _BINS + 1).round().astype(np.int64))
@@ -176,7 +176,7 @@ def losses(bound: LowerBound, cores: int) -> Figure:
     )
 
 
-def per_core(records: Records, metrics: Metrics, bound: LowerBound) -> Figure:
+def per_core(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Figure:
     """Each core's time by cause."""
     cores = records.board.cores
     names = [records.unit_name(unit) for unit in range(cores)]

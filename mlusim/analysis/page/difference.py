@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.notebook import share_bar, swatches
 from mlusim.analysis.page.footer import origin
 from mlusim.analysis.page.pages import document
@@ -113,7 +113,7 @@ def _tries(result: Result, tries: Sequence[Any]) -> str:
 
 def _timelines(runs: dict[str, Result], names: dict[str, str]) -> str:
     canvas = draw_two_timelines(
-        [(Records(result.log, result.board), f"{name}: {names[name]}") for name, result in runs.items()]
+        [(LogColumns(result.log, result.board), f"{name}: {names[name]}") for name, result in runs.items()]
     )
     svg = canvas.svg().decode()
     return f'<figure class="timelines">{svg[svg.index("<svg") :]}</figure>'

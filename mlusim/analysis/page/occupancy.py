@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, Records
+from mlusim.analysis.log_columns import Integers, LogColumns
 from mlusim.log import NONE, AllocationRecord
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import round_up
@@ -43,7 +43,7 @@ class Occupancy:
     peaks_only: bool = False
 
 
-def occupancies(records: Records, max_steps: int = MAX_STEPS) -> list[Occupancy]:
+def occupancies(records: LogColumns, max_steps: int = MAX_STEPS) -> list[Occupancy]:
     """Return every on-chip memory with allocations; by kind, the fullest first."""
     board = records.board
     usable = {
@@ -63,7 +63,7 @@ def occupancies(records: Records, max_steps: int = MAX_STEPS) -> list[Occupancy]
 
 
 def _occupancy(
-    name: str, allocations: list[AllocationRecord], records: Records, usable: dict[MemoryKind, int]
+    name: str, allocations: list[AllocationRecord], records: LogColumns, usable: dict[MemoryKind, int]
 ) -> Occupancy:
     kind = MemoryKind(allocations[0].memory)
     board = records.board

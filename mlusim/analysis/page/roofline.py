@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import ANY_SHAPE_BAR, NETWORK_BAR, Metrics
 from mlusim.analysis.style import BLACK, GREY, PURPLE, ROOF, ROOFS_TOGETHER
 from mlusim.units import GIB, KIB, PS_PER_S
@@ -43,7 +43,7 @@ class Roofline(NamedTuple):
     about: str
 
 
-def roofline(records: Records, metrics: Metrics) -> Roofline | None:
+def roofline(records: LogColumns, metrics: Metrics) -> Roofline | None:
     """Return the roofs and the run; None if it took no time, or had nothing to move."""
     if not metrics.time_ps or not sum(metrics.compulsory_bytes.values()):
         return None
@@ -74,7 +74,7 @@ def _compute(metrics: Metrics, operations: int) -> Roofline:
     return Roofline("operations for each byte [op/B]", "throughput [Gop/s]", roofs, points, about)
 
 
-def _movement(records: Records, metrics: Metrics) -> Roofline:
+def _movement(records: LogColumns, metrics: Metrics) -> Roofline:
     """Bytes per second over bytes: a small tensor is limited by launch and latency, a large one by the DRAM."""
     board = records.board
     fixed_ps = board.kernel_start_ps + board.kernel_end_ps

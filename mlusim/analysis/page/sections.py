@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LOSSES, most_sensitive_to
 from mlusim.analysis.page import charts
 from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
@@ -30,7 +30,7 @@ _SHOWN_BLOCKS = 12
 class Sections:
     """The sections, and the data of their charts."""
 
-    def __init__(self, result: Result, records: Records) -> None:
+    def __init__(self, result: Result, records: LogColumns) -> None:
         self.result = result
         self.records = records
         self.figures: dict[str, charts.Figure] = {}

@@ -12,7 +12,7 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.by_line import LineTime
 from mlusim.analysis.intervals import Integers
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.windows import pieces
 
 # Up to this many consecutive lines without figures are shown; of longer runs only their ends.
@@ -44,7 +44,7 @@ class SourceBlock(NamedTuple):
         return int(sum(int(line.spent_ps.sum()) for line in self.lines))
 
 
-def source_blocks(records: Records, lines: Sequence[LineTime], sources: Mapping[str, str]) -> list[SourceBlock]:
+def source_blocks(records: LogColumns, lines: Sequence[LineTime], sources: Mapping[str, str]) -> list[SourceBlock]:
     """Return the functions in the log, the most expensive first."""
     log = records.log
     nothing = np.zeros(len(CAUSES), np.int64)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, Records
+from mlusim.analysis.log_columns import Integers, LogColumns
 from mlusim.analysis.windows import pieces
 from mlusim.log import NONE
 
@@ -37,7 +37,7 @@ class TensorTraffic(NamedTuple):
 LDRAM = "LDRAM of tasks"
 
 
-def tensor_traffic(records: Records) -> list[TensorTraffic]:
+def tensor_traffic(records: LogColumns) -> list[TensorTraffic]:
     """Return the tensors of the host in order of creation, then LDRAM if any was used.
 
     Bus bytes sum to those of the log. The bytes that a record reads belong to the operand that it reads or, if none of
@@ -62,7 +62,7 @@ def tensor_traffic(records: Records) -> list[TensorTraffic]:
     return rows
 
 
-def _sums(records: Records) -> Integers:
+def _sums(records: LogColumns) -> Integers:
     """(allocations, 4) bytes read, written, read on the bus, written on the bus."""
     count = len(records.log.allocations)
     source = np.where(records.off_chip(records.a_alloc), records.a_alloc, NONE)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, Records
+from mlusim.analysis.log_columns import Integers, LogColumns
 from mlusim.analysis.tile_map import axis_label, core_of_task, output_allocation, verdict
-from mlusim.analysis.tile_owner import grid_of, logged_owners, planned_owners
+from mlusim.analysis.tile_owner import logged_owners, planned_owners, tile_grid
 from mlusim.log import NONE
 from mlusim.planning.plan import Plan
 from mlusim.planning.tiles import Tiles
@@ -50,11 +50,11 @@ class TileMap:
     verdict: str
 
 
-def tile_map(records: Records, plan: Plan | None, max_cells: int = MAX_CELLS) -> TileMap | None:
+def tile_map(records: LogColumns, plan: Plan | None, max_cells: int = MAX_CELLS) -> TileMap | None:
     """Return the map of a run; None if there is no plan, or it has no tiles."""
     if plan is None or not len(plan.tiles):
         return None
-    grid = grid_of(plan.output_shape, plan.tiles)
+    grid = tile_grid(plan.output_shape, plan.tiles)
     if not len(grid.rows) * len(grid.columns):
         return None
     cores = core_of_task(records, plan)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.log_columns import Records
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.page.cause_spans import LANE_NAMES, CauseSpans
 from mlusim.analysis.page.embed import pack
 from mlusim.analysis.page.tiles import TileMap
 from mlusim.analysis.style import CAUSE_COLOURS, time_unit
 
 
-def timeline_data(records: Records, spans: CauseSpans) -> dict[str, Any]:
+def timeline_data(records: LogColumns, spans: CauseSpans) -> dict[str, Any]:
     """Return the spans in columns, with the names that their numbers refer to."""
     unit, scale = time_unit(records.time_ps)
     first = np.searchsorted(spans.lane, np.arange(len(spans.lanes) + 1))
@@ -44,7 +44,7 @@ def timeline_data(records: Records, spans: CauseSpans) -> dict[str, Any]:
     }
 
 
-def tile_data(records: Records, tiles: TileMap, shape: Sequence[int]) -> dict[str, Any]:
+def tile_data(records: LogColumns, tiles: TileMap, shape: Sequence[int]) -> dict[str, Any]:
     """Return the map's cells and the tiles that they refer to."""
     logged = tiles.logged_unit is not None
     return {
