@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import Dtype, dtype_name, dtype_of, is_complex
 from mlusim.errors import InputError
 from mlusim.hardware import Board
+from mlusim.inputs import as_shape
 from mlusim.kernels.bitcast import copy_tiles, plan_view
 from mlusim.memory.view import View
 from mlusim.ops.call import Call, Input, RunOptions
@@ -92,7 +93,7 @@ def bitcast_shape(name: str, shape: tuple[int, ...], source: Dtype, target: Dtyp
 
 def _infer(x: Tensor, *, dtype: object) -> tuple[tuple[int, ...], Dtype]:
     target = dtype_of(dtype)
-    return bitcast_shape(x.name, x.shape, x.dtype, target), target
+    return as_shape("bitcast_convert: the output", bitcast_shape(x.name, x.shape, x.dtype, target)), target
 
 
 def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object) -> Plan:

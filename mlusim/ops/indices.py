@@ -10,6 +10,7 @@ import numpy as np
 
 from mlusim.dtypes import INT32, INT64, dtype_name
 from mlusim.errors import InputError
+from mlusim.inputs import MAX_RANK
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Array, check_choice
 from mlusim.ops.schema import Tensor
@@ -29,6 +30,11 @@ def lookups_along(operator: str, x: Tensor, index: Tensor, axis: int) -> Lookups
         raise InputError(
             f"{x.name} has shape {list(x.shape)} and {index.name} {list(index.shape)}: {operator} takes two of one "
             f"rank, 1 or more, an index value for each element; for whole rows take {operator}_nd(..., mode='standard')"
+        )
+    if rank == MAX_RANK:
+        raise InputError(
+            f"{operator}: {x.name} has rank {rank}: its lookups have an axis more, and NumPy arrays have at most "
+            f"{MAX_RANK}; reshape away an axis of extent 1"
         )
     along = normal_axis(operator, "axis", axis, rank)
     problem = _extents_problem(x, index.name, index.shape, (along,))
@@ -174,14 +180,14 @@ def check_values(operator: str, name: str, index: Array, lookups: Lookups) -> No
     """
     if not index.size:
         return
-    tuples = index if index.ndim > len(lookups.positions) else index[..., None]
+    tuples = index.ndim > len(lookups.positions)
     for column, (axis, extent) in enumerate(zip(lookups.axes, lookups.indexed_extents, strict=True)):
-        values: Any = tuples[..., column]
+        values: Any = index[..., column] if tuples else index
         if int(values.min()) >= -extent and int(values.max()) < extent:
             continue
         wide = values.astype(np.int64, copy=False)
         at = np.unravel_index(int(np.argmax((wide < -extent) | (wide >= extent))), wide.shape)
-        position = [int(part) for part in at] + ([column] if index.ndim > len(lookups.positions) else [])
+        position = [int(part) for part in at] + ([column] if tuples else [])
         allowed = f"so an index is {-extent} to {extent - 1}" if extent else "so no index is allowed"
         raise InputError(
             f"{operator}: {name}{position} = {int(wide[at])}: axis {axis} of x has {extent} elements, {allowed}"

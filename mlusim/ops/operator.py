@@ -7,6 +7,7 @@ split planned) when its inputs are available. `apply` does both and runs the cal
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.split import MORE_NRAM
 from mlusim.results.result import Result
+from mlusim.units import group_digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -245,9 +247,15 @@ def plan(
     ]
     completed = record.complete(attributes)
     record.infer(*tensors, **completed)
-    return record.planned(
-        board(device), record.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed
-    )
+    on = board(device)
+    for tensor in tensors:
+        nbytes = math.prod(tensor.shape) * tensor.dtype.itemsize
+        if nbytes > on.gdram_bytes:
+            raise PlanError(
+                f"{record.name}: {tensor.name} of shape {list(tensor.shape)} has {group_digits(nbytes)} B, and "
+                f"{on.name} {group_digits(on.gdram_bytes)} B of GDRAM; choose a smaller shape, or raise gdram_bytes"
+            )
+    return record.planned(on, record.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed)
 
 
 def _limited(board: Board, nram_limit_bytes: int) -> Board:

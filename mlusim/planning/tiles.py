@@ -129,15 +129,19 @@ def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
 
 def _times_covered(tiles: Tiles, shape: Sequence[int]) -> tuple[Integers, list[Integers]]:
     """Count the tiles that cover each cell of the grid formed by all tile boundaries."""
-    rank = len(shape)
-    cuts = [np.unique(np.concatenate([tiles.start[:, d], tiles.stop[:, d], [0, shape[d]]])) for d in range(rank)]
-    # Difference array: +1 and -1 at the corners of each box, then cumulative sums along each axis.
-    grid = np.zeros([len(cut) for cut in cuts], np.int64)
-    low = [np.searchsorted(cuts[d], tiles.start[:, d]) for d in range(rank)]
-    high = [np.searchsorted(cuts[d], tiles.stop[:, d]) for d in range(rank)]
-    for corner in range(1 << rank):
-        corners = tuple(high[d] if corner >> d & 1 else low[d] for d in range(rank))
+    cuts = [np.unique(np.concatenate([tiles.start[:, d], tiles.stop[:, d], [0, n]])) for d, n in enumerate(shape)]
+    grid = np.zeros([len(cut) - 1 for cut in cuts], np.int64)
+    # Difference array: +1 and -1 at the corners of each box, then cumulative sums along each axis. An axis that no tile
+    # splits has a single cell, which all tiles cover.
+    split = [d for d, cut in enumerate(cuts) if len(cut) > 2]
+    low = [np.searchsorted(cut, tiles.start[:, d]) for d, cut in enumerate(cuts)]
+    high = [np.searchsorted(cut, tiles.stop[:, d]) for d, cut in enumerate(cuts)]
+    inside = [stop < extent for stop, extent in zip(high, grid.shape, strict=True)]
+    for corner in range(1 << len(split)):
+        upper = {d for bit, d in enumerate(split) if corner >> bit & 1}
+        chosen = np.logical_and.reduce([inside[d] for d in upper], axis=0) if upper else slice(None)
+        corners = tuple((high[d] if d in upper else low[d])[chosen] for d in range(len(shape)))
         np.add.at(grid, corners, -1 if corner.bit_count() & 1 else 1)
-    for d in range(rank):
+    for d in split:
         np.cumsum(grid, axis=d, out=grid)
-    return grid[tuple(slice(0, -1) for _ in range(rank))], cuts
+    return grid, cuts

@@ -93,6 +93,14 @@ def test_a_tensor_that_requires_gradients_is_detached():
         (lambda: ops.flip(X, None), "axis=None is not an integer"),
         (lambda: mlusim.plan("flip", (2.5, 3), axis=0), r"the shape of x \(2.5, 3\) is not a shape: pass integers"),
         (lambda: mlusim.plan("flip", (1,) * 65, axis=0), "the shape of x has rank 65: NumPy arrays have at most 64"),
+        (
+            lambda: mlusim.plan("bitcast_convert", (1,) * 64, dtype="int8"),
+            "bitcast_convert: the output has rank 65: NumPy arrays have at most 64",
+        ),
+        (
+            lambda: mlusim.plan("gather", (1,) * 64, (1,) * 64),
+            "gather: x has rank 64: its lookups have an axis more, and NumPy arrays have at most 64",
+        ),
         (lambda: mlusim.plan("flip", (-1, 3), axis=0), r"the shape of x \[-1, 3\]: an extent cannot be negative"),
         (lambda: mlusim.plan("flap", (1, 3), axis=0), "no operator 'flap'; did you mean flip"),
         (

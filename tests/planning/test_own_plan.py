@@ -26,6 +26,24 @@ def test_omitted_arguments_come_from_the_board():
     assert own(kind="BLOCK", dim=(2, 1, 1), parameters={"n": 1}).parameters == {"n": 1}
 
 
+def test_axes_that_no_tile_splits_cost_nothing():
+    """A grid of all borders would have 2^60 cells."""
+    stop = [(1,) * 30 + (row,) + (1,) * 30 for row in (2, 5)]
+    tiles = Tiles((0, 1), [(0,) * 61, (0,) * 30 + (2,) + (0,) * 30], stop, 64)
+    Plan.from_tiles(tiles, stop[1], "int8").check()
+    missing = Plan.from_tiles(Tiles((0,), [(0,) * 61], stop[:1], 64), stop[1], "int8")
+    with pytest.raises(PlanError, match=r"elements \[(0, ){30}2, .* are never written"):
+        missing.check()
+
+
+def test_a_tensor_that_the_board_cannot_hold_has_no_plan():
+    message = (
+        r"flip: x of shape \[17179869184\] has 68 719 476 736 B, and mlu370-x4 25 769 803 776 B of GDRAM; choose a"
+    )
+    with pytest.raises(PlanError, match=message):
+        mlusim.plan("flip", (2**34,), axis=0)
+
+
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
