@@ -28,7 +28,7 @@ CASES = {
 def start(code: str, environment: dict[str, str]) -> float:
     """Seconds that a fresh interpreter takes for `code`."""
     begin = children_s()
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)  # noqa: S603
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     return children_s() - begin
 
 

@@ -85,8 +85,8 @@ class Page:
         lines = []
         for command in _commands(body):
             lines.append(f"$ {command}\n")
-            ran = subprocess.run(  # noqa: S603
-                ["bash", "-c", command.replace("\\\n", "")],  # noqa: S607
+            ran = subprocess.run(
+                ["bash", "-c", command.replace("\\\n", "")],
                 cwd=self.folder,
                 env=self.environment,
                 stdout=subprocess.PIPE,
@@ -110,8 +110,8 @@ def _commands(body: str) -> Iterator[str]:
 
 def _table(found: re.Match[str]) -> str:
     spec = importlib.util.spec_from_file_location("docs_tables", ROOT / "docs" / "tables.py")
-    assert spec is not None  # noqa: S101
-    assert spec.loader is not None  # noqa: S101
+    assert spec is not None
+    assert spec.loader is not None
     tables = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tables)
     name, *words = found["words"].split()
@@ -151,7 +151,7 @@ def draw() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "mlusim", "demo", "--quiet", "--report", folder]
-        subprocess.run(command, check=True, cwd=ROOT)  # noqa: S603
+        subprocess.run(command, check=True, cwd=ROOT)
         images = ROOT / "docs" / "images"
         images.mkdir(exist_ok=True)
         shutil.copyfile(Path(folder) / "timeline.png", images / "demo-timeline.png")
@@ -162,7 +162,7 @@ def draw() -> None:
         small.quantize(128, dither=Image.Dither.NONE).save(images / "demo-film.png", optimize=True)
     lines = images / "explore-nram.png"
     sweep = [sys.executable, "-m", "mlusim", *_NRAM_SWEEP, "--force", "--picture", str(lines)]
-    subprocess.run(sweep, check=True, cwd=ROOT)  # noqa: S603
+    subprocess.run(sweep, check=True, cwd=ROOT)
     with Image.open(lines) as drawn:
         few = drawn.convert("RGB").quantize(64, dither=Image.Dither.NONE)
     few.save(lines, optimize=True)

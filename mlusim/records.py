@@ -154,7 +154,7 @@ class Records:
             self._instructions.append(values)
         return code
 
-    def add(  # noqa: PLR0913, PLR0917 - a call with keywords costs the host more than the record
+    def add(  # noqa: PLR0917 - a call with keywords costs the host more than the record
         self,
         instruction: int,
         task: int,
@@ -340,7 +340,8 @@ class Records:
     def _hold(self, rows: np.ndarray[Any, Any]) -> None:
         self._rows = rows
         self._room = len(rows)
-        # Setting an item of a memoryview is three times as fast as setting one of an array.
+        # Setting an item of a memoryview is three times as fast as setting one of an array. The stub of NumPy does not
+        # know that an array is a buffer.
         self._bytes = memoryview(rows.view(np.uint8))  # type: ignore[arg-type]
         self._quads: memoryview[int] = self._bytes.cast("i")
         self._longs: memoryview[int] = self._bytes.cast("q")

@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-import mlusim  # noqa: E402 - the package beside this directory
-from mlusim.analysis.lower_bound import LOSSES  # noqa: E402
-from mlusim.analysis.notebook import legend_picture, small_picture  # noqa: E402
-from mlusim.analysis.page.embed import plotly_bundle  # noqa: E402
-from mlusim.analysis.page.html import page  # noqa: E402
-from mlusim.analysis.page.pages import document  # noqa: E402
-from mlusim.analysis.page.parts import esc, table  # noqa: E402
-from mlusim.analysis.summary import percent, us_text  # noqa: E402
-from mlusim.units import short_bytes  # noqa: E402
-from mlusim.verifier.check import check_log  # noqa: E402
+import mlusim
+from mlusim.analysis.lower_bound import LOSSES
+from mlusim.analysis.notebook import legend_picture, small_picture
+from mlusim.analysis.page.embed import plotly_bundle
+from mlusim.analysis.page.html import page
+from mlusim.analysis.page.pages import document
+from mlusim.analysis.page.parts import esc, table
+from mlusim.analysis.summary import percent, us_text
+from mlusim.units import short_bytes
+from mlusim.verifier.check import check_log
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 _spec = importlib.util.spec_from_file_location("gallery_cases", HERE / "cases.py")
-assert _spec is not None  # noqa: S101
-assert _spec.loader is not None  # noqa: S101
+assert _spec is not None
+assert _spec.loader is not None
 _cases: Any = importlib.util.module_from_spec(_spec)
 sys.modules[_spec.name] = _cases
 _spec.loader.exec_module(_cases)

@@ -242,7 +242,7 @@ CASES = (
 
 
 def _plan(run: Result) -> Plan:
-    assert run.plan is not None  # noqa: S101 - operators have one
+    assert run.plan is not None
     return run.plan
 
 

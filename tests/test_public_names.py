@@ -71,4 +71,4 @@ def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"^module 'mlusim' has no attribute 'Devise'$"):
         mlusim.Devise  # noqa: B018
     with pytest.raises(ImportError, match="cannot import name 'Devise'"):
-        exec("from mlusim import Devise")  # noqa: S102
+        exec("from mlusim import Devise")

@@ -60,7 +60,7 @@ class Plot:
         top: its top, in pixels, beside another plot.
     """
 
-    def __init__(  # noqa: PLR0913 - most are keywords
+    def __init__(
         self,
         canvas: Canvas,
         left: float,

@@ -148,7 +148,7 @@ class Program:
         ranges, image.record.range_count = self._cnrt.ranges()
         image.record.ranges, self._ranges = ctypes.cast(ranges, type(image.record.ranges)), ranges
 
-    def _launch(  # noqa: PLR0913, PLR0917 - the call's own arguments
+    def _launch(  # noqa: PLR0917 - the call's own arguments
         self,
         name: int,
         function: int,

@@ -112,7 +112,7 @@ class PlacedArrays:
         unit = self._task.unit
         memory = self._absent.get(kind) or (unit.cluster.sram if kind == SRAM else getattr(unit, KINDS[kind].value))
         room = self._image.rooms[kind]
-        assert room is not None  # noqa: S101 - for the type checker
+        assert room is not None
         array = room.arena.arrays[number]
         name, size = array.name.decode(), int(array.size)
         shared = self._task.job.sram_buffers[unit.cluster.index]
@@ -146,7 +146,7 @@ class PlacedArrays:
 
     def _does_not_fit(self, kind: int, array: Any, memory: Any) -> str:
         room = self._image.rooms[kind]
-        assert room is not None  # noqa: S101 - for the type checker
+        assert room is not None
         arrays = [(allocation.name, allocation.nbytes) for allocation in self._placed[kind] if allocation is not None]
         arrays.append((array.name.decode(), int(array.size)))
         alignment = int(room.arena.alignment)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _CAUSES_SHOWN = 3
 
 
-def print_comparison(  # noqa: PLR0913 - most are keywords
+def print_comparison(
     title: str,
     what: str,
     rows: Sequence[Row],

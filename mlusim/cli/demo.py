@@ -67,7 +67,7 @@ _SECTIONS = {
 )
 @click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance.")
 @output_options
-def demo(  # noqa: PLR0913 - the options of the command
+def demo(
     *,
     device: Any,
     strategy: str | None,

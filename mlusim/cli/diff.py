@@ -104,7 +104,7 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
 def _where(line: object) -> str:
     from mlusim.explore.diff import LineChange
 
-    assert isinstance(line, LineChange)  # noqa: S101 - for the type checker
+    assert isinstance(line, LineChange)
     if not line.file:
         return ""
     numbers = f"{line.before or '-'} > {line.after or '-'}" if line.before != line.after else str(line.before)

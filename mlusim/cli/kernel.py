@@ -79,7 +79,7 @@ def make_run(kernel_name: str) -> click.Command:
     return command
 
 
-def _run(  # noqa: PLR0913 - the options of the command
+def _run(
     kernel_name: str,
     *,
     device: Any,
@@ -124,7 +124,7 @@ def inputs_of(kernel_name: str, arguments: Sequence[str]) -> list[str]:
     return [kernel_name, *(text.partition("=")[2] or text for text in arguments)]
 
 
-def finish_kernel(  # noqa: PLR0913 - the options of the command
+def finish_kernel(
     call: KernelCall,
     device: Any,
     *,
@@ -273,7 +273,7 @@ def make_verify(kernel_name: str) -> click.Command:
     return command
 
 
-def _verify(  # noqa: PLR0913 - the options of the command
+def _verify(
     kernel_name: str,
     *,
     device: Any,

@@ -86,7 +86,7 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
     ]
 
 
-def call_of(  # noqa: PLR0913 - the options of the command
+def call_of(
     kernel_name: str,
     *,
     arg: Sequence[str],

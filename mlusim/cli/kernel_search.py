@@ -126,7 +126,7 @@ def make_tune(kernel_name: str) -> click.Command:
     return command
 
 
-def _tune(  # noqa: PLR0913 - the options of the command
+def _tune(
     kernel_name: str,
     *,
     device: str,

@@ -237,7 +237,7 @@ def _drop_output() -> None:
         sys.stdout.flush()
     except (OSError, ValueError):
         with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123 - os.devnull is not a path to build on
-            os.dup2(nowhere.fileno(), sys.__stdout__.fileno())  # type: ignore[union-attr]
+            os.dup2(nowhere.fileno(), sys.__stdout__.fileno())  # type: ignore[union-attr]  # None only under pythonw
 
 
 _HELP = """\

@@ -265,7 +265,7 @@ def help_if_alone(context: click.Context) -> None:
         context.exit(2 if inner else 0)
 
 
-def _run(  # noqa: PLR0913 - the options of the command
+def _run(
     command: Command,
     *,
     device: Any,
@@ -354,7 +354,7 @@ def inputs_json(arrays: Iterable[Array]) -> list[dict[str, Any]]:
     return [{"shape": list(array.shape), "dtype": str(array.dtype)} for array in arrays]
 
 
-def finish(  # noqa: PLR0913 - most are keywords
+def finish(
     result: Result,
     *,
     target: Path | None,

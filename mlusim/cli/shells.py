@@ -64,9 +64,10 @@ class Bash(BashComplete):
         items = super().get_completions(args, incomplete)
         breaks = "".join(sorted({*os.environ.get("COMP_WORDBREAKS", ":=")} & {*":=@"}))
         there = re.match(f".*[{breaks}]", incomplete) if breaks else None
-        for item in items if there else ():
-            if item.type == "plain":
-                item.value = item.value.removeprefix(there[0])  # type: ignore[index]
+        if there:
+            for item in items:
+                if item.type == "plain":
+                    item.value = item.value.removeprefix(there[0])
         return items
 
 

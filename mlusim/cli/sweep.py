@@ -203,7 +203,7 @@ def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _sweep(  # noqa: PLR0913 - the options of the command
+def _sweep(
     operation: str,
     own: dict[str, Any],
     *,
@@ -266,7 +266,7 @@ def _table_file(output: str) -> Path:
     return check_table(check("--out", output))
 
 
-def _axes(  # noqa: PLR0913 - the options of the command
+def _axes(
     operation: str,
     own: dict[str, Any],
     *,

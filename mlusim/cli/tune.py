@@ -126,7 +126,7 @@ def tune(context: click.Context) -> None:
     help_if_alone(context)
 
 
-def _tune(  # noqa: PLR0913 - the options of the command
+def _tune(
     command: Command,
     *,
     shape: Any,

@@ -185,7 +185,7 @@ class Chip:
         for queue in self.queues:
             queue.place()
 
-    def allocate(  # noqa: PLR0913 - most are keywords
+    def allocate(
         self,
         memory: Memory,
         nbytes: int,

@@ -94,7 +94,7 @@ def move(issuer: Issuer, line: int, dst: View, src: View) -> None:
     _copy(issuer, line, dst, src, 0, None, (), ASYNCHRONOUS, by_move_pipe=True)
 
 
-def _copy(  # noqa: PLR0913 - the arguments of `__memcpy`
+def _copy(
     issuer: Issuer,
     line: int,
     dst: View | Pointer,

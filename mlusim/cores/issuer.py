@@ -101,7 +101,7 @@ class Issuer:
             check_end(self)
         task.now_ps += self.issue_ps
 
-    def record(  # noqa: PLR0913 - most are keywords
+    def record(
         self,
         op: str,
         pipe: int,

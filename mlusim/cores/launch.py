@@ -257,7 +257,7 @@ class Queue:
 
     def launch_done(self, launch: Launch) -> None:
         """Called when the first launch has ended; the next begins after the gap between queued kernels."""
-        assert self.launches[0] is launch  # noqa: S101 - in order by construction
+        assert self.launches[0] is launch
         self.launches.popleft()
         # Also applies to kernels not queued yet: host time is not modelled, so the gap is the minimum.
         self._gap = True

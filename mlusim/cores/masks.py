@@ -69,7 +69,7 @@ def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, know
     return wait_for_register(issuer, line, record, finish)
 
 
-def collect_bins(  # noqa: PLR0913 - most are keywords
+def collect_bins(
     issuer: Issuer,
     line: int,
     rows_out: View,

@@ -170,8 +170,8 @@ def _runs_shape(
 ) -> CopyShape:
     """Return the geometry of a loop over runs of rows: one segment each, of their mean length, and exact bus bytes."""
     starts, lengths = loop.src_rows, loop.lengths
-    assert starts is not None  # noqa: S101 - for the type checker
-    assert lengths is not None  # noqa: S101 - for the type checker
+    assert starts is not None
+    assert lengths is not None
     nbytes, runs = loop.selected * row_bytes, len(lengths)
     bus_read = bus_write = partly = 0
     if src.memory.off_chip:

@@ -160,7 +160,7 @@ def _combine_rows(
     before = np.empty(target.shape, target.dtype)
     for row in np.ndindex(target.shape[:-1]):
         operand_row, compare_row = (one[row] if one is not None and one.ndim else one for one in others)
-        assert operand_row is not None  # noqa: S101 - for the type checker
+        assert operand_row is not None
         _combine(issuer, operation, target[row], operand_row, compare_row, before[row])
     if old is not None:
         np.copyto(old, before.reshape(old.shape))

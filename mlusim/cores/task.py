@@ -146,7 +146,7 @@ class Task:
     def resume(self, _: Any = None) -> None:
         """Run the kernel until its next wait."""
         coroutine = self._coroutine
-        assert coroutine is not None  # noqa: S101 - for the type checker
+        assert coroutine is not None
         self.chip.running = self
         try:
             waits = coroutine.send(None)
@@ -237,7 +237,7 @@ class Task:
         then, self._then = self._then, None
         self.now_ps = max(self.now_ps, now)
         self._settle(last_record)
-        assert then is not None  # noqa: S101 - for the type checker
+        assert then is not None
         then()
 
     def _settle(self, waited_for: int) -> None:

@@ -22,7 +22,7 @@ from mlusim.ops.commands import Command, command_of
 _LAUNCH = ("dim", "kind", "theory_ops")
 
 
-def axes_of(  # noqa: PLR0913 - most are keywords
+def axes_of(
     operation: str | Callable[..., Any],
     *,
     shape: Any,

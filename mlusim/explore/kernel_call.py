@@ -107,7 +107,7 @@ class KernelCall:
         taken = {name: only.pop(name) for name in [*only] if name in OF_A_RUN}
         if taken:
             function = partial(function, **taken)
-            function.__name__ = self.kernel.name  # type: ignore[attr-defined]
+            function.__name__ = self.kernel.name  # type: ignore[attr-defined]  # a partial takes any attribute
         return function, list(values.values()), only
 
     def run(self, board: Board, *, data: bool = True, progress: bool = False, **options: Any) -> Result:

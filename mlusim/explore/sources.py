@@ -282,13 +282,13 @@ def _execute(path: Path, text: str, name: str, shown: str = "") -> Function:
         ) from error
     finally:
         _files_loading.pop()
-    function = module.__dict__.get(name)
+    function: Function | None = module.__dict__.get(name)
     if not callable(function):
         functions = {key: value for key, value in vars(module).items() if inspect.isfunction(value) and key[:1] != "_"}
         own = [key for key, value in functions.items() if value.__code__.co_filename == str(path)]
         has = f"it has {', '.join(own)}" if own else "it defines no functions"
         raise InputError(f"{shown} has no function {name!r}: {has}")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 @contextmanager

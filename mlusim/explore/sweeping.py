@@ -148,7 +148,7 @@ class Sweep:
         return f"<sweep of {len(self)} points: {counts or 'none'}>"
 
 
-def sweep(  # noqa: PLR0913 - what can be swept
+def sweep(
     operation: str | Callable[..., Any],
     *,
     shape: Any = None,

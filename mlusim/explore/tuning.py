@@ -103,7 +103,7 @@ class Tuning:
         }
 
 
-def tune(  # noqa: PLR0913 - most are keywords
+def tune(
     operator: str | Callable[..., Any],
     *,
     shape: Any = None,

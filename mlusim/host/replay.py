@@ -261,7 +261,8 @@ class Replay:
         unit, job = issuer.unit, issuer.task.job
         if record.memory == MemoryKind.SRAM.value:
             return job.clusters[self._union_clusters[record.task, record.memory_name]].sram
-        return getattr(unit, record.memory)  # type: ignore[no-any-return]
+        memory: Memory = getattr(unit, record.memory)
+        return memory
 
     def _buffer_events(self) -> list[list[tuple[int, int, bool]]]:
         """By task, return its allocations and releases as (index of the following operation, allocation, frees).

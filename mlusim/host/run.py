@@ -38,7 +38,7 @@ class Uploaded(NamedTuple):
     outputs: dict[str, View]
 
 
-def run(  # noqa: PLR0913 - most are keywords
+def run(
     kernel: Kernel,
     *arguments: Any,
     device: str | Path | Board = "mlu370-x4",

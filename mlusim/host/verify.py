@@ -30,7 +30,7 @@ Kernel = Callable[..., Any]
 Reference = Array | Callable[..., Any] | tuple[Array, ...] | Mapping[str, Array] | None
 
 
-def verify(  # noqa: PLR0913 - most are keywords
+def verify(
     kernel: Kernel,
     *arguments: Any,
     device: str | Path | Board = "mlu370-x4",

@@ -60,7 +60,7 @@ async def run_stages(
             if waits := load(position, tile):
                 await waits
             await core.sync()
-            assert compute is not None  # noqa: S101 - for the type checker
+            assert compute is not None
             if waits := compute(position, tile):
                 await waits
             await core.sync()

@@ -85,7 +85,7 @@ async def scatter_rows(core: Core, x: View, index: View, src: View, out: View, p
             staged = staged_in(tile.shape)
             await copy_box(core, staged, boxed(x, tile.start, tile.stop))
             await copy_box(core, boxed(out, tile.start, tile.stop), staged)
-    assert settings.chunk is not None  # noqa: S101 - for the type checker
+    assert settings.chunk is not None
     updates = Updates(core, index, src, settings, settings.chunk)
     for region in settings.regions.of_task(core.task_id):
         await updates.apply((region.start, region.stop), ((0,) * x.ndim, x.shape), partial(lookups.rows_of, out))

@@ -18,7 +18,7 @@ class Clock(simpy.Environment):
     def after(self, delay_ps: int, call: Callable[[Any], None]) -> None:
         """Call `call` with the event after `delay_ps`."""
         timer = self.timeout(delay_ps)
-        assert timer.callbacks is not None  # noqa: S101 - a fresh event has callbacks
+        assert timer.callbacks is not None
         timer.callbacks.append(call)
 
 

@@ -73,7 +73,7 @@ def view_copy_shape(dst: View, src: View, arch: int, unit_bytes: int) -> CopySha
 
 
 @lru_cache(maxsize=65536)
-def _view_copy_shape(  # noqa: PLR0913, PLR0917 - a flat key is what makes the cache cheap
+def _view_copy_shape(  # noqa: PLR0917 - a flat key is what makes the cache cheap
     dst_memory: MemoryKind,
     src_memory: MemoryKind,
     shape: tuple[int, ...],
@@ -280,7 +280,7 @@ def _coalesce(
 
 
 @lru_cache(maxsize=65536)
-def _finish(  # noqa: PLR0913, PLR0917 - by value and position, for the cache
+def _finish(  # noqa: PLR0917 - by value and position, for the cache
     direction: Direction | None,
     segment: int,
     dst_loops: Loops,

@@ -282,7 +282,7 @@ class Link:
             waiting -= 1
             limit = min(rate * flow.ratio, flow.limit)
             clock = flow.clock
-            assert clock is not None  # noqa: S101 - for the type checker
+            assert clock is not None
             if clock.limit != limit:
                 self._moved = True
                 remaining = flow.finish - clock.ahead
@@ -427,7 +427,7 @@ class Link:
             done.sort(key=order_of)
         for flow in done:
             clock, weight = flow.clock, flow.weight
-            assert clock is not None  # noqa: S101 - for the type checker
+            assert clock is not None
             clock.weight -= weight
             self._weight -= weight
             if not clock.weight:

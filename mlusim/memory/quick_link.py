@@ -103,7 +103,7 @@ class QuickLink(Link):
             port.unsettled = False
             for flow in port.flows:
                 clock = flow.clock
-                assert clock is not None  # noqa: S101 - for the type checker
+                assert clock is not None
                 flow.clock = None
                 self._schedule_end(flow, flow.finish - clock.ahead - self._served, now, now)
         for ready_ps, _, flow in self._arrivals:

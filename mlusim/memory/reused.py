@@ -46,8 +46,8 @@ def reused_bytes(nbytes: int) -> Block:
         block = np.empty(nbytes, np.uint8)
     owner = _Owner(block)
     finalize(owner, _release, block).atexit = False
-    array: Any = np.asarray(owner)
-    return array  # type: ignore[no-any-return]
+    array: np.ndarray[Any, np.dtype[np.uint8]] = np.asarray(owner)
+    return array
 
 
 def _release(block: Block) -> None:

@@ -107,7 +107,7 @@ def plan_gather(
     )
 
 
-def plan_gather_nd(  # noqa: PLR0913 - as the operator, and its element types
+def plan_gather_nd(
     x_shape: Sequence[int],
     index_shape: Sequence[int],
     axes: Sequence[int] | None = None,

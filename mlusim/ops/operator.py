@@ -276,7 +276,7 @@ def tensor_of(value: Input) -> Tensor:
     return Tensor(value.name, value.array.shape, dtype_of(value.array.dtype))
 
 
-def apply_on_device(  # noqa: PLR0913 - most are keywords
+def apply_on_device(
     operator: Operator,
     device: Device,
     tensors: Sequence[tuple[str, View]],

@@ -108,7 +108,7 @@ def plan_scatter(
     )
 
 
-def plan_scatter_nd(  # noqa: PLR0913 - as the operator, and its element types
+def plan_scatter_nd(
     x_shape: Sequence[int],
     index_shape: Sequence[int],
     src_shape: Sequence[int],

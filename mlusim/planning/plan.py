@@ -64,7 +64,7 @@ class Plan:
     nram_limit_bytes: int | None = None
 
     @classmethod
-    def from_tiles(  # noqa: PLR0913 - all but the first two have defaults
+    def from_tiles(
         cls,
         tiles: Tiles,
         shape: Sequence[int],
@@ -187,7 +187,7 @@ class Plan:
         return plan_text.explain(self)
 
 
-def empty_plan(  # noqa: PLR0913 - all but the first five have defaults
+def empty_plan(
     *,
     operator: str,
     strategy: str,

@@ -102,7 +102,7 @@ def plan_scatter(problem: LookupProblem) -> Plan:
     if candidate.split.sorts:
         return bins_plan(problem, candidate, reason)
     chosen = candidate.split
-    assert isinstance(chosen, _Split)  # noqa: S101 - for the type checker
+    assert isinstance(chosen, _Split)
     regions = chosen.regions
     start, stop = _grid(shape, regions, chosen.sizes)
     region_start, region_stop = _grid(shape, regions, regions)
@@ -231,7 +231,7 @@ def _smaller_chunks(problem: LookupProblem, fastest: Mapping[str, LookupCandidat
     for strategy, candidate_of in (("slab", _slab_candidate), ("rows", _row_candidate)):
         if strategy in fastest:
             split = fastest[strategy].split
-            assert isinstance(split, _Split)  # noqa: S101 - for the type checker
+            assert isinstance(split, _Split)
             for parts in _CHUNK_FRACTIONS:
                 yield from candidate_of(problem, split.regions, parts)
 

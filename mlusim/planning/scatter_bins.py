@@ -212,7 +212,7 @@ def bins_plan(problem: LookupProblem, candidate: LookupCandidate, reason: str) -
     """Return the plan of a candidate: its tiles are the regions, or parts of them."""
     elements = math.prod(problem.lookups.x_shape)
     chosen = candidate.split
-    assert isinstance(chosen, BinsSplit)  # noqa: S101 - for the type checker
+    assert isinstance(chosen, BinsSplit)
     binning, (tile,) = chosen.binning, chosen.sizes
     start, stop = boxes([cut(elements, binning.size)], (0,))
     tasks = in_turn(np.prod(stop - start, axis=1), candidate.tasks)

@@ -50,7 +50,7 @@ class Result(RunFigures):
         made_by: the origin of the run, if known: `command`, `date`, `seed`.
     """
 
-    def __init__(  # noqa: PLR0913 - most are keywords
+    def __init__(
         self,
         *,
         operator: str,

@@ -165,7 +165,7 @@ def _table_of(
     columns: list[list[Any]] = []
     rows = array(f"log/{table}").tolist()
     # Files of earlier versions lack the last fields, which have defaults.
-    for item, numbers in zip(fields(record)[: len(rows)], rows, strict=True):  # type: ignore[arg-type]
+    for item, numbers in zip(fields(record)[: len(rows)], rows, strict=True):  # type: ignore[arg-type]  # a dataclass
         if item.type == "bool":
             columns.append([bool(number) for number in numbers])
         elif item.type == "int":

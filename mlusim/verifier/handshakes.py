@@ -98,8 +98,9 @@ class Handshakes:
         for record in atomics.tolist():
             position = int(order.position[record])
             task = int(order.task[position])
-            target = tuple(int(columns[f"dst_{part}"][record]) for part in ("alloc", "offset", "box"))
-            before = known_by_target.setdefault(target, {})  # type: ignore[arg-type]
+            alloc, offset, box = (int(columns[f"dst_{part}"][record]) for part in ("alloc", "offset", "box"))
+            target = alloc, offset, box
+            before = known_by_target.setdefault(target, {})
             # Positions within a task ascend, and so do those of its acquisitions.
             acquisitions = waiting.setdefault(task, [])
             while acquisitions and acquisitions[0][0] < position:

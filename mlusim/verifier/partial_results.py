@@ -37,7 +37,7 @@ def written_box(name: str, result: Box, source: Box) -> Box:
         result, source: boxes of its result and of its first source.
     """
     writes = INSTRUCTIONS[name].writes
-    assert writes is not None  # noqa: S101 - it is of BY_SHAPE
+    assert writes is not None
     runs = writes(*(Extent(box.shape, box.itemsize) for box in (result, source)))
     return Box((runs.times,), (runs.stride,), runs.nbytes)
 

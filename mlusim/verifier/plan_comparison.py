@@ -102,7 +102,7 @@ def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
     geometries = Geometries()
     for shape in kinds.tolist():
         geometry = geometry_of(Box(tuple(shape), strides, plan.itemsize))
-        assert geometry is not None  # noqa: S101 - tiles are not empty; Plan.check ensures it
+        assert geometry is not None
         geometries.append(geometry)
     offset = begin + tiles.start @ np.array(strides, np.int64)
     number = number.reshape(-1)
@@ -123,8 +123,8 @@ def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
 def same_tiles(one: Accesses, one_task: Integers, other: Accesses, other_task: Integers) -> bool:
     """Return whether two sets of accesses are equal per task, after merging adjacent runs."""
     kinds: dict[tuple[object, ...], int] = {}
-    sides = [_tile_table(accesses, task, kinds) for accesses, task in ((one, one_task), (other, other_task))]
-    return all(side is not None for side in sides) and np.array_equal(*sides)  # type: ignore[arg-type]
+    left, right = _tile_table(one, one_task, kinds), _tile_table(other, other_task, kinds)
+    return left is not None and right is not None and np.array_equal(left, right)
 
 
 def _tile_table(accesses: Accesses, task: Integers, kinds: dict[tuple[object, ...], int]) -> Integers | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -311,8 +312,8 @@ def _name(site: Site) -> str:
     return f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task
 
 
-def _collect(pairs: object) -> tuple[Integers, Integers]:
-    batches = list(pairs)  # type: ignore[call-overload]
+def _collect(pairs: Iterable[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
+    batches = list(pairs)
     if not batches:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate([a for a, _ in batches]), np.concatenate([b for _, b in batches])

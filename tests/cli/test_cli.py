@@ -51,7 +51,7 @@ def test_version_matches_pyproject():
 
     version_file = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]["path"]
     names = {}
-    exec((ROOT / version_file).read_text(), names)  # noqa: S102 - the project's own file
+    exec((ROOT / version_file).read_text(), names)
     assert succeed("--version").startswith(f"mlusim {names['__version__']}, ")
     assert mlusim.__version__ == names["__version__"]
 

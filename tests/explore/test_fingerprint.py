@@ -59,13 +59,13 @@ def with_keyword_default(value):
 def with_global(value):
     """A kernel of a notebook: its globals are not a module's."""
     space = {"VALUE": value, "__name__": "__main__", "__builtins__": __builtins__}
-    exec("def helper():\n    return VALUE\nasync def kernel(core, x, out):\n    return helper()\n", space)  # noqa: S102
+    exec("def helper():\n    return VALUE\nasync def kernel(core, x, out):\n    return helper()\n", space)
     return space["kernel"]
 
 
 def with_nested_code(value):
     space = {"VALUE": value, "__name__": "__main__"}
-    exec("async def kernel(core, x, out):\n    return [(lambda: VALUE)() for _ in range(2)]\n", space)  # noqa: S102
+    exec("async def kernel(core, x, out):\n    return [(lambda: VALUE)() for _ in range(2)]\n", space)
     return space["kernel"]
 
 
@@ -123,7 +123,7 @@ def test_changing_one_array_element_changes_the_digest(array, data):
 def test_the_digest_covers_helper_code_but_not_its_location():
     def kernel_with(text):
         space = {"__name__": "__main__"}
-        exec(text, space)  # noqa: S102
+        exec(text, space)
         return fingerprint(space["kernel"]).sha256
 
     helper, kernel = "def helper(n):\n    return n + 1\n", "async def kernel(core, x, out):\n    return helper(2)\n"
@@ -139,7 +139,7 @@ def test_helpers_that_call_each_other():
     )
     digests = set()
     for end in (0, 1, 0):
-        exec(text.format(end), space)  # noqa: S102
+        exec(text.format(end), space)
         digests.add(fingerprint(space["kernel"]).sha256)
     assert len(digests) == 2
 
@@ -152,7 +152,7 @@ def test_helpers_that_call_each_other():
         (lambda: open("x").read(), "what <lambda> reads by `open`"),  # noqa: PTH123, SIM115
         (lambda: os.environ["X"], "what <lambda> reads by `environ`"),
         (lambda: Path("x").read_text(), "what <lambda> reads by `read_text`"),
-        (lambda: eval("1"), "what <lambda> reads by `eval`"),  # noqa: S307
+        (lambda: eval("1"), "what <lambda> reads by `eval`"),
     ],
 )
 def test_objects_that_cannot_be_digested_are_named(value, why):

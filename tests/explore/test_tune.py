@@ -60,7 +60,7 @@ def test_the_call_from_python_takes_the_same_time():
 
     found = tune("reverse", device="mlu590-h8")
     x = np.zeros((64, 512), np.float32)
-    result = eval(found.call, {"mlusim": mlusim, "x": x})  # noqa: S307 - what the user would paste
+    result = eval(found.call, {"mlusim": mlusim, "x": x})
     assert result.time_ps == found.best["time_ps"]
 
 

@@ -28,7 +28,7 @@ def kernel_of_a_notebook(**values):
         "        await core.memcpy(a[:n], x[start : start + n])\n"
         "        await core.memcpy(out[start : start + n], a[:n])\n"
     )
-    exec(text, space)  # noqa: S102
+    exec(text, space)
     return space["copy"]
 
 
@@ -89,7 +89,7 @@ def test_a_module_that_differs_in_the_worker_is_detected(tmp_path, monkeypatch):
     (tmp_path / "values_of_mine.py").write_text("TILE = 64\n")
     monkeypatch.syspath_prepend(tmp_path)
     space = {"__name__": "__main__"}
-    exec("import values_of_mine\nasync def kernel(core, x, out):\n    core.scalar(values_of_mine.TILE)\n", space)  # noqa: S102
+    exec("import values_of_mine\nasync def kernel(core, x, out):\n    core.scalar(values_of_mine.TILE)\n", space)
     kernel = space["kernel"]
     assert mlusim.sweep(kernel, shape=4, workers=1).counts["done"] == 1
     sys.modules["values_of_mine"].TILE = 128
@@ -138,7 +138,7 @@ def test_settings_may_have_the_names_of_sweep_arguments():
     assert "functools.partial(crowded, device='a', kind=1, dim=1)" in best.call
     x = np.zeros(4, np.float32)
     space = {"mlusim": mlusim, "functools": functools, "crowded": crowded, "x": x, "out": mlusim.Output.like(x)}
-    assert eval(best.call, space).time_ps == best.best["time_ps"]  # noqa: S307 - the call that people paste
+    assert eval(best.call, space).time_ps == best.best["time_ps"]
     with pytest.raises(InputError, match=r"^cast is an operator: settings are for kernels of your own"):
         mlusim.sweep("cast", shape=4, dtype="int8", settings=settings)
 

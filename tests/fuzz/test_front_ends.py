@@ -85,7 +85,7 @@ def test_a_random_net_is_right_or_refused_by_name(data):
         values = result[out]
     except mlusim.MlusimError as error:
         assert wrong
-        assert len(str(error)) > 10  # noqa: PT017
+        assert len(str(error)) > 10
         return
     if not wrong:
         assert np.array_equal(values, np.take_along_axis(x[::-1], index.astype(np.int64), 0))

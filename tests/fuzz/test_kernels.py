@@ -91,7 +91,7 @@ def test_a_random_kernel_succeeds_or_fails_at_its_line(operations, board, dma, c
         timed = mlusim.run(kernel, x, x.copy(), out, data=False, **options)
     except (mlusim.MissingDataError, mlusim.AccessError) as error:
         check(error)
-        assert "timing-only" in str(error) or "data" in str(error)  # noqa: PT017
+        assert "timing-only" in str(error) or "data" in str(error)
     else:
         assert timed.time_ps == result.time_ps
     mlusim.verify(kernel, x, x.copy(), out, **options)

@@ -152,4 +152,4 @@ def test_a_wrong_argument_is_an_error_by_name(make, data):
     try:
         call(*given_arguments, **values)
     except mlusim.MlusimError as error:
-        assert len(str(error)) > 10  # noqa: PT017
+        assert len(str(error)) > 10

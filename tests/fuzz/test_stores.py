@@ -43,6 +43,6 @@ def test_a_damaged_file_of_points_gives_the_same_figures_or_is_refused(whole, fl
         try:
             found = mlusim.sweep("reverse", db=path, **SWEEP)
         except mlusim.InputError as error:
-            assert "damaged.sqlite" in str(error)  # noqa: PT017
+            assert "damaged.sqlite" in str(error)
             return
     assert found.rows == expected

@@ -340,7 +340,7 @@ def test_the_class_output_is_not_an_output():
 def test_a_kernel_may_be_paused_in_a_debugger(debugger):
     # A module of that name on the stack is what a debugger looks like from another thread.
     names = {"__name__": debugger, "time": time}
-    exec("def wait():\n    time.sleep(3)\n", names)  # noqa: S102
+    exec("def wait():\n    time.sleep(3)\n", names)
 
     async def held(core, x, out):
         names["wait"]()

@@ -16,7 +16,7 @@ from mlusim.hardware import presets
 def test_a_result_is_the_same_after_pickling(protocol):
     x = np.arange(24, dtype=np.int32).reshape(4, 6)
     run = mlusim.ops.gather(x, np.zeros((2, 6), np.int64), 0)
-    other = pickle.loads(pickle.dumps(run, protocol))  # noqa: S301
+    other = pickle.loads(pickle.dumps(run, protocol))
     assert to_json(other) == to_json(run)
     assert np.array_equal(other.output, run.output)
     assert other.plan.explain() == run.plan.explain()
@@ -25,7 +25,7 @@ def test_a_result_is_the_same_after_pickling(protocol):
 
 def test_every_board_is_the_same_after_pickling():
     for board in presets():
-        other = pickle.loads(pickle.dumps(board))  # noqa: S301
+        other = pickle.loads(pickle.dumps(board))
         assert other == board
         assert dict(other.sources) == dict(board.sources)
 
@@ -40,4 +40,4 @@ def test_a_device_can_continue_after_its_log_was_pickled():
     for _ in range(2):
         device.launch(kernel, out, dim=4, kind="BLOCK")
         device.synchronize()
-        assert len(pickle.loads(pickle.dumps(device.log)).records) == len(device.log.records)  # noqa: S301
+        assert len(pickle.loads(pickle.dumps(device.log)).records) == len(device.log.records)

@@ -10,7 +10,7 @@ import mlusim
 from mlusim.memory.kinds import Direction
 
 
-def _core_step(core, rng, step, arrays, here):  # noqa: PLR0911 - a case for each
+def _core_step(core, rng, step, arrays, here):
     """One random operation; gives what is to be awaited, if anything."""
     x, out, index = arrays
     a, b, c, rows, wide, ldram, wram, shared = here
@@ -110,8 +110,8 @@ BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu", "none")
 
 async def anything(core, seed, x, out, index):
     """Random operations between random barriers, the same for all tasks."""
-    barriers = random.Random(seed)  # noqa: S311
-    rng = random.Random(f"{seed} {core.task_id} {core.is_memory_core}")  # noqa: S311
+    barriers = random.Random(seed)
+    rng = random.Random(f"{seed} {core.task_id} {core.is_memory_core}")
     shared = None
     if core.cluster_dim:
         shared = core.sram.alloc(LENGTH, "float32", "shared")
@@ -147,7 +147,7 @@ async def anything(core, seed, x, out, index):
 
 def everything(board, seed):
     """Two queues, unions and waves, a host that waits, and buffers that come and go."""
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     device = mlusim.Device(board)
     x = device.upload(np.random.default_rng(seed).random(LENGTH, np.float32), "x")
     index = device.upload(np.arange(16, dtype=np.int32), "index")

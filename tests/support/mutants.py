@@ -39,7 +39,7 @@ def _tree(kernel: Kernel) -> ast.Module:
 def _compiled(tree: ast.Module, kernel: Kernel) -> Kernel:
     ast.fix_missing_locations(tree)
     names = dict(kernel.__globals__)
-    exec(compile(tree, inspect.getsourcefile(kernel) or "?", "exec"), names)  # noqa: S102
+    exec(compile(tree, inspect.getsourcefile(kernel) or "?", "exec"), names)
     return names[kernel.__name__]
 
 

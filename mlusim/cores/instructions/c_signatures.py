@@ -110,7 +110,7 @@ def _parse(text: str) -> tuple[Argument, ...]:
     arguments = []
     for token in text.split():
         match = _TOKEN.match(token)
-        assert match is not None, f"{token!r} of the signature {text!r}"  # noqa: S101 - a mistake in a table
+        assert match is not None, f"{token!r} of the signature {text!r}"
         name, shape, number, default, stands_for, types = match.groups()
         arguments.append(
             Argument(
@@ -212,7 +212,7 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> int:
         return int(values[node.id])
     if isinstance(node, ast.BinOp):
         return _OPERATORS[type(node.op)](_value(node.left, values), _value(node.right, values))
-    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name), ast.dump(node)  # noqa: PT018, S101 - for the type checker
+    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name), ast.dump(node)  # noqa: PT018 - for the type checker
     argument, width = _value(node.args[0], values), int(values["itemsize"])
     if node.func.id == "bits":
         return -(-argument // (8 * width))

@@ -89,7 +89,7 @@ def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[A
     for operand, value in zip(instruction.operands[1:], operands[1:], strict=True):
         if operand.match is Match.SAME and isinstance(value, View):
             return value.dtype
-    assert isinstance(operands[0], View)  # noqa: S101 - `bind` has seen to it
+    assert isinstance(operands[0], View)
     return operands[0].dtype
 
 
@@ -157,7 +157,7 @@ def check_geometry(instruction: Instruction, operands: Sequence[Value], attribut
 def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
     """Raise `OperandError` if the result shares bytes with a source in a way that the instruction does not allow."""
     result = operands[0]
-    assert isinstance(result, View)  # noqa: S101 - `bind` has seen to it
+    assert isinstance(result, View)
     for source in operands[1:]:
         if not isinstance(source, View) or source.allocation is not result.allocation:
             continue

@@ -46,4 +46,4 @@ BY_INTRINSIC: Mapping[str, Instruction] = MappingProxyType(
     {spelling: entry for entry in reversed(_ALL) for spelling in entry.intrinsics}
 )
 
-assert len(INSTRUCTIONS) == len(_ALL), "two instructions of one name"  # noqa: S101 - a mistake in the table, not in a program
+assert len(INSTRUCTIONS) == len(_ALL), "two instructions of one name"

@@ -57,7 +57,7 @@ def vector_casts() -> dict[str, str]:
     for cast in _CASTS:
         name = f"__cn_vector_cast_{cast}"
         parts = _CAST.fullmatch(name)
-        assert parts is not None  # noqa: S101 - names of this table
+        assert parts is not None
         rounding = f"_{parts[3]}" if parts[3] else ""
         conversions[name] = f"{_TYPES[parts[1]]}2{_TYPES[parts[2]]}{rounding}"
     return conversions

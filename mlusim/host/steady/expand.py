@@ -150,7 +150,7 @@ class _TaskRecords:
     def fill(self) -> tuple[Integers, Integers, Integers]:
         """Return the skipped records, the simulated operations that they repeat, and the time between both."""
         part = self.part
-        assert part is not None  # noqa: S101 - for the type checker
+        assert part is not None
         first = part.position + 1
         measured = min(_REPEATED * part.period, first // part.period * part.period)
         offset = np.arange(part.operations)

@@ -64,8 +64,9 @@ class Pace(NamedTuple):
 
     def _changes(self, spread: float) -> Numbers:
         """Return (ends, tasks) random changes of the leads, with that standard deviation."""
-        changes = np.random.default_rng(0).standard_normal((_ENDS, len(self.leads))) * spread
-        return changes - changes.mean(axis=1, keepdims=True)  # type: ignore[no-any-return]
+        changes: Numbers = np.random.default_rng(0).standard_normal((_ENDS, len(self.leads))) * spread
+        changes -= changes.mean(axis=1, keepdims=True)
+        return changes
 
     def _lost(self, changes: Numbers, alone_ps: float) -> Numbers:
         """Return (ends,) periods lost at the end of a run, when tasks run out of work at different times.
@@ -79,7 +80,8 @@ class Pace(NamedTuple):
         # The task with the least work ends first; then the others share its part of the link.
         work = np.diff(np.sort(-leads, axis=1), axis=1, prepend=0.0)
         slowdown = np.maximum(alone_ps / self.period_ps, np.arange(count, 0, -1) / count).clip(max=1.0)
-        return (work * slowdown).sum(axis=1) + leads.mean(axis=1)  # type: ignore[no-any-return]
+        lost: Numbers = (work * slowdown).sum(axis=1) + leads.mean(axis=1)
+        return lost
 
     def typical_changes(self, periods: float, alone_ps: float) -> Integers:
         """Return typical changes of the leads in that many periods, as whole periods.
@@ -87,9 +89,10 @@ class Pace(NamedTuple):
         Of many possible ones, those that lose about the mean time at the end.
         """
         changes = self._changes(self.spread(periods))
-        whole = np.rint(changes)
+        whole: Numbers = np.rint(changes)
         apart = self._lost(whole, alone_ps) - self._lost(changes, alone_ps).mean()
-        return whole[int(np.argmin(np.abs(apart)))].astype(np.int64)  # type: ignore[no-any-return]
+        typical: Integers = whole[int(np.argmin(np.abs(apart)))].astype(np.int64)
+        return typical
 
     def skip_error(self, periods: float, measured: float = 0.0) -> float:
         """Return a bound of the error, in periods, of the time of that many more periods.
