@@ -52,12 +52,15 @@ MODULES = (
     "mlusim/memory/allocation.py",
     "mlusim/memory/deferred.py",
     "mlusim/memory/flow.py",
+    "mlusim/memory/layout.py",
     "mlusim/memory/link.py",
     "mlusim/memory/loaded_link.py",
     "mlusim/memory/loops.py",
     "mlusim/memory/quick_link.py",
     "mlusim/memory/timing.py",
+    "mlusim/memory/view.py",
     "mlusim/records.py",
+    "mlusim/units.py",
 )
 # The sources of other libraries are not read, which would take half a minute; their types do not matter here.
 _MYPY = """

@@ -146,7 +146,7 @@ def _record_access(
         _charge_ordinary(issuer, known.line, known.total)
     if seen and not known.write and allocation.is_poisoned:
         issuer.log.seen.add(issuer.log.records.count)
-    view = View.laid_out(allocation, offset + known.below, known.layout)
+    view = View(allocation, offset + known.below, known.layout)
     return access(issuer, known.line, known.name, view, known.total, write=known.write)
 
 
@@ -176,7 +176,7 @@ async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarr
         dtype = _BYTE
         offsets = np.unique((offsets[:, None] + np.arange(size)).reshape(-1))
     rows = offsets // dtype.itemsize
-    view = View(allocation, offset, (int(rows[-1]) + 1,), (dtype.itemsize,), dtype)
+    view = View.strided(allocation, offset, (int(rows[-1]) + 1,), (dtype.itemsize,), dtype)
     _charge_ordinary(bridge.issuer, line, len(addresses))
     log = bridge.issuer.log
     record = log.count

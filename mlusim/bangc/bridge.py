@@ -222,7 +222,7 @@ class Bridge:
                 f"has {group_digits(allocation.nbytes)} B: they end at byte {group_digits(offset + nbytes)}; "
                 "look at the number of elements and the address"
             )
-        view = View(allocation, offset, shape, contiguous_strides(shape, dtype.itemsize), dtype)
+        view = View.strided(allocation, offset, shape, contiguous_strides(shape, dtype.itemsize), dtype)
         self._views[key] = view
         return view
 

@@ -44,7 +44,7 @@ def _strided(bridge: Bridge, code: int, address: int, count: int, loops: tuple[t
     reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + first.itemsize
     if first.offset + reach > first.allocation.nbytes:
         raise AccessError(f"{list(shape)} elements with strides {list(strides)} from {first!r} on end beyond the array")
-    return View(first.allocation, first.offset, shape, strides, first.dtype)
+    return View.strided(first.allocation, first.offset, shape, strides, first.dtype)
 
 
 def _operand(bridge: Bridge, code: int, value: Any, shape: tuple[int, ...]) -> Any:
@@ -127,7 +127,7 @@ def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> V
     first = bridge.view(_POINTER | 1, address, (size,))
     if first.offset + (count - 1) * stride + size > first.allocation.nbytes:
         raise AccessError(f"{count} rows of {size} B, {stride} B apart, from {first!r} on end beyond the array")
-    return View(first.allocation, first.offset, (count, size), (stride, 1), _UINT8)
+    return View.strided(first.allocation, first.offset, (count, size), (stride, 1), _UINT8)
 
 
 def _by_offsets(name: str, *, blocking: bool) -> Handler:

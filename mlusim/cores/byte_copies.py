@@ -110,8 +110,8 @@ class ByteForm:
             check_inside(Pointer(origin, from_offset, _UINT8), self.size, read.loops, "reads")
         if to is origin:
             check_apart(
-                View(to, to_offset, written.extents, written.steps, _UINT8),
-                View(origin, from_offset, read.extents, read.steps, _UINT8),
+                View.strided(to, to_offset, written.extents, written.steps, _UINT8),
+                View.strided(origin, from_offset, read.extents, read.steps, _UINT8),
             )
         log = issuer.log
         log.byte_copies.append(log.records.count)

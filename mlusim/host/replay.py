@@ -238,7 +238,7 @@ class Replay:
                 continue
             allocation = self._buffers[identity] or self._recreate_buffer(issuer, identity)
             shape = self._log.boxes[box]
-            views.append(View(allocation, offset, shape.shape, shape.strides, _ELEMENTS[shape.itemsize]))
+            views.append(View.strided(allocation, offset, shape.shape, shape.strides, _ELEMENTS[shape.itemsize]))
         return views
 
     def _recreate_buffer(self, issuer: Issuer, identity: int) -> Allocation:

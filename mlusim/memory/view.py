@@ -11,18 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from operator import index as as_index
-from types import EllipsisType
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AccessError
-from mlusim.inputs import shown
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import Layout, contiguous_strides, layout_of
 from mlusim.memory.not_numeric import NotNumeric
+from mlusim.memory.slicing import Key, sliced
 
 # Unsigned types for copying elements uninterpreted, by element size.
 _RAW: dict[int, np.dtype[Any]] = {
@@ -37,7 +36,6 @@ _RAW: dict[int, np.dtype[Any]] = {
 _ROWS = 16
 
 Array = np.ndarray[Any, Any]
-Key = SupportsIndex | slice | EllipsisType
 
 
 class View(NotNumeric):
@@ -53,35 +51,29 @@ class View(NotNumeric):
 
     __slots__ = ("allocation", "elements", "layout", "offset", "rows")
 
-    def __init__(
-        self,
-        allocation: Allocation,
-        offset: int,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        dtype: np.dtype[Any],
-    ) -> None:
+    def __init__(self, allocation: Allocation, offset: int, layout: Layout, elements: Array | None = None) -> None:
         self.allocation = allocation
         self.offset = offset
-        self.layout = layout_of(shape, strides, dtype)
-        self.elements: Array | None = None
+        self.layout = layout
+        self.elements = elements
         self.rows: dict[Any, View] | None = None
 
     @classmethod
     def of(cls, allocation: Allocation, shape: Sequence[int], dtype: np.dtype[Any], offset: int = 0) -> View:
         """A C-contiguous view at byte `offset` of an allocation."""
-        return cls(allocation, offset, tuple(shape), contiguous_strides(tuple(shape), dtype.itemsize), dtype)
+        return cls.strided(allocation, offset, tuple(shape), contiguous_strides(tuple(shape), dtype.itemsize), dtype)
 
     @classmethod
-    def laid_out(cls, allocation: Allocation, offset: int, layout: Layout) -> View:
-        """A view with a known layout."""
-        view = _new(cls)
-        view.allocation = allocation
-        view.offset = offset
-        view.layout = layout
-        view.elements = None
-        view.rows = None
-        return view
+    def strided(
+        cls,
+        allocation: Allocation,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> View:
+        """A view with strides in bytes."""
+        return View(allocation, offset, layout_of(shape, strides, dtype))
 
     @property
     def memory(self) -> MemoryKind:
@@ -156,7 +148,7 @@ class View(NotNumeric):
         Raises `AccessError` for an index or bound outside the axis, too many indices, or a step of 0.
         """
         # Optimised, because every copy of every kernel passes here: a row, a range of the first axis, and plain indices
-        # and ranges of several axes are looked up in the layout. `_sliced` computes the same in general.
+        # and ranges of several axes are looked up in the layout. `sliced` computes the same in general.
         rows: dict[Any, View] | None = None
         if key.__class__ is int:
             rows = self.rows
@@ -194,61 +186,13 @@ class View(NotNumeric):
             else:
                 offset, part = at, layout.cuts[tuple(counts)]
         if part is None:
-            offset, part = self._sliced(key)
-        view = _new(View)
-        view.allocation = self.allocation
-        view.offset = offset
-        view.layout = part
+            offset, part = sliced(self, key)
         array = self.elements
         # Cheaper than creating an array, except for a single element, which would be a scalar.
-        view.elements = array[key] if array is not None and part.shape else None
-        view.rows = None
+        view = View(self.allocation, offset, part, array[key] if array is not None and part.shape else None)
         if rows is not None and len(rows) < _ROWS:
             rows[key] = view
         return view
-
-    def _sliced(self, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
-        """Return offset and layout of any slice."""
-        shape, strides, offset = self.shape, self.strides, self.offset
-        items: tuple[Any, ...] = key if key.__class__ is tuple else (key,)
-        rank = len(shape)
-        new_shape: list[int] = []
-        new_strides: list[int] = []
-        axis = 0
-        for item in items:
-            if item is Ellipsis:
-                if items.count(Ellipsis) > 1:
-                    raise AccessError(f"two `...` in one index of {self!r}: at most one stands for the axes left out")
-                missing = (slice(None),) * (rank - len(items) + 1)
-                return self._sliced(items[:axis] + missing + items[axis + 1 :])
-            if axis >= rank:
-                raise AccessError(f"{len(items)} indices on {self!r} of rank {rank}; drop {len(items) - rank}")
-            extent = shape[axis]
-            if item.__class__ is slice:
-                start, stop = item.start, item.stop
-                if item.step is None and start.__class__ is stop.__class__ is int and 0 <= start < stop <= extent:
-                    offset += start * strides[axis]
-                    new_shape.append(stop - start)
-                    new_strides.append(strides[axis])
-                elif start is stop is item.step is None:
-                    new_shape.append(extent)
-                    new_strides.append(strides[axis])
-                else:
-                    start, count, step = _slice(item, extent, axis, self)
-                    if count:
-                        offset += start * strides[axis]
-                    new_shape.append(count)
-                    new_strides.append(step * strides[axis])
-            else:
-                position = item if item.__class__ is int else _integer(item, axis, self)
-                if not 0 <= position < extent:
-                    raise AccessError(_outside(position, extent, axis, self))
-                offset += position * strides[axis]
-            axis += 1
-        if axis < rank:
-            new_shape += shape[axis:]
-            new_strides += strides[axis:]
-        return offset, layout_of(tuple(new_shape), tuple(new_strides), self.dtype)
 
     def reshape(self, *shape: int | tuple[int, ...]) -> View:
         """Return the same elements in another shape; elements must be contiguous. One extent may be -1."""
@@ -262,15 +206,10 @@ class View(NotNumeric):
             raise AccessError(f"cannot reshape {self!r} of {self.size} elements to {list(shape)}")
         if not layout.is_contiguous:
             raise AccessError(f"cannot reshape {self!r}: its elements are not contiguous; copy it to a buffer first")
-        view = _new(View)
-        view.allocation = self.allocation
-        view.offset = self.offset
-        view.layout = layout.reshaped[tuple(target)]
         # If the array is cached, derive that of the new view from it.
         array = self.elements
-        view.elements = array.reshape(target) if array is not None and target else None
-        view.rows = None
-        return view
+        elements = array.reshape(target) if array is not None and target else None
+        return View(self.allocation, self.offset, layout.reshaped[tuple(target)], elements)
 
     def view(self, dtype: object) -> View:
         """Return the same bytes as elements of another dtype; the last axis grows or shrinks with the element size.
@@ -279,7 +218,7 @@ class View(NotNumeric):
         """
         target = dtype_of(dtype)
         if target.itemsize == self.itemsize:
-            return View(self.allocation, self.offset, self.shape, self.strides, target)
+            return View.strided(self.allocation, self.offset, self.shape, self.strides, target)
         if not self.shape or (self.shape[-1] != 1 and self.strides[-1] != self.itemsize):
             raise AccessError(f"cannot view {self!r} as {dtype_name(target)}: its last axis is not contiguous")
         row = self.shape[-1] * self.itemsize
@@ -289,7 +228,7 @@ class View(NotNumeric):
                 f"{target.itemsize} B"
             )
         shape = (*self.shape[:-1], row // target.itemsize)
-        return View(self.allocation, self.offset, shape, (*self.strides[:-1], target.itemsize), target)
+        return View.strided(self.allocation, self.offset, shape, (*self.strides[:-1], target.itemsize), target)
 
     def transpose(self, *axes: int | tuple[int, ...]) -> View:
         """Return the axes in another order, by default reversed."""
@@ -297,7 +236,8 @@ class View(NotNumeric):
         if sorted(order) != list(range(self.ndim)):
             raise AccessError(f"transpose of {self!r} needs each of its {self.ndim} axes once, not {list(order)}")
         shape = tuple(self.shape[axis] for axis in order)
-        return View(self.allocation, self.offset, shape, tuple(self.strides[axis] for axis in order), self.dtype)
+        strides = tuple(self.strides[axis] for axis in order)
+        return View.strided(self.allocation, self.offset, shape, strides, self.dtype)
 
     def broadcast_to(self, *shape: int | tuple[int, ...]) -> View:
         """Repeat axes of extent 1 and add leading ones, with stride 0: a source that a copy reads repeatedly."""
@@ -312,7 +252,7 @@ class View(NotNumeric):
             if extent not in (target, 1):
                 raise AccessError(f"cannot broadcast {self!r} to {list(shape)}: {extent} against {target}")
             strides.append(stride if extent == target else 0)
-        return View(self.allocation, self.offset, shape, tuple(strides), self.dtype)
+        return View.strided(self.allocation, self.offset, shape, tuple(strides), self.dtype)
 
     def raw(self) -> Array:
         """Return the elements as unsigned integers of the same width, for uninterpreted copies."""
@@ -347,9 +287,6 @@ class View(NotNumeric):
             return np.empty(self.shape, self.dtype)
         self.elements = np.ndarray(self.shape, self.dtype, buffer, self.offset, self.strides)
         return self.elements
-
-
-_new = View.__new__
 
 
 class Pointer:
@@ -399,38 +336,3 @@ def _extents(shape: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
         if item.__class__ is not int:
             return tuple(as_index(item) for item in items)
     return tuple(items)
-
-
-def _slice(item: slice, extent: int, axis: int, view: View) -> tuple[int, int, int]:
-    """Return start, count and step of a slice; raises where Python would clamp."""
-    step = 1 if item.step is None else _integer(item.step, axis, view)
-    if step == 0:
-        raise AccessError(f"a slice step of 0 on axis {axis} of {view!r}")
-    # A forward slice may end one past the last element; a backward one may not begin there.
-    limit = extent if step > 0 else extent - 1
-    start = (0 if step > 0 else limit) if item.start is None else _integer(item.start, axis, view)
-    stop = (extent if step > 0 else -1) if item.stop is None else _integer(item.stop, axis, view)
-    if (item.start is not None and not 0 <= start <= limit) or (item.stop is not None and not 0 <= stop <= limit):
-        step_text = "" if item.step is None else f":{item.step}"
-        raise AccessError(
-            f"slice [{'' if item.start is None else item.start}:{'' if item.stop is None else item.stop}{step_text}] "
-            f"is outside axis {axis} of {view!r}, which has {extent}; a view neither clamps nor counts from the end"
-        )
-    return start, max(0, -(-(stop - start) // step)), step
-
-
-def _integer(item: Any, axis: int, view: View) -> int:
-    if isinstance(item, bool | np.bool_):
-        raise AccessError(f"{item!r} cannot index axis {axis} of {view!r}: a view takes integers, slices and `...`")
-    try:
-        return as_index(item)
-    except TypeError:
-        raise AccessError(
-            f"{shown(item)} cannot index axis {axis} of {view!r}: a view takes integers, slices and `...`; "
-            "gather elements with core.gather or a counted loop"
-        ) from None
-
-
-def _outside(position: int, extent: int, axis: int, view: View) -> str:
-    advice = "; a view does not count from the end" if position < 0 else ""
-    return f"index {position} is outside axis {axis} of {view!r}, which has {extent}{advice}"

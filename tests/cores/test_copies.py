@@ -520,7 +520,7 @@ def test_the_arrays_of_a_copy_are_those_of_its_views() -> None:
         for dst, src in pairs * 2:
             _, arrays = _view_copy(core.issuer, dst, src)
             for array, view in zip(arrays, (dst, src), strict=True):
-                plain = View(view.allocation, view.offset, view.shape, view.strides, view.dtype).typed()
+                plain = View.strided(view.allocation, view.offset, view.shape, view.strides, view.dtype).typed()
                 assert array.__array_interface__ == plain.__array_interface__
         with core.nram.scope():
             freed = core.nram.alloc(64, x.dtype)

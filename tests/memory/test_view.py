@@ -15,6 +15,7 @@ from mlusim.errors import AccessError, InputError
 from mlusim.host.device import Device
 from mlusim.memory.allocation import Memory
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.slicing import sliced
 from mlusim.memory.view import View, contiguous_strides
 
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
@@ -233,7 +234,7 @@ def test_contiguity_matches_numpy(case: tuple[Any, Any]) -> None:
 def test_an_axis_of_one_has_any_stride() -> None:
     view, _ = view_and_array((4, 6))
     assert view[::4].is_contiguous
-    assert View(view.allocation, 0, (1, 6), (-1000, 4), view.dtype).is_contiguous
+    assert View.strided(view.allocation, 0, (1, 6), (-1000, 4), view.dtype).is_contiguous
 
 
 @pytest.mark.grid(3)
@@ -336,10 +337,10 @@ def test_the_fast_slicing_paths_match_the_general_one(start, stop, dtype):
     view.typed().view(np.uint8).reshape(-1)[:] = np.arange(view.nbytes) % 256
     ranges = slice(start, max(start, stop) + 1), slice(None, stop + 1), slice(start, start)
     for key in (start, *ranges, (start, 1), (ranges[0], slice(1, 3)), (ranges[1], 2, slice(None)), (slice(None), 1)):
-        sliced = view[key]
-        offset, layout = view._sliced(key)
-        assert (sliced.offset, sliced.shape, sliced.strides) == (offset, layout.shape, layout.strides)
-        assert sliced.raw().tobytes() == view.raw()[key].tobytes()
+        part = view[key]
+        offset, layout = sliced(view, key)
+        assert (part.offset, part.shape, part.strides) == (offset, layout.shape, layout.strides)
+        assert part.raw().tobytes() == view.raw()[key].tobytes()
 
 
 def test_equal_layouts_are_one_object():

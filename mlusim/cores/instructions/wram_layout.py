@@ -71,7 +71,7 @@ def rows_view(board: Board, allocation: Allocation, offset: int, shape: tuple[in
         )
     pitch = -(-nbytes // _ROW_BYTES) * _ROW_BYTES
     extents = (LANES, shape[0] // LANES, *shape[1:])
-    return View(allocation, offset, extents, (lane_bytes(board), pitch, *row), dtype)
+    return View.strided(allocation, offset, extents, (lane_bytes(board), pitch, *row), dtype)
 
 
 def check_filters(name: str, board: Board, view: View) -> None:
