@@ -9,6 +9,7 @@ import numpy as np
 
 from mlusim.cores.copy_effect import Array, Place, copy_effect, large_copy_effect
 from mlusim.cores.copy_geometry import CopyGeometry, copy_geometry
+from mlusim.cores.scalar import Passed
 from mlusim.errors import CopyError
 from mlusim.inputs import shown
 from mlusim.memory.copy import check_apart, check_inside, pointer_copy_shape
@@ -53,7 +54,7 @@ def byte_form(issuer: Issuer, size: Any, direction: Direction | str | None, stri
     return form
 
 
-def as_pointers(dst: View | Pointer, src: View | Pointer) -> tuple[Pointer, Pointer]:
+def as_pointers(dst: Passed, src: Passed) -> tuple[Pointer, Pointer]:
     """Return pointers as they are, and views as pointers to their first byte. Raises `CopyError` for other objects."""
     if dst.__class__ is not Pointer or src.__class__ is not Pointer:
         return _as_pointer(dst), _as_pointer(src)

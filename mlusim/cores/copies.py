@@ -16,14 +16,14 @@ from mlusim.cores.copy_effect import Place, large_copy_effect
 from mlusim.cores.copy_geometry import CopyGeometry, copy_geometry
 from mlusim.cores.endless import check_end
 from mlusim.cores.pipe import Transfer
-from mlusim.cores.scalar import check_view
+from mlusim.cores.scalar import Passed, check_view
 from mlusim.cores.shared_copy import SharedCopy
 from mlusim.errors import CopyError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, NONE
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import check_apart, view_copy_shape
 from mlusim.memory.kinds import Direction, MemoryKind
-from mlusim.memory.view import Pointer, View
+from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 def copy_and_wait(
     issuer: Issuer,
     line: int,
-    dst: View | Pointer,
-    src: View | Pointer,
+    dst: Passed,
+    src: Passed,
     size: Any = 0,
     direction: Direction | str | None = None,
     strides: tuple[Any, ...] = (),
@@ -61,8 +61,8 @@ def copy_and_wait(
 def copy_async(
     issuer: Issuer,
     line: int,
-    dst: View | Pointer,
-    src: View | Pointer,
+    dst: Passed,
+    src: Passed,
     size: Any = 0,
     direction: Direction | str | None = None,
     strides: tuple[Any, ...] = (),
@@ -85,7 +85,7 @@ def copy_bytes(issuer: Issuer, line: int, form: ByteForm, to: Place, origin: Pla
     return issuer.blocked
 
 
-def move(issuer: Issuer, line: int, dst: View, src: View) -> None:
+def move(issuer: Issuer, line: int, dst: Passed, src: Passed) -> None:
     """An asynchronous move within NRAM, on the Move pipe. Raises `CopyError` for other memories."""
     for view in (dst, src):
         check_view("move", view)
@@ -97,8 +97,8 @@ def move(issuer: Issuer, line: int, dst: View, src: View) -> None:
 def _copy(
     issuer: Issuer,
     line: int,
-    dst: View | Pointer,
-    src: View | Pointer,
+    dst: Passed,
+    src: Passed,
     size: Any,
     direction: Direction | str | None,
     strides: tuple[Any, ...],
@@ -117,10 +117,12 @@ def _copy(
         to, origin = (dst.allocation, dst.offset), (src.allocation, src.offset)
         geometry, effect = byte_form(issuer, size, direction, strides).copy(issuer, to, origin, (dst, src))
     else:
-        geometry, effect = _view_copy(issuer, dst, src)
-        to, origin = (dst.allocation, dst.offset), (src.allocation, src.offset)
+        to_view: View = dst
+        from_view: View = src
+        geometry, effect = _view_copy(issuer, to_view, from_view)
+        to, origin = (to_view.allocation, to_view.offset), (from_view.allocation, from_view.offset)
         if to[0] is origin[0]:
-            check_apart(dst, src)
+            check_apart(to_view, from_view)
     _check_and_issue(issuer, line, to, origin, geometry, effect, blocking, by_move_pipe)
 
 

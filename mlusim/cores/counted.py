@@ -25,7 +25,7 @@ from mlusim.cores.row_loop import (
     row_numbers,
     rows_apart,
 )
-from mlusim.cores.scalar import check_view
+from mlusim.cores.scalar import Passed, check_view
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import OperandError
 from mlusim.log import NO_OPERAND, NONE, SCALAR
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 def scalar_copy(
     issuer: Issuer,
     line: int,
-    dst: View,
-    src: View,
+    dst: Passed,
+    src: Passed,
     dst_rows: Rows = None,
     src_rows: Rows = None,
     extra_cycles: int = 0,
@@ -127,8 +127,8 @@ def scalar_loop(
 def copy_rows(
     issuer: Issuer,
     line: int,
-    dst: View,
-    src: View,
+    dst: Passed,
+    src: Passed,
     dst_rows: Rows = None,
     src_rows: Rows = None,
     *,
@@ -151,6 +151,8 @@ def copy_rows(
     The rows are copied in order, so for a repeated destination row the last value remains. The bus units of each row
     are charged separately; time: `mlusim.memory.loops.rows_cost`. Raises `CopyError`, `OperandError` or `AccessError`.
     """
+    for view in (dst, src):
+        check_view("memcpy_rows", view)
     if lengths is not None:
         if dst_rows is not None or blocking:
             raise OperandError("memcpy_rows with lengths: leave dst_rows out and pass blocking=False")
@@ -184,8 +186,6 @@ def empty_loop(issuer: Issuer, line: int, loop: RowLoop) -> Waiting:
 
 def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> RowLoop:
     """Compute and check the addresses of a loop from the current contents of NRAM."""
-    for view in (dst, src):
-        check_view(name, view)
     row_choices = (row_numbers(name, dst_rows), row_numbers(name, src_rows))
     if not rows_apart(dst, src, *row_choices):
         check_apart(name, dst, src)

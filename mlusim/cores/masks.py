@@ -11,7 +11,7 @@ import numpy as np
 from mlusim.cores.counted import scalar_loop
 from mlusim.cores.row_copies import check_index
 from mlusim.cores.row_loop import RowLoop, check_apart
-from mlusim.cores.scalar import arithmetic, check_view
+from mlusim.cores.scalar import Passed, arithmetic, check_view
 from mlusim.cores.uncached_vector import issue_counted, wait_for_register
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 MAX_BINS = 1 << 16
 
 
-def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, known: Addresses | None = None) -> Waiting:
+def collect(
+    issuer: Issuer, line: int, dst: Passed, src: Passed, mask: Passed, *, known: Addresses | None = None
+) -> Waiting:
     """dst[:n] = the elements of src where mask is not 0, in order: `__bang_collect`, `__bang_count` (B).
 
     The result of the wait is n.
@@ -72,11 +74,11 @@ def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, know
 def collect_bins(
     issuer: Issuer,
     line: int,
-    rows_out: View,
-    values_out: View,
-    rows: View,
-    values: View,
-    mask: View,
+    rows_out: Passed,
+    values_out: Passed,
+    rows: Passed,
+    values: Passed,
+    mask: Passed,
     *,
     size: int,
     bins: int,
@@ -142,11 +144,11 @@ def collect_bins(
 def scalar_bins(
     issuer: Issuer,
     line: int,
-    rows_out: View,
-    values_out: View,
+    rows_out: Passed,
+    values_out: Passed,
     rows: Addresses,
-    values: View,
-    counters: View,
+    values: Passed,
+    counters: Passed,
     *,
     size: int,
 ) -> Waiting:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.row_loop import RowLoop, check_apart, check_rows, move_rows, move_runs, row_bytes_of, rows_shape
-from mlusim.cores.scalar import check_view
+from mlusim.cores.scalar import Passed, check_view
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log import IO, MOVE, NO_OPERAND, NONE
@@ -29,7 +29,7 @@ _REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, MemoryKind.NRAM)
 
 
 def by_offsets(
-    issuer: Issuer, line: int, name: str, dst: View, src: View, offsets: View, mask: View | None = None
+    issuer: Issuer, line: int, name: str, dst: Passed, src: Passed, offsets: Passed, mask: Passed = None
 ) -> None:
     """One asynchronous `__gather` or `__scatter`, from arch 592 on.
 

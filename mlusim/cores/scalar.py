@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.unit import Unit
 
+# What a kernel passes where a view belongs, not yet checked: compiled code would refuse anything but a `View` with an
+# error of its own, before `check_view` can name the operation and the remedy.
+Passed: TypeAlias = Any
 
-def load(issuer: Issuer, line: int, source: View) -> Waiting:
+
+def load(issuer: Issuer, line: int, source: Passed) -> Waiting:
     """Load one element to a register and wait for it; the result of the wait is a Python number.
 
     Args:
@@ -38,14 +42,13 @@ def load(issuer: Issuer, line: int, source: View) -> Waiting:
     element or WRAM, `CopyError` for a memory out of the core's reach, `AllocationError` for freed memory, and
     `MissingDataError` in a timing-only run if the bytes are not available.
     """
-    if source.__class__ is not View:
-        check_view("load", source)
-    if source.layout.size != 1:
-        raise OperandError(f"load takes one element, not {source!r}: index it fully, or use load_array")
-    return read(issuer, line, "load", source, source.item)
+    view: View = source if source.__class__ is View else check_view("load", source)
+    if view.layout.size != 1:
+        raise OperandError(f"load takes one element, not {view!r}: index it fully, or use load_array")
+    return read(issuer, line, "load", view, view.item)
 
 
-def load_array(issuer: Issuer, line: int, source: View, origin: View | None = None) -> Waiting:
+def load_array(issuer: Issuer, line: int, source: Passed, origin: Passed = None) -> Waiting:
     """Load every element to registers, one scalar load each; the result of the wait is an array of `source`'s shape.
 
     Args:
@@ -66,12 +69,11 @@ def load_array(issuer: Issuer, line: int, source: View, origin: View | None = No
     return read(issuer, line, "load_array", source, lambda: known.typed().copy(), known)
 
 
-def check_view(name: str, value: object) -> None:
-    """Raise `OperandError` if a value is not a view of memory."""
-    if not isinstance(value, View):
-        raise OperandError(
-            f"{name} of {value!r:.60}: it takes a view of memory, such as x[0], not {type(value).__name__}"
-        )
+def check_view(name: str, value: object) -> View:
+    """Return a view of memory. Raises `OperandError` if the value is something else."""
+    if isinstance(value, View):
+        return value
+    raise OperandError(f"{name} of {value!r:.60}: it takes a view of memory, such as x[0], not {type(value).__name__}")
 
 
 def read(
@@ -96,7 +98,7 @@ def _value_at(unit: Unit, end_ps: int, value: Callable[[], Any]) -> Any:
     return value()
 
 
-def store(issuer: Issuer, line: int, target: View, value: Any) -> None:
+def store(issuer: Issuer, line: int, target: Passed, value: Any) -> None:
     """Store one element from a register and continue.
 
     Args:
@@ -117,7 +119,7 @@ def store(issuer: Issuer, line: int, target: View, value: Any) -> None:
     _write_later(issuer, target, end_ps, partial(np.copyto, target.typed().reshape(()), element))
 
 
-def store_array(issuer: Issuer, line: int, target: View, values: Any) -> None:
+def store_array(issuer: Issuer, line: int, target: Passed, values: Any) -> None:
     """Store an array from registers, one scalar store each, and continue.
 
     Args:
