@@ -16,6 +16,7 @@ from mlusim.cores.instructions.conversion import ROUNDINGS
 from mlusim.cores.instructions.int4 import int4_intrinsics
 from mlusim.cores.instructions.table import BY_INTRINSIC
 from mlusim.cores.instructions.vector_library import vector_casts, vector_functions
+from mlusim.errors import OperandError
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
@@ -139,7 +140,7 @@ def signature_handlers(
         if choice is None:
             if _segments(signatures, values) is not None:
                 return None
-            signature = _choose(signatures, codes)
+            signature = _choose(name, signatures, codes)
             choice = chosen[types] = signature, _deciding(signature, codes), _counts_given_as_floats(signature, codes)
         signature, deciding, floats = choice
         if floats:
@@ -224,13 +225,23 @@ def _segments(signatures: list[CSignature], values: tuple[Any, ...]) -> list[tup
     return None
 
 
-def _choose(signatures: list[CSignature], codes: list[int]) -> CSignature:
-    """Return the signature with that many arguments and pointers in the same positions."""
+def _choose(name: str, signatures: list[CSignature], codes: list[int]) -> CSignature:
+    """Return the signature with that many arguments and pointers in the same positions.
+
+    A number is accepted for a pointer: null is one. Raises `OperandError` for a pointer in the place of a number.
+    """
     fitting = [signature for signature in signatures if signature.fewest <= len(codes) <= len(signature.arguments)]
     for signature in fitting:
         pairs = zip(signature.arguments, codes, strict=False)
         if all(argument.number or (code >= _POINTER) == bool(argument.shape) for argument, code in pairs):
             return signature
+    names = [argument.name for argument in fitting[0].arguments[: len(codes)]]
+    for place, (argument, code) in enumerate(zip(fitting[0].arguments, codes, strict=False)):
+        if code >= _POINTER and argument.shape is None:
+            raise OperandError(
+                f"{name}: argument {place + 1}, {argument.name}, is a number, and a pointer was passed; the arguments "
+                f"are ({', '.join(names)})"
+            )
     return fitting[0]
 
 

@@ -45,7 +45,10 @@ class MemoryArrays:
         base, first = _base_and_declarator(declarators[0])
         marker = tokens[position]
         new = []
-        for declarator in (first, *declarators[1:]):
+        declarators[0] = first
+        if external:
+            declarators = [self._with_bounds(declarator, stop) for declarator in declarators]
+        for declarator in declarators:
             if declarator[0].text in ("*", "&"):
                 new.append(f"{base} {joined(declarator)};")
             elif not at_file_scope or self._is_new(scope, declarator, external=external):
@@ -53,6 +56,17 @@ class MemoryArrays:
                 new.append(self._reference(kind if defined_here else kind | _EXTERN, base, declarator, marker))
         source.replace(start, stop, " ".join(new) or ";")
         return stop + 1
+
+    def _with_bounds(self, declarator: list[Token], position: int) -> list[Token]:
+        """Return a declarator `name[]` with the bounds of its definition, if there is one behind `position`."""
+        tokens, (name, *bounds) = self._source.tokens, [token.text for token in declarator]
+        for index in range(position, len(tokens) - 2) if bounds == ["[", "]"] else ():
+            if tokens[index].text == name and tokens[index + 1].text == "[" and tokens[index + 2].text != "]":
+                start = self._source.start_of_statement(index)
+                if any(token.text in SPACES for token in tokens[start:index]):
+                    defined = split_at_commas(tokens[index : self._source.end_of_declaration(index)])[0]
+                    return defined[: _end_of_bounds(defined)]
+        return declarator
 
     def _start(self, position: int) -> int:
         """Return the first token of the declaration, after a label if there is one."""

@@ -11,7 +11,15 @@ import pytest
 
 from mlusim import Device, bangc
 from mlusim.bangc import faults
-from mlusim.errors import AccessError, CompileError, InputError, KernelError, LaunchError, OperationLimitError
+from mlusim.errors import (
+    AccessError,
+    CompileError,
+    InputError,
+    KernelError,
+    LaunchError,
+    OperandError,
+    OperationLimitError,
+)
 
 FILE = Path(__file__).parent / "kernels" / "faults.mlu"
 
@@ -143,3 +151,20 @@ def test_the_c_library_s_copies_are_scalar_accesses(module: bangc.Module) -> Non
     written = [finding for finding in device.verify().errors if finding.kind == "never-written"]
     assert not written
     assert "store_array" in device.verify().text()
+
+
+def test_a_pointer_in_the_place_of_a_number_is_an_error_with_the_order_of_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "swapped.mlu"
+    file.write_text(
+        "__mlu_entry__ void kernel(float *out) {\n"
+        "  __nram__ float a[64], b[64];\n"
+        "  __bang_write_value(b, 64, 1.0f);\n"
+        "  __bang_add(64, a, b, b);\n"
+        "  __memcpy(out, a, sizeof(a), NRAM2GDRAM);\n"
+        "}\n"
+    )
+    device = Device()
+    device.launch(bangc.compile(file)["kernel"], device.alloc(64, "float32"), dim=1, kind="BLOCK")
+    message = r"swapped\.mlu:4, .*argument 4, n, is a number, .* \(dst, src0, src1, n\)"
+    with pytest.raises(OperandError, match=message):
+        device.synchronize()

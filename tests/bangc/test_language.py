@@ -182,6 +182,27 @@ def test_headers_of_libraries_that_are_not_simulated(tmp_path: Path) -> None:
     assert device.download(x).tolist() == [1]
 
 
+def test_an_array_declared_before_its_definition_has_its_size(tmp_path: Path) -> None:
+    file = tmp_path / "declared.mlu"
+    file.write_text(
+        "extern __nram__ char pool[];\n"
+        "enum { ROWS = 4 };\n"
+        "__mlu_func__ float *row(int k) { return (float *)pool + k * 32; }\n"
+        "__nram__ float other[32], more[2];\n"
+        "__nram__ char pool[4 * 32 * sizeof(float)];\n"
+        "__mlu_entry__ void kernel(float *out) {\n"
+        "  __bang_write_value(other, 32, 1.0f);\n"
+        "  for (int k = 0; k < ROWS; ++k) __bang_write_value(row(k), 32, (float)k);\n"
+        "  __memcpy(out, pool, sizeof(pool), NRAM2GDRAM);\n"
+        "}\n"
+    )
+    device = Device()
+    out = device.alloc((4, 32), "float32")
+    device.launch(bangc.compile(file)["kernel"], out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(out)[:, 0].tolist() == [0, 1, 2, 3]
+
+
 def test_words_of_cuda_are_explained(tmp_path: Path) -> None:
     file = tmp_path / "cuda.mlu"
     file.write_text("#include <bang.h>\n__global__ void kernel(float *x) { x[threadIdx.x] = 1; }\n")
