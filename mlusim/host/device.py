@@ -154,7 +154,8 @@ class Device:
         array = as_array(name, array)
         dtype = dtype_of(array.dtype, name)
         adopt = None
-        if self._chip.data or keep_data:
+        # A broadcast array may be far larger than its memory: allocation refuses it.
+        if (self._chip.data or keep_data) and array.nbytes <= self.board.gdram_bytes:
             contiguous = array.copy(order="C") if writable else np.ascontiguousarray(array)
             adopt = contiguous.reshape(-1).view(np.uint8)
         allocation = self._chip.allocate(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from operator import index as as_index
 from typing import Any
 
 from mlusim.errors import InputError
+from mlusim.inputs import as_tuple
 
 
 def normal_axis(operator: str, argument: str, axis: Any, rank: int) -> int:
@@ -35,7 +35,8 @@ def normal_axes(operator: str, argument: str, axes: Any, rank: int) -> tuple[int
 
     Raises `InputError` as `normal_axis`, and for a repeated axis.
     """
-    requested = tuple(axes) if isinstance(axes, Iterable) and not isinstance(axes, str) else (axes,)
+    several = as_tuple(axes)
+    requested = several if isinstance(several, tuple) else (several,)
     normal = tuple(normal_axis(operator, argument, axis, rank) for axis in requested)
     for axis in normal:
         if normal.count(axis) > 1:

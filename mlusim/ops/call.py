@@ -13,6 +13,7 @@ from mlusim.errors import InputError, nearest
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.steady.steady import check_steady, timed, too_few
 from mlusim.host.steady.watch import Watch
+from mlusim.inputs import shown
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
@@ -195,6 +196,9 @@ def verified(result: Result, *, check: bool | None) -> Result:
 def check_choice(what: str, value: str, known: Iterable[str]) -> None:
     """Raise `InputError` for an unknown name, suggesting the nearest one."""
     names = list(known)
-    if value in names:
-        return
-    raise InputError(f"{what}={value!r}: {nearest(str(value), names)}choose one of {', '.join(names)}")
+    near = ""
+    if isinstance(value, str):
+        if value in names:
+            return
+        near = nearest(value, names)
+    raise InputError(f"{what}={shown(value)}: {near}choose one of {', '.join(names)}")

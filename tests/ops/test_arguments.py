@@ -9,7 +9,7 @@ import pytest
 
 import mlusim
 from mlusim import cinn, ops
-from mlusim.errors import InputError, PlanError
+from mlusim.errors import AllocationError, InputError, PlanError
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.commands import COMMANDS
 from mlusim.ops.registry import OPERATORS
@@ -65,6 +65,17 @@ def test_a_net_copies_the_callers_lists():
     assert "axis=[0]" in str(net)
 
 
+def test_an_axis_may_be_an_array_of_rank_0():
+    np.testing.assert_array_equal(ops.flip(X, np.array(1)).output, X[:, ::-1])
+
+
+def test_a_broadcast_array_that_the_board_cannot_hold_is_refused_before_it_is_copied():
+    with pytest.raises(
+        AllocationError, match=r"1 099 511 627 776 B \(1024 GiB\) does not fit: 25 769 803 776 B usable"
+    ):
+        mlusim.Device("mlu370-x4").upload(np.broadcast_to(np.int8(1), (1 << 20, 1 << 20)))
+
+
 class Grad:
     """A tensor that refuses to become an array while it records gradients, as torch's do."""
 
@@ -91,6 +102,7 @@ def test_a_tensor_that_requires_gradients_is_detached():
         ),
         (lambda: ops.flip(X, 0.5), "axis=0.5 is not an integer"),
         (lambda: ops.flip(X, None), "axis=None is not an integer"),
+        (lambda: ops.tin_shift_backward(X[None], PAIRS[:, 0], np.arange(2)), r"rule=array\(\[0, 1\]\): choose one of"),
         (lambda: mlusim.plan("flip", (2.5, 3), axis=0), r"the shape of x \(2.5, 3\) is not a shape: pass integers"),
         (lambda: mlusim.plan("flip", (1,) * 65, axis=0), "the shape of x has rank 65: NumPy arrays have at most 64"),
         (
