@@ -183,7 +183,7 @@ def _check_arguments(kernel: UserKernel, arguments: Sequence[str], shape: Any) -
 
 def by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
     """Replace a function of `mlusim.ops` by the name of its operator."""
-    if isinstance(operation, str) or not getattr(operation, "__module__", "").startswith("mlusim.ops"):
+    if isinstance(operation, str) or not (getattr(operation, "__module__", "") or "").startswith("mlusim.ops"):
         return operation
     if operation.__name__ == "tin_shift_backward":
         raise InputError("tin_shift_backward is an option of tin_shift: sweep('tin_shift', backward=True, ...)")

@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import invalidate_caches
 from importlib.util import decode_source
 from pathlib import Path
@@ -184,7 +184,10 @@ def _pickled(function: Function) -> str:
     """Pickle the function by value, with the globals that it uses, in base64."""
     import cloudpickle
 
-    module = sys.modules.get(function.__module__)
+    own = function
+    while isinstance(own, partial):
+        own = own.func
+    module = sys.modules.get(own.__module__ or "")
     by_value = module is not None and module.__name__ not in cloudpickle.list_registry_pickle_by_value()
     try:
         if by_value:

@@ -67,6 +67,13 @@ def test_a_callable_of_this_process():
     assert here(copy, shape=4096, part=(1)).rows[0]["time_ps"] == rows[0]["time_ps"]
 
 
+def test_a_function_without_a_module():
+    """As of `exec` in a dictionary of its own."""
+    names = {}
+    exec("async def nothing(core, x, out, part=2): pass", names)  # noqa: S102 - text of this test
+    assert here(names["nothing"], shape=4, part=[1, 2]).counts["done"] == 2
+
+
 def test_objects_that_are_not_kernels_are_errors(kernels, tmp_path):
     with pytest.raises(InputError, match=r"kernels\.py has no function 'ad': it has add, add_twice, .*"):
         here(f"{kernels}:ad", shape=4)
