@@ -70,7 +70,7 @@ def test_a_callable_of_this_process():
 def test_a_function_without_a_module():
     """As of `exec` in a dictionary of its own."""
     names = {}
-    exec("async def nothing(core, x, out, part=2): pass", names)  # noqa: S102 - text of this test
+    exec("async def nothing(core, x, out, part=2): pass", names)
     assert here(names["nothing"], shape=4, part=[1, 2]).counts["done"] == 2
 
 
