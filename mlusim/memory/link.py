@@ -305,8 +305,8 @@ class Link:
         if arrivals and arrivals[0][0] - now < soonest:
             soonest = self._look_ahead(soonest, now)
         if self._mixed_until - now < soonest:
-            # Rates rise when mixing ends.
-            soonest = self._mixed_until - now
+            # Rates rise when mixing ends. Compiled code takes no int where the variable is a float.
+            soonest = float(self._mixed_until - now)
         self._ring_after(soonest, now)
 
     def _ring_after(self, delay: float, now: int) -> None:
