@@ -60,7 +60,7 @@ class Races:
         between = self._drop_shared_copies(*_collect(between_tasks(self.order, self.accesses, self.space)))
         between = self._drop_handshakes(*self._drop_locked(*self._drop_atomics(*between)))
         pairs = [(a, b, self._in_task(a, b, times)) for a, b, times in self._by_lines(*inside)]
-        races = [Race(self._position(a), self._position(b), finding) for a, b, finding in pairs]
+        races = [Race(self._last_before(a, b, *inside), self._position(b), finding) for a, b, finding in pairs]
         within = fold_races(self.log, self.order, races)
         pairs = [(a, b, self._between(a, b, times)) for a, b, times in self._by_lines(*between)]
         return fold_under_barriers(
@@ -69,6 +69,15 @@ class Races:
 
     def _position(self, row: int) -> int:
         return int(self.order.position[self.accesses.record[row]])
+
+    def _last_before(self, a: int, b: int, one: Integers, other: Integers) -> int:
+        """Return the position of the last operation that races with that of `b` from the line of `a`.
+
+        A sync after it is one after all of them.
+        """
+        record, line = self.accesses.record, self.columns["line"]
+        same = (record[other] == record[b]) & (line[record[one]] == line[record[a]])
+        return int(self.order.position[record[one[same]]].max())
 
     def _span_between(self, a: int, b: int) -> Span:
         """Return the source lines between which one barrier would order a pair, and the barriers already passed."""

@@ -206,3 +206,17 @@ def test_a_row_written_in_place_of_another_is_one_finding():
     finding = the_only_error(rows, X, Output.like(X), **ONE)
     assert finding.kind == "written-again"
     assert kinds_of(finding) == ["never-written"]
+
+
+def test_a_sync_for_a_line_in_a_loop_belongs_after_its_last_turn():
+    async def kernel(core, x, out):
+        held = core.nram.alloc(x.shape, x.dtype, "held")
+        core.fill(held, 1.0)
+        for factor in (2.0, 3.0):
+            core.mul(held, held, factor)
+        core.memcpy_async(out, held)
+        await core.sync()
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    assert [one.title for one in finding.folded] == ["memcpy reads held before mul is known to have written it"]
+    assert finding.remedy.endswith(f"before {finding.sites[1].location}")
