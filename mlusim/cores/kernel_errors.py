@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.source_line import awaiting_line, kernel_line
-from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
+from mlusim.errors import AccessError, AwaitError, KernelError, MlusimError, OperandError, OperationLimitError
 from mlusim.memory.not_numeric import NotNumeric, missing_attribute
 from mlusim.units import format_ns, group_digits
 
@@ -26,7 +26,8 @@ class Abandoned(BaseException):
 
 def reported(task: Task, error: BaseException) -> BaseException:
     """Return the exception that reports one that a kernel has raised, with its cause and place; may be the same."""
-    if isinstance(error, MlusimError):
+    awaited_all = task.unawaited < 0 or task.refused is not None
+    if isinstance(error, MlusimError) and (awaited_all or not isinstance(error, OperandError | AccessError)):
         error.locate(location(task, error))
         return error
     if isinstance(error, Abandoned):
@@ -39,8 +40,8 @@ def reported(task: Task, error: BaseException) -> BaseException:
     # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
     if str(error).endswith(_NO_AWAIT):
         report: KernelError = AwaitError(_not_awaitable(error), location(task, error))
-    elif isinstance(error, TypeError | AttributeError) and task.unawaited >= 0 and task.refused is None:
-        # `core.load(x) + 1`, `for value in core.load_array(x)`: the cause is the missing `await`.
+    elif isinstance(error, TypeError | AttributeError | MlusimError) and not awaited_all:
+        # `core.load(x) + 1`, `core.mul(a, a, core.load(x))`, `x[core.load(i)]`: the cause is the missing `await`.
         report = forgotten_await(task)
     else:
         report = KernelError(_raised(error), location(task, error))

@@ -212,6 +212,16 @@ async def forgotten_and_raised(core: Core) -> None:
     raise ValueError(f"before it was awaited: {kept is None}")  # named
 
 
+async def forgotten_load_as_an_operand(core: Core) -> None:
+    tile = core.nram.alloc(64, "float32")
+    core.mul(tile, tile, core.load(tile[0]))  # named
+
+
+async def forgotten_load_as_an_index(core: Core) -> None:
+    tile = core.nram.alloc(64, "int8")
+    core.store(tile[core.load(tile[0])], 1)  # named
+
+
 async def forgotten_load_in_arithmetic(core: Core) -> None:
     tile = core.nram.alloc(64, "int8")
     core.load(tile[0]) + 1  # named
@@ -318,6 +328,8 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     ),
     (a_list_for_a_view, OperandError, r"fill\(dst, value\): dst is a view, not \[1, 2, 3\]$"),
     (forgotten_and_raised, KernelError, "the kernel raised ValueError: before it was awaited: False$"),
+    (forgotten_load_as_an_operand, AwaitError, UNAWAITED.format("load")),
+    (forgotten_load_as_an_index, AwaitError, UNAWAITED.format("load")),
     (forgotten_load_in_arithmetic, AwaitError, UNAWAITED.format("load")),
     (forgotten_load_in_a_loop, AwaitError, UNAWAITED.format("load_array")),
     (forgotten_load_with_an_attribute, AwaitError, UNAWAITED.format("load_array")),
