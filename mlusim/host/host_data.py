@@ -17,6 +17,7 @@ import hashlib
 import inspect
 import itertools
 import linecache
+import re
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -104,6 +105,7 @@ class Snapshot:
         self._contents = _Contents(frozenset(attributes))
         values = [variable.value() for variable in self._named]
         self._before = [(self._contents.state(value), self._contents.holds_numbers(value)) for value in values]
+        self._file = getattr(getattr(kernel, "__code__", None), "co_filename", "")
         self._variables: Callable[[], _Variables] = getattr(kernel, "file_variables", dict)
         self._values = {key: now for key, (_, now) in self._variables().items()}
 
@@ -134,10 +136,18 @@ class Snapshot:
                 findings[name] = Finding(
                     kind="host-data",
                     title=f"tasks leave values in {name}, a C++ variable without a memory space",
+                    location=_first_named(name.rpartition("::")[2], self._file),
                     rule="whether its value persists to later tasks is the simulator's choice, not a rule of the board",
                     remedy="make it a local variable, or keep the values in GDRAM or SRAM (`__mlu_shared__`)",
                 )
         return list(findings.values())
+
+
+def _first_named(name: str, file: str) -> str:
+    """Return the first line of a file that has a name, as text; empty if none has, as of a variable of a header."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    lines = enumerate(linecache.getlines(file), 1)
+    return next((f"{Path(file).name}:{number}: {line.strip()}" for number, line in lines if word.search(line)), "")
 
 
 def _names(kernel: Any, arguments: Mapping[str, Any], attributes: set[str]) -> Iterator[_Named]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,7 @@ def test_values_passed_to_later_tasks_are_reported(name: str, tmp_path: Path) ->
     reports = [mlusim.verify(kernel, X, Output((4, 64)), dim=4) for _ in range(2)]
     for report in reports:
         titles = {finding.title for finding in report.errors}
+        assert all(re.search(r"\.mlu:\d+: .*", finding.location) for finding in report.errors), report.text()
         assert titles == {f"tasks leave values in {one}, a C++ variable without a memory space" for one in variables}
         assert {finding.kind for finding in report.errors} == {"host-data"}
 
