@@ -24,7 +24,7 @@ Checks:
   plan_comparison          whether a run follows its plan
   early_exit, locks_left   deadlocks, errors in kernels, locks that are not released
   reference, producer      wrong values, and the operation that computed them
-  hints, remarks           redundant syncs, and observations made while the run went on
+  hints, unread, remarks   redundant syncs, results without effect, and observations made while the run went on
 
 Results:
   findings                 a finding, its text and its JSON; `consequences` folds findings into their cause

@@ -26,6 +26,7 @@ from mlusim.verifier.releases import find_releases
 from mlusim.verifier.remarks import find_remarks
 from mlusim.verifier.report import Report
 from mlusim.verifier.uninitialised import find_left, find_uninitialised, find_unused
+from mlusim.verifier.unread import find_unread
 
 
 def check_log(
@@ -79,6 +80,7 @@ def check_log(
         findings += wrong
         findings += find_locks_left(log, columns)
         findings += find_unused(log, accesses)
+        findings += find_unread(log, columns, accesses, order)
         findings += find_overlapping_copies(log, columns)
         findings += find_unawaited(log, order)
         # If the rows accessed are unknown, so is what a sync protects.

@@ -36,6 +36,7 @@ KINDS = {
     "wrong-value": "the output differs from the reference",
     "unused": "an allocation is never used",
     "left": "memory is left allocated",
+    "unread": "nothing reads a result",
     "redundant-sync": "a sync orders nothing",
     "unawaited": "a task ends while a copy of its own may still run",
     "overlapping-copy": "a copy within a buffer overlaps itself, and is correct only in ascending order",
@@ -48,6 +49,7 @@ HINTS = frozenset(
     {
         "unused",
         "left",
+        "unread",
         "redundant-sync",
         "unawaited",
         "overlapping-copy",

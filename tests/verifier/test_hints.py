@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import mlusim
 from findings import ONE, X, assert_text, only
 from mlusim import Output, verify
@@ -76,3 +78,24 @@ def test_memory_left_allocated():
     device.upload(X, "x")
     report = device.verify(left=True)
     assert only(report, "left").title == "1 allocation in GDRAM was not freed: x (256 B)"
+
+
+@pytest.mark.parametrize(("fault", "buffer"), [("", ""), ("stores another buffer", "result"), ("computes late", "a")])
+def test_a_result_that_nothing_reads_is_a_hint(fault, buffer):
+    async def kernel(core, x, out):
+        a, result = (core.nram.alloc(x.shape[1], x.dtype, name) for name in ("a", "result"))
+        core.write_zero(result)
+        await core.memcpy(a, x[0])
+        for row in range(x.shape[0]):
+            if fault == "computes late":
+                await core.memcpy(out[row], a)
+                core.mul(a, a, 2.0)
+            else:
+                core.mul(result, a, 2.0)
+                await core.memcpy(out[row], a if fault else result)
+            # Nothing reads the last one, but the others.
+            await core.memcpy(a, x[(row + 1) % x.shape[0]])
+
+    found = [finding for finding in verify(kernel, X, Output.like(X), **ONE).findings if finding.kind == "unread"]
+    assert [finding.title for finding in found] == ([f"nothing reads what mul writes to {buffer}"] if fault else [])
+    assert all(finding.times == len(X) and "core.mul(" in finding.text() for finding in found)

@@ -1,0 +1,129 @@
+"""Results on chip that nothing reads: a store of another buffer, or operations in the wrong order.
+
+A source line counts if no operation reads anything that it writes, in any of its turns: the last load of a loop that
+loads ahead is none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.log import NONE, Log
+from mlusim.verifier.accesses import COLLECT, FILTERS, Accesses, scratch_rows
+from mlusim.verifier.cells import Flags
+from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.geometry import Integers, expand
+from mlusim.verifier.happens_before import Order
+from mlusim.verifier.lanes import LANES
+from mlusim.verifier.overlaps import Pairs
+from mlusim.verifier.overwrites import FILLS
+
+# A fill may prepare for what may come; the others have an effect besides, or a result that they cannot leave out.
+_OTHERWISE_USED = FILLS | ATOMIC_NAMES | {COLLECT, *FILTERS}
+# The first accesses usually show what reads a line's results, so these are searched first.
+_FIRST_ROWS = 1 << 12
+# Lines with more pairs of writes and reads to compare count as read.
+_MOST_PAIRS = 1 << 22
+
+
+def find_unread(log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> list[Finding]:
+    """Find lines whose results on chip nothing reads before other results replace them, one finding per line."""
+    line = columns["line"][accesses.record]
+    doubtful = np.zeros(len(log.lines), bool)
+    doubtful[line[accesses.write]] = True
+    on_chip = np.array([record.memory in ("nram", "wram", "sram", "ldram") for record in log.allocations], bool)
+    on_chip[list(accesses.unknown)] = False
+    names = [code for code, name in enumerate(log.ops) if name in _OTHERWISE_USED]
+    used = np.isin(columns["op"][accesses.record], names) | ~on_chip[accesses.alloc]
+    doubtful[line[accesses.write & used]] = False
+    # Scratch is written and read by nobody else; what it is for, it has done.
+    chosen = on_chip[accesses.alloc] & ~scratch_rows(log, columns, accesses)
+    rows = np.flatnonzero(chosen)
+    count = _FIRST_ROWS
+    while doubtful.any() and len(rows):
+        part = rows[:count]
+        doubtful[line[part[_are_read(accesses.where(part), doubtful[line[part]])]]] = False
+        if count >= len(rows):
+            break
+        count *= 8
+    findings = []
+    for number in np.flatnonzero(doubtful).tolist():
+        own = rows[(line[rows] == number) & accesses.write[rows]]
+        if not len(own):
+            continue
+        record = int(accesses.record[own[0]])
+        site = site_of(log, record, "writes", LANES[int(order.lane[order.position[record]])])
+        name = log.allocations[int(accesses.alloc[own[0]])].name
+        findings.append(
+            Finding(
+                kind="unread",
+                title=f"nothing reads what {site.operation} writes to {name}",
+                sites=(site,),
+                rule="a result that is replaced, or left, before anything reads it has no effect",
+                remedy=f"check that the operations after it use {name}, and come after it; or remove it",
+                times=len(np.unique(accesses.record[own])),
+                fields={"buffer": name},
+            )
+        )
+    return findings
+
+
+def _are_read(accesses: Accesses, wanted: Flags) -> Integers:
+    """Return the wanted writes of which a later operation may read something, before a write replaces all of it.
+
+    "May": the bytes between an access's first and last count as accessed. A write replaces what lies within it if it is
+    one run of bytes, or writes the same bytes.
+    """
+    # Operations read before they write, so a read of the same operation comes first.
+    time = 2 * accesses.record + accesses.write
+    following = _next_of_same_bytes(accesses, time)
+    writes = np.flatnonzero(wanted & accesses.write)
+    next_of = following[writes]
+    is_read = (next_of != NONE) & ~accesses.write[next_of]
+    found, writes, next_of = writes[is_read], writes[~is_read], next_of[~is_read]
+    # By allocation, then in time.
+    latest = int(time.max(initial=0)) + 1
+    key = accesses.alloc * (latest + 1) + time
+    until = np.where(next_of == NONE, accesses.alloc[writes] * (latest + 1) + latest, key[next_of])
+    reads = np.flatnonzero(~accesses.write)
+    pairs = _between(reads, key, key[writes], until)
+    if pairs is None:
+        return np.concatenate([found, writes])
+    number, read = pairs
+    one = writes[number]
+    meet = (accesses.low[one] < accesses.high[read]) & (accesses.low[read] < accesses.high[one])
+    first_read = np.full(len(writes), NONE, np.int64)
+    # In descending order, so that the first read is assigned last.
+    first_read[number[meet][::-1]] = key[read[meet]][::-1]
+    writes, first_read = writes[first_read != NONE], first_read[first_read != NONE]
+    replacing = np.flatnonzero(accesses.write & accesses.single_run[accesses.geometry])
+    pairs = _between(replacing, key, key[writes] + 1, first_read)
+    if pairs is None:
+        return np.concatenate([found, writes])
+    number, other = pairs
+    one = writes[number]
+    within = (accesses.low[other] <= accesses.low[one]) & (accesses.high[one] <= accesses.high[other])
+    return np.concatenate([found, np.delete(writes, np.unique(number[within]))])
+
+
+def _next_of_same_bytes(accesses: Accesses, time: Integers) -> Integers:
+    """By access, the next one of the same bytes, or NONE."""
+    by_bytes = np.lexsort((time, accesses.geometry, accesses.offset, accesses.alloc))
+    same = np.ones(max(len(by_bytes) - 1, 0), bool)
+    for column in (accesses.alloc, accesses.offset, accesses.geometry):
+        ordered = column[by_bytes]
+        same &= ordered[1:] == ordered[:-1]
+    following = np.full(len(by_bytes), NONE, np.int64)
+    following[by_bytes[:-1][same]] = by_bytes[1:][same]
+    return following
+
+
+def _between(rows: Integers, key: Integers, begin: Integers, end: Integers) -> Pairs | None:
+    """Return all pairs (i, row) with begin[i] <= key[row] < end[i], in the order of keys; None if they are too many."""
+    rows = rows[np.argsort(key[rows], kind="stable")]
+    first, last = (np.searchsorted(key[rows], bound) for bound in (begin, end))
+    if int(np.maximum(last - first, 0).sum()) > _MOST_PAIRS:
+        return None
+    number, index = expand(first, last)
+    return number, rows[index]
