@@ -165,9 +165,11 @@ class Log:
         attributes: by record of an instruction whose result depends on them by position, its attributes by name.
         more_operands: operands beyond the three of a record, by record.
         host_waits: the number of launches so far, at each time the host waited for all of them.
+        unordered: pairs of launches that a host program has not ordered, though the simulator waited between them.
         host_writes: allocations, other than inputs, that the host has written.
         host_parts: of those that a host program has written by CNRT, the bytes written: (first, end).
         host_reads: allocations that a host program has copied back by CNRT.
+        host_read_parts: of those of a BANG C program, the bytes copied back: (first, end).
         windows: by allocation, the parts (offset, box) that were passed to launches.
         released: by allocation, the number of records when it was freed.
         loops: the counted loops, by record.
@@ -200,9 +202,11 @@ class Log:
         self.attributes: dict[int, Mapping[str, Any]] = {}
         self.more_operands: dict[int, list[tuple[int, int, int]]] = {}
         self.host_waits: list[int] = []
+        self.unordered: set[tuple[int, int]] = set()
         self.host_writes: set[int] = set()
         self.host_parts: dict[int, set[tuple[int, int]]] = {}
         self.host_reads: set[int] = set()
+        self.host_read_parts: dict[int, set[tuple[int, int]]] = {}
         self.released: dict[int, int] = {}
         self.windows: dict[int, set[tuple[int, int]]] = {}
         self.swallowed: list[tuple[str, str]] = []

@@ -180,7 +180,7 @@ class Program:
             raise InputError(f"{called}<<<...>>> with function type {kind}: choose one of {sorted(_KINDS)}")
         made = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
         self._cnrt.queued.setdefault(queue, []).append(made)
-        self._cnrt.order.launched(called, (file_at(file), line), queue, blob, self._cnrt.regions())
+        self._cnrt.order.launched(called, (file_at(file), line), queue, blob, self._cnrt.regions(), made.index)
         return 0
 
 

@@ -1,7 +1,8 @@
 """Missing waits of host programs: memory used while a queued launch or copy may still access it.
 
 In the simulation every CNRT call that accesses memory first runs everything queued, so a program without the waits
-works. On a board it does not. Each such call gets the hint `unsynced`.
+works. On a board it does not. Each such call gets the hint `unsynced`. Launches in two queues that nothing orders are
+noted in the log, so that the checker finds their races.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A launch or an asynchronous copy: its queue, its device memory, and whether it writes to the host."""
+    """A launch or an asynchronous copy: its queue, its device memory, and whether it writes to the host.
+
+    `launch` is the index of a launch in the log.
+    """
 
     name: str
     place: Place
@@ -33,6 +37,7 @@ class _Pending:
     memory: frozenset[int]
     is_copy: bool
     to_host: bool = False
+    launch: int = NONE
 
 
 class HostOrder:
@@ -45,13 +50,23 @@ class HostOrder:
         # By queue and by notifier: the numbers of the launches and copies before it.
         self._before: dict[int, set[int]] = {}
         self._placed: dict[int, set[int]] = {}
+        # Those that a blocking call has waited for, although it named another queue or none. ASSUMED: it does.
+        self._assumed_done: set[int] = set()
 
-    def launched(self, name: str, place: Place, queue: int, content: bytes, memory: Sequence[tuple[int, int]]) -> None:
+    def launched(
+        self, name: str, place: Place, queue: int, content: bytes, memory: Sequence[tuple[int, int]], launch: int
+    ) -> None:
         """Handle a launch with the bytes of its arguments; `memory` is (address, bytes) of each allocation."""
+        ordered = self._before.get(queue, set()) | self._assumed_done
+        self._log.unordered.update(
+            (pending.launch, launch)
+            for number, pending in self._pending.items()
+            if not pending.is_copy and pending.queue != queue and number not in ordered
+        )
         words = struct.unpack_from(f"<{len(content) // _WORD_BYTES}Q", content)
         used = _used(words, memory)
         self._check(name, place, queue, used, copies_only=True)
-        self._add(_Pending(name, place, queue, used, is_copy=False))
+        self._add(_Pending(name, place, queue, used, is_copy=False, launch=launch))
 
     def called(self, name: str, place: Place, values: Sequence[Any], queues: Iterable[int], memory: Any) -> None:
         """Handle a CNRT call, before it takes effect."""
@@ -75,6 +90,8 @@ class HostOrder:
             self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
         elif "Memcpy" in name or "Memset" in name:
             self._copied(name, place, [value for value in values if isinstance(value, int)], set(queues), memory)
+        elif "Free" in name or "QueueDestroy" in name:
+            self._assumed_done.update(self._pending)
 
     def ended(self) -> None:
         """Report copies to the host that the program has not waited for at its end."""
@@ -86,6 +103,7 @@ class HostOrder:
         used = _used(values, memory)
         if "Async" not in name:
             self._check(name, place, _DEFAULT_QUEUE, used)
+            self._assumed_done.update(self._pending)
             return
         queue = next((value for value in values if value in queues), _DEFAULT_QUEUE)
         self._check(name, place, queue, used)

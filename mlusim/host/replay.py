@@ -88,9 +88,11 @@ class Replay:
         self._union_clusters = _clusters_of_unions(log, old)
         # Keep allocation indices, so that they do not depend on the order in which tasks allocate.
         device.log.allocations += [replace(record, start_ps=NONE, end_ps=NONE) for record in log.allocations]
+        device.log.unordered |= log.unordered
         device.log.host_writes |= log.host_writes
         device.log.host_parts |= log.host_parts
         device.log.host_reads |= log.host_reads
+        device.log.host_read_parts |= log.host_read_parts
         device.log.lines = list(log.lines)
 
     def run(self) -> Log:

@@ -62,9 +62,13 @@ def log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "lines": log.lines,
         "tables": tables,
         "host_waits": log.host_waits,
+        "unordered": sorted(log.unordered),
         "host_writes": sorted(log.host_writes),
         "host_parts": [(number, *part) for number, parts in sorted(log.host_parts.items()) for part in sorted(parts)],
         "host_reads": sorted(log.host_reads),
+        "host_read_parts": [
+            (number, *part) for number, parts in sorted(log.host_read_parts.items()) for part in sorted(parts)
+        ],
         "released": sorted(log.released.items()),
         "windows": [(number, *part) for number, parts in sorted(log.windows.items()) for part in sorted(parts)],
         "swallowed": log.swallowed,
@@ -115,10 +119,13 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     for number, *operand in array("log/more_operands").tolist():
         log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
     log.host_waits = [int(count) for count in values["host_waits"]]
+    log.unordered = {(int(first), int(second)) for first, second in values.get("unordered", ())}
     log.host_writes = {int(number) for number in values["host_writes"]}
     # Runs saved by earlier versions lack these.
     for number, first, end in values.get("host_parts", ()):
         log.host_parts.setdefault(int(number), set()).add((int(first), int(end)))
+    for number, first, end in values.get("host_read_parts", ()):
+        log.host_read_parts.setdefault(int(number), set()).add((int(first), int(end)))
     log.host_reads = {int(number) for number in values.get("host_reads", ())}
     log.released = {int(number): int(count) for number, count in values.get("released", ())}
     for number, offset, box in values.get("windows", ()):

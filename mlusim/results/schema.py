@@ -177,6 +177,7 @@ def _check_references(log: Log) -> None:
                 *log.host_writes,
                 *log.host_parts,
                 *log.host_reads,
+                *log.host_read_parts,
                 *log.of_file,
             )
         ),

@@ -12,7 +12,7 @@ import numpy as np
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, SORTING
 from mlusim.verifier.geometry import Integers
-from mlusim.verifier.plan_comparison import is_output
+from mlusim.verifier.plan_comparison import outputs_of
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -31,7 +31,7 @@ class AllocationFlow:
         addressing = [code for code, name in enumerate(log.ops) if name in (*BY_ROWS, COLLECT, *SORTING)]
         counts = np.isin(columns["op"], addressing) | (dst == NONE)
         # One entry more, for operands that are absent.
-        self._counts = np.array([*(is_output(record) for record in log.allocations), False])
+        self._counts = np.array([*outputs_of(log), False])
         self._counts[np.concatenate([source[counts] for source in sources])] = True
         pairs = [(source, dst) for source in sources]
         # Further operands of a record are all sources of `dst`, or all results of `a` and `b`.

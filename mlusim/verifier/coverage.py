@@ -18,7 +18,7 @@ from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.condensed import accesses_from, condense, join, repeats_of
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.geometry import Integers, geometry_of
+from mlusim.verifier.geometry import Geometry, Integers, geometry_of
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
 from mlusim.verifier.overwrites import Overwrites
@@ -64,7 +64,8 @@ class Coverage:
             if allocation.task != NONE or not allocation.nbytes or not self.log.launches:
                 continue
             rows = np.flatnonzero(self.accesses.alloc == identity)
-            passed = identity in self.log.windows and is_output(allocation) and identity not in self.log.host_writes
+            passed = (identity in self.log.windows and is_output(allocation)) or identity in self.log.host_read_parts
+            passed &= identity not in self.log.host_writes
             if not len(rows) and identity != output and not passed:
                 use = untouched(allocation, is_input=roles.get(identity) == "input")
             elif roles.get(identity) == "input":
@@ -114,11 +115,12 @@ class Coverage:
             known=identity not in self.accesses.unknown,
         )
         findings: list[Finding] = []
-        if allocation.workspace or identity in self.accesses.unknown:
+        is_workspace = allocation.workspace and identity not in self.log.host_read_parts
+        if is_workspace or identity in self.accesses.unknown:
             return use, findings
         if use.unwritten_bytes and identity not in self.log.host_writes:
             findings.append(self._never_written(allocation, cells, (writes == 0) & expected, rows, plan))
-        if use.rewritten_bytes and not allowed:
+        if use.rewritten_bytes and not (allowed or allocation.workspace):
             findings.append(self._written_again(allocation, cells, rewrites, rows, plan))
         if plan is not None and (kind == _TILE).any():
             findings += self._against_plan(allocation, cells, joined, kind, plan)
@@ -163,7 +165,12 @@ class Coverage:
         return np.asarray(atomic[self.order.op_of[run.record]], bool)
 
     def _windows(self, identity: int) -> Accesses:
-        """Return the parts of a tensor that were passed to launches, unless all of it was passed."""
+        """Return the parts of a tensor that launches get, or that a program copies back, unless it is all of it."""
+        parts = self.log.host_read_parts.get(identity)
+        if parts is not None:
+            spans = [] if (0, self.log.allocations[identity].nbytes) in parts else sorted(parts)
+            lengths = [Geometry(0, end - first, ()) for first, end in spans]
+            return accesses_from(identity, np.array([first for first, _ in spans], np.int64), lengths)
         geometries, offsets = [], []
         windows = self.log.windows.get(identity, set())
         nbytes = self.log.allocations[identity].nbytes

@@ -258,6 +258,8 @@ class Order:
         queue = np.array([record.queue for record in self.log.launches], np.int64)
         waits = np.searchsorted(np.array(self.log.host_waits, np.int64), np.arange(len(queue)), side="right")
         ordered: Flags = (queue[:, None] == queue) | (waits[:, None] != waits)
+        for one, other in self.log.unordered:
+            ordered[[one, other], [other, one]] = False
         return ordered
 
     def before(self, one: int, other: int) -> bool:

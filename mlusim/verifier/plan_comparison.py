@@ -23,6 +23,11 @@ def is_output(record: AllocationRecord) -> bool:
     return record.task == NONE and not (record.read_only or record.workspace)
 
 
+def outputs_of(log: Log) -> list[bool]:
+    """By allocation, return whether its bytes leave the board: an output, or memory that a program copies back."""
+    return [is_output(record) or number in log.host_read_parts for number, record in enumerate(log.allocations)]
+
+
 def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, list[Finding]]:
     """Find the tensor that a plan splits; NONE with a finding if ambiguous or mismatched, or without a plan.
 

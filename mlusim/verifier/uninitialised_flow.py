@@ -24,7 +24,7 @@ from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.geometry import Integers, alike
 from mlusim.verifier.marks import Marks, compares_to_bits, is_copy, marks_by_position, result_marks
 from mlusim.verifier.partial_results import BY_CHOICE, BY_SHAPE, LOOKUPS, by_element, written_box
-from mlusim.verifier.plan_comparison import is_output
+from mlusim.verifier.plan_comparison import outputs_of
 from mlusim.verifier.row_geometry import rows_of_runs
 
 # Allocation, offset in bytes, box.
@@ -65,7 +65,7 @@ class Flow:
         self._columns = columns
         self._reads = reads
         self._marks: dict[int, Marks] = {}
-        self._outputs = [is_output(record) for record in log.allocations]
+        self._outputs = outputs_of(log)
         by_alloc = np.argsort(accesses.alloc, kind="stable")
         self._records = accesses.record[by_alloc]
         self._first = np.searchsorted(accesses.alloc[by_alloc], np.arange(len(log.allocations) + 1))
@@ -149,7 +149,9 @@ class Flow:
     def _mark_reached_outputs(self) -> None:
         for alloc, marks in self._marks.items():
             if self._outputs[alloc]:
-                for number in np.unique(marks[marks > 0]).tolist():
+                parts = self._log.host_read_parts.get(alloc, {(0, len(marks))})
+                read = np.concatenate([marks[first:end] for first, end in parts])
+                for number in np.unique(read[read > 0]).tolist():
                     self.reached.setdefault(number - 1, self._stored.get((alloc, number), NONE))
 
     def _propagate(self, record: int) -> bool:

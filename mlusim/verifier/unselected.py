@@ -13,7 +13,7 @@ from mlusim.log import Log
 from mlusim.verifier.accesses import FILTERS, Accesses
 from mlusim.verifier.geometry import Integers
 from mlusim.verifier.marks import is_copy
-from mlusim.verifier.plan_comparison import is_output
+from mlusim.verifier.plan_comparison import outputs_of
 from mlusim.verifier.uninitialised_flow import Unwritten
 
 
@@ -26,7 +26,8 @@ class Unselected:
         filters = [code for code, name in enumerate(log.ops) if name in FILTERS]
         self._filters = np.flatnonzero(np.isin(columns["op"], filters))
         written = set(accesses.alloc[accesses.write].tolist()) if len(self._filters) else set()
-        self._outputs = {alloc for alloc in written if is_output(log.allocations[alloc])}
+        outputs = outputs_of(log)
+        self._outputs = {alloc for alloc in written if outputs[alloc]}
 
     def stored(self, read: Unwritten) -> bool:
         """Whether a read is a copy to an output, of elements behind those that an earlier filter of its task wrote."""

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc import faults
 from mlusim.bangc.host import Program
 from mlusim.bangc.own_process import run_apart
 from mlusim.errors import InputError, MlusimError
+from mlusim.verifier.check import check_log
 
 FILE = Path(__file__).parent / "kernels" / "host_faults.mlu"
 
@@ -19,6 +21,11 @@ FILE = Path(__file__).parent / "kernels" / "host_faults.mlu"
 @pytest.fixture(scope="module")
 def module() -> bangc.Module:
     return bangc.compile(FILE)
+
+
+@pytest.fixture(scope="module")
+def checked() -> bangc.Module:
+    return bangc.compile(FILE.with_name("host_checked.mlu"))
 
 
 def _line(part: str) -> int:
@@ -107,3 +114,25 @@ def test_input_errors_keep_their_type(module: bangc.Module) -> None:
     program = Program(module, Device(), ("beyond",))
     with pytest.raises(InputError):
         run_apart(program, program.run)
+
+
+@pytest.mark.parametrize(
+    ("what", "kinds"),
+    [
+        ("sound", []),
+        ("a part is read", []),
+        ("copy between", []),
+        ("half uploaded", ["uninitialised"]),
+        ("not waited for", ["task-race"]),
+        ("too few", ["never-written"]),
+    ],
+)
+def test_the_checker_knows_what_a_program_uploads_orders_and_copies_back(
+    checked: bangc.Module, what: str, kinds: list[str], tmp_path: Path
+) -> None:
+    device = Device()
+    assert Program(checked, device, (what,)).run() == 0
+    report = device.verify()
+    assert [finding.kind for finding in report.errors] == kinds, report.text()
+    saved = mlusim.load(device.save(tmp_path / "run.npz"))
+    assert [finding.kind for finding in check_log(saved.log, saved.board).errors] == kinds

@@ -73,6 +73,8 @@ def same_log(one: Log, other: Log) -> None:
         "host_writes",
         "host_parts",
         "host_reads",
+        "host_read_parts",
+        "unordered",
     ):
         assert getattr(one, name) == getattr(other, name), name
     assert one.more_operands == other.more_operands
@@ -289,6 +291,8 @@ def test_everything_of_a_log_is_saved():
     }
     kept |= {
         "host_parts",
+        "host_read_parts",
+        "unordered",
         "released",
         "windows",
         "swallowed",
