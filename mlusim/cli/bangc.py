@@ -10,11 +10,10 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.help_format import SectionedCommand
-from mlusim.cli.kernel import finish_kernel as finish
+from mlusim.cli.kernel import finish_kernel
 from mlusim.cli.kernel_arguments import argument_options
 from mlusim.cli.options import (
     COMPILE_OPTIONS,
-    check_directory,
     compile_options,
     device_option,
     dma_option,
@@ -22,6 +21,7 @@ from mlusim.cli.options import (
     report_option,
     save_run_option,
 )
+from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.cli.run import help_if_alone
 from mlusim.errors import InputError
@@ -101,11 +101,11 @@ def run(
     """Run an entry of a .mlu file on arrays, or its main() as a program."""
     from mlusim.bangc.module import compile as compile_file
 
-    check_directory("--report", options["report"])
+    outputs = Outputs.of(options)
     words, sources = options.pop("words"), options.pop("sources")
     module = compile_file(file, device, sources=sources, include=include, define=define, std=std, compiler=compiler)
     if entry is None and module.has_main:
-        return _program(module, device, words=words, **options)
+        return _program(module, device, outputs, words=words, **options)
     if words:
         raise InputError(f"{' '.join(words)}: arguments are for a program's main; give a kernel its own with --arg")
     if entry is None:
@@ -114,7 +114,7 @@ def run(
         if len(module.entries) != 1 or "<" in module.entries[0]:
             raise InputError(f"{file}: name one of its entries with --entry: {', '.join(module.entries)}")
         entry = module.entries[0]
-    return _entry(module, entry, device, **options)
+    return _entry(module, entry, device, outputs, **options)
 
 
 for _option in argument_options():
@@ -122,7 +122,7 @@ for _option in argument_options():
         run.params.append(_option)
 
 
-def _entry(module: Module, entry: str, device: Any, **options: Any) -> int:
+def _entry(module: Module, entry: str, device: Any, outputs: Outputs, **options: Any) -> int:
     import inspect
 
     from mlusim.explore.kernel_call import KernelCall
@@ -152,49 +152,40 @@ def _entry(module: Module, entry: str, device: Any, **options: Any) -> int:
         seed=options["seed"],
         theory_ops=options["theory_ops"],
     )
-    return finish(
+    return finish_kernel(
         call,
         device,
+        outputs,
         title=f"{entry} of {module.path.name} on {device.name}\n",
-        **{
-            name: options[name] for name in ("check", "no_data", "dma", "out", "report", "save_run", "as_json", "quiet")
-        },
+        **{name: options[name] for name in ("check", "no_data", "dma", "out")},
     )
 
 
-def _program(module: Module, device: Any, **options: Any) -> int:
+def _program(module: Module, device: Any, outputs: Outputs, **options: Any) -> int:
     from mlusim.bangc.host import Program
     from mlusim.bangc.own_process import run_apart
-    from mlusim.cli.files import check_file
     from mlusim.host.device import Device
 
     if options["arg"] or options["out"] or options["no_data"]:
         raise InputError(
             f"{module.path.name} is a program: it takes no --arg, --out or --no-data; name a kernel --entry"
         )
-    saved = check_file("--save-run", options["save_run"]) if options["save_run"] is not None else None
     on = Device(device, dma=options["dma"])
     running = Program(module, on, tuple(options["words"]))
-    return run_apart(running, partial(_run_program, running, saved=saved, **options))
+    return run_apart(running, partial(_run_program, running, outputs, **options))
 
 
-def _run_program(running: Program, *, saved: Any, **options: Any) -> int:
+def _run_program(running: Program, outputs: Outputs, **options: Any) -> int:
     """Run a program, then verify it and write the requested files; returns its status."""
-    from mlusim.cli.run import finish as finish_run
-
     on, module = running.device, running.module
     status = running.run()
-    if options["check"] or options["report"] or saved or options["as_json"]:
+    if options["check"] or outputs.report or outputs.saved or outputs.as_json:
         result = on.result(module.path.stem, theory_ops=options["theory_ops"])
         if options["check"]:
             result.report = on.verify()
-        finish_run(
+        finish(
             result,
-            target=None,
-            report=options["report"],
-            saved=saved,
-            as_json=options["as_json"],
-            quiet=options["quiet"],
+            outputs,
             checked=options["check"],
             title=f"{module.path.name} on {on.board.name}\n",
             more={"status": status},

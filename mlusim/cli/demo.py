@@ -12,6 +12,7 @@ from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.operators import ENTRIES
 from mlusim.cli.option_types import DIRECTORY, NEW_FILE
 from mlusim.cli.options import check_directory, device_option, output_options, report_option, save_run_option
+from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.run import strategy_option
 
 if TYPE_CHECKING:
@@ -72,21 +73,15 @@ def demo(
     device: Any,
     strategy: str | None,
     out: str | None,
-    report: str | None,
-    save_run: str | None,
     save: str | None,
     explain: bool,
-    as_json: bool,
-    quiet: bool,
+    **options: Any,
 ) -> None:
     """Shift the colours of a photograph in time, on a simulated board."""
-    from mlusim.cli.files import check_file, check_output, write_array
-    from mlusim.cli.run import finish
+    from mlusim.cli.files import write_array
     from mlusim.ops.call import run
 
-    target = check_output("--out", out) if out is not None else None
-    check_directory("--report", report)
-    saved = check_file("--save-run", save_run) if save_run is not None else None
+    outputs = Outputs.of(options, out=out)
     check_directory("--save", save, ("clip.npy", "shifts.npy"))
     clips, shifts = make_clips()
     if save is not None:
@@ -95,11 +90,11 @@ def demo(
         write_array("--save", folder / "shifts.npy", shifts)
     command = ENTRIES["tin_shift"]
     call = command.prepare(command.options({}), [clips, shifts], device, strategy)
-    if explain and not (as_json or quiet):
+    if explain and outputs.is_printed:
         show.print_text(call.plan.explain() + "\n")
-    result = run(call, progress=not quiet)
+    result = run(call, progress=not outputs.quiet)
     title = ""
-    if not (as_json or quiet):
+    if outputs.is_printed:
         from mlusim.units import group_digits
 
         batch, frames, channels, pixels = clips.shape
@@ -111,17 +106,13 @@ def demo(
         )
     finish(
         result,
-        target=target,
-        report=report,
-        saved=saved,
-        as_json=as_json,
-        quiet=quiet,
+        outputs,
         title=title,
         more={"plan": call.plan.to_json()} if explain else None,
     )
-    if report is not None and result.output is not None:
-        path = _write_film(Path(report), clips, result.output, result)
-        if not (as_json or quiet):
+    if outputs.report is not None and result.output is not None:
+        path = _write_film(Path(outputs.report), clips, result.output, result)
+        if outputs.is_printed:
             show.print_text(f"before and after: {path}")
 
 

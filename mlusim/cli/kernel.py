@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from mlusim.cli.kernel_arguments import call_of, is_kernel, kernel_command
 from mlusim.cli.kernel_completion import complete_reference
 from mlusim.cli.option_types import FILE
 from mlusim.cli.options import (
-    check_directory,
     csv_option,
     device_option,
     dma_option,
@@ -23,6 +23,7 @@ from mlusim.cli.options import (
     sensitivity_option,
     steady_option,
 )
+from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.provenance import print_findings
 from mlusim.errors import InputError, VerificationError
 
@@ -90,18 +91,15 @@ def _run(
     dma: str,
     max_operations: int | None,
     out: Sequence[str],
-    report: str | None,
-    save_run: str | None,
-    operations: str | None,
-    as_json: bool,
-    quiet: bool,
     **own: Any,
 ) -> int:
-    check_directory("--report", report)
+    inputs = inputs_of(kernel_name, own["arg"])
+    outputs = Outputs.of(own, inputs)
     call = call_of(kernel_name, **own)
     return finish_kernel(
         call,
         device,
+        outputs,
         check=check,
         sensitivity=sensitivity,
         no_data=no_data,
@@ -109,13 +107,8 @@ def _run(
         dma=dma,
         max_operations=max_operations,
         out=out,
-        report=report,
-        save_run=save_run,
-        operations=operations,
-        as_json=as_json,
-        quiet=quiet,
         title=f"{call.kernel.name} of {kernel_name} on {device.name}\n",
-        inputs=inputs_of(kernel_name, own["arg"]),
+        inputs=inputs,
     )
 
 
@@ -127,6 +120,7 @@ def inputs_of(kernel_name: str, arguments: Sequence[str]) -> list[str]:
 def finish_kernel(
     call: KernelCall,
     device: Any,
+    outputs: Outputs,
     *,
     check: bool,
     sensitivity: bool = False,
@@ -135,20 +129,10 @@ def finish_kernel(
     dma: str,
     max_operations: int | None = None,
     out: Sequence[str],
-    report: str | None,
-    save_run: str | None,
-    as_json: bool,
-    quiet: bool,
     title: str,
     inputs: Sequence[str] = (),
-    operations: str | None = None,
 ) -> int:
     """Run a kernel with its arguments, write the requested files, print the summary; 1 if verification failed."""
-    from mlusim.cli.files import check_csv, check_file
-    from mlusim.cli.run import finish
-
-    saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
-    table = check_csv("--csv", operations, inputs) if operations is not None else None
     if out and no_data:
         raise InputError("--out with --no-data: there is no result to write")
     targets = _targets(out, inputs)
@@ -158,27 +142,22 @@ def finish_kernel(
     if max_operations is not None:
         options["max_operations"] = max_operations
     try:
-        result = call.run(device, data=not no_data, progress=not quiet, **options)
+        result = call.run(device, data=not no_data, progress=not outputs.quiet, **options)
     except VerificationError as error:
-        if not as_json:
+        if not outputs.as_json:
             raise
         print_findings(error.report)
         return 1
     written = _write_outputs(targets, result.outputs)
     finish(
         result,
-        target=None,
-        report=report,
-        saved=saved,
-        operations=table,
-        as_json=as_json,
-        quiet=quiet,
+        outputs,
         checked=check,
         sensitivity=partial(_sensitivity, call, device, data=not no_data) if sensitivity else None,
         title=title,
         more={"outputs": written} if written else None,
     )
-    if not (as_json or quiet):
+    if outputs.is_printed:
         _print_outputs(written)
     return 0 if result.report is None or result.report.ok else 1
 
@@ -283,34 +262,25 @@ def _verify(
     dma: str,
     max_operations: int | None,
     out: Sequence[str],
-    report: str | None,
-    save_run: str | None,
-    operations: str | None,
-    as_json: bool,
-    quiet: bool,
     **own: Any,
 ) -> int:
-    from mlusim.cli.files import check_csv, check_file
-    from mlusim.cli.run import finish
-
-    check_directory("--report", report)
-    call = call_of(kernel_name, **own)
     inputs = inputs_of(kernel_name, own["arg"])
-    saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
-    table = check_csv("--csv", operations, inputs) if operations is not None else None
+    outputs = Outputs.of(own, inputs)
+    call = call_of(kernel_name, **own)
     targets = _targets(out, inputs)
     expected = None if reference is None else _reference(reference)
     more = {} if max_operations is None else {"max_operations": max_operations}
     verified = call.verify(device, reference=expected, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma, **more)
     written = [] if verified.stopped else _write_outputs(targets, verified.outputs)
-    if verified.result is not None and (report or saved or table):
-        finish(verified.result, target=None, report=report, saved=saved, operations=table, as_json=False, quiet=True)
-    if as_json:
+    files = [name for name in (outputs.saved, outputs.operations, outputs.report) if name]
+    if verified.result is not None and files:
+        finish(verified.result, replace(outputs, as_json=False, quiet=True))
+    if outputs.as_json:
         print_findings(verified)
-    elif not quiet:
+    elif not outputs.quiet:
         show.print_text(verified.text())
         _print_outputs(written)
-        for name in filter(None, (save_run, operations, report)):
+        for name in files:
             show.print_text(f"wrote {name}")
     return 0 if verified.ok else 1
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli.option_types import DEVICE, FILE, NEW_FILE, board_parameters, complete_assignment
-from mlusim.cli.options import SAVE_RUN, check_directory, output_options, report_option
+from mlusim.cli.options import SAVE_RUN, output_options, report_option
+from mlusim.cli.outputs import Outputs, finish
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,32 +55,22 @@ def retime(
     device: Any,
     changes: tuple[str, ...],
     keep_split: bool,
-    report: str | None,
-    save_run: str | None,
-    as_json: bool,
-    quiet: bool,
+    **options: Any,
 ) -> None:
     """Time a saved run on another board, or with other parameters."""
     from mlusim.analysis.provenance import provenance
-    from mlusim.cli.files import check_file
-    from mlusim.cli.run import finish
     from mlusim.results.result import load
     from mlusim.retiming.retime import planned
     from mlusim.retiming.retime import retime as again
 
-    check_directory("--report", report)
-    saved = check_file("--save-run", save_run) if save_run is not None else None
+    outputs = Outputs.of(options)
     parameters = dict(_change(text) for text in changes)
     recorded = load(run)
-    result = again(recorded, device, keep_split=keep_split, progress=not quiet, **parameters)
+    result = again(recorded, device, keep_split=keep_split, progress=not outputs.quiet, **parameters)
     split = planned(recorded, result.board)[1]
     finish(
         result,
-        target=None,
-        report=report,
-        saved=saved,
-        as_json=as_json,
-        quiet=quiet,
+        outputs,
         title=_title(recorded, result, parameters, split),
         more={
             "retimed": {

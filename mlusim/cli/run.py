@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +16,6 @@ from mlusim.cli.kernel_completion import complete_kernel
 from mlusim.cli.operators import ENTRIES, flag, options_of, summaries
 from mlusim.cli.option_types import ELEMENT_TYPE, FILE, NEW_FILE, SHAPE, SIZE, complete_from
 from mlusim.cli.options import (
-    check_directory,
     csv_option,
     device_option,
     output_options,
@@ -27,7 +24,8 @@ from mlusim.cli.options import (
     sensitivity_option,
     steady_option,
 )
-from mlusim.cli.provenance import made_by, print_json, provenance, verification_json
+from mlusim.cli.outputs import Outputs, finish
+from mlusim.cli.provenance import print_json, provenance
 from mlusim.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
 
     from mlusim.hardware import Board
     from mlusim.ops.commands import Command
-    from mlusim.ops.sensitivity import Sensitivity
-    from mlusim.results.result import Result
 
     Array = np.ndarray[Any, Any]
 
@@ -271,9 +267,6 @@ def _run(
     device: Any,
     strategy: str | None,
     out: str | None,
-    report: str | None,
-    save_run: str | None,
-    operations: str | None,
     explain: bool,
     dry_run: bool,
     check: bool,
@@ -281,43 +274,31 @@ def _run(
     no_data: bool,
     steady: bool,
     nram_limit: int | None,
-    as_json: bool,
-    quiet: bool,
     **own: Any,
 ) -> None:
-    from mlusim.cli.files import check_csv, check_file, check_output
-
     inputs = [own[tensor.flag_name] for tensor in command.tensors if own[tensor.flag_name] is not None]
-    target = check_output("--out", out, inputs) if out is not None else None
-    check_directory("--report", report)
-    saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
-    table = check_csv("--csv", operations, inputs) if operations is not None else None
-    if target and (no_data or dry_run):
+    outputs = Outputs.of(own, inputs, out=out)
+    if outputs.array and (no_data or dry_run):
         raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")
     if dry_run:
-        _check_dry_run(report, saved, table)
+        _check_dry_run(outputs)
     record, _ = command.choose(own)
     arrays = read_inputs(command, own, [device], data=not no_data)
     call = command.prepare(own, arrays, device, strategy, nram_limit)
-    if (explain or dry_run) and not (as_json or quiet):
+    if (explain or dry_run) and outputs.is_printed:
         show.print_text(call.plan.explain())
     if dry_run:
-        if as_json:
+        if outputs.as_json:
             content = {"operator": record.name, "board": device.name, "inputs": inputs_json(arrays)}
             print_json("plan", content | {"plan": call.plan.to_json()}, provenance([device]))
         return
     from mlusim.ops.call import run as run_call
     from mlusim.ops.sensitivity import sensitivity as sensitivity_of
 
-    result = run_call(call, data=not no_data, progress=not quiet, check=check or None, steady=steady)
+    result = run_call(call, data=not no_data, progress=not outputs.quiet, check=check or None, steady=steady)
     finish(
         result,
-        target=target,
-        report=report,
-        saved=saved,
-        operations=table,
-        as_json=as_json,
-        quiet=quiet,
+        outputs,
         spaced=explain,
         checked=check,
         sensitivity=partial(sensitivity_of, call) if sensitivity else None,
@@ -325,111 +306,17 @@ def _run(
     )
 
 
-def _check_dry_run(report: str | None, saved: Path | None, table: Path | None) -> None:
+def _check_dry_run(outputs: Outputs) -> None:
     """Raise `InputError` for options that write what only a run has."""
     for option, value, problem in (
-        ("--report", report, "there is nothing to report"),
-        ("--save-run", saved, "there is nothing to save"),
-        ("--csv", table, "there are no operations"),
+        ("--report", outputs.report, "there is nothing to report"),
+        ("--save-run", outputs.saved, "there is nothing to save"),
+        ("--csv", outputs.operations, "there are no operations"),
     ):
         if value is not None:
             raise InputError(f"{option} with --dry-run: nothing runs, so {problem}")
 
 
-def _write_csv(result: Result, path: Path) -> Path:
-    """Write the operations, and beside them the summary, which says where they come from; return the path."""
-    from mlusim.analysis.summary import to_json
-    from mlusim.cli.files import write_bytes
-    from mlusim.cli.paths import is_through
-    from mlusim.files import beside
-
-    path = Path(result.log.to_csv(path))
-    if not is_through(path):
-        write_bytes("--csv", beside(path), (json.dumps(to_json(result), indent=2) + "\n").encode())
-    return path
-
-
 def inputs_json(arrays: Iterable[Array]) -> list[dict[str, Any]]:
     """Return shape and element type of each input, in the operator's order."""
     return [{"shape": list(array.shape), "dtype": str(array.dtype)} for array in arrays]
-
-
-def finish(
-    result: Result,
-    *,
-    target: Path | None,
-    report: str | None,
-    as_json: bool,
-    quiet: bool,
-    saved: Path | None = None,
-    operations: Path | None = None,
-    spaced: bool = False,
-    checked: bool = False,
-    sensitivity: Callable[[], list[Sensitivity]] | None = None,
-    title: str = "",
-    more: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the result, the run and the report, and print the summary."""
-    from mlusim.analysis.summary import rows, to_json
-
-    result.made_by = made_by() | result.made_by
-    written, lines = _write_files(result, target, saved, operations)
-    written = {**(more or {}), **written}
-    files: list[Path] = []
-    if report is not None:
-        from mlusim.analysis.pictures import write_report
-
-        files = write_report(result, report)
-        written["report"] = [str(path) for path in files]
-    if checked and result.report is not None:
-        written["verification"] = verification_json(result.report)
-        lines.append(f"\n{result.report.text()}")
-    sensitivities = None if sensitivity is None else sensitivity()
-    if sensitivities is not None:
-        written["sensitivity"] = [row._asdict() for row in sensitivities]
-    if as_json:
-        show.print_json(to_json(result) | written)
-    elif not quiet:
-        if spaced:
-            show.print_text("")
-        if title:
-            show.print_text(title)
-        show.print_summary(result, rows(result))
-        if sensitivities is not None:
-            _print_sensitivity(sensitivities)
-        for line in lines:
-            show.print_text(line)
-        if files:
-            show.print_wrapped(f"report in {report}: {', '.join(path.name for path in files)}")
-
-
-def _write_files(
-    result: Result, target: Path | None, saved: Path | None, operations: Path | None
-) -> tuple[dict[str, Any], list[str]]:
-    """Write the output, the run and the operations; return them as JSON, and as lines for the terminal."""
-    written: dict[str, Any] = {}
-    lines = []
-    if target is not None and result.output is not None:
-        from mlusim.cli.files import write_array
-        from mlusim.dtypes import dtype_name
-
-        write_array("--out", target, result.output)
-        name, shape = dtype_name(result.output.dtype), list(result.output.shape)
-        written["output"] = {"file": str(target), "dtype": name, "shape": shape}
-        lines.append(f"wrote {target}: {name} {shape}")
-    if saved is not None:
-        written["run"] = str(result.save(saved))
-        lines.append(f"wrote {saved}: the run")
-    if operations is not None:
-        written["csv"] = str(_write_csv(result, operations))
-        lines.append(f"wrote {operations}: {result.log.count} operations, and {operations.name}.json: their provenance")
-    return written, lines
-
-
-def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:
-    show.print_text("\nTime with one parameter 20 % smaller and larger:")
-    show.print_columns(
-        ("parameter", "-20 %", "+20 %", "source"),
-        [(row.field, f"{100 * row.less:+.1f} %", f"{100 * row.more:+.1f} %", row.source) for row in sensitivities],
-        right=(1, 2),
-    )

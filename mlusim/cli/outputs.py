@@ -1,0 +1,153 @@
+"""What a command that runs something writes and prints: the result, the run, the operations, the report, a summary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from mlusim.cli import show
+from mlusim.cli.options import check_directory
+from mlusim.cli.provenance import made_by, verification_json
+
+if TYPE_CHECKING:
+    from mlusim.ops.sensitivity import Sensitivity
+    from mlusim.results.result import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """The files that a command writes, and what it prints.
+
+    Attributes:
+        array: file of the operator's output.
+        report: directory of the report.
+        saved: file of the run.
+        operations: file of the operations, as a table.
+        as_json: print JSON instead of text.
+        quiet: print nothing.
+    """
+
+    array: Path | None = None
+    report: str | None = None
+    saved: Path | None = None
+    operations: Path | None = None
+    as_json: bool = False
+    quiet: bool = False
+
+    @classmethod
+    def of(cls, options: dict[str, Any], inputs: Sequence[str] = (), *, out: str | None = None) -> Self:
+        """Take `--report`, `--save-run`, `--csv`, `--json` and `--quiet` out of the options of a command.
+
+        Raises `InputError` for a file that cannot be written, or that is one of the inputs.
+        """
+        from mlusim.cli.files import check_csv, check_file, check_output
+
+        save_run, operations = options.pop("save_run", None), options.pop("operations", None)
+        array = check_output("--out", out, inputs) if out is not None else None
+        check_directory("--report", options["report"])
+        return cls(
+            array=array,
+            report=options.pop("report"),
+            saved=check_file("--save-run", save_run, inputs) if save_run is not None else None,
+            operations=check_csv("--csv", operations, inputs) if operations is not None else None,
+            as_json=options.pop("as_json"),
+            quiet=options.pop("quiet"),
+        )
+
+    @property
+    def is_printed(self) -> bool:
+        """Whether text for people is printed."""
+        return not (self.as_json or self.quiet)
+
+
+def finish(
+    result: Result,
+    outputs: Outputs,
+    *,
+    spaced: bool = False,
+    checked: bool = False,
+    sensitivity: Callable[[], list[Sensitivity]] | None = None,
+    title: str = "",
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the result, the run and the report, and print the summary."""
+    from mlusim.analysis.summary import rows, to_json
+
+    result.made_by = made_by() | result.made_by
+    written, lines = _write_files(result, outputs)
+    written = {**(more or {}), **written}
+    files: list[Path] = []
+    if outputs.report is not None:
+        from mlusim.analysis.pictures import write_report
+
+        files = write_report(result, outputs.report)
+        written["report"] = [str(path) for path in files]
+    if checked and result.report is not None:
+        written["verification"] = verification_json(result.report)
+        lines.append(f"\n{result.report.text()}")
+    sensitivities = None if sensitivity is None else sensitivity()
+    if sensitivities is not None:
+        written["sensitivity"] = [row._asdict() for row in sensitivities]
+    if outputs.as_json:
+        show.print_json(to_json(result) | written)
+    elif not outputs.quiet:
+        if spaced:
+            show.print_text("")
+        if title:
+            show.print_text(title)
+        show.print_summary(result, rows(result))
+        if sensitivities is not None:
+            _print_sensitivity(sensitivities)
+        for line in lines:
+            show.print_text(line)
+        if files:
+            show.print_wrapped(f"report in {outputs.report}: {', '.join(path.name for path in files)}")
+
+
+def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list[str]]:
+    """Write the output, the run and the operations; return them as JSON, and as lines for the terminal."""
+    written: dict[str, Any] = {}
+    lines = []
+    if outputs.array is not None and result.output is not None:
+        from mlusim.cli.files import write_array
+        from mlusim.dtypes import dtype_name
+
+        write_array("--out", outputs.array, result.output)
+        name, shape = dtype_name(result.output.dtype), list(result.output.shape)
+        written["output"] = {"file": str(outputs.array), "dtype": name, "shape": shape}
+        lines.append(f"wrote {outputs.array}: {name} {shape}")
+    if outputs.saved is not None:
+        written["run"] = str(result.save(outputs.saved))
+        lines.append(f"wrote {outputs.saved}: the run")
+    if outputs.operations is not None:
+        written["csv"] = str(_write_csv(result, outputs.operations))
+        lines.append(
+            f"wrote {outputs.operations}: {result.log.count} operations, and {outputs.operations.name}.json: their "
+            "provenance"
+        )
+    return written, lines
+
+
+def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:
+    show.print_text("\nTime with one parameter 20 % smaller and larger:")
+    show.print_columns(
+        ("parameter", "-20 %", "+20 %", "source"),
+        [(row.field, f"{100 * row.less:+.1f} %", f"{100 * row.more:+.1f} %", row.source) for row in sensitivities],
+        right=(1, 2),
+    )
+
+
+def _write_csv(result: Result, path: Path) -> Path:
+    """Write the operations, and beside them the summary, which says where they come from; return the path."""
+    from mlusim.analysis.summary import to_json
+    from mlusim.cli.files import write_bytes
+    from mlusim.cli.paths import is_through
+    from mlusim.files import beside
+
+    path = Path(result.log.to_csv(path))
+    if not is_through(path):
+        write_bytes("--csv", beside(path), (json.dumps(to_json(result), indent=2) + "\n").encode())
+    return path
