@@ -117,6 +117,7 @@ class Crossing:
         values = site.values(self._call_bytes)
         if self._drops and self._bridge.is_dropped(site, values):
             self._bridge.answer(0)
+            self._bridge.issuer.skip()
             return None
         return site.issue(self._bridge, site.line, site.codes, values)
 

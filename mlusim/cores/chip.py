@@ -140,6 +140,8 @@ class Chip:
         self.locks: dict[int, Lock] = {}
         # Number of records when an atomic last changed memory, or may have.
         self.changed_by_atomic = 0
+        # Number of instructions without an effect, which the log does not have.
+        self.skipped = 0
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]
 
     def queue(self) -> Queue:

@@ -101,6 +101,14 @@ class Issuer:
             check_end(self)
         task.now_ps += self.issue_ps
 
+    def skip(self) -> None:
+        """Count an instruction without an effect, which takes no time and is not recorded."""
+        task, chip = self.task, self.chip
+        task.operations += 1
+        chip.skipped += 1
+        if task.operations > chip.max_operations:
+            check_end(self)
+
     def record(
         self,
         op: str,

@@ -84,13 +84,13 @@ class Watchdog:
     def _run(self, runner: int) -> None:
         # The errors to raise, made when the run stalls: classes cost as much as a small run.
         stalls: list[type[BaseException]] = []
-        progress: tuple[int, int] = (-1, -1)
+        progress: tuple[int, int, int] = (-1, -1, -1)
         quiet_s = 0.0
         periods = 0
         try:
             while not self._stop.wait(_PERIOD_S):
                 periods += 1
-                now = (len(self._chip.log), self._chip.environment.now)
+                now = (len(self._chip.log), self._chip.skipped, self._chip.environment.now)
                 # Time in a debugger does not count; the full `stall_s` starts over when it continues.
                 quiet_s = quiet_s + _PERIOD_S if now == progress and not _in_debugger(runner) else 0.0
                 progress = now

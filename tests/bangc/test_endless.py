@@ -55,3 +55,23 @@ def test_a_finite_loop_is_not_stopped(module: bangc.Module, entry: str, tasks: i
     device.launch(module[entry], out, dim=tasks, kind="UNION1" if tasks > 1 else "BLOCK")
     device.synchronize()
     np.testing.assert_array_equal(device.download(out)[:tasks], 1)
+
+
+def test_instructions_that_a_memory_core_skips_count_as_operations(tmp_path: Path) -> None:
+    file = tmp_path / "skipped.mlu"
+    file.write_text(
+        "__nram__ float tile[64];\n"
+        "__mlu_entry__ void kernel(const float *x, int count) {\n"
+        "  if (coreId != 0x80) return;\n"
+        "  for (int k = 0; k < count; ++k) __memcpy(tile + k % 64, x + k % 64, 4, GDRAM2NRAM);\n"
+        "}\n"
+    )
+    module = bangc.compile(file)
+    # They are no stall, although nothing is recorded and no time passes.
+    device = Device(stall_s=0.5)
+    device.launch(module["kernel"], device.upload(np.ones(64, np.float32)), 100_000, dim=4, kind="UNION1")
+    device.synchronize()
+    device = Device(max_operations=1000)
+    device.launch(module["kernel"], device.upload(np.ones(64, np.float32)), 1100, dim=4, kind="UNION1")
+    with pytest.raises(OperationLimitError, match=r"skipped\.mlu:4.*1 ?000"):
+        device.synchronize()
