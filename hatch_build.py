@@ -1,9 +1,9 @@
 """Compile the modules that every simulated operation passes, with mypyc, while a wheel is built.
 
-They are ordinary typed Python, and results are the same without this step; with it, an operation takes a third less
-time on the host. `help` finds no docstrings in compiled modules; editors and the documentation read the sources. The
-wheel is plain Python if there is no C compiler, if the compilation fails, if MLUSIM_COMPILE is 0,
-and in an editable install, where edits have to take effect. `mlusim --version` tells which of the two is installed.
+They are ordinary typed Python, and results are the same without this step; with it, an operation takes half the time on
+the host. `help` finds no docstrings in compiled modules; editors and the documentation read the sources. The wheel is
+plain Python if there is no C compiler, if the compilation fails, if MLUSIM_COMPILE is 0, and in an editable install,
+where edits have to take effect. `mlusim --version` tells which of the two is installed.
 """
 
 from __future__ import annotations

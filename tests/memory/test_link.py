@@ -307,6 +307,12 @@ def test_mixing_lasts_a_while_after_the_last_of_a_kind() -> None:
     assert run(1.0, [9.0], wishes, 0.8) == {0: 80, 1: 190, 2: 330}
 
 
+def test_mixing_ends_at_a_time_that_a_float_does_not_represent() -> None:
+    begin = (1 << 60) + 1
+    wishes = [wish(80, 9.0, begin, traffic=WRITE), wish(40, 9.0, begin + 150), wish(100, 9.0, begin + 230)]
+    assert run(1.0, [9.0], wishes, 0.8, mixing_ps=200) == {0: begin + 80, 1: begin + 200, 2: begin + 340}
+
+
 def test_the_next_transfer_begins_when_one_ends() -> None:
     clock = Clock()
     link = QuickLink(clock, LinkLimits(1.0, [1.0]))
