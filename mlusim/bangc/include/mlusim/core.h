@@ -169,7 +169,9 @@ struct Foreign {
     uint64_t word;
     constexpr Foreign(uint64_t value = 0) : word(value) {}
     constexpr Foreign(ForeignConstant value) : word(value.word) {}
-    template <class T, class = typename std::enable_if<!std::is_integral<T>::value>::type> Foreign(const T &) : word(0) {}
+    // Not from `Anything`, which converts itself: clang finds both ambiguous.
+    template <class T> static constexpr bool known = std::is_integral<T>::value || std::is_same<T, Anything>::value;
+    template <class T, class = typename std::enable_if<!known<T>>::type> Foreign(const T &) : word(0) {}
     constexpr operator int() const { return int(word); }
     template <class T> operator T *() const { return nullptr; }
 };
