@@ -9,8 +9,8 @@ READ: Final = 1
 WRITE: Final = 2
 READ_AND_WRITE: Final = 3
 INFINITE: Final = float("inf")
-# Later than any time of a run, which an integer compares exactly: floats are whole picoseconds only up to 2.5 h.
-NEVER: Final = 1 << 61
+# Instead of the time of something that does not happen.
+NEVER: Final = -1
 
 
 class LinkLimits(NamedTuple):

@@ -159,7 +159,7 @@ class Link:
     def _serve(self, now: int) -> None:
         """Advance the virtual clocks to `now`."""
         mixed_until = self._mixed_until
-        if mixed_until < now:
+        if NEVER < mixed_until < now:
             # If contention is detected late, it began before reads and writes stopped mixing.
             self._serve(mixed_until)
             self._share(mixed_until)
@@ -304,7 +304,7 @@ class Link:
         arrivals = self._arrivals
         if arrivals and arrivals[0][0] - now < soonest:
             soonest = self._look_ahead(soonest, now)
-        if self._mixed_until - now < soonest:
+        if self._mixed_until != NEVER and self._mixed_until - now < soonest:
             # Rates rise when mixing ends. Compiled code takes no int where the variable is a float.
             soonest = float(self._mixed_until - now)
         self._ring_after(soonest, now)
@@ -401,7 +401,7 @@ class Link:
             else:
                 self._common_rate = 0.0
                 self._mixed_until = NEVER
-        elif now >= self._mixed_until:
+        elif NEVER < self._mixed_until <= now:
             self._share(now)
         self._arm(now)
 
