@@ -78,56 +78,58 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
             for end, role in zip(ends, roles, strict=False)
         )
         region = f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}"
-        nbytes = int((stops - starts).sum())
-        make = _unselected if is_hint else _undefined if accesses.write[row] else _uninitialised
-        findings[key_of] = make(allocation.name, region, nbytes, sites, partly=ever), 1
+        if is_hint:
+            words = _unselected(allocation.name, sites)
+        elif accesses.write[row]:
+            words = _undefined(allocation.name, sites)
+        else:
+            words = _uninitialised(allocation.name, sites, partly=ever)
+        finding = replace(
+            words,
+            region=region,
+            nbytes=int((stops - starts).sum()),
+            sites=sites,
+            fields={"buffer": allocation.name},
+        )
+        findings[key_of] = finding, 1
     return [replace(finding, times=times) for finding, times in findings.values()]
 
 
-def _uninitialised(buffer: str, region: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
+def _uninitialised(buffer: str, sites: tuple[Site, ...], *, partly: bool) -> Finding:
+    """Return the words of a finding: a read of bytes that nothing has written."""
     return Finding(
         kind="uninitialised",
         title=f"{sites[0].operation} reads {buffer}, part of which is uninitialised"
         if partly
         else f"{sites[0].operation} reads {buffer} before anything is written there",
-        region=region,
-        nbytes=nbytes,
-        sites=sites,
-        rule="fresh memory holds whatever was there before, not zeros"
-        + ("" if len(sites) == 1 else f"; at {sites[1].location} these bytes take effect"),
+        rule="fresh memory holds whatever was there before, not zeros" + _takes_effect(sites),
         remedy=f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written",
-        fields={"buffer": buffer},
     )
 
 
-def _undefined(buffer: str, region: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
-    del partly
+def _undefined(buffer: str, sites: tuple[Site, ...]) -> Finding:
+    """As `_uninitialised`, for bytes that an instruction has used as scratch."""
     return Finding(
         kind="uninitialised",
         title=f"{buffer} is used after it was scratch of {sites[0].operation}, which leaves it undefined",
-        region=region,
-        nbytes=nbytes,
-        sites=sites,
-        rule="an instruction leaves its scratch undefined, whatever it was before"
-        + ("" if len(sites) == 1 else f"; at {sites[1].location} these bytes take effect"),
+        rule="an instruction leaves its scratch undefined, whatever it was before" + _takes_effect(sites),
         remedy=f"pass another buffer as scratch, or write {buffer} again before its next use",
-        fields={"buffer": buffer},
     )
 
 
-def _unselected(buffer: str, region: str, nbytes: int, sites: tuple[Site, ...], *, partly: bool) -> Finding:
-    del partly
+def _unselected(buffer: str, sites: tuple[Site, ...]) -> Finding:
+    """As `_uninitialised`, for elements behind those that a filter has selected, which a store takes along: a hint."""
     return Finding(
         kind="unselected",
         title=f"{sites[0].operation} stores elements of {buffer} behind those that a filter selected",
-        region=region,
-        nbytes=nbytes,
-        sites=sites,
         rule="a filter writes only the selected elements; behind them is whatever was there before. A reader that "
         "takes their number from another output can leave the rest out",
         remedy="store as many elements as the filter returns, or fill the buffer before it",
-        fields={"buffer": buffer},
     )
+
+
+def _takes_effect(sites: tuple[Site, ...]) -> str:
+    return "" if len(sites) == 1 else f"; at {sites[1].location} these bytes take effect"
 
 
 def _writers(site: Site) -> str:
