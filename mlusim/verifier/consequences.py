@@ -57,6 +57,14 @@ def _race(cause: Finding, race: Finding) -> bool:
     return _lines(replace(cause, sites=cause.sites[:1])) <= _lines(race)
 
 
+def _release(cause: Finding, release: Finding) -> bool:
+    """Return whether a buffer that reuses the memory races with the same transfer."""
+    if cause.kind != "race" or "reused_by" not in cause.fields:
+        return False
+    first, released = cause.sites[0], release.sites[0]
+    return (first.location, first.operation, first.role) == (released.location, released.operation, released.role)
+
+
 def _task_race(cause: Finding, race: Finding) -> bool:
     """Return whether tasks of these clusters hang at a barrier: then tasks are at different barriers."""
     if cause.kind == "hang":
@@ -70,8 +78,20 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     return cause.kind in _CAUSES
 
 
+def _lookup(cause: Finding, lookup: Finding) -> bool:
+    """Return whether the lookup itself reads bytes that race or are not initialised: then its indices may be any."""
+    reader = cause.sites[-1:] if cause.kind in ("race", "task-race") else cause.sites[:1]
+    bad = cause.kind in _BAD_VALUES and all(site.role == "reads" for site in reader)
+    return bad and {(site.location, site.operation) for site in reader} == {
+        (site.location, site.operation) for site in lookup.sites
+    }
+
+
 def _uninitialised(cause: Finding, read: Finding) -> bool:
-    """Return whether the bytes read belong to an output of which a part is never written."""
+    """Return whether a part of the output read is never written, or two tasks write other bytes in their place."""
+    if cause.kind == "task-race":
+        instead = all(site.role == "writes" for site in cause.sites) and cause.nbytes == read.nbytes
+        return instead and cause.fields["buffer"] == read.fields["buffer"]
     return cause.kind == "never-written" and cause.fields["tensor"] == read.fields["buffer"]
 
 
@@ -83,17 +103,20 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
 
 
 def _written_again(cause: Finding, again: Finding) -> bool:
-    """Return whether the same lines race."""
+    """Return whether the second writer races on the same tensor: without the race, it might read what it replaces."""
     races = (cause, *cause.folded) if cause.kind == "task-race" else ()
-    return any(_lines(race) == _lines(again) for race in races)
+    writer = {(again.sites[-1].file, again.sites[-1].line)}
+    return any(race.fields.get("buffer") == again.fields["tensor"] and writer <= _lines(race) for race in races)
 
 
 # By kind of consequence, a predicate: whether a cause explains it.
 _EXPLAINS: dict[str, Callable[[Finding, Finding], bool]] = {
     **dict.fromkeys(("access", "allocation", "copy", "operand", "endless"), _stop),
     "race": _race,
+    "release": _release,
     "task-race": _task_race,
     "wrong-value": _wrong_value,
+    "lookup": _lookup,
     "uninitialised": _uninitialised,
     "never-written": _never_written,
     "written-again": _written_again,

@@ -208,8 +208,13 @@ class Races:
             rule=rule,
             remedy=f"{waits}, which waits for {pipe}, between {first.location} and {second.location}{blocking}",
             times=times,
-            fields={"sync": sync, "buffer": name},
+            fields={"sync": sync, "buffer": name} | self._reused_by(a, b),
         )
+
+    def _reused_by(self, a: int, b: int) -> dict[str, str]:
+        """Return the name of the allocation that reuses the memory of the first one, as a field of the finding."""
+        one, other = (int(self.accesses.alloc[row]) for row in (a, b))
+        return {} if one == other else {"reused_by": self.log.allocations[other].name}
 
     def _share_an_end(self, a: int, b: int) -> bool:
         """Return whether two accesses overlap partially, like halves of a buffer that is too small."""

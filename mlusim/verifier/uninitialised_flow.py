@@ -194,7 +194,8 @@ class Flow:
                 record, [*sources[1:], *(mask for mask in further if not self._is_padding(name, sources, mask))]
             )
             if dst[0] == NONE:
-                self._count(record, sources[:1], self._log.addresses[record]["src"])
+                # A gather or scatter that an offset stopped has no rows: it has read all of its offsets.
+                self._count(record, sources[:1], log.addresses.get(record, {"src": ...})["src"])
             elif not sources:
                 self._store_rows(record, dst)
             else:

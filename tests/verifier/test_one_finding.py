@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from findings import ONE, X, only, the_only_error
-from mlusim import Output, verify
+from mlusim import InOut, Output, verify
 
 
 def test_one_dropped_sync_is_one_finding():
@@ -220,3 +220,77 @@ def test_a_sync_for_a_line_in_a_loop_belongs_after_its_last_turn():
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
     assert [one.title for one in finding.folded] == ["memcpy reads held before mul is known to have written it"]
     assert finding.remedy.endswith(f"before {finding.sites[1].location}")
+
+
+def test_offsets_of_a_gather_that_were_never_loaded_are_one_finding():
+    async def kernel(core, x, out):
+        offsets = core.nram.alloc(8, "int32", "offsets")
+        tile = core.nram.alloc((8, 8), x.dtype, "tile")
+        core.gather(tile, x, offsets)
+        await core.sync()
+        await core.memcpy(out, tile)
+
+    finding = the_only_error(kernel, X, Output.like(X), device="mlu590-h8", **ONE)
+    assert (finding.kind, finding.title) == ("uninitialised", "gather reads offsets before anything is written there")
+    assert kinds_of(finding) == ["access"]
+
+
+def test_a_release_and_the_race_of_the_next_buffer_are_one_finding():
+    async def kernel(core, x, out):
+        for row in range(x.shape[0]):
+            with core.nram.scope():
+                held = core.nram.alloc(8, x.dtype, "held")
+                await core.memcpy(held, x[row])
+                core.memcpy_async(out[row], held)
+            with core.nram.scope():
+                core.write_zero(core.nram.alloc(8, x.dtype, "other"))
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("race", ["release"])
+    assert finding.fields["reused_by"] == "other"
+
+
+def test_a_load_before_the_lock_is_one_finding():
+    async def kernel(core, x, total):
+        if core.is_memory_core:
+            return
+        held, part = (core.nram.alloc(8, x.dtype, name) for name in ("held", "part"))
+        await core.memcpy(part, x[core.core_id])
+        await core.memcpy(held, total)
+        await core.lock(1)
+        core.add(held, held, part)
+        await core.memcpy(total, held)
+        await core.unlock(1)
+
+    finding = the_only_error(kernel, X, InOut(np.zeros(8, np.float32)), dim=4)
+    assert (finding.kind, kinds_of(finding)) == ("task-race", ["written-again"])
+
+
+def test_a_shared_row_written_in_place_of_another_is_one_finding():
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        held = core.nram.alloc(8, x.dtype, "held")
+        await core.memcpy(held, x[core.core_id])
+        await core.memcpy(box[min(core.core_id, 2)], held)
+        await core.sync_all_ipu()
+        await core.memcpy(held, box[core.core_id])
+        await core.memcpy(out[core.core_id], held)
+
+    finding = the_only_error(kernel, X, Output((4, 8)), dim=4)
+    assert (finding.kind, kinds_of(finding)) == ("task-race", ["uninitialised"])
+
+
+def test_an_index_looked_up_before_it_is_loaded_is_one_finding():
+    async def kernel(core, x, out):
+        table, index, found = (core.nram.alloc(64, "int32", name) for name in ("table", "index", "found"))
+        core.incseq(table)
+        core.memcpy_async(index, x)
+        core.lut(found, index, table)
+        await core.sync()
+        await core.memcpy(out, found)
+
+    x = np.arange(64, dtype=np.int32)
+    finding = the_only_error(kernel, x, Output.like(x), **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("race", ["lookup"])
