@@ -46,10 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Python's collector would walk thousands of collected tests again and again, a seventh of the suite's time."""
+    """Python's collector would walk thousands of collected tests again and again, a seventh of the suite's time.
+
+    A device is about 1,500 objects in cycles. A collection of a few devices finds them in the processor's cache.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(5_000, 20, 20)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
