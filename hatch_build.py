@@ -3,7 +3,7 @@
 They are ordinary typed Python, and results are the same without this step; with it, an operation takes half the time on
 the host. `help` finds no docstrings in compiled modules; editors and the documentation read the sources. The wheel is
 plain Python if there is no C compiler, if the compilation fails, if MLUSIM_COMPILE is 0, and in an editable install,
-where edits have to take effect. `mlusim --version` tells which of the two is installed.
+where edits have to take effect. `mlusim --version` tells which of the two is installed, and why.
 """
 
 from __future__ import annotations
@@ -80,16 +80,25 @@ class CompileModules(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Return what the build environment needs besides hatchling; NumPy for its types."""
-        return ["mypy[mypyc]>=2.4,<3", "numpy>=2.0", "setuptools>=70"] if _compiles() else []
+        return [] if _obstacle() else ["mypy[mypyc]>=2.4,<3", "numpy>=2.0", "setuptools>=70"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and put the extension modules into the wheel beside their sources."""
-        if version == "editable" or not _compiles():
+        if version == "editable":
             return
-        try:
-            folder = _compiled(Path(self.root))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever stops mypyc or the compiler
-            self.app.display_warning(f"not compiled, so operations take longer: {type(error).__name__}: {error}")
+        reason = _obstacle()
+        if not reason:
+            try:
+                folder = _compiled(Path(self.root))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever stops mypyc or the compiler
+                reason = f"mypyc failed ({type(error).__name__}: {error}): `pip install -v` shows its messages"
+        if reason:
+            self.app.display_warning(f"not compiled, so operations take twice as long, because {reason}")
+            # pip shows no warning of a build that succeeds; `mlusim --version` reads this file.
+            file = Path(self.root) / "build" / "not_compiled.txt"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(reason, encoding="utf-8")
+            build_data["force_include"][str(file)] = "mlusim/not_compiled.txt"
             return
         for file in sorted(folder.rglob("*")):
             if file.suffix in {".so", ".pyd"}:
@@ -98,11 +107,16 @@ class CompileModules(BuildHookInterface[Any]):
         build_data["infer_tag"] = True
 
 
-def _compiles() -> bool:
-    """Whether a compilation can succeed: a C compiler, and an interpreter with the global lock that mypyc expects."""
-    if os.environ.get("MLUSIM_COMPILE") == "0" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return False
-    return sys.platform == "win32" or shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0]) is not None
+def _obstacle() -> str:
+    """Return why no compilation is tried, or nothing. mypyc needs a C compiler and the interpreter's global lock."""
+    if os.environ.get("MLUSIM_COMPILE") == "0":
+        return "MLUSIM_COMPILE was 0 when it was installed"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "mypyc does not support interpreters without the global lock"
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    if sys.platform != "win32" and shutil.which(compiler) is None:
+        return f"there was no C compiler ({compiler}) when it was installed"
+    return ""
 
 
 def _compiled(root: Path) -> Path:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import mlusim
+from mlusim import version
 from mlusim.version import is_compiled
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,4 +78,48 @@ def test_the_version_tells_how_it_was_built():
     environment = {**os.environ, "PYTHONPATH": str(Path(mlusim.__file__).parent.parent)}
     command = [sys.executable, "-P", "-m", "mlusim", "--version"]
     said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    assert said == f"mlusim {mlusim.__version__}, {'compiled' if is_compiled() else 'not compiled'}\n"
+    checkout = "not compiled, as in every checkout and editable installation"
+    assert said == f"mlusim {mlusim.__version__}, {'compiled' if is_compiled() else checkout}\n"
+
+
+class Hook:
+    """What the build hook uses of hatchling, which tests do not need."""
+
+    def __class_getitem__(cls, _):
+        return cls
+
+    def __init__(self, root, warnings):
+        self.root = root
+        self.app = SimpleNamespace(display_warning=warnings.append)
+
+
+@pytest.mark.parametrize(
+    ("compiles", "compiler", "reason"),
+    [
+        ("0", "/usr/bin/cc", "MLUSIM_COMPILE was 0 when it was installed"),
+        ("1", None, r"there was no C compiler \(.+\) when it was installed"),
+        ("1", "/usr/bin/cc", r"mypyc failed \(SystemExit: 1\): `pip install -v` shows its messages"),
+    ],
+)
+def test_a_wheel_that_is_not_compiled_says_why(compiles, compiler, reason, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLUSIM_COMPILE", compiles)
+    monkeypatch.setitem(
+        sys.modules, "hatchling.builders.hooks.plugin.interface", SimpleNamespace(BuildHookInterface=Hook)
+    )
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    monkeypatch.setattr(build.sys, "platform", "linux")
+    monkeypatch.setattr(build.shutil, "which", lambda _: compiler)
+    monkeypatch.setattr(build, "_compiled", lambda _: sys.exit(1))
+    warnings, data = [], {"force_include": {}}
+    build.CompileModules(str(tmp_path), warnings).initialize("standard", data)
+    ((file, inside),) = data["force_include"].items()
+    assert inside == "mlusim/not_compiled.txt"
+    (warning,) = warnings
+    assert re.fullmatch(f"not compiled, so operations take twice as long, because {reason}", warning)
+    # The wheel has that file beside this module.
+    Path(file).rename(tmp_path / "not_compiled.txt")
+    monkeypatch.setattr(version, "__file__", str(tmp_path / "version.py"))
+    monkeypatch.setattr(version, "is_compiled", lambda: False)
+    assert re.fullmatch(f"not compiled, because {reason}", version.build())

@@ -25,7 +25,7 @@ from mlusim import __version__
 from mlusim.cli.help_format import HelpContext
 from mlusim.cli.show import fitted
 from mlusim.errors import BoardError, CompileError, InputError, MlusimError, VerificationError, nearest
-from mlusim.version import is_compiled
+from mlusim.version import build
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 _SECOND_NAMES = {"check": "verify"}
@@ -271,7 +271,7 @@ Exit codes:
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
 )
-@click.version_option(__version__, message=f"mlusim %(version)s, {'compiled' if is_compiled() else 'not compiled'}")
+@click.version_option(__version__, message=f"mlusim %(version)s, {build()}")
 @click.option("--traceback", is_flag=True, help="Show where in the code an error comes from.")
 @click.pass_context
 def program(context: click.Context, *, traceback: bool) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.source_line import awaiting_line, kernel_line
 from mlusim.errors import AccessError, AwaitError, KernelError, MlusimError, OperandError, OperationLimitError
-from mlusim.memory.not_numeric import NotNumeric, missing_attribute
+from mlusim.memory.not_numeric import missing_attribute
+from mlusim.memory.view import View
 from mlusim.units import format_ns, group_digits
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _not_awaitable(error: BaseException) -> str:
 
 def _raised(error: BaseException) -> str:
     text = str(error)
-    if isinstance(error, AttributeError) and isinstance(error.obj, NotNumeric):
+    if isinstance(error, AttributeError) and isinstance(error.obj, View):
         text = missing_attribute(error.obj, str(error.name))
     words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
     if isinstance(error, AttributeError) and isinstance(error.obj, list):

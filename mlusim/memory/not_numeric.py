@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Number
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,6 +29,12 @@ _INSTEAD = {
 }
 
 
+_OPERATORS = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+    *("and", "or", "xor", "lshift", "rshift"),
+)
+
+
 def _refused(remedy: str) -> Callable[..., NoReturn]:
     def refuse(self: object, *_: object, **__: object) -> NoReturn:
         raise OperandError(f"{self!r} is memory, not a number: {remedy}")
@@ -36,32 +42,36 @@ def _refused(remedy: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-class NotNumeric:
-    """A base class that rejects arithmetic, truth tests, comparison, assignment and conversion to an array.
+def _equal(self: object, other: object) -> bool:
+    if isinstance(other, Number):
+        _refused(_LOAD)(self)
+    return self is other
+
+
+# Methods by name. Without `__eq__`, a comparison with a number would be false.
+_METHODS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys((f"__{side}{name}__" for name in _OPERATORS for side in ("", "r")), _refused(_COMPUTE)),
+    **dict.fromkeys(("__neg__", "__abs__", "__invert__"), _refused(_COMPUTE)),
+    **dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), _refused(_LOAD)),
+    **dict.fromkeys(("__bool__", "__float__", "__int__", "__index__", "__complex__"), _refused(_LOAD)),
+    "__setitem__": _refused(_WRITE),
+    "__array__": _refused(_LOOK),
+    "__eq__": _equal,
+}
+
+
+def refuse_numbers(cls: type) -> None:
+    """Make a class reject arithmetic, truth tests, comparison, assignment and conversion to an array.
 
     Otherwise each would raise an obscure error or, worse, succeed: every view is true, and no view equals a number.
+    The methods are not inherited: a class that is compiled and has a base that is not would accept any attribute. Nor
+    are they written in the class: mypyc cannot assign one function to many operators.
     """
-
-    __slots__ = ()
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refused(_COMPUTE)
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _refused(
-        _COMPUTE
-    )
-    __neg__ = __abs__ = __invert__ = __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refused(_COMPUTE)
-    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refused(_COMPUTE)
-    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __int__ = __index__ = __complex__ = _refused(_LOAD)
-    __setitem__ = _refused(_WRITE)
-    __array__ = _refused(_LOOK)
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Number):
-            _refused(_LOAD)(self)
-        return self is other
+    for name, method in _METHODS.items():
+        setattr(cls, name, method)
 
 
-def missing_attribute(view: NotNumeric, name: str) -> str:
+def missing_attribute(view: object, name: str) -> str:
     """Return the message for an attribute that a view lacks: what to use instead, or the nearest name.
 
     A method `__getattr__` would say so everywhere, but make each access to an attribute that exists slower: with it, an

@@ -20,7 +20,7 @@ from mlusim.errors import AccessError
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import Layout, contiguous_strides, layout_of
-from mlusim.memory.not_numeric import NotNumeric
+from mlusim.memory.not_numeric import refuse_numbers
 from mlusim.memory.slicing import Key, sliced
 
 # Unsigned types for copying elements uninterpreted, by element size.
@@ -38,7 +38,7 @@ _ROWS = 16
 Array = np.ndarray[Any, Any]
 
 
-class View(NotNumeric):
+class View:
     """A typed, strided window on one allocation.
 
     Attributes:
@@ -133,6 +133,13 @@ class View(NotNumeric):
         if self.allocation.buffer is None:
             return repr(self)
         return f"{self!r}\n{np.array2string(self.typed(), threshold=64)}"
+
+    def __copy__(self) -> View:
+        return View(self.allocation, self.offset, self.layout, self.elements)
+
+    def __bool__(self) -> bool:
+        # Replaced, as all operators of numbers, by `refuse_numbers`. A compiled class without any would accept none.
+        raise NotImplementedError
 
     def __len__(self) -> int:
         if not self.shape:
@@ -289,6 +296,9 @@ class View(NotNumeric):
         return self.elements
 
 
+refuse_numbers(View)
+
+
 class Pointer:
     """An address and an element type, as in C: `pointer + n` advances by n elements.
 
@@ -311,6 +321,9 @@ class Pointer:
     def cast(self, dtype: object) -> Pointer:
         """Return the same address with another element type."""
         return Pointer(self.allocation, self.offset, dtype_of(dtype))
+
+    def __copy__(self) -> Pointer:
+        return self + 0
 
     def __add__(self, elements: int) -> Pointer:
         return Pointer(self.allocation, self.offset + as_index(elements) * self.dtype.itemsize, self.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
@@ -348,3 +349,23 @@ def test_equal_layouts_are_one_object():
     assert view[1].layout is view[5].layout is view[2:3][0].layout
     assert view[1:3].layout is view[2:4].layout is not view[1:4].layout
     assert view[:, 1:3].layout is view[:, 2:4].layout
+
+
+def test_an_attribute_that_a_view_lacks_cannot_be_set():
+    """Whether or not the package is compiled: a misspelt name in a kernel is an error."""
+    view = Device().alloc((4, 2), np.float32)
+    for wrong in (view, view[0], view.pointer):
+        with pytest.raises(AttributeError, match="has no attribute 'shpe'"):
+            wrong.shpe = (8,)
+    with pytest.raises(AttributeError):
+        view.shape = (8,)
+
+
+def test_copy_makes_another_view_of_the_same_bytes():
+    view = Device().upload(np.arange(6, dtype=np.int16).reshape(3, 2), "x")[1:]
+    other = copy.copy(view)
+    assert other is not view
+    assert (other.allocation, other.offset, other.layout) == (view.allocation, 4, view.layout)
+    assert other.typed().tolist() == [[2, 3], [4, 5]]
+    pointer = copy.copy(view.pointer)
+    assert (pointer.allocation, pointer.offset, pointer.dtype) == (view.allocation, 4, np.int16)
