@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 import textwrap
-import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -470,46 +469,6 @@ def test_numpys_own_frames_are_not_the_kernels() -> None:
         KernelError, match=rf", {re.escape(FILE)}:{line}, at .* ns: the kernel raised ValueError: all the inp"
     ):
         run_alone(raises_in_numpy)
-
-
-async def endless_pass(core: Core) -> None:
-    while True:
-        pass  # this very line
-
-
-async def endless_pass_deaf(core: Core) -> None:
-    while True:
-        try:
-            while True:
-                pass
-        except Exception:  # noqa: BLE001, S110
-            pass
-
-
-async def slow_but_sound(core: Core) -> None:
-    for _ in range(5):
-        time.sleep(0.2)  # noqa: ASYNC251 - Python that takes its time
-        core.scalar(1)
-
-
-@pytest.mark.parametrize("kernel", [endless_pass, endless_pass_deaf])
-def test_a_loop_that_issues_nothing(kernel: Any) -> None:
-    first = inspect.getsourcelines(kernel)[1]
-    with pytest.raises(OperationLimitError) as caught:
-        run_alone(kernel, stall_s=0.2)
-    place, line = re.match(
-        rf"^task 0 \(cluster 0, core 0\), ({re.escape(FILE)}):(\d+), at [\d .]+ ns: ", str(caught.value)
-    ).groups()
-    assert place == FILE
-    assert first < int(line) <= first + 6
-    assert caught.value.message == (
-        "no operation issued for 0.2 s: a loop that neither issues nor awaits anything? If the kernel's own Python "
-        "needs more time, raise stall_s"
-    )
-
-
-def test_a_slow_kernel_is_not_endless() -> None:
-    assert len(run_alone(slow_but_sound, stall_s=0.75).log) == 5
 
 
 def test_the_limit_is_per_task() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from closed_forms import BOARDS, H8, PS, X4, by_name, span, took, transfer_ps
 from mlusim.cores.core import Core
 from mlusim.hardware import board
 from mlusim.hardware.board import Board
@@ -17,56 +17,14 @@ from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.view import View
 
-# The closed forms are those of a latency that does not grow with the load, and of reads and writes that mix only while
-# they are in flight together; what else there is has tests with the links.
-X4, H8, S4 = (
-    board(name).replace(dram_latency_growth=0.0, dram_mixing_ps=0) for name in ("mlu370-x4", "mlu590-h8", "mlu270-s4")
-)
-BOARDS = [X4, H8, S4]
 NARROW = X4.replace(dram_bandwidth_bytes_per_s=7 * 10**9)
-PS = 10**12
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def by_name(one: Any) -> str:
-    return getattr(one, "name", None) or str(one)
-
-
-def took(device: Device, record: int = 0) -> int:
-    """From the issue of a record to its end."""
-    columns = device.log.columns()
-    return int(columns["end_ps"][record] - columns["issue_ps"][record])
-
-
-def span(device: Device) -> int:
-    """From the first issue to the last end."""
-    columns = device.log.columns()
-    return int(columns["end_ps"].max() - columns["issue_ps"].min())
-
-
-def transfer_ps(
-    one: Board, *, reads: int = 0, writes: int = 0, first_reads: int = 0, segments: int = 1, strided: bool = False
-) -> float:
-    """The slowest of core port, cluster port, segments and DRAM, for bytes on the bus."""
-    kind = "dram_strided_" if strided else "dram_"
-    work = (reads + first_reads) / getattr(one, f"{kind}read_efficiency")
-    work += writes / getattr(one, f"{kind}write_efficiency")
-    through = [work / one.dram_bandwidth_bytes_per_s * PS]
-    for name, nbytes in (("read", reads), ("write", writes)):
-        ports = (getattr(one, f"{port}_{name}_bandwidth_bytes_per_s") for port in ("core", "cluster"))
-        through += [nbytes / port * PS for port in ports]
-    if segments > 1:
-        through.append(segments * one.dma_segment_ps)
-    return max(through)
 
 
 @pytest.fixture(params=BOARDS, ids=by_name)
 def one(request: pytest.FixtureRequest) -> Board:
     """Each of the boards."""
     return request.param
-
-
-# One core's copy
 
 
 @pytest.mark.parametrize("nbytes", [64, 640, 64 * 1024, 320 * 1024])
@@ -234,9 +192,6 @@ def test_an_uncontended_copy_takes_the_planners_time(run: Any, data: st.DataObje
     assert took(device) == pytest.approx(device.log.columns()["alone_ps"][0], abs=2)
 
 
-# Queues of copies
-
-
 @pytest.mark.parametrize("count", [2, 10])
 def test_a_queued_copy_hides_its_start_up(run: Any, one: Board, count: int) -> None:
     nbytes = 64 * 1024
@@ -277,119 +232,6 @@ def test_a_short_copy_hides_only_part_of_the_next_ones_start_up(run: Any) -> Non
         ready = columns["issue_ps"][record] + X4.dma_read_latency_ps
         assert columns["end_ps"][record] == pytest.approx(ready + transfer_ps(X4, reads=64), abs=2)
         assert columns["start_ps"][record] + columns["latency_ps"][record] == ready
-
-
-# Many cores
-
-
-@pytest.mark.parametrize("cores", [2, 8, 32])
-def test_k_equal_cores_on_a_saturated_chip_take_k_times(run: Any, cores: int) -> None:
-    one = X4.replace(dram_bandwidth_bytes_per_s=10**9, core_start_skew_ps=0, cluster_start_ps=0, dram_share_spread=0.0)
-    device = Device(one)
-    nbytes = 64_000
-
-    async def kernel(core: Core, x: View) -> None:
-        await core.memcpy(core.nram.alloc(nbytes, np.uint8), x)
-
-    run(kernel, device.upload(np.zeros(nbytes, np.uint8)), device=device, dim=cores)
-    expected = one.dma_read_latency_ps + cores * transfer_ps(one, reads=nbytes)
-    assert [took(device, record) for record in range(cores)] == pytest.approx([expected] * cores, abs=cores + 1)
-
-
-@pytest.mark.parametrize("way", ["read", "write"])
-def test_the_cores_of_a_cluster_share_its_port(run: Any, way: str) -> None:
-    """One cluster's cores: its port. The same number over four clusters: each its own."""
-    one = X4.replace(
-        **{f"cluster_{way}_bandwidth_bytes_per_s": 16 * 10**9},
-        core_start_skew_ps=0,
-        cluster_start_ps=0,
-        dram_share_spread=0.0,
-    )
-    nbytes = 64_000
-
-    async def kernel(core: Core, x: View) -> None:
-        if not core.is_memory_core:
-            tile = core.nram.alloc(nbytes, np.uint8)
-            await core.memcpy(*((tile, x) if way == "read" else (x, tile)))
-
-    ends = {}
-    for name, dim, kind in (("one cluster", 4, "UNION1"), ("four clusters", 4, "BLOCK")):
-        device = Device(one)
-        run(kernel, device.alloc(nbytes, np.uint8), device=device, dim=dim, kind=kind)
-        ends[name] = [took(device, record) for record in range(4)]
-    latency = getattr(one, f"dma_{way}_latency_ps")
-    alone = nbytes / (16 * 10**9) * PS
-    assert ends["one cluster"] == pytest.approx([latency + 4 * alone] * 4, abs=5)
-    assert ends["four clusters"] == pytest.approx([latency + alone] * 4, abs=5)
-
-
-def test_sram_is_shared_by_its_cluster(run: Any) -> None:
-    one = X4.replace(
-        sram_bandwidth_bytes_per_s=20 * 10**9, core_start_skew_ps=0, cluster_start_ps=0, dram_share_spread=0.0
-    )
-    nbytes = 64_000
-
-    async def kernel(core: Core) -> None:
-        shared = core.sram.alloc(nbytes, np.uint8, "s")
-        if not core.is_memory_core:
-            await core.memcpy(core.nram.alloc(nbytes, np.uint8), shared)
-
-    device = run(kernel, device=one, dim=(4, 2, 1), kind="UNION1")
-    expected = one.sram_latency_ps + 4 * nbytes / (20 * 10**9) * PS
-    assert [took(device, record) for record in range(8)] == pytest.approx([expected] * 8, abs=5)
-
-
-def test_reads_and_writes_together_lose_the_mixed_efficiency(run: Any) -> None:
-    one = X4.replace(
-        dram_bandwidth_bytes_per_s=10**9,
-        dram_mixed_efficiency=0.8,
-        core_start_skew_ps=0,
-        cluster_start_ps=0,
-        dram_share_spread=0.0,
-        dma_read_latency_ps=0,
-        dma_write_latency_ps=0,
-    )
-    nbytes = 64_000
-
-    async def kernel(core: Core, x: View, together: bool) -> None:
-        tile = core.nram.alloc(nbytes, np.uint8)
-        read = core.task_id == 0 or not together
-        await core.memcpy(*((tile, x) if read else (x, tile)))
-
-    spans = {}
-    for together in (False, True):
-        device = Device(one)
-        run(kernel, device.alloc(nbytes, np.uint8), together, device=device, dim=2)
-        spans[together] = span(device)
-    reads, writes = (transfer_ps(one, **{way: nbytes}) for way in ("reads", "writes"))
-    assert spans[False] == pytest.approx(2 * reads, abs=5)
-    # The read ends first, after twice its work; what is left of the write goes alone.
-    shared = 2 * reads / one.dram_mixed_efficiency
-    assert spans[True] == pytest.approx(shared + (writes - reads), abs=5)
-
-
-async def stream(core: Core, x: View, way: str) -> None:
-    """Twenty copies of the first 8 KiB of each row."""
-    tile = core.nram.alloc((24, 8192), np.uint8)
-    part = x[:, :8192]
-    for _ in range(20):
-        core.memcpy_async(*((tile, part) if way == "read" else (part, tile)))
-
-
-@pytest.mark.parametrize("name", ["mlu270-s4", "mlu370-x4", "mlu590-h8"])
-def test_access_patterns_rank_as_expected_on_a_full_chip(run: Any, name: str) -> None:
-    """Contiguous read > contiguous write > strided read > strided write (G 5.3), where the DRAM is the bound."""
-    speeds = []
-    for gap, way in product((0, 64), ("read", "write")):
-        device = Device(name, data=False)
-        x = device.alloc((24, 8192 + gap), np.uint8)
-        run(stream, x, way, device=device, dim=device.board.cores)
-        speeds.append(1 / span(device))
-    assert speeds == sorted(speeds, reverse=True)
-    assert len(set(speeds)) == 4
-
-
-# Laws
 
 
 async def mixed_work(core: Core, x: View, out: View) -> None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from kernel_runs import compute
 from mlusim import dtypes
-from mlusim.cores.convert import steps
 from mlusim.cores.core import Core
 from mlusim.cores.instructions.record import NUMBERS
-from mlusim.errors import AllocationError, InputError, OperandError
-from mlusim.hardware import board
+from mlusim.errors import OperandError
 from mlusim.host.device import Device
-from mlusim.log import VECTOR
 from mlusim.memory.view import View
 
 Array = np.ndarray[Any, Any]
@@ -66,26 +63,6 @@ def assert_equal(actual: Array, expected: Array) -> None:
         np.testing.assert_array_equal(nan, np.isnan(expected.astype(np.float64)))
         actual, expected = actual[~nan], expected[~nan]
     assert actual.tobytes() == expected.tobytes()
-
-
-def compute(run: Any, body: Any, *arrays: Array, out: tuple[Any, Any], device: Any = "mlu370-x4") -> Array:
-    """Load arrays to NRAM, run `body(core, dst, *buffers)`, store dst."""
-    device = Device(device)
-    inputs = [device.upload(array) for array in arrays]
-    result = device.alloc(*out)
-
-    async def kernel(core: Core, result: View, *inputs: View) -> None:
-        buffers = [core.nram.alloc(view.shape, view.dtype) for view in inputs]
-        dst = core.nram.alloc(result.shape, result.dtype)
-        for buffer, view in zip(buffers, inputs, strict=True):
-            core.memcpy_async(buffer, view)
-        await core.sync()
-        body(core, dst, *buffers)
-        await core.sync_compute()
-        await core.memcpy(result, dst)
-
-    run(kernel, result, *inputs, device=device)
-    return device.download(result)
 
 
 BINARY = ("add", "sub", "mul", "maxequal", "minequal")
@@ -286,243 +263,3 @@ def test_convert_in_place(run: Any, source: str, target: str) -> None:
 
     run(kernel, x, out, device=device)
     np.testing.assert_array_equal(device.download(out), array.astype(target))
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (
-            lambda core, t: core.convert(t[1:9], t[:8].view("int32")),
-            r"convert of <.*> to <.*>: they overlap; the result .*; it reads bytes 0\.\.32 of .* and writes 4\.\.36;",
-        ),
-        (lambda core, t: core.convert(t[:8].view("float64"), t[:4]), "convert of <.*> to <.*>: they overlap"),
-        (
-            lambda core, t: core.mirror(t, t),
-            "mirror of <.*> to <.*>: they overlap; the result would depend on the order",
-        ),
-        (lambda core, t: core.transpose(t.reshape(8, 8), t.reshape(8, 8)), "transpose of <.*> to <.*>: they overlap"),
-    ],
-)
-def test_operands_that_overlap(run: Any, body: Any, message: str) -> None:
-    async def kernel(core: Core) -> None:
-        body(core, core.nram.alloc(64, "float32"))
-
-    with pytest.raises(OperandError, match=rf"^task 0 .*, test_vector\.py:\d+, at .* ns: {message}"):
-        run(kernel)
-
-
-def test_a_nonexistent_conversion_fails_at_its_line(run: Any) -> None:
-    async def kernel(core: Core, source: str, target: str, rounding: Any) -> None:
-        core.convert(core.nram.alloc(8, target), core.nram.alloc(8, source), rounding)
-
-    place = r"^task 0 \(cluster 0, core 0\), test_vector\.py:\d+, at [\d .]+ ns: "
-    with pytest.raises(
-        OperandError, match=place + "convert of <.*> to <.*>: rounding 'tt' is unknown: the modes are None, tz"
-    ):
-        run(kernel, "float32", "int32", "tt")
-    with pytest.raises(InputError, match=place + "complex64 to float32: complex to real would drop the imaginary part"):
-        run(kernel, "complex64", "float32", None)
-
-
-def test_operands_of_one_size_may_have_any_shape(run: Any) -> None:
-    a, b = (np.arange(12, dtype=np.float32).reshape(shape) for shape in ((3, 4), (12, 1)))
-    got = compute(run, lambda core, dst, a, b: core.add(dst, a, b), a, b, out=((2, 6), np.float32))
-    np.testing.assert_array_equal(got.reshape(-1), np.arange(12.0) * 2)
-
-
-def test_in_place(run: Any) -> None:
-    a = np.arange(64, dtype=np.int32)
-
-    def body(core: Core, dst: View, a: View) -> None:
-        core.add(a, a, a)
-        core.mul(a, a, a)
-        core.sub(dst, a, 1)
-
-    np.testing.assert_array_equal(compute(run, body, a, out=(64, np.int32)), (2 * a) ** 2 - 1)
-
-
-# Cost
-
-
-@pytest.mark.parametrize("device", ["mlu370-x4", "mlu590-m9", "mlu270-s4"])
-@pytest.mark.parametrize("nbytes", [1, 127, 128, 129, 4096, 100_000])
-def test_vector_time_is_rounded_up_to_128_bytes_per_cycle(run: Any, device: str, nbytes: int) -> None:
-    one = board(device)
-    assert one.vector_bytes_per_cycle == 128
-
-    async def kernel(core: Core) -> None:
-        # 2xx takes whole 128 B only.
-        tile = core.nram.alloc(-(-nbytes // 128) * 128 if one.needs_aligned_vectors else nbytes, "int8")
-        core.write_zero(tile)
-        core.add(tile, tile, tile)
-
-    columns = run(kernel, device=device).log.columns()
-    cycles = one.vector_startup_cycles + max(1, -(-nbytes // 128))
-    for record in (0, 1):
-        assert columns["end_ps"][record] - columns["start_ps"][record] == one.cycles_ps(cycles)
-    assert columns["start_ps"][1] == columns["end_ps"][0]  # the pipe is in order
-    assert columns["waited_for"].tolist() == [-1, 0]
-    assert set(columns["pipe"]) == {VECTOR}
-
-
-def test_the_widest_operand_and_the_passes_count(run: Any) -> None:
-    one = board("mlu370-x4")
-
-    async def kernel(core: Core) -> None:
-        wide, narrow = core.nram.alloc(1024, "int64"), core.nram.alloc(1024, "float16")
-        core.convert(narrow, wide)
-        core.max_rows(wide[:32], wide.reshape(32, 32))
-        core.max_rows(wide[:1], wide)
-
-    columns = run(kernel).log.columns()
-    each = one.vector_startup_cycles + 8192 // 128
-    assert len(steps("int64", "float16")) == 2
-    took = columns["end_ps"] - columns["start_ps"]
-    # A pool goes over its result, here 256 B and 8 B, once for each element of the window.
-    pools = [one.vector_startup_cycles + 32 * 2, one.vector_startup_cycles + 1024]
-    assert took.tolist() == [one.cycles_ps(2 * each), *map(one.cycles_ps, pools)]
-    assert columns["count"].tolist() == [2, 32, 1024]
-
-
-def test_issue_costs_the_scalar_pipe(run: Any) -> None:
-    one = board("mlu370-x4")
-
-    async def kernel(core: Core) -> None:
-        tile = core.nram.alloc(65536, "int8")
-        for _ in range(3):
-            core.write_zero(tile)
-
-    columns = run(kernel).log.columns()
-    assert set(np.diff(columns["issue_ps"])) == {one.cycles_ps(one.issue_cycles)}
-
-
-# Operands that are refused
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (
-            lambda core, x, t: core.fill(x, 0),
-            "fill of <view of output (gdram): float32 [64]>: vector operands lie in this ",
-        ),
-        (lambda core, x, t: core.add(t, t, core.wram.alloc(64, "float32")), "add of <view of wram buffer 0 (wram)"),
-        (
-            lambda core, x, t: core.add(t[::2], t[::2], 1),
-            "add of <view of nram buffer 0 (nram): float32 [32]> with strides",
-        ),
-        (
-            lambda core, x, t: core.fill(t[3:3], 0),
-            "fill of <view of nram buffer 0 (nram): float32 [0]>, which has no elem",
-        ),
-        (
-            lambda core, x, t: core.add(t, t, t[:32]),
-            "add of <view of nram buffer 0 (nram): float32 [64]> and <view of nram buffer 0 (nram): float32 [32]> to <",
-        ),
-        (
-            lambda core, x, t: core.add(t, t, t.view("int32")),
-            "add of float32 with src1 of int32: operands of one instruction have ",
-        ),
-        (
-            lambda core, x, t: core.eq(t.view("int32"), t, t),
-            "eq of float32 with dst of int32: operands of one instruction",
-        ),
-        (
-            lambda core, x, t: core.mask_select(t, t.view("int16"), t, t),
-            "mask_select of 4 B elements with mask of 2 B: widths must agree",
-        ),
-        (lambda core, x, t: core.transpose(t, t), "transpose of <view of nram buffer 0 (nram): float32 [64]> to <"),
-        (lambda core, x, t: core.mirror(t[:4], t[8:16]), "mirror of <view of nram buffer 0 (nram): float32 [8]> to "),
-        (
-            lambda core, x, t: core.sum_rows(t[:2], t),
-            "sumpool of <view of nram buffer 0 (nram): float32 [64]> to <view ",
-        ),
-        (lambda core, x, t: core.sum_rows(t[:4], t.reshape(8, 8)), "sumpool of <view"),
-    ],
-)
-def test_invalid_operands_are_refused(run: Any, body: Any, message: str) -> None:
-    async def kernel(core: Core, x: View) -> None:
-        body(core, x, core.nram.alloc(64, "float32"))
-
-    device = Device()
-    with pytest.raises(
-        OperandError, match=rf"^task 0 \(cluster 0, core 0\), test_vector\.py:\d+, at .* ns: {re.escape(message)}"
-    ):
-        run(kernel, device.alloc(64, "float32"), device=device)
-
-
-def test_freed_operand(run: Any) -> None:
-    async def kernel(core: Core) -> None:
-        with core.nram.scope():
-            gone = core.nram.alloc(64, "float32", "gone")
-            core.fill(gone, 0)
-        core.fill(gone, 0)
-
-    with pytest.raises(
-        AllocationError, match=r": gone in the NRAM of cluster 0 core 0 of mlu370-x4 was freed; use it bef"
-    ):
-        run(kernel)
-
-
-def test_operands_of_another_core(run: Any) -> None:
-    """Even where their owner has issued the very same instruction before."""
-    shared: dict[str, View] = {}
-
-    async def kernel(core: Core) -> None:
-        if core.is_memory_core:
-            return
-        if core.core_id == 0:
-            shared["tile"] = core.nram.alloc(64, "float32")
-            core.fill(shared["tile"], 0)
-        await core.sync_all_ipu()
-        if core.core_id == 1:
-            core.fill(shared["tile"], 1)
-
-    with pytest.raises(
-        OperandError, match=r"^task 1 .*: it lies in the NRAM of cluster 0 core 0 of mlu370-x4, not in th"
-    ):
-        run(kernel, dim=4, kind="UNION1")
-
-
-@pytest.mark.parametrize("device", ["mlu220-m2", "mlu270-s4", "mlu290-m5"])
-def test_2xx_needs_aligned_operands(run: Any, device: str) -> None:
-    async def kernel(core: Core, key: slice) -> None:
-        tile = core.nram.alloc(100, "float32")
-        core.fill(tile[key], 0)
-
-    for good in (slice(0, 32), slice(32, 64), slice(16, 48)):
-        run(kernel, good, device=device)
-    # The end of an allocation is no exception: the instruction takes a length, not a buffer.
-    for bad in (slice(0, 31), slice(1, 33), slice(8, 40), slice(0, 48), slice(64, 100), slice(96, 100)):
-        with pytest.raises(
-            OperandError,
-            match=r"^task 0 .* ns: fill of <.*> at byte \d+, \d+ B long: arch \d+ needs 64 B alignment and a multiple "
-            r"of 128 B; allocate whole 128 B and compute on all of them$",
-        ):
-            run(kernel, bad, device=device)
-        run(kernel, bad, device="mlu370-x4")  # any count > 0 on 3xx
-
-
-@pytest.mark.parametrize("name", ["rotate180", "transpose", "convert", "sum", "reduce_sum"])
-def test_2xx_sources_of_any_instruction_end_at_a_multiple_of_128_bytes(run: Any, name: str) -> None:
-    async def kernel(core: Core) -> None:
-        flat = name in ("sum", "reduce_sum")
-        source = core.nram.alloc(50 if flat else (3, 50), "float32")
-        result = core.nram.alloc({"sum": 32, "reduce_sum": 50, "transpose": (50, 3)}.get(name, (3, 50)), "float32")
-        getattr(core, name)(result[0:1] if name == "sum" else result, source)
-
-    with pytest.raises(OperandError, match="128 B"):
-        run(kernel, device="mlu270")
-    run(kernel, device="mlu370-x4")
-
-
-def test_2xx_writes_a_reduction_into_whole_128_bytes_of_a_buffer(run: Any) -> None:
-    async def kernel(core: Core, key: slice) -> None:
-        source = core.nram.alloc(64, "float32")
-        result = core.nram.alloc(40, "float32")
-        core.fill(source, 1)
-        core.sum(result[key], source)
-
-    run(kernel, slice(0, 1), device="mlu270")
-    with pytest.raises(OperandError, match="128 B"):
-        run(kernel, slice(16, 17), device="mlu270")

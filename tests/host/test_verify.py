@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import time
 
 import numpy as np
 import pytest
@@ -334,21 +333,6 @@ def test_meaningless_options_are_refused(options, message):
 def test_the_class_output_is_not_an_output():
     with pytest.raises(InputError, match=r"^out is the class Output: pass Output\(shape, dtype\) or InOut\(array\)$"):
         verify(double, X, Output)
-
-
-@pytest.mark.parametrize("debugger", ["pdb", "pydevd"])
-def test_a_kernel_may_be_paused_in_a_debugger(debugger, monkeypatch):
-    # The pause is three times the limit, as the watchdog counts time: in its periods.
-    monkeypatch.setattr("mlusim.host.watchdog._PERIOD_S", 0.05)
-    # A module of that name on the stack is what a debugger looks like from another thread.
-    names = {"__name__": debugger, "time": time}
-    exec("def wait():\n    time.sleep(0.6)\n", names)
-
-    async def held(core, x, out):
-        names["wait"]()
-        await rows(core, x, out)
-
-    assert verify(held, X, Output.like(X), stall_s=0.2, **ONE).ok
 
 
 async def chain(core, x, out):

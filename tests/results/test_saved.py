@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-import zipfile
 from dataclasses import fields
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from mlusim.hardware import presets
 from mlusim.log import Log
 from mlusim.results.saved import short_names
 from mlusim.verifier.check import check_log
+from saved_runs import same_log
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((2, 4, 8, 50), np.float32)
@@ -51,46 +50,6 @@ def run(request):
 
 
 PACKAGE = Path(mlusim.__file__).parents[1]
-
-
-def portable(lines: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
-    """Lines with their files as a saved run names them."""
-    names = short_names(file for file, _, _ in lines)
-    return [(names[file], line, function) for file, line, function in lines]
-
-
-def same_log(one: Log, other: Log) -> None:
-    np.testing.assert_array_equal(one.table(), other.table())
-    assert portable(one.lines) == portable(other.lines)
-    for name in (
-        "board",
-        "ops",
-        "tasks",
-        "launches",
-        "allocations",
-        "boxes",
-        "host_waits",
-        "host_writes",
-        "host_parts",
-        "host_reads",
-        "host_read_parts",
-        "unordered",
-    ):
-        assert getattr(one, name) == getattr(other, name), name
-    assert one.more_operands == other.more_operands
-    assert one.loops == other.loops
-    assert one.byte_copies == other.byte_copies
-    assert (one.released, one.windows, one.swallowed) == (other.released, other.windows, other.swallowed)
-    assert (one.joined, one.skipped, one.unsteady) == (other.joined, other.skipped, other.unsteady)
-    assert (one.remarks, one.of_file, one.seen) == (other.remarks, other.of_file, other.seen)
-    assert one.selected == other.selected
-    assert one.attributes == other.attributes
-    assert one.addresses.keys() == other.addresses.keys()
-    for record, sides in one.addresses.items():
-        assert list(sides) == list(other.addresses[record])
-        for key, rows in sides.items():
-            np.testing.assert_array_equal(rows, other.addresses[record][key])
-            assert {rows.dtype.kind, other.addresses[record][key].dtype.kind} <= {"i", "u"}
 
 
 def test_a_loaded_run_gives_every_figure_of_the_run(run, tmp_path):
@@ -309,112 +268,6 @@ def test_everything_of_a_log_is_saved():
     assert {name for name in vars(Log("board")) if not name.startswith("_")} == kept
 
 
-def rewritten(path, change, target):
-    """The saved run with another head; the rest of it as it is."""
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            data = old.read(name)
-            if name == "run.json":
-                head = json.loads(data)
-                change(head)
-                data = json.dumps(head).encode()
-            new.writestr(name, data)
-    return target
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    return RUNS["gather"]().save(tmp_path_factory.mktemp("saved") / "run.zip")
-
-
-def refused(path) -> str:
-    with pytest.raises(mlusim.InputError) as caught:
-        mlusim.load(path)
-    assert str(path) in caught.value.message
-    return caught.value.message
-
-
-def test_a_file_that_is_not_a_saved_run_is_an_error(tmp_path, saved):
-    assert "No such file" in refused(tmp_path / "missing.zip")
-    assert "Is a directory" in refused(tmp_path)
-    for content in (b"", b"PK", b"hello, this is not a zip file at all" * 9):
-        (tmp_path / "other").write_bytes(content)
-        assert "is not a saved run: Result.save(path)" in refused(tmp_path / "other")
-    np.savez(tmp_path / "arrays.npz", a=np.ones(3))
-    assert "not a saved run: it has no run.json" in refused(tmp_path / "arrays.npz")
-    for head in ([], {}, {"format": "other"}, None, 3):
-        with zipfile.ZipFile(tmp_path / "head.zip", "w") as archive:
-            archive.writestr("run.json", json.dumps(head))
-        assert "does not say `format: mlusim-run`" in refused(tmp_path / "head.zip")
-
-
-def test_a_file_of_a_newer_or_impossible_format(tmp_path, saved):
-    newer = rewritten(saved, lambda head: head.update(number=2, mlusim="9.1", log="of tomorrow"), tmp_path / "newer")
-    version = re.escape(mlusim.__version__)
-    assert re.search(f"format 2, written by mlusim 9.1; this mlusim {version} reads formats up to 1", refused(newer))
-    for number in (0, -1, "1", None, True, 1.0):
-        wrong = rewritten(saved, lambda head, number=number: head.update(number=number), tmp_path / "wrong")
-        assert f"format {number!r}: formats are numbered from 1" in refused(wrong)
-
-
-def test_a_file_cut_off_anywhere(tmp_path, saved):
-    whole = saved.read_bytes()
-    for length in range(4, len(whole), len(whole) // 40):
-        (tmp_path / "cut").write_bytes(whole[:length])
-        assert "damaged or cut off" in refused(tmp_path / "cut")
-
-
-def test_a_file_with_a_byte_changed_anywhere_is_an_input_error_or_the_same_run(tmp_path, saved):
-    whole = saved.read_bytes()
-    wanted = to_json(mlusim.load(saved))
-    for place in range(0, len(whole), max(len(whole) // 150, 1)):
-        changed = bytearray(whole)
-        changed[place] ^= 0x41
-        (tmp_path / "changed").write_bytes(changed)
-        try:
-            read = mlusim.load(tmp_path / "changed")
-        except mlusim.InputError:
-            continue
-        # A byte that zip does not look at, such as a time.
-        assert to_json(read) == wanted
-
-
-def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):
-    def without(key):
-        return lambda head: head.pop(key)
-
-    changes = [without(key) for key in ("board", "log", "plan", "sources", "operator", "request", "output")]
-    changes += [
-        lambda head: head["board"].update(clusters=-1),
-        lambda head: head["board"].update(extra=1),
-        lambda head: head["board"].pop("name"),
-        lambda head: head["log"].update(columns=["op"]),
-        lambda head: head["log"].update(lines=[]),
-        lambda head: head["log"].update(ops=head["log"]["ops"][:-1]),
-        lambda head: head["log"].update(remarks=[["race", "of no remark", "add", 0, 0, 0, 1]]),
-        lambda head: head["log"]["tables"].update(tasks={}, launches={}),
-        lambda head: head["plan"].pop("kind"),
-        lambda head: head.update(output={"dtype": "float32", "shape": [4]}),
-        lambda head: head.update(board=None),
-        lambda head: head.update(theory_ops="many"),
-    ]
-    for change in changes:
-        message = refused(rewritten(saved, change, tmp_path / "wrong"))
-        assert "a saved run that is damaged" in message
-        assert message.endswith("save the run again")
-
-
-def test_loading_never_unpickles_objects(tmp_path, saved):
-    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(tmp_path / "evil", "w") as new:
-        for name in old.namelist():
-            if name == "log/records.npy":
-                with new.open(name, "w") as stream:
-                    np.save(stream, np.array([print], object), allow_pickle=True)
-            else:
-                new.writestr(name, old.read(name))
-    assert "damaged" in refused(tmp_path / "evil")
-
-
 def test_an_unwritable_path_is_an_error(tmp_path):
     run = RUNS["empty"]()
     with pytest.raises(mlusim.InputError, match="the run cannot be saved there: No such file or directory"):
@@ -464,19 +317,6 @@ def test_log_records_have_plain_field_types_only():
 
     kinds = {item.type for record in _TABLES.values() for item in fields(record)}
     assert kinds <= {"int", "bool", "str", "tuple[int, ...]", "tuple[int, int, int]"}
-
-
-def test_columns_with_former_names_are_read(tmp_path):
-    run = mlusim.ops.gather(np.arange(40.0), np.arange(8), strategy="rows")
-    assert run.log.loops
-    run.save(tmp_path / "run.zip")
-
-    def renamed(head):
-        loops = head["log"]["tables"]["loops"]
-        loops["how"] = loops.pop("method")
-
-    rewritten(tmp_path / "run.zip", renamed, tmp_path / "former.zip")
-    same_log(mlusim.load(tmp_path / "former.zip").log, run.log)
 
 
 def test_short_file_names_are_unique_and_hide_local_folders():

@@ -1,0 +1,74 @@
+"""The watchdog stops kernels that issue nothing, but not slow ones, nor those that a debugger has stopped."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernel_runs import run_alone
+from mlusim.cores.core import Core
+from mlusim.errors import (
+    OperationLimitError,
+)
+
+FILE = Path(__file__).name
+
+
+async def endless_pass(core: Core) -> None:
+    while True:
+        pass  # this very line
+
+
+async def endless_pass_deaf(core: Core) -> None:
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:  # noqa: BLE001, S110
+            pass
+
+
+async def slow_but_sound(core: Core) -> None:
+    for _ in range(5):
+        time.sleep(0.2)  # noqa: ASYNC251 - Python that takes its time
+        core.scalar(1)
+
+
+@pytest.mark.parametrize("kernel", [endless_pass, endless_pass_deaf])
+def test_a_loop_that_issues_nothing(kernel: Any) -> None:
+    first = inspect.getsourcelines(kernel)[1]
+    with pytest.raises(OperationLimitError) as caught:
+        run_alone(kernel, stall_s=0.2)
+    place, line = re.match(
+        rf"^task 0 \(cluster 0, core 0\), ({re.escape(FILE)}):(\d+), at [\d .]+ ns: ", str(caught.value)
+    ).groups()
+    assert place == FILE
+    assert first < int(line) <= first + 6
+    assert caught.value.message == (
+        "no operation issued for 0.2 s: a loop that neither issues nor awaits anything? If the kernel's own Python "
+        "needs more time, raise stall_s"
+    )
+
+
+def test_a_slow_kernel_is_not_endless() -> None:
+    assert len(run_alone(slow_but_sound, stall_s=0.75).log) == 5
+
+
+@pytest.mark.parametrize("debugger", ["pdb", "pydevd"])
+def test_a_kernel_may_be_paused_in_a_debugger(debugger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The pause is three times the limit, as the watchdog counts time: in its periods.
+    monkeypatch.setattr("mlusim.host.watchdog._PERIOD_S", 0.05)
+    # A module of that name on the stack is what a debugger looks like from another thread.
+    names = {"__name__": debugger, "time": time}
+    exec("def wait():\n    time.sleep(0.6)\n", names)
+
+    async def held(core: Core) -> None:
+        names["wait"]()
+        core.scalar(1)
+
+    assert len(run_alone(held, stall_s=0.2).log) == 1

@@ -1,0 +1,123 @@
+"""Files that are damaged, of another format or not a saved run: what is wrong with them is said, old ones are read."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import ops
+from mlusim.analysis.summary import to_json
+from saved_runs import rewritten, same_log
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    x = np.arange(2 * 4 * 8 * 50, dtype=np.float32).reshape(2, 4, 8, 50)
+    index = np.arange(2 * 3 * 8 * 50).reshape(2, 3, 8, 50) % 8 - 4
+    return ops.gather(x, index, 1, device="mlu590-h8").save(tmp_path_factory.mktemp("saved") / "run.zip")
+
+
+def refused(path) -> str:
+    with pytest.raises(mlusim.InputError) as caught:
+        mlusim.load(path)
+    assert str(path) in caught.value.message
+    return caught.value.message
+
+
+def test_a_file_that_is_not_a_saved_run_is_an_error(tmp_path, saved):
+    assert "No such file" in refused(tmp_path / "missing.zip")
+    assert "Is a directory" in refused(tmp_path)
+    for content in (b"", b"PK", b"hello, this is not a zip file at all" * 9):
+        (tmp_path / "other").write_bytes(content)
+        assert "is not a saved run: Result.save(path)" in refused(tmp_path / "other")
+    np.savez(tmp_path / "arrays.npz", a=np.ones(3))
+    assert "not a saved run: it has no run.json" in refused(tmp_path / "arrays.npz")
+    for head in ([], {}, {"format": "other"}, None, 3):
+        with zipfile.ZipFile(tmp_path / "head.zip", "w") as archive:
+            archive.writestr("run.json", json.dumps(head))
+        assert "does not say `format: mlusim-run`" in refused(tmp_path / "head.zip")
+
+
+def test_a_file_of_a_newer_or_impossible_format(tmp_path, saved):
+    newer = rewritten(saved, lambda head: head.update(number=2, mlusim="9.1", log="of tomorrow"), tmp_path / "newer")
+    version = re.escape(mlusim.__version__)
+    assert re.search(f"format 2, written by mlusim 9.1; this mlusim {version} reads formats up to 1", refused(newer))
+    for number in (0, -1, "1", None, True, 1.0):
+        wrong = rewritten(saved, lambda head, number=number: head.update(number=number), tmp_path / "wrong")
+        assert f"format {number!r}: formats are numbered from 1" in refused(wrong)
+
+
+def test_a_file_cut_off_anywhere(tmp_path, saved):
+    whole = saved.read_bytes()
+    for length in range(4, len(whole), len(whole) // 40):
+        (tmp_path / "cut").write_bytes(whole[:length])
+        assert "damaged or cut off" in refused(tmp_path / "cut")
+
+
+def test_a_file_with_a_byte_changed_anywhere_is_an_input_error_or_the_same_run(tmp_path, saved):
+    whole = saved.read_bytes()
+    wanted = to_json(mlusim.load(saved))
+    for place in range(0, len(whole), max(len(whole) // 150, 1)):
+        changed = bytearray(whole)
+        changed[place] ^= 0x41
+        (tmp_path / "changed").write_bytes(changed)
+        try:
+            read = mlusim.load(tmp_path / "changed")
+        except mlusim.InputError:
+            continue
+        # A byte that zip does not look at, such as a time.
+        assert to_json(read) == wanted
+
+
+def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):
+    def without(key):
+        return lambda head: head.pop(key)
+
+    changes = [without(key) for key in ("board", "log", "plan", "sources", "operator", "request", "output")]
+    changes += [
+        lambda head: head["board"].update(clusters=-1),
+        lambda head: head["board"].update(extra=1),
+        lambda head: head["board"].pop("name"),
+        lambda head: head["log"].update(columns=["op"]),
+        lambda head: head["log"].update(lines=[]),
+        lambda head: head["log"].update(ops=head["log"]["ops"][:-1]),
+        lambda head: head["log"].update(remarks=[["race", "of no remark", "add", 0, 0, 0, 1]]),
+        lambda head: head["log"]["tables"].update(tasks={}, launches={}),
+        lambda head: head["plan"].pop("kind"),
+        lambda head: head.update(output={"dtype": "float32", "shape": [4]}),
+        lambda head: head.update(board=None),
+        lambda head: head.update(theory_ops="many"),
+    ]
+    for change in changes:
+        message = refused(rewritten(saved, change, tmp_path / "wrong"))
+        assert "a saved run that is damaged" in message
+        assert message.endswith("save the run again")
+
+
+def test_loading_never_unpickles_objects(tmp_path, saved):
+    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(tmp_path / "evil", "w") as new:
+        for name in old.namelist():
+            if name == "log/records.npy":
+                with new.open(name, "w") as stream:
+                    np.save(stream, np.array([print], object), allow_pickle=True)
+            else:
+                new.writestr(name, old.read(name))
+    assert "damaged" in refused(tmp_path / "evil")
+
+
+def test_columns_with_former_names_are_read(tmp_path):
+    run = mlusim.ops.gather(np.arange(40.0), np.arange(8), strategy="rows")
+    assert run.log.loops
+    run.save(tmp_path / "run.zip")
+
+    def renamed(head):
+        loops = head["log"]["tables"]["loops"]
+        loops["how"] = loops.pop("method")
+
+    rewritten(tmp_path / "run.zip", renamed, tmp_path / "former.zip")
+    same_log(mlusim.load(tmp_path / "former.zip").log, run.log)

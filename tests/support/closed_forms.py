@@ -1,0 +1,49 @@
+"""Boards and terms of closed forms for the time of a copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlusim.hardware import board
+from mlusim.hardware.board import Board
+from mlusim.host.device import Device
+
+# The closed forms are those of a latency that does not grow with the load, and of reads and writes that mix only while
+# they are in flight together; what else there is has tests with the links.
+X4, H8, S4 = (
+    board(name).replace(dram_latency_growth=0.0, dram_mixing_ps=0) for name in ("mlu370-x4", "mlu590-h8", "mlu270-s4")
+)
+BOARDS = [X4, H8, S4]
+PS = 10**12
+
+
+def by_name(one: Any) -> str:
+    return getattr(one, "name", None) or str(one)
+
+
+def took(device: Device, record: int = 0) -> int:
+    """From the issue of a record to its end."""
+    columns = device.log.columns()
+    return int(columns["end_ps"][record] - columns["issue_ps"][record])
+
+
+def span(device: Device) -> int:
+    """From the first issue to the last end."""
+    columns = device.log.columns()
+    return int(columns["end_ps"].max() - columns["issue_ps"].min())
+
+
+def transfer_ps(
+    one: Board, *, reads: int = 0, writes: int = 0, first_reads: int = 0, segments: int = 1, strided: bool = False
+) -> float:
+    """The slowest of core port, cluster port, segments and DRAM, for bytes on the bus."""
+    kind = "dram_strided_" if strided else "dram_"
+    work = (reads + first_reads) / getattr(one, f"{kind}read_efficiency")
+    work += writes / getattr(one, f"{kind}write_efficiency")
+    through = [work / one.dram_bandwidth_bytes_per_s * PS]
+    for name, nbytes in (("read", reads), ("write", writes)):
+        ports = (getattr(one, f"{port}_{name}_bandwidth_bytes_per_s") for port in ("core", "cluster"))
+        through += [nbytes / port * PS for port in ports]
+    if segments > 1:
+        through.append(segments * one.dma_segment_ps)
+    return max(through)

@@ -1,0 +1,64 @@
+"""Saved runs: their logs compared, and their heads rewritten."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+
+import numpy as np
+
+from mlusim.log import Log
+from mlusim.results.saved import short_names
+
+
+def portable(lines: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+    """Lines with their files as a saved run names them."""
+    names = short_names(file for file, _, _ in lines)
+    return [(names[file], line, function) for file, line, function in lines]
+
+
+def same_log(one: Log, other: Log) -> None:
+    np.testing.assert_array_equal(one.table(), other.table())
+    assert portable(one.lines) == portable(other.lines)
+    for name in (
+        "board",
+        "ops",
+        "tasks",
+        "launches",
+        "allocations",
+        "boxes",
+        "host_waits",
+        "host_writes",
+        "host_parts",
+        "host_reads",
+        "host_read_parts",
+        "unordered",
+    ):
+        assert getattr(one, name) == getattr(other, name), name
+    assert one.more_operands == other.more_operands
+    assert one.loops == other.loops
+    assert one.byte_copies == other.byte_copies
+    assert (one.released, one.windows, one.swallowed) == (other.released, other.windows, other.swallowed)
+    assert (one.joined, one.skipped, one.unsteady) == (other.joined, other.skipped, other.unsteady)
+    assert (one.remarks, one.of_file, one.seen) == (other.remarks, other.of_file, other.seen)
+    assert one.selected == other.selected
+    assert one.attributes == other.attributes
+    assert one.addresses.keys() == other.addresses.keys()
+    for record, sides in one.addresses.items():
+        assert list(sides) == list(other.addresses[record])
+        for key, rows in sides.items():
+            np.testing.assert_array_equal(rows, other.addresses[record][key])
+            assert {rows.dtype.kind, other.addresses[record][key].dtype.kind} <= {"i", "u"}
+
+
+def rewritten(path, change, target):
+    """The saved run with another head; the rest of it as it is."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == "run.json":
+                head = json.loads(data)
+                change(head)
+                data = json.dumps(head).encode()
+            new.writestr(name, data)
+    return target
