@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import mlusim
 from mlusim import Device, Output, bangc
 from rounding_oracle import MODES, OPERATIONS, operands, rounded
 
 
-def test_the_library_follows_c_and_not_the_vector_unit(tmp_path: Path) -> None:
+@pytest.fixture
+def compiled(tmp_path: Path) -> Callable[[str], bangc.Module]:
+    """Compile a file in which every function of the library is known."""
+
+    def compiled(text: str) -> bangc.Module:
+        file = tmp_path / "library.mlu"
+        file.write_text(text)
+        module = bangc.compile(file)
+        assert not module.missing
+        return module
+
+    return compiled
+
+
+def test_the_library_follows_c_and_not_the_vector_unit(compiled: Callable[[str], bangc.Module]) -> None:
     """Its logarithm is the natural one, and of a number and NaN it takes the number; the vector unit does neither."""
-    file = tmp_path / "library.mlu"
-    file.write_text(
+    module = compiled(
         """
 #include <bang.h>
 
@@ -38,8 +53,6 @@ __mlu_entry__ void kernel(const float *a, float *out, int *special) {
 }
 """
     )
-    module = bangc.compile(file)
-    assert not module.missing
     x = np.linspace(-3, 12, 64, dtype=np.float32)
     with np.errstate(all="ignore"):
         log, power = np.log(x), np.sqrt(x**x)
@@ -53,9 +66,8 @@ __mlu_entry__ void kernel(const float *a, float *out, int *special) {
     assert np.array_equal(report.outputs["special"], special)
 
 
-def test_the_vector_and_scalar_library_and_named_pipelines(tmp_path: Path) -> None:
-    file = tmp_path / "library.mlu"
-    file.write_text(
+def test_the_vector_and_scalar_library_and_named_pipelines(compiled: Callable[[str], bangc.Module]) -> None:
+    module = compiled(
         """
 #include <bang_pipeline.h>
 
@@ -89,8 +101,6 @@ __mlu_entry__ void functions(const float *a, float *out) {
 }
 """
     )
-    module = bangc.compile(file)
-    assert not module.missing
     rng = np.random.default_rng(0)
     a = rng.integers(-1000, 1000, 64).astype(np.int32)
     b = rng.integers(1, 50, 64).astype(np.int32) * rng.choice(np.array([-1, 1], np.int32), 64)
@@ -133,12 +143,8 @@ KERNEL(half, f16)
 """
 
 
-def test_directed_rounding_of_vectors_and_scalars(tmp_path: Path) -> None:
-    file = tmp_path / "rounded.mlu"
-    file.write_text(_ROUNDED)
-    device = Device()
-    module = bangc.compile(file)
-    assert not module.missing
+def test_directed_rounding_of_vectors_and_scalars(compiled: Callable[[str], bangc.Module]) -> None:
+    module, device = compiled(_ROUNDED), Device()
     for kind, dtype in (("f32", np.float32), ("f16", np.float16)):
         a, b = operands(dtype, 256)
         pairs = [(Fraction(float(x)), Fraction(float(y))) for x, y in zip(a, b, strict=True)]
@@ -177,12 +183,8 @@ __mlu_entry__ void atomics(unsigned *counter, float *largest, int *taken, unsign
 """
 
 
-def test_inverse_error_functions_casts_and_atomics_of_scalars(tmp_path: Path) -> None:
-    file = tmp_path / "scalars.mlu"
-    file.write_text(_SCALARS)
-    device = Device()
-    module = bangc.compile(file)
-    assert not module.missing
+def test_inverse_error_functions_casts_and_atomics_of_scalars(compiled: Callable[[str], bangc.Module]) -> None:
+    module, device = compiled(_SCALARS), Device()
     a = np.array([-1, -0.99, -0.3, -1e-20, 0, 1e-4, 0.4999, 0.5, 0.75, 0.999999, 1, 2], np.float32)
     results = [device.alloc(a.size, np.float32) for _ in range(3)]
     device.launch(module["inverses"], device.upload(a), *results, a.size, dim=1, kind="BLOCK")

@@ -1,4 +1,4 @@
-"""Saved runs: what is read back computes what the run did, byte for byte, and a bad file says what is wrong with it."""
+"""Saved runs: what is read back computes what the run did, byte for byte."""
 
 from __future__ import annotations
 
