@@ -88,6 +88,11 @@ class Program:
         where = f"net {self.name!r}"
         declared = {variable.name: variable for variable in (*self.inputs, *self._unused)}
         arrays: dict[Variable, Array] = {}
+        if not isinstance(inputs, Mapping):
+            raise InputError(
+                f"{where}: inputs of type {type(inputs).__name__} have no names: execute({{name: array, ...}}), for "
+                f"{', '.join(declared)}"
+            )
         for key, value in inputs.items():
             name = key.name if isinstance(key, Variable) else key
             variable = declared.get(name)

@@ -57,8 +57,8 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
         target = boxed(out, tile.start, tile.stop)
         if not lookups.columns:
             # Nothing to select: the slab is the tile or, in standard mode, each of its rows.
-            shared = lookups.batch_dims
-            spread = slab.reshape(*slab.shape[:shared], *(1,) * (rank - shared), *slab.shape[shared:])
+            gathered = len(lookups.gathered_axes)
+            spread = slab.reshape(*slab.shape[: rank - gathered], *(1,) * gathered, *slab.shape[rank - gathered :])
             await copy_box(core, target, spread.broadcast_to(*target.shape))
             continue
         origin = boxed(tuples, tile.start[:rank], tile.stop[:rank])

@@ -372,6 +372,7 @@ def test_timing_only_index_by_way_of_a_view(builder):
     ("given", "message"),
     [
         ({}, "net 'test_basic': input 'x', 'i' is missing: execute"),
+        ([], r"net 'test_basic': inputs of type list have no names: execute\({name: array, ...}\), for x, i"),
         ({"x": 0}, r"input 'x' is int64 \[\] and was declared as float32 \[4, 6\]: pass it as declared"),
         ({"x": np.zeros((4, 6))}, r"input 'x' is float64 \[4, 6\] and was declared as float32 \[4, 6\]"),
         ({"x": np.zeros((6, 4), np.float32)}, r"input 'x' is float32 \[6, 4\] and was declared as float32 \[4, 6\]"),

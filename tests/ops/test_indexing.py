@@ -160,6 +160,18 @@ def test_thousands_of_duplicates_across_cores(device, strategy):
 
 
 @pytest.mark.parametrize("device", BOARDS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_index_without_coordinates_replaces_none(device, strategy):
+    x = np.arange(105.0).reshape(3, 5, 7)
+    index = np.zeros((2, 5, 4, 0), np.int32)
+    settings = {"device": device, "strategy": strategy}
+    np.testing.assert_array_equal(ops.gather_nd(x, index, **settings).output, x[:2, :, :4])
+    expected = x.copy()
+    expected[:2, :, :4] = -1
+    np.testing.assert_array_equal(ops.scatter_nd(x, index, -np.ones((2, 5, 4)), **settings).output, expected)
+
+
+@pytest.mark.parametrize("device", BOARDS)
 def test_the_documents_examples(device):
     a = np.arange(12, dtype=np.float32).reshape(4, 3)
     index = np.array([[0, 1, 1], [3, 2, 0]])
