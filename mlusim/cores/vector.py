@@ -348,7 +348,9 @@ def _look_up(issuer: Issuer, line: int, name: str, now_ps: int, record: int, eff
     if not used.all():
         issuer.log.select(record, np.packbits(used, bitorder="little").tobytes())
     if remark is not None:
-        kind, title = remark
+        kind, title, beyond = remark
+        if kind == "lookup":
+            issuer.log.addresses[record] = {"dst": beyond}
         issuer.log.remark(Remark(kind, title, name, issuer.task.index, line, now_ps))
 
 

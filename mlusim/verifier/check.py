@@ -67,12 +67,13 @@ def check_log(
         findings += prove(plan)
         rewrites = rewrites or plan.rewrites
     findings += find_swallowed(log)
-    findings += find_remarks(log)
     races = Races(log, columns, accesses, space, order).find()
     findings += races
     released = find_releases(log, accesses, order)
     findings += released
-    findings += find_uninitialised(log, columns, accesses, order)
+    padding: set[int] = set()
+    findings += find_uninitialised(log, columns, accesses, order, padding)
+    findings += find_remarks(log, columns, padding)
     uses, wrong = Coverage(log, accesses, order, plan, rewrites, planned).measure()
     if plan is not None:
         wrong += nram_beyond_plan(log, plan)

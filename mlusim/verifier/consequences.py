@@ -79,12 +79,11 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
 
 
 def _lookup(cause: Finding, lookup: Finding) -> bool:
-    """Return whether the lookup itself reads bytes that race or are not initialised: then its indices may be any."""
-    reader = cause.sites[-1:] if cause.kind in ("race", "task-race") else cause.sites[:1]
-    bad = cause.kind in _BAD_VALUES and all(site.role == "reads" for site in reader)
-    return bad and {(site.location, site.operation) for site in reader} == {
-        (site.location, site.operation) for site in lookup.sites
-    }
+    """Return whether the lookup itself reads bytes that race: then its indices may be any."""
+    if cause.kind not in ("race", "task-race"):
+        return False
+    reader, site = cause.sites[-1], lookup.sites[0]
+    return (reader.role, reader.location, reader.operation) == ("reads", site.location, site.operation)
 
 
 def _uninitialised(cause: Finding, read: Finding) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mlusim.log import NONE, Log, Remark
 from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.geometry import Integers
 
 _BEYOND = (
     "an index must be less than the length of its table. ASSUMED: an element with a larger index keeps its value, "
@@ -36,8 +37,19 @@ RULES = {
 }
 
 
-def find_remarks(log: Log) -> list[Finding]:
-    """Return a finding for each remark of the log."""
+def find_remarks(log: Log, columns: dict[str, Integers], padding: set[int]) -> list[Finding]:
+    """Return a finding for each remark of the log.
+
+    Lookups of uninitialised indices are left out: `uninitialised` reports them where they reach an output.
+
+    Args:
+        log, columns: the run.
+        padding: the records of such lookups.
+    """
+    # By line, the other lookups beyond the table. Runs saved by earlier versions do not have their records.
+    lookups = {remark.line: remark.times for remark in log.remarks.values() if remark.kind == "lookup"}
+    for record in padding:
+        lookups[int(columns["line"][record])] -= 1
     return [
         Finding(
             kind=remark.kind,
@@ -46,10 +58,11 @@ def find_remarks(log: Log) -> list[Finding]:
             location=_place(log, remark) if remark.task == NONE else "",
             rule=rule,
             remedy=remedy,
-            times=remark.times,
+            times=lookups[remark.line] if remark.kind == "lookup" else remark.times,
             fields=_line_of(log, remark) if remark.task == NONE else {},
         )
         for remark in log.remarks.values()
+        if remark.kind != "lookup" or lookups[remark.line]
         for rule, remedy in (RULES[remark.kind],)
     ]
 

@@ -35,10 +35,13 @@ Early = tuple[int, Integers, Integers, bool]
 _FEW_CELLS = 1 << 16
 
 
-def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> list[Finding]:
+def find_uninitialised(
+    log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order, padding: set[int] | None = None
+) -> list[Finding]:
     """Find uninitialised bytes that flow into an output, a register or an address, one finding per reading line.
 
-    Reads without effect are not reported (`mlusim.verifier.uninitialised_flow`).
+    Reads without effect are not reported (`mlusim.verifier.uninitialised_flow`). `padding` receives the records of the
+    lookups whose indices beyond the table are all uninitialised.
     """
     left = _left_by_the_host(log)
     used = _used_scratch(log, columns, accesses)
@@ -56,7 +59,10 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
     unwritten = [
         Unwritten(int(accesses.record[row]), int(accesses.alloc[row]), starts, stops) for row, starts, stops, _ in reads
     ]
-    reached = Flow(log, columns, accesses, flow, unwritten).follow()
+    marks = Flow(log, columns, accesses, flow, unwritten)
+    reached = marks.follow()
+    if padding is not None:
+        padding |= marks.padding
     unselected = Unselected(log, columns, accesses)
     findings: dict[tuple[Any, ...], tuple[Finding, int]] = {}
     for number, (row, starts, stops, ever) in enumerate(reads):

@@ -81,6 +81,8 @@ class Flow:
         # By allocation, how often its marks have changed; by call, these counts when it last changed nothing.
         self._changes: dict[int, int] = {}
         self._no_ops: dict[int, list[int]] = {}
+        # Lookups whose indices beyond the table are all uninitialised.
+        self.padding: set[int] = set()
         # By read, the operation through which its bytes first have an effect.
         self.reached: dict[int, int] = {}
         self._stored: dict[tuple[int, int], int] = {}
@@ -219,6 +221,9 @@ class Flow:
         if marked and compares_to_bits(name):
             self._to_bits(record, dst, marked)
             return
+        beyond = log.addresses[record]["dst"] if name in LOOKUPS and record in log.addresses else None
+        if beyond is not None and marks[0] is not None and marks[0].reshape(-1)[beyond].all():
+            self.padding.add(record)
         if record in log.selected and name in LOOKUPS:
             looked_up = log.selection(record, by_element(sources[-1][2]).shape[0])
             marks[-1] = None if marks[-1] is None else np.where(looked_up, marks[-1].reshape(-1), 0)

@@ -487,3 +487,23 @@ def test_elements_that_are_not_chosen_may_be_unloaded(name, loaded):
     if loaded == 16:
         wanted = np.resize(x, 64) if name == "lut" else np.append(x, np.zeros(48, np.int32))
         assert report.outputs["out"].tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(("stored", "kinds"), [(40, []), (41, ["uninitialised"])])
+@pytest.mark.parametrize("beyond", [False, True])
+def test_uninitialised_indices_of_a_lookup_are_padding(stored, kinds, beyond):
+    async def kernel(core, x, out):
+        table, index = core.nram.alloc(64, "int32", "table"), core.nram.alloc(64, "int32", "index")
+        core.incseq(table)
+        for _ in range(2):
+            await core.memcpy(index[:40], x)
+            core.lut(index, index, table)
+        await core.memcpy(out, index[:stored])
+
+    x = np.arange(40, dtype=np.int32)
+    x[7] = 64 if beyond else 7
+    report = verify(kernel, x, Output(stored, "int32"), kind="BLOCK", dim=1)
+    assert [(finding.kind, finding.times) for finding in report.errors if finding.kind == "lookup"] == [
+        ("lookup", 2)
+    ] * beyond
+    assert [finding.kind for finding in report.errors if finding.kind != "lookup"] == kinds

@@ -112,10 +112,10 @@ def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     return "" if result.size == source.size else "dst and src need the same number of elements"
 
 
-def _table(result: Array, index: Array, table: Array) -> tuple[Array, tuple[str, str] | None]:
+def _table(result: Array, index: Array, table: Array) -> tuple[Array, tuple[str, str, Array] | None]:
     """Elements whose index lies beyond the table stay as they are, and are reported to the checker.
 
-    Returns which elements of the table are looked up, and the finding.
+    Returns which elements of the table are looked up, and the finding with the elements that stay.
 
     ASSUMED: no public text says what the board does. A gradient of the vendor's collection looks a mask up, in place,
     that an earlier lookup in the same table of 0 and all ones made; its values are right where all ones stays.
@@ -137,7 +137,7 @@ def _table(result: Array, index: Array, table: Array) -> tuple[Array, tuple[str,
     value = int(positions[position])
     word = f"{value} ({value:#x})" if value >= 1 << 8 * index.itemsize - 1 else str(value)
     title = f"lut: element {position} of {len(positions)} is the index {word}, and the table has {table.size} elements"
-    return used, ("lookup-again" if again else "lookup", title)
+    return used, ("lookup-again" if again else "lookup", title, np.flatnonzero(~inside))
 
 
 def _table_marks(result: Array, index: Array, table: Array) -> None:
