@@ -34,14 +34,20 @@ def preprocess(path: Path, on: Board, options: Options) -> str:
     """Return the text of a file with headers and macros expanded. Raises `CompileError` at the user's line."""
     compiler = options.compiler
     command = [*compiler.command, f"-std={options.std}", *toolchain.board_defines(on)]
-    command += [f"-D{macro}" for macro in options.define]
+    # Macros of the C library's headers come before them, others after this package's, which use ordinary names.
+    early = [macro for macro in options.define if macro.startswith("_") or macro.partition("=")[0] == "NDEBUG"]
+    command += [f"-D{macro}" for macro in early]
     generated = toolchain.generated_headers(compiler, options.std)
     folders = [str(path.parent), *options.include, str(toolchain.INCLUDE), str(generated)]
     command += [word for folder in folders for word in ("-I", folder)]
     if compiler.gnu:
         # A precompiled header is only valid for these options; its path is part of the text.
         command += [*compiler.options, *compiler.seen, "-fpch-preprocess", "-fno-working-directory"]
-    command += ["-include", str(generated / toolchain.START), "-E", "-x", "c++", str(path)]
+    command += ["-include", str(generated / toolchain.START)]
+    if len(early) < len(options.define):
+        later = toolchain.macro_header(tuple(macro for macro in options.define if macro not in early))
+        command += ["-include", str(later)]
+    command += ["-E", "-x", "c++", str(path)]
     done = toolchain.run(command)
     if done.returncode and compiler.gnu and "extended character" in done.stderr:
         # Blanks such as U+00A0, pasted from a web page: clang skips them, g++ takes them for letters.

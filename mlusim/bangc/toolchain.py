@@ -272,6 +272,19 @@ def generated_headers(compiler: Compiler, std: str) -> Path:
     return folder
 
 
+def macro_header(macros: tuple[str, ...]) -> Path:
+    """Return a header that defines macros, each `NAME` or `NAME=VALUE` as after the option `-D` of a compiler."""
+    lines = ['#line 1 "<command-line>"']
+    for macro in macros:
+        name, equals, value = macro.partition("=")
+        lines.append(f"#define {name} {value if equals else '1'}")
+    text = "\n".join([*lines, ""])
+    target = cache_folder() / f"macros-{content_key(text)}.h"
+    if not target.exists():
+        publish(target, text.encode())
+    return target
+
+
 def publish(target: Path, content: bytes) -> None:
     """Write a file of the cache atomically."""
     with atomic_write(target) as stream:

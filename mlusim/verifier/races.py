@@ -257,11 +257,13 @@ class Races:
         jobs = [job_of(self.log, task) for task in tasks]
         own_bytes = "give each task bytes of its own" + self._other_order(a, b)
         if jobs[0][0] != jobs[1][0]:
-            return (
-                "synchronize",
-                "launches on different queues are not ordered",
-                "put both launches on one queue\nor call device.synchronize() between them",
-            )
+            remedy = "put both launches on one queue\nor call device.synchronize() between them"
+            if second.is_compiled:
+                remedy += (
+                    "; in a program, cnrtQueueSync, or let the second queue wait for a notifier that the first one "
+                    "places: cnrtQueueWaitNotifier"
+                )
+            return "synchronize", "launches on different queues are not ordered", remedy
         if jobs[0] != jobs[1]:
             kind = self.log.launches[jobs[0][0]].kind
             remedy = f"{own_bytes}\nor split the kernel into two launches on one queue"

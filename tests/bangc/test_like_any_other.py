@@ -144,6 +144,24 @@ def scale() -> bangc.Kernel:
     return bangc.compile(OPTIONS, include=[OPTIONS.parent / "include"], define=["FACTOR=3"])["scale"]
 
 
+def test_macros_may_have_the_names_of_parameters_of_the_headers(tmp_path: Path) -> None:
+    file = tmp_path / "fill.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <cmath>\n"
+        "__mlu_entry__ void fill(float *out) {\n"
+        "  __nram__ float tile[N];\n"
+        "  if (taskId || __is_mpu()) return;\n"
+        "  __bang_write_value(tile, N, T(0.5) * size);\n"
+        "  __memcpy(out, tile, N * sizeof(float), NRAM2GDRAM);\n"
+        "}\n"
+    )
+    macros = ["N=128", "T(x)=((x) + 1)", "size=2", "A", "k=", "x=3", "NDEBUG"]
+    fill = bangc.compile(file, define=macros)["fill"]
+    output = mlusim.Output((128,), np.float32)
+    report = mlusim.verify(fill, output, dim=4, reference=np.full(128, 3, np.float32))
+    assert report.ok, report.text()
+
+
 def test_every_command_of_a_kernel_takes_its_compile_options(capsys: pytest.CaptureFixture[str]) -> None:
     compiled = ("-I", OPTIONS.parent / "include", "-D", "FACTOR=3")
     words = (f"{OPTIONS}:scale", "--shape", "4096", "--arg", "n=4096", *compiled)
