@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from mlusim.explore import sweep
 from mlusim.explore.axis_arguments import axes_of
@@ -24,7 +25,7 @@ SHAPE = (2, 8, 64, 196)
 MOST_MS = 2.0
 
 
-def axes(points: int) -> dict[str, object]:
+def axes(points: int) -> dict[str, Any]:
     rates = [100_000_000_000 + number for number in range(max(points // 10, 1))]
     return {"shape": SHAPE, "dtype": "float16", "strategy": ["tight", "batched"], "nram_bytes": "8KiB..128KiB*2"} | {
         "vary": {"dram_bandwidth_bytes_per_s": rates}
@@ -33,9 +34,9 @@ def axes(points: int) -> dict[str, object]:
 
 def bare(points: int) -> float:
     """Seconds of the same calls in a loop."""
-    unset: dict[str, object] = dict.fromkeys(("nram_limit_bytes", "cores"))
+    unset: dict[str, Any] = dict.fromkeys(("nram_limit_bytes", "cores"))
     unset |= {"device": "mlu370-x4", "data": False, "seed": 0, "options": {}}
-    grid = [one for one in axes_of("tin_shift", **(unset | axes(points))).points() if isinstance(one, Point)]  # type: ignore[arg-type]
+    grid = [one for one in axes_of("tin_shift", **(unset | axes(points))).points() if isinstance(one, Point)]
     begin = time.perf_counter()
     for point in grid:
         result = run(prepare_point(point), data=False, check=False)
@@ -48,11 +49,11 @@ def swept(points: int, workers: int, folder: Path) -> tuple[float, int]:
     """Seconds of a sweep with a file, and its points."""
     db = folder / f"{workers}.sqlite"
     begin = time.perf_counter()
-    found = sweep("tin_shift", workers=workers, db=db, **axes(points))  # type: ignore[arg-type]
+    found = sweep("tin_shift", workers=workers, db=db, **axes(points))
     seconds = time.perf_counter() - begin
     assert found.counts["done"] == len(found)
     begin = time.perf_counter()
-    again = sweep("tin_shift", workers=workers, db=db, **axes(points))  # type: ignore[arg-type]
+    again = sweep("tin_shift", workers=workers, db=db, **axes(points))
     assert again.found == len(found)
     print(f"  finding all of them in the file again: {1e3 * (time.perf_counter() - begin) / len(found):.2f} ms a point")
     return seconds, len(found)

@@ -14,6 +14,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,15 +87,11 @@ def cases() -> dict[str, Run]:
     found: dict[str, Run] = {}
     for strategy in STRATEGIES:
         found[f"tin_shift {strategy}"] = of_operator(
-            lambda strategy=strategy: ops.tin_shift_forward(x, shifts, strategy=strategy, check=False)  # type: ignore[misc]
+            partial(ops.tin_shift_forward, x, shifts, strategy=strategy, check=False)
         )
     for device in ("mlu370-x4", "mlu590-h8"):
-        found[f"gather {device}"] = of_operator(
-            lambda device=device: ops.gather(y, index, 0, device=device, check=False)  # type: ignore[misc]
-        )
-        found[f"scatter {device}"] = of_operator(
-            lambda device=device: ops.scatter(y, index, y, 0, device=device, check=False)  # type: ignore[misc]
-        )
+        found[f"gather {device}"] = of_operator(partial(ops.gather, y, index, 0, device=device, check=False))
+        found[f"scatter {device}"] = of_operator(partial(ops.scatter, y, index, y, 0, device=device, check=False))
     found["columns"] = of_kernel(columns, (400_000, 32), (400_000, 32))
     for count in (6_000, 24_000):
         found[f"{count} without a sync"] = of_kernel(without_sync(count), (8, 64), (2, 64), kind="BLOCK", dim=1)

@@ -134,7 +134,7 @@ def is_complex(dtype: Dtype) -> bool:
 
 def bounds(dtype: Dtype) -> tuple[float, float]:
     """Return the smallest and the largest finite number of an integer or float type, as floats."""
-    info: Any = ml_dtypes.iinfo(dtype) if is_integer(dtype) else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    info: Any = ml_dtypes.iinfo(dtype) if is_integer(dtype) else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # no types in ml_dtypes
     return float(info.min), float(info.max)
 
 

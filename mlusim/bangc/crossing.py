@@ -60,6 +60,7 @@ class Crossing:
         bridge, words, call_bytes = self._bridge, self._words, self._call_bytes
         sites, known = self._sites, self._known
         stage, why = self._stage, self._why
+        # Any, although it is what the caller waits for: mypyc would check another type at every call.
         waits: Any = None
         self._line = _NO_LINE
         while True:

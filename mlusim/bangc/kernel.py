@@ -48,7 +48,7 @@ def kernel_of(module: Module, point: EntryPoint) -> Kernel:
     kernel.__signature__ = signature_of(point)
     kernel.bangc_module = module
     kernel.file_variables = module.file_variables
-    return kernel  # type: ignore[no-any-return]
+    return kernel  # type: ignore[no-any-return]  # Any for its attributes
 
 
 async def run(core: Core, module: Module, point: EntryPoint, arguments: tuple[Any, ...]) -> None:

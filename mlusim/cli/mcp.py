@@ -59,7 +59,7 @@ TOOLS: Mapping[str, Tool] = {
         "explain", 'What a run lost its time to, by line, and predictions of what would help. words: ["a.zip"]'
     ),
 }
-_SCHEMA = {
+_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "words": {
@@ -154,7 +154,7 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
     words = arguments.get("words") if isinstance(arguments, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
         raise _RequestError(_INVALID_PARAMS, f"words of {name}: a list of texts, as on the command line")
-    seconds = arguments.get("timeout_s", _SCHEMA["properties"]["timeout_s"]["default"])  # type: ignore[index]
+    seconds = arguments.get("timeout_s", _SCHEMA["properties"]["timeout_s"]["default"])
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
         raise _RequestError(_INVALID_PARAMS, f"timeout_s={seconds!r}: a number of seconds above 0")
     seconds = min(seconds, _LONGEST_S)

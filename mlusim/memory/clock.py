@@ -13,7 +13,7 @@ class Clock(simpy.Environment):
     """A SimPy environment whose time is an integer number of picoseconds."""
 
     # A C function, so that reading the time makes no call in Python.
-    now: int = property(attrgetter("_now"), doc="Simulated time in picoseconds.")  # type: ignore[assignment]
+    now: int = property(attrgetter("_now"), doc="Simulated time in picoseconds.")  # type: ignore[assignment]  # an attribute for its users
 
     def after(self, delay_ps: int, call: Callable[[Any], None]) -> None:
         """Call `call` with the event after `delay_ps`."""

@@ -185,7 +185,7 @@ class Cells:
                         steps[at + offset] += sign * weight
         np.cumsum(steps, out=steps)
         _count_cells(steps, ones, step)
-        return steps[:-1]  # type: ignore[return-value]
+        return steps[:-1]  # type: ignore[return-value]  # NumPy's stub gives a slice another type
 
     def mixed(self, label: Integers, among: Flags) -> Flags:
         """By cell of `among`, return whether accesses with different labels touch it."""

@@ -147,11 +147,14 @@ def test_no_words_leave_the_picture_or_cover_each_other(board, shape):
 
 def test_chinese_names_are_in_a_font_that_has_them(tmp_path, monkeypatch):
     """Without such a font, both letters are the same box; the font made here has a bar and a square."""
-    font_builder, pen = pytest.importorskip("fontTools.fontBuilder"), pytest.importorskip("fontTools.pens.ttGlyphPen")
-    font = font_builder.FontBuilder(1000, isTTF=True)
+    # A dependency of matplotlib.
+    from fontTools.fontBuilder import FontBuilder
+    from fontTools.pens.ttGlyphPen import TTGlyphPen
+
+    font = FontBuilder(1000, isTTF=True)
     glyphs = {}
     for name, width in ((".notdef", 0), ("jia", 100), ("fa", 800)):
-        drawn = pen.TTGlyphPen(None)
+        drawn = TTGlyphPen(None)
         if width:
             drawn.moveTo((0, 0))
             for corner in ((0, 800), (width, 800), (width, 0)):

@@ -316,7 +316,8 @@ def figures_of(result):
 
 @pytest.mark.parametrize("name", ["result", "staged_result"])
 def test_plotly_knows_every_attribute(request, name):
-    go = pytest.importorskip("plotly.graph_objects")
+    from plotly import graph_objects as go
+
     for figure in figures_of(request.getfixturevalue(name)):
         go.Figure(figure)  # raises for an attribute or value that plotly has not
 

@@ -203,7 +203,7 @@ def test_a_coroutine_object_is_not_a_kernel() -> None:
     """Nor does the coroutine leave a warning behind."""
     refused(
         r"the kernel is a coroutine object instead of a function: pass `busy` itself instead of calling it$",
-        busy(None, 3),  # type: ignore[arg-type]
+        busy(None, 3),
         dim=4,
     )
 

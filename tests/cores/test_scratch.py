@@ -81,7 +81,7 @@ def test_shapes(run: Any) -> None:
         assert core.nram.alloc(5, "half").shape == (5,)
         assert core.nram.alloc((), "half").shape == ()
         assert core.nram.alloc((2, 0, 3), "half").shape == (2, 0, 3)
-        assert core.nram.alloc([2, 3], "half").shape == (2, 3)  # type: ignore[arg-type]
+        assert core.nram.alloc([2, 3], "half").shape == (2, 3)
         assert core.nram.alloc((np.int64(2), np.uint8(3)), "half").shape == (2, 3)
 
     run(kernel)

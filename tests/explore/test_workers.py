@@ -135,7 +135,6 @@ def test_many_processes_give_the_results_of_one():
 
 
 def test_a_function_without_a_file_goes_to_other_processes():
-    pytest.importorskip("cloudpickle")
     part = 64
 
     async def copy(core, x, out):

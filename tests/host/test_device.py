@@ -123,8 +123,8 @@ def test_read_only_arrays_lists_and_scalars() -> None:
     frozen.setflags(write=False)
     device = Device()
     assert device.download(device.upload(frozen)).tolist() == [0, 1, 2, 3]
-    assert device.download(device.upload([[1, 2], [3, 4]])).tolist() == [[1, 2], [3, 4]]  # type: ignore[arg-type]
-    assert device.download(device.upload(np.float32(2.5))) == 2.5  # type: ignore[arg-type]
+    assert device.download(device.upload([[1, 2], [3, 4]])).tolist() == [[1, 2], [3, 4]]
+    assert device.download(device.upload(np.float32(2.5))) == 2.5
 
 
 @pytest.mark.parametrize("dtype", [">i4", "datetime64[s]", "S3", "O", [("a", "i4")]])

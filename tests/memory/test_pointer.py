@@ -48,7 +48,7 @@ def test_a_pointer_may_point_outside_until_it_is_used(view: View) -> None:
 @pytest.mark.parametrize("wrong", [1.5, "1", None])
 def test_pointer_arithmetic_takes_integers_only(view: View, wrong: object) -> None:
     with pytest.raises(TypeError):
-        view.pointer + wrong  # type: ignore[operator]
+        view.pointer + wrong
 
 
 def test_the_repr_of_a_pointer_is_c_like(view: View) -> None:

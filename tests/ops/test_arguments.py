@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from itertools import product
 
 import numpy as np
 import pytest
@@ -161,11 +162,15 @@ def test_a_huge_axis_has_example_indices():
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
-@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64", "int8", "uint16", "int64"])
-@pytest.mark.parametrize("device", ["mlu270-s4", "mlu370-x4"])
+@pytest.mark.parametrize(
+    ("source", "device"),
+    [
+        *product(["float16", "float32", "float64", "int8", "uint16", "int64"], ["mlu270-s4", "mlu370-x4"]),
+        # The vector unit of MLU270 does not compute on bfloat16: refused, below.
+        ("bfloat16", "mlu370-x4"),
+    ],
+)
 def test_saturate_keeps_to_the_finite_range(dtype, source, device):
-    if (source, device) == ("bfloat16", "mlu270-s4"):
-        pytest.skip("its vector unit does not compute on bfloat16: refused, below")
     target = mlusim.dtypes.dtype_of(dtype)
     low, high = mlusim.dtypes.bounds(target)
     x = np.array(

@@ -27,7 +27,7 @@ def test_the_same_call_has_the_same_plan() -> None:
 )
 def test_another_call_has_another_plan(shape: tuple[int, int], options: dict[str, object]) -> None:
     first = mlusim.plan("reverse", (64, 64), axis=[0])
-    other = mlusim.plan("reverse", shape, **({"axis": [0]} | options))  # type: ignore[arg-type]
+    other = mlusim.plan("reverse", shape, **({"axis": [0]} | options))
     assert other is not first
     assert other.output_shape != first.output_shape or other != first
 

@@ -66,9 +66,9 @@ class TestResults:
         forward = tin_shift_forward(x, shifts, strategy=strategy)
         same = tin_shift_backward(x, shifts, strategy=strategy)
         adjoint = tin_shift_backward(x, shifts, "adjoint", strategy=strategy)
-        assert np.array_equal(forward.output, by_slices(x, shifts))  # type: ignore[arg-type]
-        assert np.array_equal(same.output, by_slices(x, shifts))  # type: ignore[arg-type]
-        assert np.array_equal(adjoint.output, by_slices(x, shifts, -1))  # type: ignore[arg-type]
+        assert np.array_equal(forward.output, by_slices(x, shifts))
+        assert np.array_equal(same.output, by_slices(x, shifts))
+        assert np.array_equal(adjoint.output, by_slices(x, shifts, -1))
 
     def test_the_adjoint_is_the_gradient(self) -> None:
         # <shift(x), g> == <x, adjoint(g)>, in small integers, where float32 is exact.
@@ -93,7 +93,7 @@ class TestResults:
         x = view(np.random.default_rng(0).standard_normal((2, 5, 6, 6)).astype(np.float32))
         before = x.copy()
         shifts = np.array([[1, 9], [-2, 9]], np.int32)[:, ::-1][:, 1:]
-        assert np.array_equal(tin_shift_forward(x, shifts).output, by_slices(x, shifts))  # type: ignore[arg-type]
+        assert np.array_equal(tin_shift_forward(x, shifts).output, by_slices(x, shifts))
         assert np.array_equal(x, before)
 
     def test_bits_are_preserved(self) -> None:
@@ -157,7 +157,7 @@ class TestOptions:
     def test_late_copies_change_nothing(self) -> None:
         for strategy in STRATEGIES:
             output = tin_shift_forward(X, SHIFTS, strategy=strategy, dma="late").output
-            assert np.array_equal(output, by_slices(X, SHIFTS))  # type: ignore[arg-type]
+            assert np.array_equal(output, by_slices(X, SHIFTS))
 
     def test_operations_are_bounded(self) -> None:
         with pytest.raises(OperationLimitError, match="3 operations issued and no end"):
@@ -165,7 +165,7 @@ class TestOptions:
 
     def test_an_unknown_option(self) -> None:
         with pytest.raises(TypeError, match="dta"):
-            tin_shift_forward(X, SHIFTS, dta=False)  # type: ignore[call-arg]
+            tin_shift_forward(X, SHIFTS, dta=False)
 
 
 class TestPlan:
