@@ -86,6 +86,8 @@ def read(
     task.unawaited = record
     if source.allocation.memory is unit.nram:
         value = partial(_value_at, unit, end_ps, value)
+    elif unit.posted:
+        value = partial(_value_after_stores, unit, value)
     if stops:
         return Waiting(task, stops=True, finish=value)
     # It is awaited before the next load, so a task needs only one.
@@ -95,6 +97,12 @@ def read(
 
 def _value_at(unit: Unit, end_ps: int, value: Callable[[], Any]) -> Any:
     unit.apply_until(end_ps)
+    return value()
+
+
+def _value_after_stores(unit: Unit, value: Callable[[], Any]) -> Any:
+    """Scalar code sees the earlier stores of its own core, complete or not."""
+    unit.complete_stores()
     return value()
 
 
@@ -198,8 +206,7 @@ def _write_later(issuer: Issuer, target: View, end_ps: int, effect: Callable[[],
     if target.memory is MemoryKind.NRAM:
         issuer.unit.later_scalar(end_ps, effect)
     else:
-        environment = issuer.chip.environment
-        environment.after(end_ps - environment.now, lambda _: effect())
+        issuer.unit.post(end_ps, effect)
 
 
 def _access(
@@ -225,11 +232,12 @@ def _access(
     end_ps = start_ps + cost_ps
     add, identity = issuer.records.add, allocation.identity
     if write:
-        record = add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, identity, offset)
-        if store_ordering(memory.kind).posted:
-            unit.stored_ps = end_ps
-        else:
+        if not store_ordering(memory.kind).posted:
             task.now_ps = end_ps
+        else:
+            # ASSUMED: in order, each begins when the one before it is complete, whether counted or not.
+            end_ps = unit.stored_ps = max(start_ps, unit.stored_ps) + cost_ps
+        record = add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, identity, offset)
         return record, end_ps, False
     record = add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, NONE, NONE, identity, offset)
     private = allocation.read_only or (memory is unit.nram and not task.pending_io + task.pending_move)

@@ -44,6 +44,7 @@ class Unit:
         "move",
         "nram",
         "pieces",
+        "posted",
         "scalar_accesses",
         "stored_ps",
         "stream_copied_ps",
@@ -65,8 +66,9 @@ class Unit:
         # The last asynchronous NRAM2NRAM copy, which runs on the vector pipe.
         self.stream_copied_ps = 0
         self.stream_copy_record = -1
-        # When the last scalar store to off-chip memory is complete.
+        # When the last scalar store to off-chip memory is complete; end time and effect of those that are not.
         self.stored_ps = 0
+        self.posted: deque[tuple[int, Callable[[], None]]] = deque()
         # Copies whose operands are within this unit's reach, by their geometry.
         self.copy_geometries: dict[Any, Any] = {}
         # Cached scalar accesses: number in the log and cost, by layout and phase.
@@ -113,6 +115,18 @@ class Unit:
         while position and effects[position - 1][0] > end_ps:
             position -= 1
         effects.insert(position, (end_ps, effect, None, ()))
+
+    def post(self, end_ps: int, effect: Callable[[], None]) -> None:
+        """Schedule the effect of a scalar store to off-chip memory, which ends after those before it."""
+        self.posted.append((end_ps, effect))
+        environment = self.chip.environment
+        environment.after(end_ps - environment.now, lambda _: self.complete_stores(end_ps))
+
+    def complete_stores(self, until_ps: int | None = None) -> None:
+        """Apply the effects of the posted stores that end by a time, by default of all, in order."""
+        posted = self.posted
+        while posted and (until_ps is None or posted[0][0] <= until_ps):
+            posted.popleft()[1]()
 
     def apply_until(self, now: int) -> None:
         """Bring memory up to date as of `now` before it is read: effects of vector instructions, and deferred loads."""

@@ -130,6 +130,41 @@ def test_a_store_to_gdram_is_a_posted_read_modify_write(run: Any, dtype: str, re
     assert columns["issue_ps"][3] == columns["end_ps"][1] + issue
 
 
+@pytest.mark.parametrize("at_once", [1, 6, 60])
+def test_posted_stores_complete_one_after_another_however_they_are_counted(run: Any, at_once: int) -> None:
+    device = Device()
+    out = device.alloc(60, "float32")
+
+    async def kernel(core: Core, out: View) -> None:
+        for start in range(0, 60, at_once):
+            if at_once == 1:
+                core.store(out[start], start)
+            else:
+                core.store_array(out[start : start + at_once], np.arange(start, start + at_once))
+        await core.sync()
+
+    run(kernel, out, device=device)
+    ends = device.log.columns()["end_ps"]
+    first_issued = X4.kernel_start_ps + X4.cycles_ps(X4.issue_cycles)
+    assert ends[-1] == ends[-2] == first_issued + 60 * X4.scalar_gdram_latency_ps
+    np.testing.assert_array_equal(device.download(out), np.arange(60))
+
+
+def test_scalar_code_sees_the_earlier_stores_of_its_core_and_the_last_store_stays(run: Any) -> None:
+    device = Device()
+    out, seen = device.alloc(100, "float32"), device.alloc(2, "float32")
+
+    async def kernel(core: Core, out: View, seen: View) -> None:
+        core.store_array(out, np.full(100, 7))
+        core.store(seen[0], await core.load(out[99]))
+        core.store(out[0], 8)
+        core.store(seen[1], (await core.load_array(out[:2])).sum())
+
+    run(kernel, out, seen, device=device)
+    assert device.download(seen).tolist() == [7, 15]
+    assert device.download(out).tolist() == [8] + [7] * 99
+
+
 @pytest.mark.parametrize("memory", ["nram", "sram"])
 def test_an_on_chip_store_costs_its_cycles(run: Any, memory: str) -> None:
     async def kernel(core: Core) -> None:
