@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from mlusim.errors import InputError, nearest
+from mlusim.inputs import shown
 
 Dtype: TypeAlias = np.dtype[Any]
 
@@ -82,8 +83,7 @@ def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
         found = _lookup(getattr(name_or_dtype, "numpy_dtype", None), where)
     if found is None:
         near = nearest(name_or_dtype, _NAMES.values()) if isinstance(name_or_dtype, str) else ""
-        value = str(name_or_dtype) if isinstance(name_or_dtype, np.dtype) else repr(name_or_dtype)
-        text = " ".join(value[:200].split())
+        text = str(name_or_dtype)[:200] if isinstance(name_or_dtype, np.dtype) else shown(name_or_dtype)
         msg = (
             f"{where}dtype {text} is not an element type; {near}accepted are {', '.join(_NAMES.values())}, "
             "given as a NumPy or ml_dtypes dtype or type, as a name ('half' and 'float' too), or as an object with an "

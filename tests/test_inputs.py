@@ -130,6 +130,35 @@ def test_invalid_launch_arguments_are_refused_by_name(call, error, message):
         call()
 
 
+class Unprintable:
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+
+async def computes_with(core, value):
+    buffer = core.nram.alloc(64, "float32")
+    core.add(buffer, buffer, value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda value: mlusim.run(computes_with, value, dim=1, kind="BLOCK", device=value),
+        lambda value: mlusim.ops.reverse(X, axis=value),
+        lambda value: mlusim.ops.cast(X, value),
+        lambda value: mlusim.Device(dma=value),
+        mlusim.plan,
+        lambda value: mlusim.Device().launch(computes_with, value, kind=value),
+    ],
+    ids=["device", "axis", "dtype", "dma", "operator", "kind"],
+)
+@pytest.mark.parametrize("value", ["v" * 5000, Unprintable()], ids=["long", "repr raises"])
+def test_a_value_is_cut_in_messages_and_its_repr_may_raise(call, value):
+    with pytest.raises(mlusim.MlusimError) as caught:
+        call(value)
+    assert len(str(caught.value)) < 1000
+
+
 class Foreign:
     """An array of another library, with gradients."""
 

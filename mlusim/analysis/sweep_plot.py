@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlusim.analysis.style import GREY, INK, SERIES_COLOURS, drawing, legend_below, new_figure, save
 from mlusim.analysis.sweep_scale import Scale, axis_words, is_number, spelled
 from mlusim.errors import InputError
+from mlusim.inputs import shown
 from mlusim.planning.plan_text import TIER_NAMES
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def check_plot(
     for name in metrics:
         if name not in METRICS and name not in figures and not any(is_number(row.get(name)) for row in rows):
             known = f": {', '.join(figures)}" if figures else ""
-            raise InputError(f"{name!r} is not a figure: take {', '.join(METRICS)}, or a column of numbers{known}")
+            raise InputError(f"{shown(name)} is not a figure: take {', '.join(METRICS)}, or a column of numbers{known}")
     count = len({_combination(row, _others(varied, column)) for row in rows})
     if count > MAX_LINES:
         raise InputError(

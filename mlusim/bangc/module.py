@@ -206,7 +206,10 @@ class Module:
         others = sorted(set(self.missing) - {name})
         rest = f"the file also calls {', '.join(others)}, unknown too" if others else ""
         reason = why_missing(name)
+        vectors = name.removesuffix("_scalar")
         near = f"{reason}; " if reason else nearest(name, intrinsics.names())
+        if not reason and vectors != name and vectors in intrinsics.names():
+            near = f"{vectors} takes two vectors: fill one with the number by __bang_write_value; "
         return f"{name} is not simulated: {near}{rest or f'the other intrinsics of {self.path.name} are known'}"
 
     def _kernel(self, name: str) -> Kernel:

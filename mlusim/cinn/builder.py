@@ -13,6 +13,7 @@ from mlusim.cinn.program import Program
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board, board
+from mlusim.inputs import shown
 from mlusim.ops.bitcast_convert import BITCAST_CONVERT
 from mlusim.ops.cast import CAST
 from mlusim.ops.gather import GATHER, GATHER_ND
@@ -61,7 +62,9 @@ class NetBuilder:
         try:
             extents = tuple(as_index(extent) for extent in shape)
         except TypeError:
-            raise InputError(f"create_input: shape {shape!r} must be a sequence of integers, such as (8, 24)") from None
+            raise InputError(
+                f"create_input: shape {shown(shape)} must be a sequence of integers, such as (8, 24)"
+            ) from None
         if min(extents, default=0) < 0:
             raise InputError(f"create_input: shape {list(extents)} has a negative extent: each must be at least 0")
         variable = self._new("create_input", name, extents, dtype_of(type))
@@ -280,7 +283,7 @@ class NetBuilder:
                 return self._variables[value]
             known = ", ".join(self._variables) or "none yet"
             near = nearest(value, self._variables)
-            raise InputError(f"{where} = {value!r} is not a variable of this net: {near}it has {known}")
+            raise InputError(f"{where} = {shown(value)} is not a variable of this net: {near}it has {known}")
         if not isinstance(value, Variable):
             raise InputError(
                 f"{where} is of type {type(value).__name__}, not a variable: make one with "
@@ -310,7 +313,7 @@ def _one_of(operator: str, **arguments: Any) -> Any:
     """Return the one argument that is not None among aliases; None if there is none."""
     passed = {name: value for name, value in arguments.items() if value is not None}
     if len(passed) > 1:
-        both = " and ".join(f"{name}={value!r}" for name, value in passed.items())
+        both = " and ".join(f"{name}={shown(value)}" for name, value in passed.items())
         raise InputError(f"{operator}: {both} are names of one argument: pass one of them")
     return next(iter(passed.values()), None)
 

@@ -26,6 +26,7 @@ from mlusim.dtypes import (
     Dtype,
 )
 from mlusim.errors import InputError
+from mlusim.inputs import shown
 
 _FLOATS = {16: FLOAT16, 32: FLOAT32, 64: FLOAT64}
 _INTS = {8: INT8, 16: INT16, 32: INT32, 64: INT64}
@@ -81,5 +82,5 @@ def Float16() -> Type:
 def _type_of_width(kind: str, bits: int, known: Mapping[int, Dtype]) -> Type:
     if bits not in known:
         widths = ", ".join(map(str, known))
-        raise InputError(f"{kind}({bits!r}): there are {kind} types of {widths} bits")
+        raise InputError(f"{kind}({shown(bits)}): there are {kind} types of {widths} bits")
     return Type(known[bits], f"{kind}({bits})")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from mlusim.inputs import shown
 from mlusim.version import __version__
 
 _VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
@@ -143,20 +144,20 @@ def _result(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
             }
         case "tools/call":
             return _call(parameters.get("name"), parameters.get("arguments", {}))
-    raise _RequestError(_NO_METHOD, f"no method {method!r}")
+    raise _RequestError(_NO_METHOD, f"no method {shown(method)}")
 
 
 def _call(name: Any, arguments: Any) -> dict[str, Any]:
     """Run a command. Its errors are the result of the tool, for the program to read."""
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None:
-        raise _RequestError(_INVALID_PARAMS, f"no tool {name!r}; there are {', '.join(TOOLS)}")
+        raise _RequestError(_INVALID_PARAMS, f"no tool {shown(name)}; there are {', '.join(TOOLS)}")
     words = arguments.get("words") if isinstance(arguments, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
         raise _RequestError(_INVALID_PARAMS, f"words of {name}: a list of texts, as on the command line")
     seconds = arguments.get("timeout_s", _SCHEMA["properties"]["timeout_s"]["default"])
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise _RequestError(_INVALID_PARAMS, f"timeout_s={seconds!r}: a number of seconds above 0")
+        raise _RequestError(_INVALID_PARAMS, f"timeout_s={shown(seconds)}: a number of seconds above 0")
     seconds = min(seconds, _LONGEST_S)
     command = [sys.executable, "-m", "mlusim", tool.command, *words]
     if not {"--help", "-h", "--json"} & {*words}:

@@ -46,7 +46,7 @@ def byte_form(issuer: Issuer, size: Any, direction: Direction | str | None, stri
         direction = direction_of(direction)
     for number in (size, *strides):
         if number.__class__ is not int and not isinstance(number, int | np.integer):
-            raise CopyError(f"memcpy with {number!r:.60}: sizes and strides are integers, in bytes")
+            raise CopyError(f"memcpy with {shown(number)}: sizes and strides are integers, in bytes")
     key = (direction, size, strides)
     form: ByteForm | None = issuer.copy_geometries.get(key)
     if form is None:

@@ -23,6 +23,7 @@ import numpy as np
 
 from mlusim.dtypes import BOOL, FLOAT32, FLOAT64, Dtype, dtype_of, is_complex, is_float, is_integer, raw_dtype
 from mlusim.errors import InputError
+from mlusim.inputs import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -199,12 +200,12 @@ def _check(origin: Dtype, target: Dtype, rounding: str | None) -> None:
         msg = f"{origin} to {target}: complex to real would drop the imaginary part; convert x.real, x.imag or abs(x)"
         raise InputError(msg)
     if rounding is not None and rounding not in ROUND:
-        msg = f"rounding {rounding!r} is unknown: the modes are None, {', '.join(ROUND)}"
+        msg = f"rounding {shown(rounding)} is unknown: the modes are None, {', '.join(ROUND)}"
         raise InputError(msg)
     if rounding not in {None, "rn"} and not (is_float(origin) and is_integer(target)):
         msg = (
-            f"rounding {rounding!r} does not apply to {origin} to {target}: the modes are for a float to an integer, "
-            "any other pair takes None or 'rn'"
+            f"rounding {shown(rounding)} does not apply to {origin} to {target}: the modes are for a float to an "
+            "integer, any other pair takes None or 'rn'"
         )
         raise InputError(msg)
 

@@ -100,8 +100,8 @@ class Core(InstructionMethods):
     def _own(self, memory: Memory | None, name: str) -> Scratch:
         if memory is None:
             raise KernelError(
-                f"the memory core has no {name}: return early, `if core.is_memory_core: return`, or stage through "
-                "core.sram"
+                f"the memory core runs the kernel too, and has no {name}: begin the kernel with "
+                "`if core.is_memory_core: return`, or stage through core.sram"
             )
         scratch = Scratch(self.issuer.task, memory)
         self.issuer.task.scratches.append(scratch)

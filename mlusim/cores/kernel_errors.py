@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.source_line import awaiting_line, kernel_line
 from mlusim.errors import AccessError, AwaitError, KernelError, MlusimError, OperandError, OperationLimitError
+from mlusim.inputs import shown
 from mlusim.memory.not_numeric import missing_attribute
 from mlusim.memory.view import View
 from mlusim.units import format_ns, group_digits
@@ -60,7 +61,7 @@ def foreign_awaitable(task: Task, coroutine: Any, waits: object) -> AwaitError:
     """Return the error about a kernel that awaits an object of another library."""
     line, source = awaiting_line(coroutine, task.file)
     return AwaitError(
-        f"`{source}` awaits {waits!r}, which is not the simulator's: {_AWAITABLE}",
+        f"`{source}` awaits {shown(waits)}, which is not the simulator's: {_AWAITABLE}",
         f"{task.name}, {line}, at {format_ns(task.now_ps)}",
     )
 

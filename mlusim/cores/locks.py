@@ -16,6 +16,7 @@ import numpy as np
 
 from mlusim.cores.ordering import ALL_PIPES
 from mlusim.errors import OperandError
+from mlusim.inputs import shown
 from mlusim.log import NONE, SYNC
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
     task = issuer.task
     locks = issuer.chip.locks
     if not isinstance(number, int | np.integer) or isinstance(number, bool):
-        raise OperandError(f"{name} {number!r:.60}: the number of a lock is an integer, 0 or more")
+        raise OperandError(f"{name} {shown(number)}: the number of a lock is an integer, 0 or more")
     if number < 0:
         raise OperandError(f"{name} {number}: the number of a lock is 0 or more")
     lock = locks.setdefault(number, Lock())

@@ -73,7 +73,7 @@ def check_view(name: str, value: object) -> View:
     """Return a view of memory. Raises `OperandError` if the value is something else."""
     if isinstance(value, View):
         return value
-    raise OperandError(f"{name} of {value!r:.60}: it takes a view of memory, such as x[0], not {type(value).__name__}")
+    raise OperandError(f"{name} of {shown(value)}: it takes a view of memory, such as x[0], not {type(value).__name__}")
 
 
 def read(
@@ -154,10 +154,10 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value[()]
     if not isinstance(value, bool | int | float | complex | np.generic) or isinstance(value, str | bytes):
-        raise OperandError(f"{name} with {value!r:.60}: the value must be a number, not {type(value).__name__}")
+        raise OperandError(f"{name} with {shown(value)}: the value must be a number, not {type(value).__name__}")
     with np.errstate(all="ignore"), suppress(OverflowError, TypeError, ValueError):
         return np.asarray(value).astype(dtype)
-    raise OperandError(f"{name} with {value!r:.60}: {dtype_name(dtype)} cannot represent it")
+    raise OperandError(f"{name} with {shown(value)}: {dtype_name(dtype)} cannot represent it")
 
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:

@@ -15,7 +15,7 @@ from mlusim.explore.sources import UserKernel, kernel_of
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.run import three_axes
 from mlusim.host.steady.steady import check_steady
-from mlusim.inputs import as_count, as_shape, check_operations
+from mlusim.inputs import as_count, as_shape, check_operations, shown
 from mlusim.ops.call import check_choice
 from mlusim.ops.commands import Command, command_of
 
@@ -230,7 +230,7 @@ def _whole(name: str, values: Any) -> list[int | None]:
             limits += [int(number) for number in numbers(name, limit)]
             continue
         if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 1):
-            raise InputError(f"{name}: {limit!r} is not a whole number above 0")
+            raise InputError(f"{name}: {shown(limit)} is not a whole number above 0")
         limits.append(None if limit is None else int(limit))
     for limit in limits:
         if limit is not None and limit < 1:
@@ -249,5 +249,5 @@ def _board_values(parameter: str, values: Any) -> list[Any]:
             or not isinstance(number, int | float)
             or (kind is int and not isinstance(number, int))
         ):
-            raise InputError(f"{parameter}: {number!r} is not a {'whole number' if kind is int else 'number'}")
+            raise InputError(f"{parameter}: {shown(number)} is not a {'whole number' if kind is int else 'number'}")
     return [*dict.fromkeys(parsed)]

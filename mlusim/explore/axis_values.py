@@ -24,6 +24,7 @@ import numpy as np
 from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError, nearest
 from mlusim.hardware import Board, board
+from mlusim.inputs import shown
 
 # More values are most likely a typing error.
 MAX_VALUES = 10_000
@@ -71,7 +72,9 @@ def shapes(text: str) -> list[tuple[int, ...]]:
 
 def _check_count(name: str, text: str, count: int) -> None:
     if count > MAX_VALUES:
-        raise InputError(f"{name}: {text!r} are {count} values: an axis has at most {MAX_VALUES}; take a larger step")
+        raise InputError(
+            f"{name}: {shown(text)} are {count} values: an axis has at most {MAX_VALUES}; take a larger step"
+        )
 
 
 def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
@@ -81,7 +84,7 @@ def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
     match = _ITEM.fullmatch(item)
     if not match:
         raise InputError(
-            f"{name}: {item!r} is neither a number nor a range such as {_example(name)}: from, to, and the step"
+            f"{name}: {shown(item)} is neither a number nor a range such as {_example(name)}: from, to, and the step"
         )
 
     def value(part: str) -> Decimal:
@@ -92,7 +95,7 @@ def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
         return [_plain(name, item, low, whole=whole)]
     if match["sign"] == "*":
         if match["step_unit"]:
-            raise InputError(f"{name}: {item!r}: a factor has no unit: leave {match['step_unit']} off")
+            raise InputError(f"{name}: {shown(item)}: a factor has no unit: leave {match['step_unit']} off")
         step = Decimal(match["step"])
     else:
         step = value("step")
@@ -102,10 +105,10 @@ def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
 
 def _range(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:
     if high < low:
-        raise InputError(f"{name}: {item!r} goes down: write the smaller value first")
+        raise InputError(f"{name}: {shown(item)} goes down: write the smaller value first")
     if (sign == "*" and (step <= 1 or low <= 0)) or (sign == "+" and step <= 0):
         rule = "a factor above 1 and a start above 0" if sign == "*" else "a step above 0"
-        raise InputError(f"{name}: {item!r} never ends: it needs {rule}")
+        raise InputError(f"{name}: {shown(item)} never ends: it needs {rule}")
     count = 0
     while low <= high:
         yield low
@@ -122,7 +125,7 @@ def _factor(name: str, item: str, unit: str) -> int:
     if unit in known:
         return known[unit]
     takes = f"takes {', '.join(known)}" if known else "has no unit: write a bare number"
-    raise InputError(f"{name}: {item!r}: no unit {unit!r}: it {takes}")
+    raise InputError(f"{name}: {shown(item)}: no unit {unit!r}: it {takes}")
 
 
 def units_of(name: str) -> dict[str, int]:
@@ -134,7 +137,7 @@ def _plain(name: str, item: str, value: Decimal, *, whole: bool) -> int | float:
     if value == value.to_integral_value():
         return int(value) if whole else float(value)
     if whole:
-        raise InputError(f"{name}: {item!r} is {value.normalize():f}, and {name} takes whole numbers")
+        raise InputError(f"{name}: {shown(item)} is {value.normalize():f}, and {name} takes whole numbers")
     return float(value)
 
 
@@ -180,7 +183,7 @@ def boards_of(value: Any) -> list[Board]:
     records: list[Board] = []
     for item in texts:
         if not isinstance(item, str | Path | Board):
-            raise BoardError(f"{item!r} is not a board: name a preset or a TOML file, or pass a Board")
+            raise BoardError(f"{shown(item)} is not a board: name a preset or a TOML file, or pass a Board")
         record = board(item.strip() if isinstance(item, str) else item)
         if record in records:
             continue
@@ -198,7 +201,7 @@ def board_parameter(name: str) -> type:
     kind = kinds.get(name)
     if kind is None:
         near = nearest(name, [key for key, value in kinds.items() if value], cutoff=0.4)
-        raise InputError(f"a board has no parameter {name!r} to vary; {near}`mlusim devices mlu370-x4` lists them")
+        raise InputError(f"a board has no parameter {shown(name)} to vary; {near}`mlusim devices mlu370-x4` lists them")
     return kind
 
 

@@ -18,6 +18,7 @@ from typing import Any, Self
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.point import STALE, run_point
 from mlusim.explore.store import DIED
+from mlusim.inputs import shown
 from mlusim.processes import without_interrupts, worker_pool
 
 Payload = dict[str, Any]
@@ -48,9 +49,9 @@ class Runner:
         if client is not None and workers is not None:
             raise InputError("workers and client: points run on this machine or on the cluster; leave one of them off")
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
-            raise InputError(f"workers={workers!r}: a number of processes, or 0 for this one")
+            raise InputError(f"workers={shown(workers)}: a number of processes, or 0 for this one")
         if client is not None and not hasattr(client, "get_executor"):
-            raise InputError(f"client={client!r} is not a dask.distributed.Client")
+            raise InputError(f"client={shown(client)} is not a dask.distributed.Client")
         self._client = client
         if workers is not None and workers > _PER_CORE * core_count():
             raise InputError(

@@ -28,7 +28,7 @@ from mlusim.errors import InputError, MlusimError
 from mlusim.explore.fingerprint import fingerprint, installed
 from mlusim.files import open_input
 from mlusim.host.arguments import ParameterType, Role
-from mlusim.inputs import as_path
+from mlusim.inputs import as_path, shown
 
 Function = Callable[..., Any]
 
@@ -139,7 +139,7 @@ def kernel_of(kernel: Function | str, version: str = "") -> UserKernel:
         function, name = kernel, getattr(kernel, "__name__", type(kernel).__name__)
         source = {"file": code.co_filename} if code else {}
     else:
-        raise InputError(f"{kernel!r} is neither the name of an operator nor a function")
+        raise InputError(f"{shown(kernel)} is neither the name of an operator nor a function")
     with importable_from(source["file"] if "text" in source else ""):
         described = _described(function, name, version, **source)
     _loaded[described.sha256] = function

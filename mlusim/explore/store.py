@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -78,6 +79,7 @@ class Store:
         if self.path is not None and not self.path.absolute().parent.is_dir():
             raise InputError(f"{self.path}: there is no directory {self.path.parent}; make it first")
         deadline = time.monotonic() + _WAIT_S
+        is_new = not os.path.exists(location)  # noqa: PTH110 - false, not an error, for a name that is too long
         while True:
             try:
                 self._base = sqlite3.connect(location, timeout=_WAIT_S, isolation_level=None)
@@ -94,6 +96,8 @@ class Store:
                     self._rebuild(self.path, str(error))
                     continue
                 if "locked" not in str(error) or time.monotonic() > deadline:
+                    if is_new and self.path is not None and "locked" not in str(error):
+                        self._remove_empty(self.path)
                     raise self._input_error(error) from None
                 time.sleep(_RETRY_S)
             except BaseException:
@@ -101,6 +105,13 @@ class Store:
                 raise
             else:
                 return
+
+    @staticmethod
+    def _remove_empty(path: Path) -> None:
+        """Remove a file that was just made and could not be filled, as on a full disk."""
+        with suppress(OSError):
+            if not path.stat().st_size:
+                path.unlink()
 
     def _open(self) -> None:
         base = self._base

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mlusim.errors import BoardError
+from mlusim.inputs import shown
 
 if TYPE_CHECKING:
     from mlusim.hardware.board import Board
@@ -70,31 +71,31 @@ def _check_type(board: Board, field_name: str, annotation: object) -> None:
     value = getattr(board, field_name)
     owner = board.name if isinstance(board.name, str) else "a board"
     if annotation == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise BoardError(f"{owner}: {field_name} = {value!r} must be an integer, not {type(value).__name__}")
+        raise BoardError(f"{owner}: {field_name} = {shown(value)} must be an integer, not {type(value).__name__}")
     if annotation == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise BoardError(f"{owner}: {field_name} = {value!r} must be a number, not {type(value).__name__}")
+        raise BoardError(f"{owner}: {field_name} = {shown(value)} must be a number, not {type(value).__name__}")
     if annotation == "str" and not (isinstance(value, str) and value and value.isprintable()):
-        raise BoardError(f"{owner}: {field_name} = {value!r} must be a text of printable characters")
+        raise BoardError(f"{owner}: {field_name} = {shown(value)} must be a text of printable characters")
 
 
 def _check_value(board: Board, field_name: str) -> None:
     value = getattr(board, field_name)
     if field_name.endswith("_efficiency"):
         if not 0 < value <= 1:
-            raise BoardError(f"{board.name}: {field_name} = {value!r} must be in (0, 1]")
+            raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be in (0, 1]")
     elif isinstance(value, int | float):
         if not value >= 0:
-            raise BoardError(f"{board.name}: {field_name} = {value!r} must not be negative")
+            raise BoardError(f"{board.name}: {field_name} = {shown(value)} must not be negative")
         if value == _INFINITE:
-            raise BoardError(f"{board.name}: {field_name} = {value!r} must be finite")
+            raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be finite")
         if field_name in _POSITIVE and value == 0:
             raise BoardError(f"{board.name}: {field_name} = 0 must be positive")
     if field_name.endswith("_spread") and not value < 1:
-        raise BoardError(f"{board.name}: {field_name} = {value!r} must be less than 1")
+        raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be less than 1")
     if field_name in _POWERS_OF_TWO and value & (value - 1):
-        raise BoardError(f"{board.name}: {field_name} = {value!r} must be a power of two")
+        raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be a power of two")
     if field_name == "max_union" and value not in _UNIONS:
-        raise BoardError(f"{board.name}: max_union = {value!r} must be one of {', '.join(map(str, _UNIONS))}")
+        raise BoardError(f"{board.name}: max_union = {shown(value)} must be one of {', '.join(map(str, _UNIONS))}")
 
 
 def _check_sources(board: Board) -> None:
@@ -126,7 +127,7 @@ def _check_together(board: Board) -> None:
         delay_ps = board.cycles_ps(value) if item.name.endswith("_cycles") else value
         if item.name.endswith(("_cycles", "_ps")) and delay_ps > _MAX_DELAY_PS:
             raise BoardError(
-                f"{board.name}: {item.name} = {value!r} is a delay of more than {_MAX_DELAY_PS // 10**12:,} s; "
+                f"{board.name}: {item.name} = {shown(value)} is a delay of more than {_MAX_DELAY_PS // 10**12:,} s; "
                 "no instruction of a chip takes that long"
             )
     for memory in ("nram", "sram"):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from mlusim.errors import BoardError, nearest
 from mlusim.hardware.board import Board
 from mlusim.hardware.calibrated import fitted as fitted_parameters
+from mlusim.inputs import shown
 from mlusim.units import GIB, KIB, MIB, PS_PER_NS, PS_PER_S, ceil_ps
 
 SOURCES: dict[str, str] = {
@@ -413,7 +414,7 @@ def find_preset(name: str) -> Board:
         return preset(key)
     family = [preset_name for preset_name in preset_names() if key and preset_name.startswith(key)]
     near = nearest(key, family or [*preset_names(), *ALIASES], most=3)
-    raise BoardError(f"no board {name!r}; {near}presets: {', '.join(preset_names())}")
+    raise BoardError(f"no board {shown(name)}; {near}presets: {', '.join(preset_names())}")
 
 
 @cache

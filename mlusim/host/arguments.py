@@ -145,7 +145,7 @@ def parse_argument(text: str) -> Argument:
         name, value = "", text
     name = name.strip()
     if equals and not name.isidentifier():
-        raise InputError(f"--arg {text}: {name!r} is not a parameter's name; write NAME=VALUE or VALUE")
+        raise InputError(f"--arg {text}: {shown(name)} is not a parameter's name; write NAME=VALUE or VALUE")
     return Argument(name, _value(f"--arg {text}", value.strip()), text)
 
 
@@ -162,7 +162,7 @@ def _value(where: str, text: str) -> Any:
             raise InputError(f"{where}: write random:DTYPE:SHAPE, such as random:float32:1000")
         known = [dtype_name(dtype) for dtype in ALL]
         if kind not in known:
-            raise InputError(f"{where}: {kind!r} is not an element type; {nearest(kind, known)}choose {FORMS}")
+            raise InputError(f"{where}: {shown(kind)} is not an element type; {nearest(kind, known)}choose {FORMS}")
         return (RandomInput if drawn else Output)(parse_shape(where, rest), dtype_of(kind))
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
@@ -171,14 +171,14 @@ def _value(where: str, text: str) -> Any:
             return number(text)
         except ValueError:
             continue
-    raise InputError(f"{where}: {text!r} is not an argument; choose {FORMS}")
+    raise InputError(f"{where}: {shown(text)} is not an argument; choose {FORMS}")
 
 
 def parse_shape(where: str, text: str) -> tuple[int, ...]:
     """Parse a shape such as `2,8,64` or `2x8x64`; an empty text is rank 0. Raises `InputError`."""
     extents = extents_of(text)
     if extents is None:
-        raise InputError(f"{where}: {text!r} is not a shape such as 2,8,64 or 2x8x64")
+        raise InputError(f"{where}: {shown(text)} is not a shape such as 2,8,64 or 2x8x64")
     return extents
 
 

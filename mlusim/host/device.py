@@ -81,11 +81,11 @@ class Device:
         dry: bool = False,
     ) -> None:
         if not isinstance(data, bool | np.bool_):
-            raise InputError(f"data={data!r}: choose True, or False for a timing-only run")
+            raise InputError(f"data={shown(data)}: choose True, or False for a timing-only run")
         as_count("max_operations", max_operations)
         check_seconds("stall_s", stall_s)
         if dma not in ("complete", "late"):
-            raise InputError(f"dma={dma!r}: choose 'complete' or 'late'")
+            raise InputError(f"dma={shown(dma)}: choose 'complete' or 'late'")
         self.board = board(device)
         if log_folder is not None and not Path(log_folder).is_dir():
             raise InputError(f"log_folder={str(log_folder)!r} is not a folder: make it, or name an existing one")

@@ -15,7 +15,7 @@ from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, 
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.run import Uploaded, by_name, launch
-from mlusim.inputs import as_array, check_operations
+from mlusim.inputs import as_array, check_operations, shown
 from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
@@ -126,17 +126,19 @@ def _error_of(device: Device) -> MlusimError | None:
 def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> None:
     """Raise `InputError` for options of an invalid type or value."""
     if plan is not None and not isinstance(plan, Plan):
-        raise InputError(f"plan={plan!r} is not a plan: make one with mlusim.plan(NAME, *shapes)")
+        raise InputError(f"plan={shown(plan)} is not a plan: make one with mlusim.plan(NAME, *shapes)")
     if planned and plan is None:
         raise InputError(
-            f"planned={planned!r} names the output that a plan splits, and there is no plan: pass plan= too"
+            f"planned={shown(planned)} names the output that a plan splits, and there is no plan: pass plan= too"
         )
     named = isinstance(rewrites, tuple | list | set | frozenset) and all(isinstance(name, str) for name in rewrites)
     if not (named or isinstance(rewrites, bool)):
-        raise InputError(f"rewrites={rewrites!r}: pass a tuple of names of outputs, such as ('out',), or True for all")
+        raise InputError(
+            f"rewrites={shown(rewrites)}: pass a tuple of names of outputs, such as ('out',), or True for all"
+        )
     number = isinstance(tolerance, int | float | np.number)
     if not number or not 0 <= tolerance < np.inf:
-        raise InputError(f"tolerance={tolerance!r}: it must be a number of at least 0, relative to the reference")
+        raise InputError(f"tolerance={shown(tolerance)}: it must be a number of at least 0, relative to the reference")
 
 
 def _check_rewrites(rewrites: Any, outputs: list[str]) -> None:

@@ -6,7 +6,7 @@ from operator import index as as_index
 from typing import Any
 
 from mlusim.errors import InputError
-from mlusim.inputs import as_tuple
+from mlusim.inputs import as_tuple, shown
 
 
 def normal_axis(operator: str, argument: str, axis: Any, rank: int) -> int:
@@ -17,9 +17,11 @@ def normal_axis(operator: str, argument: str, axis: Any, rank: int) -> int:
     try:
         number = as_index(axis)
     except TypeError:
-        raise InputError(f"{operator}: {argument}={axis!r} is not an integer: name an axis by its number") from None
+        raise InputError(
+            f"{operator}: {argument}={shown(axis)} is not an integer: name an axis by its number"
+        ) from None
     if isinstance(axis, bool):
-        raise InputError(f"{operator}: {argument}={axis!r} is a truth value: name an axis by its number")
+        raise InputError(f"{operator}: {argument}={shown(axis)} is a truth value: name an axis by its number")
     if not rank:
         raise InputError(f"{operator}: {argument}={number} of a tensor of rank 0, which has no axes")
     if not -rank <= number < rank:

@@ -13,6 +13,7 @@ from mlusim.cores.convert import steps
 from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, Dtype, dtype_name, dtype_of, is_complex
 from mlusim.errors import InputError
 from mlusim.hardware import Board
+from mlusim.inputs import shown
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.kernels.cast import cast_tiles, clamps
 from mlusim.ops.call import Call, Input, RunOptions
@@ -79,7 +80,7 @@ def _infer(x: Tensor, *, dtype: Dtype, saturate: bool) -> tuple[tuple[int, ...],
             f"drop the imaginary part; cast {x.name}.real, {x.name}.imag or abs({x.name})"
         )
     if not isinstance(saturate, bool):
-        raise InputError(f"cast: saturate={saturate!r} is not a truth value: pass True or False")
+        raise InputError(f"cast: saturate={shown(saturate)} is not a truth value: pass True or False")
     if saturate and dtype not in _NARROW:
         raise InputError(
             f"cast: saturate=True to {dtype_name(dtype)}: only casts to float8_e4m3fn and float8_e5m2 saturate on "

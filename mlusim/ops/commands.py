@@ -13,6 +13,7 @@ from mlusim.dtypes import Dtype
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
+from mlusim.inputs import shown
 from mlusim.ops.call import Call, Input
 from mlusim.ops.operator import Operator, tensor_of
 from mlusim.ops.registry import OPERATORS
@@ -149,7 +150,7 @@ def command_of(name: str) -> Command:
     """Return a command by name. Raises `InputError`."""
     if name not in COMMANDS:
         raise InputError(
-            f"no operator {name!r}; {nearest(name, COMMANDS)}there are {', '.join(COMMANDS)}; a kernel is "
+            f"no operator {shown(name)}; {nearest(name, COMMANDS)}there are {', '.join(COMMANDS)}; a kernel is "
             "file.py:function"
         )
     return COMMANDS[name]

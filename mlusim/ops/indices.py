@@ -10,7 +10,7 @@ import numpy as np
 
 from mlusim.dtypes import INT32, INT64, dtype_name
 from mlusim.errors import InputError
-from mlusim.inputs import MAX_RANK
+from mlusim.inputs import MAX_RANK, shown
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Array, check_choice
 from mlusim.ops.schema import Tensor
@@ -88,7 +88,7 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
     try:
         shared = as_index(batch_dims)
     except TypeError:
-        raise InputError(f"batch_dims={batch_dims!r} of {operator}: a number of axes is an integer") from None
+        raise InputError(f"batch_dims={shown(batch_dims)} of {operator}: a number of axes is an integer") from None
     max_axes = min(len(x.shape), len(index.shape) - 1)
     if not 0 <= shared <= max_axes:
         raise InputError(
@@ -113,7 +113,7 @@ def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int,
     if axes is None:
         return tuple(range(first, first + columns))
     if not isinstance(axes, Iterable):
-        raise InputError(f"{operator}: axes={axes!r} is not a list of axes: name one for each coordinate")
+        raise InputError(f"{operator}: axes={shown(axes)} is not a list of axes: name one for each coordinate")
     chosen = normal_axes(operator, "axes", axes, rank)
     if len(chosen) != columns:
         raise InputError(

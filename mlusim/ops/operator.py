@@ -23,7 +23,7 @@ from mlusim.errors import InputError, PlanError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_array, as_shape
+from mlusim.inputs import as_array, as_shape, shown
 from mlusim.memory.view import View
 from mlusim.ops.call import Call, Input, RunOptions, check_choice, launch, run, verified
 from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, complete
@@ -262,7 +262,7 @@ def _limited(board: Board, nram_limit_bytes: int) -> Board:
     """Return the board with its usable NRAM limited. Raises `InputError` for an invalid limit."""
     usable = board.nram_usable_bytes
     if isinstance(nram_limit_bytes, bool) or not isinstance(nram_limit_bytes, int):
-        raise InputError(f"nram_limit_bytes={nram_limit_bytes!r} is not an integer: pass bytes")
+        raise InputError(f"nram_limit_bytes={shown(nram_limit_bytes)} is not an integer: pass bytes")
     if not 0 < nram_limit_bytes <= usable:
         raise InputError(
             f"nram_limit_bytes={nram_limit_bytes}: a limit is 1 to {usable}, the usable NRAM of {board.name}; leave it "

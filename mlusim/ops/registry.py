@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from mlusim.errors import InputError, nearest
+from mlusim.inputs import shown
 from mlusim.ops.operator import Operator
 
 
@@ -25,5 +26,6 @@ OPERATORS = _operators()
 def operator_of(name: str) -> Operator:
     """Return an operator by name. Raises `InputError`."""
     if name not in OPERATORS:
-        raise InputError(f"no operator {name!r:.200}; {nearest(str(name), OPERATORS)}there are {', '.join(OPERATORS)}")
+        text = shown(name)
+        raise InputError(f"no operator {text}; {nearest(text[1:-1], OPERATORS)}there are {', '.join(OPERATORS)}")
     return OPERATORS[name]

@@ -15,7 +15,7 @@ import numpy as np
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, nearest
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_tuple
+from mlusim.inputs import as_tuple, shown
 
 Array = np.ndarray[Any, Any]
 Options = Mapping[str, Any]
@@ -101,7 +101,7 @@ def complete(operator: str, attributes: Iterable[Attribute], values: Options) ->
     for name in values:
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
-            raise InputError(f"{operator} has no attribute {name!r}: {nearest(name, known)}{has}")
+            raise InputError(f"{operator} has no attribute {shown(name)}: {nearest(name, known)}{has}")
     completed = {}
     for name, attribute in known.items():
         if name in values:

@@ -168,8 +168,8 @@ def sorting_ps(problem: LookupProblem, binning: Binning, arithmetic: IndexArithm
         costs.box(STORE, chunk, chunk, binning.width),
         costs.box(STORE, chunk, chunk, problem.itemsize),
     )
-    # The stores of bin starts are posted; only the sync at the end waits for the last ones. Those of a core complete one
-    # after another, beside its next chunks.
+    # The stores of bin starts are posted; only the sync at the end waits for the last ones. Those of a core complete
+    # one after another, beside its next chunks.
     posted = Cost((binning.bins + 1) * board.scalar_gdram_latency_ps)
     grid = _grid_of(board, binning.chunks)
     return max(predict_serial_ps(grid, stages, before=(posted,)), predict_serial_ps(grid, (posted,), before=stages))

@@ -14,6 +14,7 @@ import numpy as np
 
 from mlusim.errors import InputError
 from mlusim.hardware import Board
+from mlusim.inputs import shown
 from mlusim.log import NONE, SYNC, Log
 from mlusim.units import format_bytes, format_ns
 
@@ -89,7 +90,7 @@ class MemoryState:
             if buffer.name == name:
                 return buffer
         names = ", ".join(buffer.name for buffer in self.buffers) or "none"
-        raise InputError(f"no buffer {name!r} at {format_ns(self.time_ps)}: there are {names}")
+        raise InputError(f"no buffer {shown(name)} at {format_ns(self.time_ps)}: there are {names}")
 
     def text(self) -> str:
         """Format for the terminal."""

@@ -18,6 +18,7 @@ from mlusim.analysis.lower_bound import LowerBound, lower_bound_of
 from mlusim.analysis.metrics import Metrics, measure
 from mlusim.errors import InputError
 from mlusim.hardware import Board
+from mlusim.inputs import shown
 from mlusim.log import Log
 from mlusim.results.figures import RunFigures
 from mlusim.results.memory_state import MemoryState, Repeat, memory_state_of
@@ -90,7 +91,7 @@ class Result(RunFigures):
         Raises `InputError` for a core or a time outside the run.
         """
         if isinstance(time_ns, bool) or not isinstance(time_ns, int | float) or not abs(time_ns) < math.inf:
-            raise InputError(f"time_ns={time_ns!r}: pass a number of nanoseconds of simulated time")
+            raise InputError(f"time_ns={shown(time_ns)}: pass a number of nanoseconds of simulated time")
         return memory_state_of(self.log, self.board, round(time_ns * PS_PER_NS), core, self.repeat)
 
     @cached_property

@@ -42,10 +42,20 @@ def test_known_intrinsics_have_no_reason() -> None:
     assert not [name for name in bangc.intrinsics.names() if why_missing(name)]
 
 
-def test_the_error_gives_the_reason_at_the_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("__bang_tiling_2d_b8(x, x, 64)", "__bang_tiling_2d_b8 is not simulated: no public text tells"),
+        (
+            "__bang_srl_scalar(x, x, 2, 64)",
+            "__bang_srl_scalar is not simulated: __bang_srl takes two vectors: fill one",
+        ),
+    ],
+)
+def test_the_error_gives_the_reason_at_the_call(tmp_path: Path, call: str, message: str) -> None:
     file = tmp_path / "kernel.mlu"
-    file.write_text(KERNEL)
+    file.write_text(KERNEL.replace("__bang_tiling_2d_b8(x, x, 64)", call))
     device = Device()
     device.launch(bangc.compile(file)["kernel"], device.alloc(64, "int32"))
-    with pytest.raises(KernelError, match=r"kernel\.mlu:5, .*_tiling_2d_b8 is not simulated: no public text tells"):
+    with pytest.raises(KernelError, match=rf"kernel\.mlu:5, .*{message}"):
         device.synchronize()

@@ -102,8 +102,9 @@ def test_the_memory_core_has_neither_nram_nor_wram(run: Any) -> None:
     for name in ("nram", "wram"):
         with pytest.raises(
             KernelError,
-            match=rf"^memory core of cluster 0, test_directions\.py:\d+, at .* ns: the memory core has no "
-            rf"{name.upper()}: return early",
+            match=rf"^memory core of cluster 0, test_directions\.py:\d+, at .* ns: the memory core runs the kernel "
+            rf"too, and has no {name.upper()}: begin the kernel with `if core\.is_memory_core: return`, or stage "
+            r"through core\.sram$",
         ):
             run(kernel, name, dim=4, kind="UNION1")
 

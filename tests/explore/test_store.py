@@ -63,6 +63,20 @@ def test_an_empty_file_becomes_a_store(tmp_path):
         assert base.execute("select count(*) from points").fetchone() == (1,)
 
 
+def test_a_new_file_that_cannot_be_filled_is_removed(tmp_path, monkeypatch):
+    def full(self):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Store, "_check_schema", full)
+    path = tmp_path / "s.db"
+    for before, left in ((None, False), (b"", True)):
+        if before is not None:
+            path.write_bytes(before)
+        with pytest.raises(InputError, match="disk is full; is the disk full, or the file damaged"):
+            Store(path)
+        assert path.exists() is left
+
+
 def test_files_that_are_not_of_a_sweep_are_rejected(tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("no database at all, and long enough to be read as a header of one hundred bytes. " * 3)

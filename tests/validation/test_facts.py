@@ -1,4 +1,4 @@
-"""Facts about real boards that are not rows of `mlusim validate`: docs/hardware.md has them, docs/accuracy.md this table.
+"""Facts about real boards that are not rows of `mlusim validate`, as in the table of docs/accuracy.md.
 
 Each is the time of a kernel that was published without its size or launch, or a difference or ratio of two times.
 """

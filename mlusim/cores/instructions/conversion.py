@@ -35,6 +35,7 @@ from mlusim.dtypes import (
     is_float,
     is_integer,
 )
+from mlusim.inputs import shown
 
 ROUNDINGS = tuple(ROUND)
 
@@ -110,7 +111,7 @@ def wrong_attributes(attributes: Mapping[str, Any]) -> str:
     """Return the error in rounding or position, or an empty string."""
     rounding = attributes.get("rounding")
     if rounding is not None and rounding not in ROUNDINGS:
-        return f"rounding {rounding!r} is unknown: the modes are None, {', '.join(ROUNDINGS)}"
+        return f"rounding {shown(rounding)} is unknown: the modes are None, {', '.join(ROUNDINGS)}"
     if abs(int(attributes.get("position", 0))) > 127:
         return "position is from -127 to 127"
     return ""

@@ -15,6 +15,7 @@ from mlusim.cores.instructions.record import Extent, Instruction, Match, Overlap
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError
 from mlusim.hardware.checks import ALIGNED_SIZE_BYTES
+from mlusim.inputs import shown
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 
@@ -57,7 +58,7 @@ def bind(
     operands = tuple(values[operand.name] for operand in instruction.operands)
     for operand, value in zip(instruction.operands, operands, strict=True):
         if not isinstance(value, View) and not operand.number:
-            raise OperandError(f"{instruction.signature}: {operand.name} is a view, not {value!r:.80}")
+            raise OperandError(f"{instruction.signature}: {operand.name} is a view, not {shown(value)}")
         if isinstance(value, View):
             continue
         if isinstance(value, np.ndarray) and value.ndim:
@@ -66,7 +67,7 @@ def bind(
                 "NRAM, and pass that view"
             )
         if not isinstance(value, bool | int | float | complex) and not hasattr(value, "dtype"):
-            raise OperandError(f"{instruction.signature}: {operand.name} is a view or a number, not {value!r:.80}")
+            raise OperandError(f"{instruction.signature}: {operand.name} is a view or a number, not {shown(value)}")
     return operands, attributes
 
 
@@ -76,12 +77,12 @@ def _check_attribute(instruction: Instruction, name: str, value: Any) -> None:
         return
     if name in _ATTRIBUTES_BY_NAME:
         if not isinstance(value, str | int | np.integer):
-            raise OperandError(f"{instruction.signature}: {name} must be a name or a number, not {value!r:.80}")
+            raise OperandError(f"{instruction.signature}: {name} must be a name or a number, not {shown(value)}")
     elif name in _ATTRIBUTES_OF_VALUES:
         if not isinstance(value, bool | int | float | np.generic) or isinstance(value, complex | np.complexfloating):
-            raise OperandError(f"{instruction.signature}: {name} is a real number, not {value!r:.80}")
+            raise OperandError(f"{instruction.signature}: {name} is a real number, not {shown(value)}")
     elif not isinstance(value, int | np.integer) or isinstance(value, bool):
-        raise OperandError(f"{instruction.signature}: {name} is an integer, not {value!r:.80}")
+        raise OperandError(f"{instruction.signature}: {name} is an integer, not {shown(value)}")
 
 
 def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[Any]:

@@ -62,7 +62,10 @@ def _complaint(shape: Shape, attributes: Mapping[str, Any]) -> str:
         return "a dilated result (out_dh, out_dw) is not modelled: write it with 1, then spread it with a strided copy"
     high, wide = (high - 1) * below + 1, (wide - 1) * beside + 1
     if high > shape[0] or wide > shape[1]:
-        return f"the window of {high} x {wide} is larger than {shape[0]} x {shape[1]}"
+        return (
+            f"the window of {high} x {wide} is larger than the input of {shape[0]} x {shape[1]}: take a smaller "
+            "kernel, or copy the input into a larger, filled buffer first"
+        )
     return ""
 
 
