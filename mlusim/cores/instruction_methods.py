@@ -75,6 +75,27 @@ def set_method(name: str) -> Callable[..., Any]:
     return issue
 
 
+# NumPy's names of instructions that are called otherwise, for the message about an unknown name.
+_OF_NUMPY = {
+    "multiply": "mul",
+    "subtract": "sub",
+    "divide": "div",
+    "copy": "memcpy",
+    "copyto": "memcpy",
+    "full": "fill",
+    "zeros": "write_zero",
+    "astype": "convert",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "equal": "eq",
+    "not_equal": "ne",
+    "absolute": "abs",
+    "dot": "matmul",
+}
+
+
 class InstructionMethods:
     """The base class of `Core`: the instructions of the table, under BANG C's names."""
 
@@ -88,7 +109,8 @@ class InstructionMethods:
             if instruction is None:
                 # BANG C's names without the underscores.
                 plain = name.lstrip("_").removeprefix("bang_")
-                near = nearest(plain, [known for known in dir(type(self)) if not known.startswith("_")])
+                known = [known for known in dir(type(self)) if not known.startswith("_")]
+                near = f"did you mean {_OF_NUMPY[plain]}? " if plain in _OF_NUMPY else nearest(plain, known)
                 raise UnknownNameError(
                     f"core.{name} is not an instruction of this core: {near}the glossary lists them all"
                 )

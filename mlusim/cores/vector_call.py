@@ -243,8 +243,11 @@ def check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> None
     """Raise `OperandError` for a view outside the core's NRAM, `AllocationError` if it was freed."""
     allocation = view.allocation
     if allocation.memory is not issuer.unit.nram:
+        remedy = "memcpy it there first"
+        if issuer.unit.is_memory_core:
+            remedy = "the memory core has none: begin the kernel with `if core.is_memory_core: return`"
         raise OperandError(
-            f"{name} of {view!r}: vector operands lie in this core's NRAM; memcpy it there first"
+            f"{name} of {view!r}: vector operands lie in this core's NRAM; {remedy}"
             if view.memory is not MemoryKind.NRAM
             else f"{name} of {view!r}: it lies in {allocation.memory.name}, not in this core's NRAM"
         )

@@ -68,9 +68,12 @@ def _range(item: slice, extent: int, axis: int, view: View) -> tuple[int, int, i
     stop = (extent if step > 0 else -1) if item.stop is None else _integer(item.stop, axis, view)
     if (item.start is not None and not 0 <= start <= limit) or (item.stop is not None and not 0 <= stop <= limit):
         step_text = "" if item.step is None else f":{item.step}"
+        past = step > 0 and stop > limit >= start >= 0
+        remedy = f"; end it at min({stop}, {extent})" if past and start < extent else ""
         raise AccessError(
             f"slice [{'' if item.start is None else item.start}:{'' if item.stop is None else item.stop}{step_text}] "
-            f"is outside axis {axis} of {view!r}, which has {extent}; a view neither clamps nor counts from the end"
+            f"is outside axis {axis} of {view!r}, which has {extent}; a view neither clamps nor counts from the "
+            f"end{remedy}"
         )
     return start, max(0, -(-(stop - start) // step)), step
 

@@ -109,6 +109,15 @@ def test_the_memory_core_has_neither_nram_nor_wram(run: Any) -> None:
             run(kernel, name, dim=4, kind="UNION1")
 
 
+def test_a_kernel_without_an_early_return_is_told_the_line(run: Any) -> None:
+    async def kernel(core: Core, out: View) -> None:
+        core.add(out, out, out)
+
+    device = Device()
+    with pytest.raises(OperandError, match=r"the memory core has none: begin the kernel with `if core\.is_m"):
+        run(kernel, device.alloc(64, "float32"), device=device, dim=4, kind="UNION1")
+
+
 def test_five_stages_through_sram(run: Any) -> None:
     """The memory core stages a tile in SRAM, the cores work on it, the memory core writes it back."""
     device = Device()

@@ -257,6 +257,10 @@ async def arithmetic_of_an_array(core: Core) -> None:
     core.nram.alloc((4, 4), "int8").mean()  # named
 
 
+async def name_of_numpy(core: Core) -> None:
+    core.multiply(1, 2)  # named
+
+
 async def name_of_bang_c(core: Core) -> None:
     core.__bang_add(1, 2)  # named
 
@@ -337,6 +341,7 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (attribute_of_an_array, KernelError, ".* a view has no attribute 'T': view.transpose.. swaps the axes$"),
     (misspelt_attribute, KernelError, r".* a view has no attribute 'shap': did you mean shape\?$"),
     (arithmetic_of_an_array, KernelError, ".* a view has no attribute 'mean': compute with instructions, such as"),
+    (name_of_numpy, UnknownNameError, r"core\.multiply is not an instruction of this core: did you mean mul\? the"),
     (name_of_bang_c, UnknownNameError, r"core\.__bang_add is not an instruction of this core: did you mean add\?"),
     (stores_a_text, OperandError, "store with '1': the value must be a number, not str$"),
     (stores_none, OperandError, "store with None: the value must be a number, not NoneType$"),

@@ -138,6 +138,14 @@ def test_an_index_outside_is_an_error_and_never_clamped(key: Any, message: str) 
         view[key]
 
 
+def test_a_tile_past_the_end_is_told_the_end() -> None:
+    view, _ = view_and_array((3, 4))
+    with pytest.raises(AccessError, match=r"from the end; end it at min\(9, 3\)$"):
+        view[1:9]
+    with pytest.raises(AccessError, match=r"from the end$"):
+        view[3:9]
+
+
 @given(SHAPES, st.data())
 def test_any_slice_lies_in_its_allocation(shape: tuple[int, ...], data: st.DataObject) -> None:
     """Any key at all: an error, or NumPy's elements where NumPy has the same, and never a byte outside."""
