@@ -127,7 +127,7 @@ def test_unknown(value: object, shown: str) -> None:
 
 
 def test_a_long_value_is_cut() -> None:
-    with pytest.raises(InputError, match=r"^dtype .{200} is not an element type"):
+    with pytest.raises(InputError, match=r"^dtype .{200}\.\.\. is not an element type"):
         dtype_of(["float32"] * 1000)
 
 

@@ -53,12 +53,14 @@ def drain(bridge: Bridge, function: str) -> Awaitable[None] | None:
     if count > 1:
         return _several(bridge, function, image.runs[:count])
     pc, address, stride, times, meta = _RUN.unpack_from(image.run_bytes)
+    bridge.accessed_since_ps = -1
     # With nothing else in between, the order of records says what was written first.
     return _record_access(bridge, function, pc, address, ((times, stride),), meta | _FRESH)
 
 
 async def _several(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> None:
     count = len(runs)
+    bridge.accessed_since_ps = bridge.issuer.task.now_ps
     if count <= _FEW:
         for pc, address, stride, times, meta in runs.tolist():
             waits = _record_access(bridge, function, pc, address, ((times, stride),), meta)
@@ -147,7 +149,8 @@ def _record_access(
     if seen and not known.write and allocation.is_poisoned:
         issuer.log.seen.add(issuer.log.records.count)
     view = View(allocation, offset + known.below, known.layout)
-    return access(issuer, known.line, known.name, view, known.total, write=known.write)
+    since_ps = bridge.accessed_since_ps
+    return access(issuer, known.line, known.name, view, known.total, write=known.write, since_ps=since_ps)
 
 
 def _is_skipped(bridge: Bridge, function: str, pc: int, address: int, meta: int) -> bool:
@@ -181,7 +184,8 @@ async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarr
     log = bridge.issuer.log
     record = log.count
     name = "store_rows" if write else "load_rows"
-    waiting = access(bridge.issuer, line, name, view, len(addresses), write=write)
+    since_ps = bridge.accessed_since_ps
+    waiting = access(bridge.issuer, line, name, view, len(addresses), write=write, since_ps=since_ps)
     if not (write or meta & _FRESH) and allocation.is_poisoned:
         log.seen.add(record)
     log.addresses[record] = {"dst" if write else "src": rows}

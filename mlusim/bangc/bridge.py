@@ -83,6 +83,8 @@ class Bridge:
         self.filter_forms = FilterForms(core.board)
         # Cached shapes of loops of plain accesses, by instruction.
         self.scalar_shapes: dict[Any, Any] = {}
+        # From when on the accesses that are being recorded were made, in turn; -1: a single run.
+        self.accessed_since_ps = -1
         # Calls by the head of their record; and those that the runtime knows, with their lines.
         self.sites = image.sites_of(core.issuer.log, function)
         self.known: list[tuple[Callable[[], Awaitable[None] | None], int]] = []

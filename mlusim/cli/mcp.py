@@ -147,6 +147,9 @@ def _result(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     raise _RequestError(_NO_METHOD, f"no method {shown(method)}")
 
 
+_EXAMPLE = 'such as {"words": ["add.py:add", "--shape", "100000"]}'
+
+
 def _call(name: Any, arguments: Any) -> dict[str, Any]:
     """Run a command. Its errors are the result of the tool, for the program to read."""
     tool = TOOLS.get(name) if isinstance(name, str) else None
@@ -154,7 +157,7 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
         raise _RequestError(_INVALID_PARAMS, f"no tool {shown(name)}; there are {', '.join(TOOLS)}")
     words = arguments.get("words") if isinstance(arguments, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
-        raise _RequestError(_INVALID_PARAMS, f"words of {name}: a list of texts, as on the command line")
+        raise _RequestError(_INVALID_PARAMS, f"words of {name}: a list of texts, as on the command line, {_EXAMPLE}")
     seconds = arguments.get("timeout_s", _SCHEMA["properties"]["timeout_s"]["default"])
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
         raise _RequestError(_INVALID_PARAMS, f"timeout_s={shown(seconds)}: a number of seconds above 0")

@@ -165,13 +165,16 @@ def write(issuer: Issuer, line: int, name: str, target: View) -> int:
     return _access(issuer, line, name, target, target.size, write=True, has_bytes=True)[1]
 
 
-def access(issuer: Issuer, line: int, name: str, view: View, count: int, *, write: bool) -> Waiting | None:
+def access(
+    issuer: Issuer, line: int, name: str, view: View, count: int, *, write: bool, since_ps: int = -1
+) -> Waiting | None:
     """Charge `count` scalar accesses to the elements of a view; returns None if there is nothing to wait for.
 
-    An element may be accessed more than once. Used by compiled kernels, which access memory directly.
+    An element may be accessed more than once. Used by compiled kernels, which access memory directly. Posted stores of
+    a loop that was charged from `since_ps` on were issued since then, between its other accesses.
     """
     has_bytes = view.allocation.buffer is not None
-    record, _, stops = _access(issuer, line, name, view, count, write=write, has_bytes=has_bytes)
+    record, _, stops = _access(issuer, line, name, view, count, write=write, has_bytes=has_bytes, since_ps=since_ps)
     if not stops:
         return None
     issuer.task.unawaited = record
@@ -210,7 +213,7 @@ def _write_later(issuer: Issuer, target: View, end_ps: int, effect: Callable[[],
 
 
 def _access(
-    issuer: Issuer, line: int, op: str, view: View, count: int, *, write: bool, has_bytes: bool
+    issuer: Issuer, line: int, op: str, view: View, count: int, *, write: bool, has_bytes: bool, since_ps: int = -1
 ) -> tuple[int, int, bool]:
     """Log scalar accesses to a view; returns their record, their end and whether the kernel must suspend for them."""
     allocation, unit, task, offset = view.allocation, issuer.unit, issuer.task, view.offset
@@ -236,7 +239,9 @@ def _access(
             task.now_ps = end_ps
         else:
             # ASSUMED: in order, each begins when the one before it is complete, whether counted or not.
-            end_ps = unit.stored_ps = max(start_ps, unit.stored_ps) + cost_ps
+            first_ps = start_ps if since_ps < 0 else since_ps
+            last_ps = start_ps + issuer.board.scalar_gdram_latency_ps
+            end_ps = unit.stored_ps = max(max(first_ps, unit.stored_ps) + cost_ps, last_ps)
         record = add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, identity, offset)
         return record, end_ps, False
     record = add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, NONE, NONE, identity, offset)
