@@ -19,6 +19,7 @@ from mlusim.errors import InputError
 from mlusim.explore.sources import kernel_of
 
 FILE = Path(__file__).parent / "kernels" / "basics.mlu"
+HOME = str(Path.home())
 Output = mlusim.Output((4096,), np.float32)
 X = np.arange(3000, dtype=np.float32)
 ARGUMENTS = ("x=random:float32:30000", "out=float32:30000", "30000")
@@ -194,6 +195,8 @@ def test_the_pytest_fixture_verifies_a_compiled_kernel(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    # pytester has a home of its own, in which the headers would be compiled anew.
+    monkeypatch.setenv("HOME", HOME)
     pytester.makepyfile(
         f"""
 import numpy as np
