@@ -19,6 +19,7 @@ Checks:
   missing_syncs, remedies  races that one sync would fix, and that sync
   releases                 buffers released while a transfer may use them
   uninitialised            uninitialised reads, unused allocations, leaks; `uninitialised_flow` follows their effect
+  marks, marked_bits       what each instruction passes on of them, by element and, for bit masks, by bit
   agenda, allocation_flow  which operations it has to look at
   coverage, overwrites     the split proof: each byte written once, by the right task
   plan_comparison          whether a run follows its plan

@@ -17,9 +17,21 @@ from mlusim.cores.uncached_vector import STREAM_MOVE
 from mlusim.log import IO, MOVE, Box
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]
+# An operand of the log: allocation, offset in bytes, box.
+Operand = tuple[int, int, Box]
 
 _NOT_ELEMENTWISE = frozenset({"reduce_sum"})
 _BY_MASK = frozenset({"maskmove", "maskmove_bitindex"})
+
+
+def view_of(operand: Operand, of_bytes: np.ndarray[Any, Any]) -> Any:
+    """Return the items of an operand, [..., itemsize], in an array with one item for each byte of its allocation."""
+    _, offset, box = operand
+    if 0 in box.shape:
+        return np.empty((*box.shape, box.itemsize), of_bytes.dtype)
+    width = of_bytes.itemsize
+    strides = (*(stride * width for stride in box.strides), width)
+    return np.ndarray((*box.shape, box.itemsize), of_bytes.dtype, of_bytes.data, offset * width, strides)
 
 
 def elementwise(name: str) -> bool:

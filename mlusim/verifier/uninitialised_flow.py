@@ -22,16 +22,13 @@ from mlusim.verifier.accesses import BY_ROWS, COLLECT, FILTERS, SORTING, Accesse
 from mlusim.verifier.agenda import Agenda
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.geometry import Integers, alike
-from mlusim.verifier.marks import Marks, compares_to_bits, is_copy, marks_by_position, result_marks
+from mlusim.verifier.marked_bits import BYTE_BITS, MarkedBits
+from mlusim.verifier.marks import Marks, Operand, compares_to_bits, is_copy, marks_by_position, result_marks, view_of
 from mlusim.verifier.partial_results import BY_CHOICE, BY_SHAPE, LOOKUPS, by_element, written_box
 from mlusim.verifier.plan_comparison import outputs_of
 from mlusim.verifier.row_geometry import rows_of_runs
 
-# Allocation, offset in bytes, box.
-Operand = tuple[int, int, Box]
-
 _BITWISE = frozenset({"band", "bor", "bxor", "bnot"})
-_BYTE_BITS, _ALL_BITS = 8, 0xFF
 _OPERAND_COLUMNS = tuple((f"{side}_alloc", f"{side}_offset", f"{side}_box") for side in ("dst", "a", "b"))
 
 
@@ -86,8 +83,7 @@ class Flow:
         # By read, the operation through which its bytes first have an effect.
         self.reached: dict[int, int] = {}
         self._stored: dict[tuple[int, int], int] = {}
-        # By allocation with bit masks, the bits of each byte that are marked if the byte is; in other allocations, all.
-        self._bits: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
+        self._bits = MarkedBits(log.allocations, self._bytes)
 
     def _calls(self, flow: AllocationFlow) -> Integers:
         """By record, return a number that operations with the same effect on the same marks share.
@@ -248,7 +244,7 @@ class Flow:
             else:
                 self._clear(target)
             if name in _BITWISE or is_copy(name, pipe):
-                self._move_bits(target, sources)
+                self._bits.move(target, sources)
 
     def _selected_marks(
         self, record: int, name: str, dst: Operand, marks: list[Any], sources: list[Operand], selected: Any
@@ -271,40 +267,20 @@ class Flow:
 
     def _to_bits(self, record: int, dst: Operand, marked: list[Marks]) -> None:
         """Propagate marks through a comparison to a bit mask: 8 elements to a byte."""
-        groups = np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(-1, _BYTE_BITS)
+        groups = np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(-1, BYTE_BITS)
         marks = self._marks_of(dst[0], record)
         span = slice(dst[1], dst[1] + len(groups))
         marks[span] = groups.max(axis=1)
-        bits = self._bits.setdefault(dst[0], np.full(len(marks), _ALL_BITS, np.uint8))
-        bits[span] = np.packbits(groups != 0, axis=1, bitorder="little")[:, 0]
+        self._bits.compare(dst, groups)
         self._changed(dst[0])
         self._note(record, dst[0], marks[span])
 
-    def _move_bits(self, dst: Operand, sources: list[Operand]) -> None:
-        """Note the marked bits of a result that has those of its sources, byte by byte."""
-        if dst[0] not in self._marks or not any(source[0] in self._bits for source in sources):
-            return
-        parts = []
-        for source in sources:
-            marks = self._bytes(source)
-            if marks is not None:
-                bits = self._bits.get(source[0])
-                known = _ALL_BITS if bits is None else self._view(source, bits).reshape(-1)
-                parts.append(np.where(marks.reshape(-1) != 0, known, 0))
-        to = self._bits.setdefault(dst[0], np.full(len(self._marks[dst[0]]), _ALL_BITS, np.uint8))
-        target = self._view(dst, to)
-        if all(part.size == target.size for part in parts):
-            target[...] = np.bitwise_or.reduce(parts).reshape(target.shape)
-
     def _is_padding(self, name: str, sources: list[Operand], mask: Operand) -> bool:
         """Whether all marked bits of a bit mask lie behind the last offset of a gather or scatter."""
-        bits = self._bits.get(mask[0])
-        if name not in ("gather", "scatter") or bits is None or len(sources) < 2:
+        if name not in ("gather", "scatter") or len(sources) < 2:
             return False
         count = int(np.prod(sources[1][2].shape, dtype=np.int64))
-        marks = self._bytes(mask)
-        undefined = np.where(marks.reshape(-1) != 0, self._view(mask, bits).reshape(-1), 0).astype(np.uint8)
-        return undefined.size * _BYTE_BITS >= count and not np.unpackbits(undefined, bitorder="little")[:count].any()
+        return self._bits.none_before(count, mask)
 
     def _atomic(
         self,
@@ -349,7 +325,7 @@ class Flow:
         marked = bool(np.any(lines))
         if not marked and dst[0] not in self._marks:
             return
-        target = self._view(dst, self._marks_of(dst[0], record))
+        target = view_of(dst, self._marks_of(dst[0], record))
         chosen: Any = slice(0, count) if to_rows is None else to_rows[:count]
         value = lines.reshape(count, *box.shape[1:])[..., None] if marked else 0
         target[chosen] = value
@@ -375,7 +351,7 @@ class Flow:
         selected = np.zeros(len(positions), np.int32) if values is None else values.reshape(-1)[positions]
         if not selected.any() and dst[0] not in self._marks:
             return True
-        target = self._view(dst, self._marks_of(dst[0], record))
+        target = view_of(dst, self._marks_of(dst[0], record))
         front = target.reshape(-1, target.shape[-1])[: len(positions)]
         if np.any(front != selected[:, None]):
             front[...] = selected[:, None]
@@ -383,17 +359,9 @@ class Flow:
         self._note(record, dst[0], selected)
         return True
 
-    def _view(self, operand: Operand, marks: np.ndarray[Any, Any]) -> Any:
-        _, offset, box = operand
-        if 0 in box.shape:
-            return np.empty((*box.shape, box.itemsize), marks.dtype)
-        width = marks.itemsize
-        strides = (*(stride * width for stride in box.strides), width)
-        return np.ndarray((*box.shape, box.itemsize), marks.dtype, marks.data, offset * width, strides)
-
     def _bytes(self, operand: Operand) -> Any:
         marks = self._marks.get(operand[0])
-        return None if marks is None else self._view(operand, marks)
+        return None if marks is None else view_of(operand, marks)
 
     def _elements(self, operand: Operand) -> Any:
         """Return the marks of an operand by element; None if its allocation has none."""
@@ -404,9 +372,8 @@ class Flow:
         if not np.any(result):
             self._clear(operand)
             return
-        target = self._view(operand, self._marks_of(operand[0], record))
-        if operand[0] in self._bits:
-            self._view(operand, self._bits[operand[0]])[...] = _ALL_BITS
+        target = view_of(operand, self._marks_of(operand[0], record))
+        self._bits.reset(operand)
         marks = np.asarray(result)[..., None]
         if np.any(target != marks):
             target[...] = marks
@@ -418,7 +385,7 @@ class Flow:
         if not np.any(result) and operand[0] not in self._marks:
             return
         flat = (operand[0], operand[1], by_element(operand[2]))
-        target = self._view(flat, self._marks_of(operand[0], record))
+        target = view_of(flat, self._marks_of(operand[0], record))
         if np.any(target[positions] != result[:, None]):
             target[positions] = result[:, None]
             self._changed(operand[0])
@@ -429,8 +396,7 @@ class Flow:
         target = self._bytes(operand)
         if target is None:
             return
-        if operand[0] in self._bits:
-            self._view(operand, self._bits[operand[0]])[...] = _ALL_BITS
+        self._bits.reset(operand)
         if target.any():
             target[...] = 0
             self._changed(operand[0])
