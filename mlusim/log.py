@@ -222,7 +222,7 @@ class Log:
         self.skipped: list[SkippedRecord] = []
         self.unsteady = ""
         self._op_codes: dict[str, int] = {}
-        self.frame_lines: dict[tuple[int, int], int] = {}
+        self.frame_lines: dict[int, dict[int, int]] = {}
         self._line_codes: dict[tuple[str, int, str], int] = {}
         self._code_objects: list[CodeType] = []
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
@@ -285,15 +285,16 @@ class Log:
 
     def frame_line(self, frame: Any) -> int:
         """Return the index in `lines` of the line that a Python frame executes."""
-        # The key has the id of the code object: hashing the object itself walks its constants. `_code_objects` keeps it
-        # alive, so that its id is not reused.
-        key = (id(frame.f_code), frame.f_lasti)
-        number = self.frame_lines.get(key)
-        if number is None:
-            code = frame.f_code
+        code = frame.f_code
+        # Numbers are looked up by the id of the code object, then by instruction: hashing the object itself walks its
+        # constants. `_code_objects` keeps it alive, so that its id is not reused.
+        if id(code) not in self.frame_lines:
+            self.frame_lines[id(code)] = {}
             self._code_objects.append(code)
-            number = self.frame_lines[key] = self.source_line(code.co_filename, frame.f_lineno, code.co_name)
-        return number
+        numbers = self.frame_lines[id(code)]
+        if frame.f_lasti not in numbers:
+            numbers[frame.f_lasti] = self.source_line(code.co_filename, frame.f_lineno, code.co_name)
+        return numbers[frame.f_lasti]
 
     def source_line(self, file: str, line: int, function: str) -> int:
         """Return the index in `lines` of a source line, in any language."""

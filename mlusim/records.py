@@ -74,7 +74,8 @@ INSTRUCTION = (
 _NUMBERS = ("instruction", "task", "line", "waited_for", "dst_alloc", "a_alloc", "b_alloc", "spare")
 _TIMES = ("issue_ps", "start_ps", "end_ps", "latency_ps", "dst_offset", "a_offset", "b_offset")
 _LAYOUT = np.dtype([*((name, np.int32) for name in _NUMBERS), *((name, np.int64) for name in _TIMES)])
-_PACK: Final = struct.Struct(f"={len(_NUMBERS)}i{len(_TIMES)}q").pack_into
+# `spare` is padding.
+_PACK: Final = struct.Struct(f"={len(_NUMBERS) - 1}i4x{len(_TIMES)}q").pack_into
 # The size of a record in 4-byte and in 8-byte numbers, and the positions of numbers that are set later.
 _QUADS: Final = _LAYOUT.itemsize // 4
 _LONGS: Final = _LAYOUT.itemsize // 8
@@ -185,7 +186,6 @@ class Records:
             dst_alloc,
             a_alloc,
             b_alloc,
-            0,
             issue_ps,
             start_ps,
             end_ps,

@@ -42,10 +42,10 @@ def byte_form(issuer: Issuer, size: Any, direction: Direction | str | None, stri
             "memcpy between pointers, or of a size, needs its direction: "
             "memcpy(dst, src, size, Direction.GDRAM2NRAM); between views, the size follows from their shape"
         )
-    if direction.__class__ is not Direction:
+    if type(direction) is not Direction:
         direction = direction_of(direction)
     for number in (size, *strides):
-        if number.__class__ is not int and not isinstance(number, int | np.integer):
+        if type(number) is not int and not isinstance(number, int | np.integer):
             raise CopyError(f"memcpy with {shown(number)}: sizes and strides are integers, in bytes")
     key = (direction, size, strides)
     form: ByteForm | None = issuer.copy_geometries.get(key)
@@ -56,7 +56,7 @@ def byte_form(issuer: Issuer, size: Any, direction: Direction | str | None, stri
 
 def as_pointers(dst: Passed, src: Passed) -> tuple[Pointer, Pointer]:
     """Return pointers as they are, and views as pointers to their first byte. Raises `CopyError` for other objects."""
-    if dst.__class__ is not Pointer or src.__class__ is not Pointer:
+    if type(dst) is not Pointer or type(src) is not Pointer:
         return _as_pointer(dst), _as_pointer(src)
     return dst, src
 

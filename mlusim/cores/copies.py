@@ -111,8 +111,8 @@ def _copy(
     task.operations += 1
     if task.operations > issuer.next_check or task.unawaited >= 0:
         check_end(issuer)
-    has_size = size.__class__ is not int or size
-    if direction is not None or has_size or dst.__class__ is not View or src.__class__ is not View:
+    has_size = type(size) is not int or size
+    if direction is not None or has_size or type(dst) is not View or type(src) is not View:
         dst, src = as_pointers(dst, src)
         to, origin = (dst.allocation, dst.offset), (src.allocation, src.offset)
         geometry, effect = byte_form(issuer, size, direction, strides).copy(issuer, to, origin, (dst, src))
@@ -319,4 +319,4 @@ def _issue_in_stream(issuer: Issuer, line: int, to: Place, origin: Place, geomet
     )
     unit.vector_free_ps = unit.stream_copied_ps = end_ps
     if effect is not None:
-        unit.later(end_ps, partial(np.copyto, *effect) if effect.__class__ is tuple else effect)
+        unit.later(end_ps, partial(np.copyto, *effect) if type(effect) is tuple else effect)

@@ -46,7 +46,7 @@ def apply_deferred(
         least = _MIN_REPEATED_BYTES if first in deferred.written_early else MIN_BYTES
         if instruction.name in _FILLS and result.nbytes >= least:
             value = call.attributes.get("value", 0)
-            element_of = _element_of_int if value.__class__ is int else _element_of
+            element_of = _element_of_int if type(value) is int else _element_of
             deferred.put(Piece(first, last, element_of(value, result.dtype)))
         else:
             deferred.forget(first, last)

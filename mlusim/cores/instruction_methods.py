@@ -10,21 +10,16 @@ Operands and attributes are passed in the order of the entry, or by name. Where 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cores.instructions.conversion import conversion
+from mlusim.cores.conversion_methods import ConversionMethods
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.scalar import check_view
 from mlusim.cores.sets_and_atomics import atomic, set_memory
 from mlusim.cores.vector import call
-from mlusim.errors import OperandError, UnknownNameError, nearest
 
 if TYPE_CHECKING:
     from mlusim.cores.instructions.limits import Value
-    from mlusim.cores.issuer import Issuer
-    from mlusim.dtypes import Dtype
     from mlusim.memory.view import View
 
 
@@ -75,58 +70,8 @@ def set_method(name: str) -> Callable[..., Any]:
     return issue
 
 
-# NumPy's names of instructions that are called otherwise, for the message about an unknown name.
-_OF_NUMPY = {
-    "multiply": "mul",
-    "subtract": "sub",
-    "divide": "div",
-    "copy": "memcpy",
-    "copyto": "memcpy",
-    "full": "fill",
-    "zeros": "write_zero",
-    "astype": "convert",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "equal": "eq",
-    "not_equal": "ne",
-    "absolute": "abs",
-    "dot": "matmul",
-}
-
-
-class InstructionMethods:
+class InstructionMethods(ConversionMethods):
     """The base class of `Core`: the instructions of the table, under BANG C's names."""
-
-    issuer: Issuer
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Any]:
-            """Return a conversion by BANG C's name, such as `float2half_rn`; for unknown names suggest the nearest."""
-            instruction = None if name.startswith("_") else conversion(name)
-            if instruction is None:
-                # BANG C's names without the underscores.
-                plain = name.lstrip("_").removeprefix("bang_")
-                known = [known for known in dir(type(self)) if not known.startswith("_")]
-                near = f"did you mean {_OF_NUMPY[plain]}? " if plain in _OF_NUMPY else nearest(plain, known)
-                raise UnknownNameError(
-                    f"core.{name} is not an instruction of this core: {near}the glossary lists them all"
-                )
-            return partial(self._conversion, name, *instruction)
-
-    def _conversion(
-        self, name: str, source: Dtype, target: Dtype, rounding: str | None, dst: View, src: View, position: int = 0
-    ) -> None:
-        check_view(name, dst)
-        check_view(name, src)
-        if (dst.dtype, src.dtype) != (target, source):
-            raise OperandError(
-                f"{name} of {src!r} to {dst!r}: it takes {source} to {target}; name the other conversion"
-            )
-        values = (dst, src, rounding, position)
-        call(self.issuer, self.issuer.line(_getframe(1)), INSTRUCTIONS["convert"], values, {})
 
     def atomic_cas(self, old: View, target: View, compare: Value, operand: Value) -> Any:
         """Target = operand where it equals `compare`; `old`, in NRAM, receives the old value. Await it."""

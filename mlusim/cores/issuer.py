@@ -8,7 +8,7 @@ kernel that called it, retiming the line in the saved log, and a front end for a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.endless import check_end, first_check
@@ -71,7 +71,7 @@ class Issuer:
         self.board = chip.board
         self.log: Log = chip.log
         self.records: Records = chip.log.records
-        self.frame_lines: dict[tuple[int, int], int] = chip.log.frame_lines
+        self.frame_lines: dict[int, dict[int, int]] = chip.log.frame_lines
         self.has_data = chip.data
         self.set_dry(dry=chip.dry)
         self.next_check = first_check(chip.max_operations)
@@ -80,7 +80,7 @@ class Issuer:
         self.dram_unit_bytes = chip.board.dram_unit_bytes
         self.copy_geometries = unit.copy_geometries
         self.sync_codes: dict[tuple[str, int], int] = {}
-        self.repeated: dict[int, list[tuple[VectorCall, Sequence[Any]]]] = {}
+        self.repeated: dict[int, list[tuple[VectorCall, tuple[Any, ...]]]] = {}
 
     def set_dry(self, *, dry: bool) -> None:
         """Set whether instructions take time."""
@@ -89,9 +89,10 @@ class Issuer:
 
     def line(self, frame: Any) -> int:
         """Return the number in the log of the line that a Python frame executes."""
-        # Optimised: `frame_line` does the same, and does it at the first time.
-        number = self.frame_lines.get((id(frame.f_code), frame.f_lasti))
-        return self.log.frame_line(frame) if number is None else number
+        try:
+            return self.frame_lines[id(frame.f_code)][frame.f_lasti]
+        except KeyError:
+            return self.log.frame_line(frame)
 
     def begin(self) -> None:
         """Count an instruction and charge its issue."""

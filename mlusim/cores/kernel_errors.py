@@ -5,8 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.cores.conversion_methods import ConversionMethods, unknown_instruction
 from mlusim.cores.source_line import awaiting_line, kernel_line
-from mlusim.errors import AccessError, AwaitError, KernelError, MlusimError, OperandError, OperationLimitError
+from mlusim.errors import (
+    AccessError,
+    AwaitError,
+    KernelError,
+    MlusimError,
+    OperandError,
+    OperationLimitError,
+    UnknownNameError,
+)
 from mlusim.inputs import shown
 from mlusim.memory.not_numeric import missing_attribute
 from mlusim.memory.view import View
@@ -42,6 +51,8 @@ def reported(task: Task, error: BaseException) -> BaseException:
     # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
     if str(error).endswith(_NO_AWAIT):
         report: KernelError = AwaitError(_not_awaitable(error), location(task, error))
+    elif isinstance(error, AttributeError) and isinstance(error.obj, ConversionMethods):
+        report = UnknownNameError(unknown_instruction(error.obj, str(error.name)), location(task, error))
     elif isinstance(error, TypeError | AttributeError | MlusimError) and not awaited_all:
         # `core.load(x) + 1`, `core.mul(a, a, core.load(x))`, `x[core.load(i)]`: the cause is the missing `await`.
         report = forgotten_await(task)

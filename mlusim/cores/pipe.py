@@ -58,9 +58,9 @@ class Transfer(Flow):
                     # A pipe is in order: copies that wait for its sync act before those issued after it.
                     unit.apply_late(io=pipe is not unit.move, move=pipe is unit.move)
                 deferred = unit.deferred
-                if deferred is not None and effect.__class__ is Piece:
+                if deferred is not None and type(effect) is Piece:
                     deferred.put(effect)
-                elif effect.__class__ is tuple:
+                elif type(effect) is tuple:
                     if deferred is not None and len(effect) == 4:
                         deferred.store(*effect)
                     elif deferred is not None and unit.pieces:
@@ -72,7 +72,7 @@ class Transfer(Flow):
                     if unit.pieces:
                         unit.settle()
                     effect()
-            elif effect.__class__ is tuple:
+            elif type(effect) is tuple:
                 unit.late_effects.append((pipe, partial(np.copyto, *effect)))
             else:
                 unit.late_effects.append((pipe, effect))

@@ -42,7 +42,7 @@ def load(issuer: Issuer, line: int, source: Passed) -> Waiting:
     element or WRAM, `CopyError` for a memory out of the core's reach, `AllocationError` for freed memory, and
     `MissingDataError` in a timing-only run if the bytes are not available.
     """
-    view: View = source if source.__class__ is View else check_view("load", source)
+    view: View = source if type(source) is View else check_view("load", source)
     if view.layout.size != 1:
         raise OperandError(f"load takes one element, not {view!r}: index it fully, or use load_array")
     return read(issuer, line, "load", view, view.item)

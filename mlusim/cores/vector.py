@@ -46,11 +46,11 @@ _ALL_BITS = 0xFF
 _NUMBERS = 64
 # Limit on the calls that a line of a kernel repeats: a helper may issue several instructions in turn.
 _CALLS_OF_LINE = 4
-_NO_CALLS: list[tuple[VectorCall, Sequence[Any]]] = []
+_NO_CALLS: list[tuple[VectorCall, tuple[Any, ...]]] = []
 
 
 def call(
-    issuer: Issuer, line: int, instruction: Instruction, arguments: Sequence[Any], named: Mapping[str, Any]
+    issuer: Issuer, line: int, instruction: Instruction, arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> Waiting | None:
     """Issue an instruction with the arguments of a kernel: operands and attributes in order, or by name.
 
@@ -80,7 +80,7 @@ def call(
     return None
 
 
-def _remember(issuer: Issuer, line: int, cached: VectorCall, attributes: Sequence[Any]) -> None:
+def _remember(issuer: Issuer, line: int, cached: VectorCall, attributes: tuple[Any, ...]) -> None:
     """Make a plain call one of those that its line repeats; `attributes` are the objects that were passed."""
     calls = issuer.repeated.setdefault(line, [])
     others = [call for call in calls if call[0] is not cached]
@@ -209,7 +209,7 @@ def _with_elements(issuer: Issuer, cached: VectorCall, operands: Sequence[Any], 
 
 
 def _issue_again(
-    issuer: Issuer, line: int, cached: VectorCall, attributes: Sequence[Any], arguments: Sequence[Any]
+    issuer: Issuer, line: int, cached: VectorCall, attributes: tuple[Any, ...], arguments: tuple[Any, ...]
 ) -> bool:
     """Issue a plain call that its line has issued before; returns false, without effect, if anything is different.
 
@@ -221,8 +221,8 @@ def _issue_again(
         return False
     if attributes:
         # The same objects have to be passed as before.
-        for position, attribute in enumerate(attributes, count):
-            if arguments[position] is not attribute:
+        for position in range(len(attributes)):
+            if arguments[count + position] is not attributes[position]:
                 return False
         operands = arguments[:count]
     nram, has_data, aligned, apart = issuer.unit.nram, issuer.has_data, cached.aligned, cached.apart
@@ -232,7 +232,8 @@ def _issue_again(
     for view, layout in zip(operands, layouts):  # noqa: B905 - equal lengths, checked above
         if view is result and first is not None and layout is layouts[0] and not apart:
             # In place.
-            addresses += addresses[:2]
+            addresses.append(addresses[0])
+            addresses.append(addresses[1])
             continue
         if type(view) is not View:
             if type(view) is layout:
@@ -251,18 +252,19 @@ def _issue_again(
             if aligned and (allocation.address + offset) % ALIGNED_ADDRESS_BYTES:
                 different = True
             if first is None:
-                first, start, stop = allocation, offset, offset + layout.nbytes
-            elif allocation is first and offset < stop and start < offset + layout.nbytes:
+                first, start, stop = allocation, offset, offset + view.layout.nbytes
+            elif allocation is first and offset < stop and start < offset + view.layout.nbytes:
                 different = True
         if different:
             return False
         if has_data and view.elements is None:
             view.typed()
-        addresses += (allocation.identity, offset)
+        addresses.append(allocation.identity)
+        addresses.append(offset)
     if has_data and cached.has_numbers:
-        operands = [
-            value if value.__class__ is View else _number(issuer, cached, operands, value) for value in operands
-        ]
+        operands = tuple(
+            [value if type(value) is View else _number(issuer, cached, operands, value) for value in operands]
+        )
     _add(issuer, line, cached, addresses, None, operands)
     return True
 
@@ -331,10 +333,10 @@ def _effect(
 
 def _number(issuer: Issuer, cached: VectorCall, operands: Sequence[Value], value: Any) -> Number:
     """Return a number in the instruction's element type, which the layouts of its views determine."""
-    number = cached.numbers.get(value) if value.__class__ is int else None
+    number = cached.numbers.get(value) if type(value) is int else None
     if number is None:
         number = Number(issuer.chip.quiet.run(_as_type, value, main_type(cached.instruction, operands)))
-        if value.__class__ is int and len(cached.numbers) < _NUMBERS:
+        if type(value) is int and len(cached.numbers) < _NUMBERS:
             cached.numbers[value] = number
     return number
 

@@ -187,7 +187,7 @@ def call_key(instruction: Instruction, arguments: Sequence[Any]) -> tuple[Any, .
             pass
     # Include the shape of a host array: arrays of rank 0 are numbers.
     key: list[Any] = [
-        value.layout if value.__class__ is View else (type(value), getattr(value, "shape", ()))
+        value.layout if type(value) is View else (type(value), getattr(value, "shape", ()))
         for value in arguments[:operands]
     ]
     key += [_attribute_key(value) for value in arguments[operands:]]

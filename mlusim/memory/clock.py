@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any
 
 import simpy
@@ -32,9 +32,10 @@ class Alarm:
     __slots__ = ("_calls",)
 
     # `Environment.step` requires an event to have a success flag and callbacks, which it reads and then sets to None.
-    # This event keeps its callbacks. Getter and setter are C functions, so a step makes no call in Python for them.
+    # This event keeps its callbacks. Getter and setter are C functions, so a step makes no call in Python for them. The
+    # setter has no effect.
     _ok = True
-    callbacks = property(attrgetter("_calls"), lambda _event, _none: None)
+    callbacks = property(attrgetter("_calls"), is_)  # type: ignore[arg-type]
 
     def __init__(self, ring: Callable[[Any], None]) -> None:
         self._calls = (ring,)

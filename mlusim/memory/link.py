@@ -89,8 +89,9 @@ class Link:
         self._arrivals: list[tuple[int, int, Flow]] = []
         # The rate that the flows in flight would have without contention.
         self._demand = 0.0
-        # Virtual clocks, by limit.
-        self._clocks: dict[float, RateClock] = {}
+        # Virtual clocks, and the same by limit. Compiled code iterates over a list in an eighth of the time of a dict.
+        self._clocks: list[RateClock] = []
+        self._clock_by_limit: dict[float, RateClock] = {}
         self._least_limit = INFINITE
         self._common_rate = 0.0  # of all clocks, if they share one because the link is full; else 0
         self._served = 0.0
@@ -168,7 +169,7 @@ class Link:
         if self._common_rate:
             self._served += self._common_rate * elapsed
         elif elapsed:
-            for clock in self._clocks.values():
+            for clock in self._clocks:
                 clock.ahead += clock.rate * elapsed
 
     def _admit(self, now: int) -> None:
@@ -205,17 +206,19 @@ class Link:
 
     def _clock_of(self, limit: float) -> RateClock:
         """Return the clock of a limit, created at its first flow."""
-        clock = self._clocks.get(limit)
+        clock = self._clock_by_limit.get(limit)
         if clock is None:
-            clock = self._clocks[limit] = RateClock(limit)
+            clock = self._clock_by_limit[limit] = RateClock(limit)
+            self._clocks.append(clock)
             if limit < self._least_limit:
                 self._least_limit = limit
         return clock
 
     def _drop_clock(self, clock: RateClock) -> None:
-        del self._clocks[clock.limit]
+        del self._clock_by_limit[clock.limit]
+        self._clocks.remove(clock)
         if clock.limit == self._least_limit:
-            self._least_limit = min(self._clocks, default=INFINITE)
+            self._least_limit = min(self._clock_by_limit, default=INFINITE)
 
     def _share(self, now: int) -> None:
         """Set the rate of every clock."""
@@ -227,14 +230,14 @@ class Link:
         self._common_rate = 0.0
         self._settle_ports()
         demand = 0.0
-        for clock in self._clocks.values():
+        for clock in self._clocks:
             clock.rate = clock.limit
             demand += clock.limit * clock.weight
         # Optimised: where ports leave some of the link idle, `_level` would find that it limits no clock. The margin is
         # beyond the rounding of `demand`.
         if demand > capacity * _NEARLY_FULL:
             level = self._level(capacity)
-            for clock in self._clocks.values():
+            for clock in self._clocks:
                 clock.rate = min(clock.limit, level)
 
     def _capacity(self, now: int) -> float:
@@ -263,10 +266,10 @@ class Link:
     def _level(self, left: float) -> float:
         """Return the common rate of the flows that no port limits, given the capacity that is left."""
         weight_left = self._weight
-        for limit in sorted(self._clocks):
+        for limit in sorted(self._clock_by_limit):
             if limit * weight_left >= left:
                 return left / weight_left
-            clock_weight = self._clocks[limit].weight
+            clock_weight = self._clock_by_limit[limit].weight
             left -= limit * clock_weight
             weight_left -= clock_weight
         return INFINITE
@@ -274,8 +277,11 @@ class Link:
     def _settle(self, left: float, flows: list[Flow]) -> None:
         """Share a port, max-min fair in bytes, and move each of its flows to the clock of its new limit."""
         waiting = len(flows)
-        if waiting > 1:
-            flows = sorted(flows, key=port_rate)
+        for flow in flows:
+            # Most flows of a port are equal, and then they are in order.
+            if flow.port_rate != flows[0].port_rate:
+                flows = sorted(flows, key=port_rate)
+                break
         for flow in flows:
             rate = min(flow.port_rate, left / waiting)
             left -= rate
@@ -323,7 +329,7 @@ class Link:
         moved, served, rate = self._moved, self._served, self._common_rate
         soonest = INFINITE
         entries = 0
-        for clock in self._clocks.values():
+        for clock in self._clocks:
             heap = clock.heap
             finish, order, flow = heap[0]
             if moved:
@@ -409,7 +415,7 @@ class Link:
         """Take the flows that are complete off their heaps."""
         done: list[Flow] = []
         rate, served, moved = self._common_rate, self._served, self._moved
-        for clock in self._clocks.values():
+        for clock in self._clocks:
             heap = clock.heap
             # Flows due within the tolerance are due now, or the timer would ring at this time for ever.
             horizon = served + clock.ahead + (rate or clock.rate) * _TWO_TICKS

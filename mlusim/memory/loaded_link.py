@@ -64,17 +64,16 @@ class LoadedLink(Link):
         self._unsettled.clear()
 
     def _share(self, now: int) -> None:
-        clocks = self._clocks
         self._settle_ports()
         offered = 0.0
-        for limit, clock in clocks.items():
-            offered += limit * clock.weight
+        for clock in self._clocks:
+            offered += clock.limit * clock.weight
         # `carried`, inlined for performance.
         demand = offered / self._capacity(now)
         linear = 1 + demand
         part = 2 / (linear + sqrt(max(linear * linear + 4 * (self._growth - 1) * demand, 0.0)))
-        for limit, clock in clocks.items():
-            clock.rate = limit * part
+        for clock in self._clocks:
+            clock.rate = clock.limit * part
 
 
 def dram_link(environment: Clock, limits: LinkLimits) -> Link:

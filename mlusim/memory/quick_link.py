@@ -109,6 +109,7 @@ class QuickLink(Link):
         for ready_ps, _, flow in self._arrivals:
             self._schedule_end(flow, flow.work / flow.weight, ready_ps, now)
         self._clocks.clear()
+        self._clock_by_limit.clear()
         self._least_limit = self._port_floor = INFINITE
         self._mixed_until = NEVER
         self._moved = False

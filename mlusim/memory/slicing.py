@@ -24,7 +24,7 @@ Key = SupportsIndex | slice | EllipsisType
 def sliced(view: View, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
     """Return offset and layout of a slice. Raises `AccessError` as `View.__getitem__`."""
     shape, strides, offset = view.shape, view.strides, view.offset
-    items: tuple[Any, ...] = key if key.__class__ is tuple else (key,)
+    items: tuple[Any, ...] = key if type(key) is tuple else (key,)
     rank = len(shape)
     new_shape: list[int] = []
     new_strides: list[int] = []
@@ -38,7 +38,7 @@ def sliced(view: View, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
         if axis >= rank:
             raise AccessError(f"{len(items)} indices on {view!r} of rank {rank}; drop {len(items) - rank}")
         extent = shape[axis]
-        if item.__class__ is slice:
+        if type(item) is slice:
             start, count, step = _range(item, extent, axis, view)
             if count:
                 offset += start * strides[axis]
@@ -79,7 +79,7 @@ def _range(item: slice, extent: int, axis: int, view: View) -> tuple[int, int, i
 
 
 def _integer(item: Any, axis: int, view: View) -> int:
-    if item.__class__ is int:
+    if type(item) is int:
         number: int = item
         return number
     if isinstance(item, bool | np.bool_):

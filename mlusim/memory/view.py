@@ -157,34 +157,40 @@ class View:
         # Optimised, because every copy of every kernel passes here: a row, a range of the first axis, and plain indices
         # and ranges of several axes are looked up in the layout. `sliced` computes the same in general.
         rows: dict[Any, View] | None = None
-        if key.__class__ is int:
+        if type(key) is int:
             rows = self.rows
             if rows is not None and key in rows:
                 return rows[key]
         layout, offset = self.layout, self.offset
         shape, strides = layout.shape, layout.strides
         part = None
-        if key.__class__ is int:
+        if type(key) is int:
             if shape and 0 <= key < shape[0]:
                 offset += key * strides[0]
                 part = layout.row
-        elif key.__class__ is slice and key.step is None and shape:
-            start, stop = 0 if key.start is None else key.start, key.stop
-            if start.__class__ is stop.__class__ is int and 0 <= start < stop <= shape[0]:
+        elif type(key) is slice and key.step is None and shape:
+            start, stop = key.start, key.stop
+            if start is None:
+                start = 0
+            if type(start) is type(stop) is int and 0 <= start < stop <= shape[0]:
                 offset += start * strides[0]
                 part = layout.parts[stop - start]
-        elif key.__class__ is tuple and len(key) <= len(shape):
+        elif type(key) is tuple and len(key) <= len(shape):
             at = offset
             counts = []
             for item, extent, stride in zip(key, shape, strides):  # noqa: B905 - axes that it does not name stay whole
-                if item.__class__ is int:
+                if type(item) is int:
                     if not 0 <= item < extent:
                         break
                     at += item * stride
                     counts.append(-1)
-                elif item.__class__ is slice and item.step is None:
-                    start, stop = 0 if item.start is None else item.start, extent if item.stop is None else item.stop
-                    if not (start.__class__ is stop.__class__ is int and 0 <= start < stop <= extent):
+                elif type(item) is slice and item.step is None:
+                    start, stop = item.start, item.stop
+                    if start is None:
+                        start = 0
+                    if stop is None:
+                        stop = extent
+                    if not (type(start) is type(stop) is int and 0 <= start < stop <= extent):
                         break
                     at += start * stride
                     counts.append(stop - start)
@@ -346,6 +352,6 @@ def _extents(shape: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
     """Return extents or axes given one by one or as one tuple."""
     items: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
     for item in items:
-        if item.__class__ is not int:
+        if type(item) is not int:
             return tuple(as_index(item) for item in items)
     return tuple(items)

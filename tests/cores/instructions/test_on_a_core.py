@@ -65,6 +65,8 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
             r"add.*src1 is an array of the host",
         ),
         (lambda core, t: core.float2half(None, 0), r"float2half of None: it takes a view of memory, such as x\[0\]"),
+        (lambda core, t: core.float2haf_rn(t, t), r"core\.float2haf_rn is not .*: did you mean float2half_rn\?"),
+        (lambda core, t: core.__bang_half2int8_tz(t, t), r"core\.__bang_half2int8_tz .*: did you mean half2int8_tz\?"),
         (lambda core, t: core.add(t, t, "x"), r"add\(dst, src0, src1\): src1 is a view or a number, not 'x'$"),
         (
             lambda core, t: core.cycle_add(t, t, t[:48]),
@@ -106,6 +108,11 @@ def test_invalid_calls_are_refused(run: Any, body: Any, message: str) -> None:
 
     with pytest.raises((OperandError, UnknownNameError), match=HERE + message):
         run(kernel)
+
+
+def test_access_to_the_methods_of_a_core_has_no_hook() -> None:
+    # `__getattr__` would make each access to an attribute that exists several times slower.
+    assert not hasattr(Core, "__getattr__")
 
 
 def test_scalar_results_are_returned_in_registers(run: Any) -> None:
