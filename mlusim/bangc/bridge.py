@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
 _UINT8 = np.dtype(np.uint8)
+# Calls that a memory core drops before it reports them.
+_DROPS_AT_ONCE = 8192
 _NULL_BYTES = 1 << 16
 # Number of addresses that a task caches.
 _PLACES = 1 << 12
@@ -139,6 +141,10 @@ class Bridge:
         dropped |= is_atomic and self.is_astray
         if dropped and (site.returns or self.on_stack(values[0])):
             self.image.record.astray = 1
+        if dropped:
+            # Of the next calls, those that need no answer return at once. They count as operations.
+            left = self.issuer.chip.max_operations - self._task.operations
+            self.image.record.drops = max(1, min(left, _DROPS_AT_ONCE))
         return dropped
 
     def note_dropped(self, name: str, line: int) -> None:

@@ -13,7 +13,7 @@ from mlusim.bangc.accesses import drain
 from mlusim.bangc.bridge import Bridge
 from mlusim.bangc.calls import HEAD
 from mlusim.bangc.faults import print_text, raise_fault
-from mlusim.bangc.image import DRAIN, FINISHED, FIRST_KNOWN, PLACED, PRINT, RUN_COUNT_WORD, SETTLE
+from mlusim.bangc.image import DRAIN, FINISHED, FIRST_KNOWN, PLACED, PRINT, RUN_COUNT_WORD, SETTLE, SKIPPED
 from mlusim.bangc.lines import raise_at
 from mlusim.bangc.repetition import Repetition
 from mlusim.errors import MlusimError
@@ -138,6 +138,10 @@ class Crossing:
         if why == DRAIN:
             # Time has advanced: the task's own loads may have ended, and it continues to read memory.
             bridge.issuer.unit.settle()
+        elif why == SKIPPED:
+            # All but the last, which follows, and checks the limit.
+            bridge.issuer.task.operations += bridge.image.record.skipped - 1
+            bridge.issuer.chip.skipped += bridge.image.record.skipped - 1
         elif why == PLACED:
             bridge.arrays.place_new()
         elif why == PRINT:

@@ -31,7 +31,7 @@ KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
 SRAM = 2
 # What resuming returns: the number of an intrinsic; beyond FIRST_KNOWN that of a known call; or one of these.
 FIRST_KNOWN = 1 << 32
-FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT = range(-1, -9, -1)
+FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT, SKIPPED = range(-1, -10, -1)
 ARENA_BYTES = 1 << 28
 # Unused addresses between the arrays of an arena; they take no capacity.
 GAP_BYTES = 1 << 16
@@ -109,6 +109,8 @@ class Fibre(ctypes.Structure):
         ("run_capacity", _WORD),
         ("stack", _WORD),
         ("stack_size", _WORD),
+        ("drops", _WORD),
+        ("skipped", _WORD),
     )
 
 
@@ -178,7 +180,7 @@ class Runtime:
         self.library.mlusim_state.argtypes = (ctypes.c_void_p,)
         self.library.mlusim_know.argtypes = (ctypes.c_void_p, _WORD)
         self.library.mlusim_forget.argtypes = (ctypes.c_void_p,)
-        self.library.mlusim_varying.argtypes = (ctypes.c_char_p,)
+        self.library.mlusim_operations.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
         self.library.mlusim_free.argtypes = (ctypes.c_void_p,)
         self.library.mlusim_loading.argtypes = (ctypes.c_void_p, ctypes.c_int)
         self.library.mlusim_guard.argtypes = (ctypes.c_int,)
@@ -189,10 +191,15 @@ class Runtime:
         self._base = _base(self.library._handle)  # noqa: SLF001 - ctypes has no other way to a library's address
         self._size = _extent(path)
 
-    def set_varying(self, counts: bytes) -> None:
-        """Set how many of the first values of a known call may differ, by number of its intrinsic."""
-        self._varying = counts
-        self.library.mlusim_varying(counts)
+    def set_operations(self, varying: bytes, droppable: bytes) -> None:
+        """Set what the runtime knows of intrinsics, by number.
+
+        Args:
+            varying: how many of the first values of a known call may differ.
+            droppable: whether a call has no effect on a memory core if it uses a memory that the core lacks.
+        """
+        self._operations = varying, droppable
+        self.library.mlusim_operations(varying, droppable)
 
     def has(self, address: int) -> bool:
         """Whether an address is within the library's own code."""

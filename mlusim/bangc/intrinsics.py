@@ -257,6 +257,17 @@ def varying() -> bytes:
 
 
 @lru_cache(maxsize=1)
+def droppable() -> bytes:
+    """Return, by number, whether calls that use memory which a memory core lacks return there at once."""
+    return bytes(
+        not intrinsic.name.startswith("__bang_atomic_")
+        and intrinsic.name != "__mlusim_memory"
+        and all(intrinsic.result(arity) == "void" for arity in intrinsic.arities)
+        for intrinsic in intrinsics()
+    )
+
+
+@lru_cache(maxsize=1)
 def names() -> frozenset[str]:
     """Return the names that a kernel may call."""
     return frozenset(intrinsic.name for intrinsic in intrinsics())

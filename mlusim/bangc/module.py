@@ -110,7 +110,7 @@ class Module:
         if syntax_only:
             return
         self.runtime: Runtime = load_runtime(toolchain.runtime(options.compiler))
-        self.runtime.set_varying(intrinsics.varying())
+        self.runtime.set_operations(intrinsics.varying(), intrinsics.droppable())
 
     @property
     def has_main(self) -> bool:

@@ -23,7 +23,7 @@ static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves
 static const Word GAP = 1 << 16;
 enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, DROPPED = 1 << 14, FRESH = 1 << 15, POISON = 0xFF };
 // What a fibre switches back for, below the numbers of the intrinsics.
-enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
+enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8, SKIPPED = -9 };
 // Calls of a task that are found again, and in how many entries to look for one; what resuming returns for the first.
 enum { KNOWN_CALLS = 1 << 12, PROBES = 8 };
 static const int64_t FIRST_KNOWN = int64_t(1) << 32;
@@ -44,7 +44,8 @@ struct Fibre {
     Run *runs;
     Word run_count, run_capacity;
     char *stack;
-    Word stack_size, sp, used_slots;
+    Word stack_size, drops, skipped;  // drops: how many calls without an effect return at once before the next is reported; 0: none; skipped: those that have
+    Word sp, used_slots;
     uint16_t order[SLOTS];
     Slot slots[SLOTS];
     jmp_buf here, back;
@@ -93,11 +94,26 @@ static void flush(Fibre *f) {
     for (Word k = 0; k < f->used_slots; ++k) flush_slot(f, f->slots[f->order[k]]);
     f->used_slots = 0;
 }
+// By operation, how many first values of a known call may differ, and whether it has no effect on memories that the core lacks.
+static const unsigned char *varying, *droppable;
+static bool has_no_effect(const Fibre *f) {
+    const Call &call = f->call;
+    if (!droppable[call.op] || call.value[0] - Word(f->stack) < f->stack_size) return false;
+    for (int64_t k = 0; k < call.count; ++k)
+        for (Word kind = 0; call.codes[k] >> 16 && kind < KINDS; ++kind)
+            if (f->absent >> kind & 1 && call.value[k] - f->arenas[kind]->base <= NRAM_BYTES_MASK) return true;
+    return false;
+}
 EXPORT void mlusim_switch() {
     Fibre *f = current;
     if (!pthread_equal(pthread_self(), runner)) {  // a thread of the program's own: the runner ends it all
         foreign = 1;
         for (pthread_kill(runner, SIGVTALRM);;) pause();
+    }
+    if (f->drops && has_no_effect(f)) {
+        if (++f->skipped < f->drops) return (void)(f->call.result = 0);
+        Call saved = f->call;
+        back(f, SKIPPED), f->skipped = 0, f->call = saved;
     }
     f->pending = 1;
     if (Call saved; f->used_slots) saved = f->call, flush(f), f->call = saved;
@@ -289,8 +305,7 @@ EXPORT void mlusim_guard(int on) {
     for (int k = 0; !on && k < COUNT; ++k) sigaction(SIGNALS[k], &before[k], nullptr), sigaltstack(&old, nullptr);
 }
 
-// A call with the same location, types and values is known; `varying` has how many first values may differ, by operation.
-static const unsigned char *varying;
+// A call with the same location, types and values is known.
 static Known *known_call(Fibre *f, bool learn) {
     const Call &call = f->call;
     Word words[ARGUMENTS + 5], size = 5, hash = 0;
@@ -306,7 +321,7 @@ static Known *known_call(Fibre *f, bool learn) {
     }
     return nullptr;
 }
-EXPORT void mlusim_varying(const unsigned char *values) { varying = values; }
+EXPORT void mlusim_operations(const unsigned char *differ, const unsigned char *drop) { varying = differ, droppable = drop; }
 // From now on resuming returns FIRST_KNOWN and this number for calls like the current one; returns 0 without room for it.
 EXPORT int mlusim_know(Fibre *f, Word number) {
     Known *one = known_call(f, true);
@@ -336,7 +351,7 @@ EXPORT void mlusim_free(Fibre *f) { munmap(f->stack, f->stack_size), free(f->run
 EXPORT void mlusim_start(Fibre *f, void (*body)(void *, char *), void *function, char *arguments) {
     getcontext(&f->first), mlusim_forget(f);
     f->first.uc_stack.ss_sp = f->stack, f->first.uc_stack.ss_size = f->stack_size - GUARD, f->first.uc_link = nullptr;
-    f->body = body, f->function = function, f->arguments = arguments, f->started = f->astray = f->undo_size = f->pending = f->run_count = f->used_slots = f->recent = 0;
+    f->body = body, f->function = function, f->arguments = arguments, f->started = f->astray = f->drops = f->skipped = f->undo_size = f->pending = f->run_count = f->used_slots = f->recent = 0;
     for (int k = 0; k < SLOTS; ++k) f->slots[k].run.count = 0;
     makecontext(&f->first, begin, 0);
 }
