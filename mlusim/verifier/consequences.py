@@ -68,7 +68,7 @@ def _release(cause: Finding, release: Finding) -> bool:
 def _task_race(cause: Finding, race: Finding) -> bool:
     """Return whether tasks of these clusters hang at a barrier: then tasks are at different barriers."""
     if cause.kind == "hang":
-        return {site.cluster for site in cause.sites}.issuperset(site.cluster for site in race.sites)
+        return set(cause.fields.get("clusters", ())).issuperset(site.cluster for site in race.sites)
     return _race(cause, race)
 
 

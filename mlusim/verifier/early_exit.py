@@ -176,7 +176,12 @@ def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | Non
         sites=sites,
         rule="; ".join(dict.fromkeys(_WAITS_FOR[name.partition(" ")[0]] for name in by_name)),
         remedy=remedy,
-        fields={"waiting": len(waiting), "returned": len(returned), "barriers": list(by_name)},
+        fields={
+            "waiting": len(waiting),
+            "returned": len(returned),
+            "barriers": list(by_name),
+            "clusters": sorted({log.tasks[task].cluster for tasks in by_name.values() for task in tasks}),
+        },
     )
 
 

@@ -243,3 +243,19 @@ def test_an_error_that_every_task_swallows_is_one_finding():
     finding = the_only_error(careless, X, Output.like(X), kind="BLOCK", dim=8)
     assert finding.kind == "swallowed"
     assert finding.times == 8
+
+
+def test_a_barrier_of_a_union_that_one_task_skips_is_one_finding():
+    async def neighbours(core, x, out):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        await core.memcpy(held, x[core.task_id])
+        await core.memcpy(out[core.task_id], held)
+        if core.task_id != 5:
+            await core.sync_all_ipu()
+        await core.memcpy(held, out[core.task_id ^ 1])
+
+    finding = the_only_error(neighbours, X, Output.like(X), dim=8, kind="UNION2")
+    assert (finding.kind, finding.fields["clusters"]) == ("hang", [0, 1])
+    assert [one.kind for one in finding.folded] == ["task-race"]
