@@ -57,7 +57,8 @@ async def index_beyond_the_table(core, x, out):
     ("kernel", "kind"),
     [
         (sum_of_lanes_that_nobody_wrote, "uninitialised"),
-        (released_while_a_store_is_in_flight, "release"),
+        # The release is a consequence: the next owner of the bytes writes them.
+        (released_while_a_store_is_in_flight, "race"),
         (row_behind_the_last_swallowed, "swallowed"),
         (index_beyond_the_table, "lookup"),
     ],
