@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -155,9 +154,11 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         value = value[()]
     if not isinstance(value, bool | int | float | complex | np.generic) or isinstance(value, str | bytes):
         raise OperandError(f"{name} with {shown(value)}: the value must be a number, not {type(value).__name__}")
-    with np.errstate(all="ignore"), suppress(OverflowError, TypeError, ValueError):
-        return np.asarray(value).astype(dtype)
-    raise OperandError(f"{name} with {shown(value)}: {dtype_name(dtype)} cannot represent it")
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(value).astype(dtype)
+    except (OverflowError, TypeError, ValueError):
+        raise OperandError(f"{name} with {shown(value)}: {dtype_name(dtype)} cannot represent it") from None
 
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:

@@ -25,6 +25,9 @@ Array = np.ndarray[Any, Any]
 # Deferring a smaller copy, or one with shorter segments, costs the host more than copying it.
 MIN_BYTES = 16_384
 MIN_SEGMENT_BYTES = 256
+# Operations on other bytes that check the deferred loads before all of these are written: the checks of a few more
+# operations would cost as much.
+_MAX_CHECKS = 16
 
 
 class Conversion(NamedTuple):
@@ -104,10 +107,11 @@ class Deferred:
             later loads to the same addresses write their bytes at once.
     """
 
-    __slots__ = ("_memory", "pieces", "written_early")
+    __slots__ = ("_checks", "_memory", "pieces", "written_early")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+        self._checks = 0
         self.pieces: list[Piece] = []
         self.written_early: set[int] = set()
 
@@ -116,6 +120,7 @@ class Deferred:
         if self.pieces:
             self.forget(piece.first, piece.last)
         self.pieces.append(piece)
+        self._checks = 0
 
     def find(self, first: int, last: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         """Return the source of exactly bytes [first, last), not copied, with this shape and dtype, or None."""
@@ -155,6 +160,7 @@ class Deferred:
 
     def copy(self, to: Array, origin: Array) -> None:
         """Copy arrays, either of which may lie in this memory; writes only the deferred bytes that the copy reads."""
+        self.check()
         span = self._memory.span_of(origin)
         if span is not None:
             self.settle(*span)
@@ -165,6 +171,16 @@ class Deferred:
             else:
                 self.settle(*span)
         to[...] = origin
+
+    def check(self) -> None:
+        """Count an operation that is neither a deferred load nor a store of one; after many, write all pieces.
+
+        A buffer that a kernel fills or loads once would otherwise slow down all of its later operations.
+        """
+        self._checks += 1
+        if self._checks > _MAX_CHECKS:
+            self.settle()
+            self._checks = 0
 
     def forget(self, first: int, last: int) -> None:
         """Cancel the deferred loads of bytes [first, last), which are about to be overwritten."""

@@ -9,6 +9,7 @@ depends on the position.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,13 +166,13 @@ def row_units(view: View, rows: Indices | None, count: int, row_bytes: int, unit
     if unit_bytes % row_bytes == 0 and base % row_bytes == 0 and stride % row_bytes == 0:
         # Rows that never cross a unit boundary, such as single elements.
         return count * unit_bytes, count * unit_bytes * (row_bytes < unit_bytes)
-    if stride % unit_bytes == 0:
-        starts = np.full(1, base, np.int64)
-    else:
-        starts = (base + stride * (np.arange(count, dtype=np.int64) if rows is None else rows)) % unit_bytes
-    units, parts = _units(starts, row_bytes, unit_bytes)
-    times = count if len(starts) != count else 1
-    return int(units.sum()) * times * unit_bytes, int(parts.sum()) * times * unit_bytes
+    units, parts = _units_by_row(base, stride % unit_bytes, row_bytes, unit_bytes)
+    period = len(units)
+    if period == 1:
+        return int(units[0]) * count * unit_bytes, int(parts[0]) * count * unit_bytes
+    phases = np.arange(count) % period if rows is None else rows % period
+    # The reduction of `sum`, without its calls in Python.
+    return int(np.add.reduce(units[phases])) * unit_bytes, int(np.add.reduce(parts[phases])) * unit_bytes
 
 
 def run_units(
@@ -192,12 +193,26 @@ def run_units(
 def worst_row_units(view: View, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
     """As `row_units` for rows that no scalar code has read: each is charged as the worst of the view."""
     base = (view.allocation.address + view.offset) % unit_bytes
-    starts = (base + view.strides[0] * np.arange(max(min(view.shape[0], unit_bytes), 1), dtype=np.int64)) % unit_bytes
-    units, parts = _units(starts, row_bytes, unit_bytes)
-    return int(units.max()) * count * unit_bytes, int(parts.max()) * count * unit_bytes
+    extent = max(min(view.shape[0], unit_bytes), 1)
+    units, parts = _most_units(base, view.strides[0] % unit_bytes, extent, row_bytes, unit_bytes)
+    return units * count * unit_bytes, parts * count * unit_bytes
 
 
-def _units(starts: Indices, row_bytes: int, unit_bytes: int) -> tuple[Indices, Indices]:
+@lru_cache(maxsize=1024)
+def _most_units(base: int, stride: int, extent: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
+    """Return the most units, and partly touched units, of any of the first `extent` rows."""
+    units, parts = _units_by_row(base, stride, row_bytes, unit_bytes)
+    return int(units[:extent].max()), int(parts[:extent].max())
+
+
+@lru_cache(maxsize=1024)
+def _units_by_row(base: int, stride: int, row_bytes: int, unit_bytes: int) -> tuple[Indices, Indices]:
+    """Return the bus units that a row touches, and how many of these only partly, by row number modulo their period.
+
+    base, stride: of the rows, in bytes, modulo a unit.
+    """
+    period = unit_bytes // math.gcd(stride, unit_bytes)
+    starts = (base + stride * np.arange(period, dtype=np.int64)) % unit_bytes
     stops = starts + row_bytes
     units = -(-stops // unit_bytes)
     return units, units - np.maximum(0, stops // unit_bytes - (starts > 0))

@@ -103,13 +103,16 @@ async def program(core: Core, x: View, out: View, seen: list[bytes], plan: list[
     seen.append(core.peek(half).tobytes())
 
 
-def run(x: np.ndarray[Any, Any], plan: list[Step], least: int, board: str) -> tuple[bytes, list[bytes], bytes]:
-    """The output, what the kernel saw, and the log, with loads of `least` bytes or more deferred."""
+def run(
+    x: np.ndarray[Any, Any], plan: list[Step], least: int, board: str, checks: int = 16
+) -> tuple[bytes, list[bytes], bytes]:
+    """The output, what the kernel saw, and the log, with loads of `least` bytes or more deferred for some checks."""
     seen: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlusim.cores.copy_geometry.MIN_BYTES", least)
         patch.setattr("mlusim.cores.copy_geometry.MIN_SEGMENT_BYTES", 1)
         patch.setattr("mlusim.cores.deferred_vector.MIN_BYTES", least)
+        patch.setattr("mlusim.memory.deferred._MAX_CHECKS", checks)
         device = mlusim.Device(board)
         source = device.upload(x, "x")
         out = device.upload(np.zeros((COPIED + 2, ROWS, WIDTH), x.dtype), "out", writable=True)
@@ -126,6 +129,7 @@ def test_every_program_sees_the_bytes_of_plain_copies(plan: list[Step], board: s
     # All loads are deferred, or those of eight rows or more and others are not.
     assert run(x, plan, 1, board) == plain
     assert run(x, plan, 8 * WIDTH * x.itemsize, board) == plain
+    assert run(x, plan, 1, board, checks=2) == plain
 
 
 @pytest.mark.parametrize("name", [*STEPS, "fresh"])
@@ -232,6 +236,19 @@ def test_a_copy_writes_what_it_reads_and_forgets_what_it_overwrites() -> None:
     owes.copy(target, np.ones(8, np.uint8))
     assert target.all()
     assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(8, 16), (40, 64)]
+
+
+def test_pieces_that_many_copies_pass_by_are_written() -> None:
+    """A buffer filled once before a long loop would slow down each of its copies."""
+    memory, owes = memory_of(64)
+    owes.put(Piece(32, 64, np.array(7, np.uint8)))
+    held = memory.held_bytes(0, 64)
+    for value in range(16):
+        owes.copy(held[:8], np.full(8, value, np.uint8))
+    assert len(owes.pieces) == 1
+    owes.copy(held[:8], np.zeros(8, np.uint8))
+    assert owes.pieces == []
+    assert held[32:].tolist() == [7] * 32
 
 
 @given(data=st.data())
