@@ -130,7 +130,12 @@ def _compiled(root: Path) -> Path:
         done.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=done.parent) as folder:
             _compile(root, Path(folder))
-            (Path(folder) / "lib").rename(done)
+            try:
+                (Path(folder) / "lib").rename(done)
+            except OSError:
+                # Another build of the same sources may have finished first.
+                if not done.is_dir():
+                    raise
     return done
 
 
