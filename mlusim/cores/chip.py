@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -48,10 +48,14 @@ class Observer(Protocol):
 
 
 class Cluster:
-    """Cores, one memory core, and the SRAM that they share."""
+    """Cores, one memory core, and the SRAM that they share.
+
+    Units are created at their first use: most launches leave some of a board's cores idle.
+    """
 
     def __init__(self, chip: Chip, index: int) -> None:
         board = chip.board
+        self._chip = chip
         self.index = index
         sram_rate = board.sram_bandwidth_bytes_per_s / PS_PER_S
         self.sram_link = QuickLink(chip.environment, LinkLimits(sram_rate, [sram_rate]))
@@ -67,8 +71,30 @@ class Cluster:
         self.shared_copies: dict[Any, list[SharedCopy]] = {}
         # The union that occupies the whole cluster, even after some of its tasks have ended.
         self.union: Job | None = None
-        self.cores = [Unit(chip, self, core, is_memory_core=False) for core in range(board.cores_per_cluster)]
-        self.memory_core = Unit(chip, self, MEMORY_CORE_ID, is_memory_core=True)
+        self._units: dict[int, Unit] = {}
+
+    @property
+    def units(self) -> Iterable[Unit]:
+        """The cores and the memory core that have been used."""
+        return self._units.values()
+
+    @property
+    def memory_core(self) -> Unit:
+        """The unit that copies between GDRAM and SRAM, and runs a task of each union."""
+        return self.core(MEMORY_CORE_ID)
+
+    def core(self, core_id: int) -> Unit:
+        """Return a core."""
+        unit = self._units.get(core_id)
+        if unit is None:
+            is_memory_core = core_id == MEMORY_CORE_ID
+            unit = self._units[core_id] = Unit(self._chip, self, core_id, is_memory_core=is_memory_core)
+        return unit
+
+    def is_free(self, core_id: int) -> bool:
+        """Whether a core runs no task, and no union occupies the cluster."""
+        unit = self._units.get(core_id)
+        return self.union is None and (unit is None or unit.task is None)
 
 
 class Chip:
@@ -163,7 +189,7 @@ class Chip:
         self.queues.clear()
         for cluster in self.clusters:
             cluster.sram.close()
-            for unit in (*cluster.cores, cluster.memory_core):
+            for unit in cluster.units:
                 # Cached copy geometries contain arrays on the bytes.
                 unit.copy_geometries.clear()
                 for memory in (unit.nram, unit.wram, unit.ldram):
@@ -171,12 +197,12 @@ class Chip:
                         memory.close()
 
     def units(self) -> Iterator[Unit]:
-        """Yield all cores and memory cores."""
+        """Yield the cores and memory cores that have been used."""
         for cluster in self.clusters:
-            yield from (*cluster.cores, cluster.memory_core)
+            yield from cluster.units
 
     def on_chip(self) -> Iterator[Memory]:
-        """Yield the memories of all cores and clusters, and the LDRAMs."""
+        """Yield the SRAMs, and the memories of these cores and memory cores, with their LDRAMs."""
         for cluster in self.clusters:
             yield cluster.sram
         for unit in self.units():

@@ -168,22 +168,22 @@ class Launch:
     def _place_wave(self) -> None:
         skew = self.chip.board.core_start_skew_ps
         # Consecutive tasks are placed on different clusters, so that a small grid uses the ports of all clusters.
-        units = [
-            cluster.cores[core]
+        free = [
+            (cluster, core)
             for core in range(self.chip.board.cores_per_cluster)
             for cluster in self.chip.clusters
-            if cluster.cores[core].task is None and cluster.union is None
+            if cluster.is_free(core)
         ]
         delay = self._delay_ps()
         cluster_delay = self._cluster_delay_ps()
         clusters: dict[int, int] = {}
-        for position, unit in enumerate(units):
+        for position, (cluster, core) in enumerate(free):
             if not self.waiting:
                 break
-            job = Job(self, [unit.cluster])
+            job = Job(self, [cluster])
             self.running.append(job)
-            nth = clusters.setdefault(unit.cluster.index, len(clusters))
-            job.add(unit, self.waiting.popleft(), delay + nth * cluster_delay + position * skew)
+            nth = clusters.setdefault(cluster.index, len(clusters))
+            job.add(cluster.core(core), self.waiting.popleft(), delay + nth * cluster_delay + position * skew)
         if self.running:
             self._waves += 1
 
@@ -192,12 +192,9 @@ class Launch:
         position = nth = 0
         delay = self._delay_ps()
         cluster_delay = self._cluster_delay_ps()
+        cores = range(self.chip.board.cores_per_cluster)
         while self.waiting:
-            free = [
-                cluster
-                for cluster in self.chip.clusters
-                if cluster.union is None and all(core.task is None for core in cluster.cores)
-            ]
+            free = [cluster for cluster in self.chip.clusters if all(map(cluster.is_free, cores))]
             if len(free) < self.union:
                 break
             x, y, z = self.waiting.popleft()
@@ -208,8 +205,8 @@ class Launch:
                 begins = delay + nth * cluster_delay
                 nth += 1
                 job.add(cluster.memory_core, (x, y, z), begins + position * skew)
-                for core in cluster.cores:
-                    job.add(core, (x, y, z), begins + position * skew)
+                for core in cores:
+                    job.add(cluster.core(core), (x, y, z), begins + position * skew)
                     x += 1
                     position += 1
         if self.running:

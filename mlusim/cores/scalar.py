@@ -158,7 +158,8 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         with np.errstate(all="ignore"):
             return np.asarray(value).astype(dtype)
     except (OverflowError, TypeError, ValueError):
-        raise OperandError(f"{name} with {shown(value)}: {dtype_name(dtype)} cannot represent it") from None
+        pass
+    raise OperandError(f"{name} with {shown(value)}: {dtype_name(dtype)} cannot represent it")
 
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:

@@ -130,7 +130,7 @@ def test_memory_is_freed_at_the_end_of_the_task(run: Any) -> None:
         core.ldram.alloc(1 << 20, np.int8)
 
     device = run(kernel, dim=100)
-    unit = device._chip.clusters[0].cores[0]
+    unit = device._chip.clusters[0].core(0)
     for memory in (unit.nram, unit.wram, unit.ldram):
         assert (memory.used_bytes, memory.live) == (0, ())
     assert unit.nram.peak_bytes == X4.nram_usable_bytes

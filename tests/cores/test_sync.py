@@ -365,7 +365,7 @@ def test_flipping_a_byte_of_nram_changes_exactly_the_outputs_that_depend_on_it(
         await core.memcpy(out[1, core.core_id], tile)
 
     def flip(_: object) -> None:
-        (tile,) = device._chip.clusters[0].cores[core_number].nram.live
+        (tile,) = device._chip.clusters[0].core(core_number).nram.live
         tile.bytes()[byte] ^= 0x40
 
     device._chip.environment.after(50_000_000, flip)
@@ -393,7 +393,7 @@ def test_a_flipped_byte_spreads_by_the_arithmetic(run: Any) -> None:
         await core.memcpy(out, total)
 
     def flip(_: object) -> None:
-        tile = device._chip.clusters[0].cores[0].nram.live[0]
+        tile = device._chip.clusters[0].core(0).nram.live[0]
         tile.bytes().view(np.int32).reshape(8, 32)[3, 17] ^= 0x100
 
     device._chip.environment.after(50_000_000, flip)

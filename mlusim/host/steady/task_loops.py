@@ -85,7 +85,8 @@ class Codes:
         longest = int(np.argmax(np.where(of["pipe"] == IO, of["alone_ps"] + 1, 0) * (1 << 20) + of["alone_ps"]))
         marks = np.arange(position + 1 - period.before * length + longest, position + 1, length)
         names = [self._log.ops[op] for op in of["op"].tolist()]
-        neighbours = sum(unit.task is not None and not unit.task.finished for unit in task.unit.cluster.cores)
+        cores = [unit for unit in task.unit.cluster.units if not unit.is_memory_core]
+        neighbours = sum(core.task is not None and not core.task.finished for core in cores)
         return TaskLoop(
             task=task,
             records=records,
