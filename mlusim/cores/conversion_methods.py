@@ -46,7 +46,14 @@ _PAIRS = [f"{source}2{target}" for source in TYPE_WORDS for target in TYPE_WORDS
 _NAMES = (*_PAIRS, *[f"{pair}_{rounding}" for pair in _PAIRS for rounding in ROUNDINGS])
 
 
-class ConversionMethods:
+class _WithoutConversions(type):
+    """A class whose `dir`, and so its `help`, leaves out the thousands of conversions."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if not isinstance(ConversionMethods.__dict__.get(name), _Conversion)]
+
+
+class ConversionMethods(metaclass=_WithoutConversions):
     """A base class of `Core`: conversions between all pairs of element types, with each rounding and without one."""
 
     issuer: Issuer
@@ -80,6 +87,6 @@ def unknown_instruction(core: Any, name: str) -> str:
     """Return the message for a method that a core lacks, with the nearest name."""
     # BANG C's names without the underscores.
     plain = name.lstrip("_").removeprefix("bang_")
-    known = [known for known in dir(type(core)) if not known.startswith("_")]
+    known = [*_NAMES, *[known for known in dir(type(core)) if not known.startswith("_")]]
     near = f"did you mean {_OF_NUMPY[plain]}? " if plain in _OF_NUMPY else nearest(plain, known)
     return f"core.{name} is not an instruction of this core: {near}the glossary lists them all"

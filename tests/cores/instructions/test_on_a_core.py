@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 from typing import Any
 
 import numpy as np
@@ -276,3 +277,10 @@ def test_the_scratch_of_a_series_is_undefined_afterwards() -> None:
     out = mlusim.run(kernel, x, mlusim.Output((4, 64), "float32"), kind="BLOCK", dim=1).output
     assert (out[:2] == [np.sin(x), x]).all()
     assert np.isnan(out[2:]).all()
+
+
+def test_help_of_a_core_leaves_out_the_conversions() -> None:
+    names = dir(mlusim.Core)
+    assert "convert" in names
+    assert not [name for name in names if "2half" in name]
+    assert len(pydoc.render_doc(mlusim.Core).splitlines()) < 2_000
