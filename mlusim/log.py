@@ -44,7 +44,9 @@ ASYNCHRONOUS: Final = 0
 BLOCKING: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
+# Assigned to by `Log` alone, but not frozen: a frozen record takes three times as long to make, and one that has ended
+# would be a copy.
+@dataclass(slots=True)
 class TaskRecord:
     """One task: its core and its times. `end_ps` is -1 while the task runs."""
 
@@ -57,7 +59,7 @@ class TaskRecord:
     end_ps: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LaunchRecord:
     """One kernel launch. Times are picoseconds of simulated time, -1 until reached."""
 
@@ -69,7 +71,7 @@ class LaunchRecord:
     end_ps: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AllocationRecord:
     """One allocation: address, size, task (-1: the host), and lifetime (`end_ps` -1: until the end of the run).
 
@@ -343,19 +345,19 @@ class Log:
     def close_allocation(self, identity: int, now: int) -> None:
         """Record when an allocation was freed."""
         self.released[identity] = self.count
-        self.allocations[identity] = replace(self.allocations[identity], end_ps=now)
+        self.allocations[identity].end_ps = now
 
     def close_task(self, index: int, now: int) -> None:
         """Record when a task ended."""
-        self.tasks[index] = replace(self.tasks[index], end_ps=now)
+        self.tasks[index].end_ps = now
 
     def open_launch(self, index: int, now: int) -> None:
         """Record when a launch began."""
-        self.launches[index] = replace(self.launches[index], start_ps=now)
+        self.launches[index].start_ps = now
 
     def close_launch(self, index: int, now: int) -> None:
         """Record when a launch ended."""
-        self.launches[index] = replace(self.launches[index], end_ps=now)
+        self.launches[index].end_ps = now
 
     def table(self) -> Integers:
         """Return a copy of all records as an int64 array of shape (records, columns)."""

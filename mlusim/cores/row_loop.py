@@ -16,6 +16,7 @@ from mlusim.memory.loops import AddressInstructions, row_units, run_units, worst
 from mlusim.memory.view import View, byte_span
 
 Rows = Indices | Addresses | View | None
+_INT64 = np.dtype(np.int64)
 
 
 class RowLoop(NamedTuple):
@@ -80,6 +81,8 @@ def _count_of(rows: Indices | Addresses | View) -> int:
 
 def row_numbers(name: str, rows: Any) -> Rows:
     """Check the row numbers passed by a kernel: addresses, a list in NRAM, or one axis of integers."""
+    if rows.__class__ is np.ndarray and rows.dtype is _INT64 and rows.ndim == 1:
+        return rows
     if isinstance(rows, View) and not is_integer(rows.dtype):
         raise OperandError(f"{name} by rows {rows!r}: they must be integers")
     if rows is None or isinstance(rows, Addresses | View):

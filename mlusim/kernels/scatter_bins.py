@@ -10,10 +10,9 @@ the updates by chunk and bin, as bytes: first all rows, numbered within their re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -144,17 +143,16 @@ class _SortedUpdates:
             bounds = self._bounds[: source.shape[0]]
             await copy_box(self._core, bounds, source)
             begins, ends = (self._firsts[chosen, None] + await self._core.load_array(bounds, origin=source)).T
-            for runs in lists(begins, ends - begins, self._binning.updates_at_once):
-                await self._apply_list(region, *runs)
+            runs = run_lists(begins, ends - begins, self._binning.updates_at_once)
+            firsts, nbytes = runs.begins * self._row_and_value + self._sections, runs.lengths * self._row_and_value
+            for count, part in runs.lists:
+                await self._apply_list(region, count, firsts[:, part].reshape(-1), nbytes[:, part].reshape(-1))
 
-    async def _apply_list(self, region: View, count: int, begins: Integers, lengths: Integers) -> None:
-        """Load runs of sorted updates, `count` rows and values in all, and apply them."""
+    async def _apply_list(self, region: View, count: int, firsts: Integers, nbytes: Integers) -> None:
+        """Load runs of bytes, which contain `count` rows and then their values, and apply these updates."""
         core = self._core
         loaded, rows, values = self._parts_of(count)
-        firsts, nbytes = begins * self._row_and_value + self._sections, lengths * self._row_and_value
-        await core.memcpy_rows(
-            loaded, self._updates, None, firsts.reshape(-1), lengths=nbytes.reshape(-1), blocking=False
-        )
+        await core.memcpy_rows(loaded, self._updates, None, firsts, lengths=nbytes, blocking=False)
         if core.board.has_gather:
             core.scatter(region, values, rows)
             await core.sync()
@@ -170,22 +168,30 @@ class _SortedUpdates:
         return loaded, rows.view(f"i{self._binning.width}"), values.view(self._dtype)
 
 
-def lists(begins: Integers, lengths: Integers, room: int) -> Iterator[tuple[int, Integers, Integers]]:
-    """Divide runs of updates into lists of `room` updates, splitting runs.
+class RunLists(NamedTuple):
+    """Runs of updates, divided into lists.
 
-    Yields the number of updates of a list, and begins and lengths of its runs.
+    Attributes:
+        begins, lengths: the runs, divided further where a list ends.
+        lists: for each list the number of its updates, and its runs.
     """
+
+    begins: Integers
+    lengths: Integers
+    lists: list[tuple[int, slice]]
+
+
+def run_lists(begins: Integers, lengths: Integers, room: int) -> RunLists:
+    """Divide runs of updates into lists of `room` updates."""
     begins, lengths = begins[lengths > 0], lengths[lengths > 0]
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     cuts = [*range(0, total, room), total]
-    first_runs, last_runs = (ends.searchsorted(cuts, side).tolist() for side in ("right", "left"))
-    for number, (first, last) in enumerate(pairwise(cuts)):
-        runs = slice(first_runs[number], last_runs[number + 1] + 1)
-        list_begins, list_lengths = begins[runs].copy(), lengths[runs].copy()
-        # Only the first and the last run can belong to two lists.
-        skipped = first - ends[runs.start] + lengths[runs.start]
-        list_begins[0] += skipped
-        list_lengths[0] -= skipped
-        list_lengths[-1] -= ends[runs.stop - 1] - last
-        yield last - first, list_begins, list_lengths
+    # Counted in updates from the first run on, where parts of runs end, and the run of each.
+    stops = np.union1d(ends, cuts[1:-1]).astype(np.int64)
+    run = ends.searchsorted(stops)
+    parts = np.diff(stops, prepend=0)
+    first_parts = stops.searchsorted(cuts, "right").tolist()
+    counts = [last - first for first, last in pairwise(cuts)]
+    slices = [slice(first, last) for first, last in pairwise(first_parts)]
+    return RunLists(begins[run] + stops - parts - (ends - lengths)[run], parts, list(zip(counts, slices, strict=True)))

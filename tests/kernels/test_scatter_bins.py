@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import mlusim
 from mlusim import ops
 from mlusim.errors import PlanError
 from mlusim.hardware import board
-from mlusim.kernels.scatter_bins import lists
+from mlusim.kernels.scatter_bins import run_lists
 
 # The vector instructions of the first cannot sort; scalar loops do.
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
@@ -153,15 +154,32 @@ def test_boards_without_sorting_vector_instructions_sort_by_scalar_loops(strateg
     assert mlusim.retime(result, "mlu290", keep_split=True).time_ps == result.time_ps
 
 
+def divided(begins, lengths, room):
+    runs = run_lists(begins, lengths, room)
+    return [(count, runs.begins[part].tolist(), runs.lengths[part].tolist()) for count, part in runs.lists]
+
+
+def updates_of(begins, lengths):
+    return [*chain(*(range(begin, begin + length) for begin, length in zip(begins, lengths, strict=True)))]
+
+
 def test_lists_divide_runs_in_order():
     lengths = np.array([5, 0, 3, 9, 1])
     begins = np.array([0, 10, 20, 30, 40])
-    runs = [(count, first.tolist(), counts.tolist()) for count, first, counts in lists(begins, lengths, 6)]
-    assert runs == [(6, [0, 20], [5, 1]), (6, [21, 30], [2, 4]), (6, [34, 40], [5, 1])]
+    assert divided(begins, lengths, 6) == [(6, [0, 20], [5, 1]), (6, [21, 30], [2, 4]), (6, [34, 40], [5, 1])]
     # A run longer than a list.
-    assert [part[0] for part in lists(begins[3:4], lengths[3:4], 4)] == [4, 4, 1]
-    assert [part[1].tolist() for part in lists(begins[3:4], lengths[3:4], 4)] == [[30], [34], [38]]
-    assert list(lists(begins, 0 * lengths, 6)) == []
+    assert divided(begins[3:4], lengths[3:4], 4) == [(4, [30], [4]), (4, [34], [4]), (1, [38], [1])]
+    assert divided(begins, 0 * lengths, 6) == []
+
+
+@given(lengths=st.lists(st.integers(0, 9), max_size=20), room=st.integers(1, 12))
+def test_lists_contain_every_update_once(lengths, room):
+    begins = np.cumsum([0, *lengths])[:-1] * 2
+    runs = divided(begins, np.array(lengths, np.int64), room)
+    found = [updates_of(*part) for _, *part in runs]
+    assert list(chain(*found)) == updates_of(begins.tolist(), lengths)
+    assert [count for count, *_ in runs] == list(map(len, found))
+    assert all(len(part) == room for part in found[:-1])
 
 
 @pytest.mark.parametrize("device", BOARDS)
