@@ -61,13 +61,23 @@ class Agenda:
 
     def next(self) -> int | None:
         """Return the next operation, or None at the end."""
-        if not self._queue:
-            return None
-        self._record = self._queue[0][0]
-        self._allocs.clear()
-        while self._queue and self._queue[0][0] == self._record:
-            self._allocs.append(heapq.heappop(self._queue)[1])
-        return self._record
+        while self._queue:
+            self._record = self._queue[0][0]
+            self._allocs.clear()
+            while self._queue and self._queue[0][0] == self._record:
+                alloc = heapq.heappop(self._queue)[1]
+                if self._is_due(alloc) and alloc not in self._allocs:
+                    self._allocs.append(alloc)
+            if self._allocs:
+                return self._record
+        return None
+
+    def _is_due(self, alloc: int) -> bool:
+        """Whether a walk is still at the present operation: it goes back when its marks change."""
+        if alloc < 0:
+            return True
+        walk = self._walks[alloc]
+        return not walk.asleep and walk.records[walk.position] == self._record
 
     def add(self, alloc: int, records: Integers, calls: Integers) -> None:
         """Examine operations of an allocation, of which `calls` are the calls: those after the present one."""
@@ -78,7 +88,7 @@ class Agenda:
         """Note that the present operation has changed marks of an allocation that was added."""
         walk = self._walks[alloc]
         walk.settled.clear()
-        if walk.asleep:
+        if alloc not in self._allocs:
             self._wake(alloc, walk)
 
     def examined(self, *, settled: bool) -> None:
@@ -93,11 +103,18 @@ class Agenda:
             else:
                 walk.settled.discard(walk.calls[position])
             walk.asleep = len(walk.settled) == walk.calls_left[position]
+            while not walk.asleep and walk.calls[walk.position] in walk.settled:
+                if walk.is_last[walk.position]:
+                    walk.settled.discard(walk.calls[walk.position])
+                walk.position += 1
             if not walk.asleep:
                 heapq.heappush(self._queue, (walk.records[walk.position], alloc))
 
     def _wake(self, alloc: int, walk: _Walk) -> None:
-        walk.position = bisect_right(walk.records, self._record)
-        walk.asleep = walk.position == len(walk.records)
+        position = bisect_right(walk.records, self._record)
+        if position == walk.position and not walk.asleep:
+            return
+        walk.position = position
+        walk.asleep = position == len(walk.records)
         if not walk.asleep:
             heapq.heappush(self._queue, (walk.records[walk.position], alloc))

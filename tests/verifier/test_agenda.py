@@ -78,6 +78,18 @@ def test_a_loop_without_effect_is_examined_once(monkeypatch):
     assert 0 < len(examined) <= 2 * 2 * 3
 
 
+def test_a_call_after_a_loop_does_not_keep_the_loop_examined(monkeypatch):
+    examined = []
+    plain = uninitialised_flow.Flow._propagate
+    monkeypatch.setattr(
+        uninitialised_flow.Flow, "_propagate", lambda flow, record: examined.append(record) or plain(flow, record)
+    )
+    part = slice(0, 6)
+    report_of([("load", 0, 0, part, 0), ("add", 0, 0, slice(0, 8), -1), ("store", 0, 0, part, 5)])
+    # In each of two tasks: the additions of two iterations, and the store.
+    assert 0 < len(examined) <= 2 * (2 + 1)
+
+
 def test_a_settled_buffer_is_examined_again_when_marks_reach_it_from_another():
     whole = slice(0, 8)
     findings = report_of(
