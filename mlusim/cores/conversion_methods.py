@@ -1,17 +1,17 @@
-"""The conversions of `Core` by BANG C's names, such as `core.float2half_rn(dst, src)`, and unknown names."""
+"""The conversions of `Core` by BANG C's names, such as `core.float2half_rn(dst, src)`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 from sys import _getframe
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS, conversion
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.scalar import check_view
 from mlusim.cores.vector import call
-from mlusim.errors import OperandError, nearest
+from mlusim.errors import OperandError
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
@@ -43,7 +43,7 @@ def _convert(core: ConversionMethods, name: str, dst: View, src: View, position:
 
 
 _PAIRS = [f"{source}2{target}" for source in TYPE_WORDS for target in TYPE_WORDS]
-_NAMES = (*_PAIRS, *[f"{pair}_{rounding}" for pair in _PAIRS for rounding in ROUNDINGS])
+CONVERSIONS = (*_PAIRS, *[f"{pair}_{rounding}" for pair in _PAIRS for rounding in ROUNDINGS])
 
 
 class _WithoutConversions(type):
@@ -59,34 +59,4 @@ class ConversionMethods(metaclass=_WithoutConversions):
     issuer: Issuer
     # Not made by `__getattr__` when they are used: a class with that method takes ten times as long for each access to
     # an attribute that exists, and every instruction accesses several.
-    locals().update((name, _Conversion(name)) for name in _NAMES)
-
-
-# NumPy's names of instructions that are called otherwise, for the message about an unknown name.
-_OF_NUMPY = {
-    "multiply": "mul",
-    "subtract": "sub",
-    "divide": "div",
-    "copy": "memcpy",
-    "copyto": "memcpy",
-    "full": "fill",
-    "zeros": "write_zero",
-    "astype": "convert",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "equal": "eq",
-    "not_equal": "ne",
-    "absolute": "abs",
-    "dot": "matmul",
-}
-
-
-def unknown_instruction(core: Any, name: str) -> str:
-    """Return the message for a method that a core lacks, with the nearest name."""
-    # BANG C's names without the underscores.
-    plain = name.lstrip("_").removeprefix("bang_")
-    known = [*_NAMES, *[known for known in dir(type(core)) if not known.startswith("_")]]
-    near = f"did you mean {_OF_NUMPY[plain]}? " if plain in _OF_NUMPY else nearest(plain, known)
-    return f"core.{name} is not an instruction of this core: {near}the glossary lists them all"
+    locals().update((name, _Conversion(name)) for name in CONVERSIONS)

@@ -77,7 +77,7 @@ def apply_deferred(
 
 def settle_operands(deferred: Deferred, operands: Sequence[Any]) -> None:
     """Write deferred bytes of an instruction's operands, including its result, which it may write only in part."""
-    deferred.check()
+    deferred.passed_by()
     for operand in operands:
         if isinstance(operand, View):
             deferred.settle(*_span(operand))

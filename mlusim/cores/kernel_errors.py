@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cores.conversion_methods import ConversionMethods, unknown_instruction
+from mlusim.cores.conversion_methods import CONVERSIONS, ConversionMethods
 from mlusim.cores.source_line import awaiting_line, kernel_line
 from mlusim.errors import (
     AccessError,
@@ -15,6 +15,7 @@ from mlusim.errors import (
     OperandError,
     OperationLimitError,
     UnknownNameError,
+    nearest,
 )
 from mlusim.inputs import shown
 from mlusim.memory.not_numeric import missing_attribute
@@ -35,6 +36,27 @@ class Abandoned(BaseException):
     error: MlusimError | None = None
 
 
+# NumPy's names of instructions that are called otherwise, for the message about an unknown name.
+_OF_NUMPY = {
+    "multiply": "mul",
+    "subtract": "sub",
+    "divide": "div",
+    "copy": "memcpy",
+    "copyto": "memcpy",
+    "full": "fill",
+    "zeros": "write_zero",
+    "astype": "convert",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "equal": "eq",
+    "not_equal": "ne",
+    "absolute": "abs",
+    "dot": "matmul",
+}
+
+
 def reported(task: Task, error: BaseException) -> BaseException:
     """Return the exception that reports one that a kernel has raised, with its cause and place; may be the same."""
     awaited_all = task.unawaited < 0 or task.refused is not None
@@ -52,7 +74,7 @@ def reported(task: Task, error: BaseException) -> BaseException:
     if str(error).endswith(_NO_AWAIT):
         report: KernelError = AwaitError(_not_awaitable(error), location(task, error))
     elif isinstance(error, AttributeError) and isinstance(error.obj, ConversionMethods):
-        report = UnknownNameError(unknown_instruction(error.obj, str(error.name)), location(task, error))
+        report = UnknownNameError(_unknown_instruction(error.obj, str(error.name)), location(task, error))
     elif isinstance(error, TypeError | AttributeError | MlusimError) and not awaited_all:
         # `core.load(x) + 1`, `core.mul(a, a, core.load(x))`, `x[core.load(i)]`: the cause is the missing `await`.
         report = forgotten_await(task)
@@ -114,3 +136,12 @@ def _raised(error: BaseException) -> str:
     if isinstance(error, AttributeError) and isinstance(error.obj, list):
         words += "; a list among the arguments stays a list: pass np.array(...), which is uploaded to GDRAM"
     return words
+
+
+def _unknown_instruction(core: Any, name: str) -> str:
+    """Return the message for a method that a core lacks, with the nearest name."""
+    # BANG C's names without the underscores.
+    plain = name.lstrip("_").removeprefix("bang_")
+    known = [*CONVERSIONS, *[known for known in dir(type(core)) if not known.startswith("_")]]
+    near = f"did you mean {_OF_NUMPY[plain]}? " if plain in _OF_NUMPY else nearest(plain, known)
+    return f"core.{name} is not an instruction of this core: {near}the glossary lists them all"

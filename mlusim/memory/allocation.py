@@ -101,14 +101,12 @@ class Memory:
         self.used_bytes = 0
         # Bytes that large loads have not written yet; None if every load writes its bytes at once.
         self.deferred: Deferred | None = None
-        # Tuples, because a chip has a hundred memories, most of them empty: creating lists takes longer, and so does
-        # Python's collector.
-        self._live: tuple[Allocation, ...] = ()
+        self._live: list[Allocation] = []
         self._buffer: Bytes | None = None
         # Allocations placed at a fixed address, with buffers of their own.
-        self._placed: tuple[Allocation, ...] = ()
+        self._placed: list[Allocation] = []
         # Ranges that were freed while transfers were in flight: fresh buffers there are not poisoned.
-        self._in_flight: tuple[tuple[int, int], ...] = ()
+        self._in_flight: list[tuple[int, int]] = []
 
     @property
     def usable_bytes(self) -> int:
@@ -118,7 +116,7 @@ class Memory:
     @property
     def live(self) -> tuple[Allocation, ...]:
         """Allocations that are not freed, by address."""
-        return self._live
+        return tuple(self._live)
 
     def largest_free_bytes(self) -> int:
         """Return the length in bytes of the longest free range."""
@@ -145,13 +143,13 @@ class Memory:
         return allocation
 
     def _add(self, allocation: Allocation, position: int) -> None:
-        self._live = (*self._live[:position], allocation, *self._live[position:])
+        self._live.insert(position, allocation)
         self.used_bytes += allocation.capacity
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
 
     def settle(self) -> None:
         """Called when no transfer is in flight any more."""
-        self._in_flight = ()
+        self._in_flight.clear()
 
     def place(self, address: int, nbytes: int, name: str, identity: int, buffer: Bytes | None) -> Allocation:
         """Allocate the `nbytes` at `address`, as a linker does, with the bytes of `buffer`.
@@ -175,7 +173,7 @@ class Memory:
             position += neighbour.address < address
         allocation = Allocation(self, identity, address, nbytes, capacity, name)
         allocation.buffer = buffer
-        self._placed = (*self._placed, allocation)
+        self._placed.append(allocation)
         self._add(allocation, position)
         return allocation
 
@@ -186,29 +184,28 @@ class Memory:
         """
         if allocation.freed or allocation.memory is not self:
             raise AllocationError(f"{allocation.name} is freed already; free each allocation of {self.name} once")
-        position = self._live.index(allocation)
-        self._live = self._live[:position] + self._live[position + 1 :]
+        self._live.remove(allocation)
         if allocation in self._placed:
-            self._placed = tuple(placed for placed in self._placed if placed is not allocation)
+            self._placed.remove(allocation)
         allocation.freed = True
         # A reference to a freed allocation must not keep its bytes alive.
         allocation.buffer = None
         self.used_bytes -= allocation.capacity
         if in_flight:
-            self._in_flight = (*self._in_flight, (allocation.address, allocation.address + allocation.capacity))
+            self._in_flight.append((allocation.address, allocation.address + allocation.capacity))
 
     def disown(self) -> None:
         """Drop all allocations without freeing their bytes: existing views stay valid."""
-        self._live = ()
-        self._placed = ()
+        self._live = []
+        self._placed = []
 
     def close(self) -> None:
         """Free all allocations and their bytes."""
         for allocation in self._live:
             allocation.freed = True
             allocation.buffer = None
-        self._live = ()
-        self._placed = ()
+        self._live = []
+        self._placed = []
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
             _recycle(buffer)

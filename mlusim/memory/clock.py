@@ -35,7 +35,7 @@ class Alarm:
     # This event keeps its callbacks. Getter and setter are C functions, so a step makes no call in Python for them. The
     # setter has no effect.
     _ok = True
-    callbacks = property(attrgetter("_calls"), is_)  # type: ignore[arg-type]
+    callbacks = property(attrgetter("_calls"), is_)  # type: ignore[arg-type]  # it returns a bool, not None
 
     def __init__(self, ring: Callable[[Any], None]) -> None:
         self._calls = (ring,)

@@ -160,7 +160,7 @@ class Deferred:
 
     def copy(self, to: Array, origin: Array) -> None:
         """Copy arrays, either of which may lie in this memory; writes only the deferred bytes that the copy reads."""
-        self.check()
+        self.passed_by()
         span = self._memory.span_of(origin)
         if span is not None:
             self.settle(*span)
@@ -172,7 +172,7 @@ class Deferred:
                 self.settle(*span)
         to[...] = origin
 
-    def check(self) -> None:
+    def passed_by(self) -> None:
         """Count an operation that is neither a deferred load nor a store of one; after many, write all pieces.
 
         A buffer that a kernel fills or loads once would otherwise slow down all of its later operations.

@@ -65,12 +65,18 @@ def test_settled_calls_and_unreachable_buffers_hide_nothing(monkeypatch, seed):
     assert report_of(operations) == findings
 
 
-def test_a_loop_without_effect_is_examined_once(monkeypatch):
-    examined = []
+@pytest.fixture
+def examined(monkeypatch):
+    """The records of the operations that the search examines."""
+    records = []
     plain = uninitialised_flow.Flow._propagate
     monkeypatch.setattr(
-        uninitialised_flow.Flow, "_propagate", lambda flow, record: examined.append(record) or plain(flow, record)
+        uninitialised_flow.Flow, "_propagate", lambda flow, record: records.append(record) or plain(flow, record)
     )
+    return records
+
+
+def test_a_loop_without_effect_is_examined_once(examined):
     part = slice(0, 6)
     few = report_of([("load", 0, 0, part, -1), ("add", 0, 0, slice(0, 8), -1), ("store", 0, 0, part, -1)])
     assert not [finding for finding in few if finding["kind"] == "uninitialised"]
@@ -78,12 +84,7 @@ def test_a_loop_without_effect_is_examined_once(monkeypatch):
     assert 0 < len(examined) <= 2 * 2 * 3
 
 
-def test_a_call_after_a_loop_does_not_keep_the_loop_examined(monkeypatch):
-    examined = []
-    plain = uninitialised_flow.Flow._propagate
-    monkeypatch.setattr(
-        uninitialised_flow.Flow, "_propagate", lambda flow, record: examined.append(record) or plain(flow, record)
-    )
+def test_a_call_after_a_loop_does_not_keep_the_loop_examined(examined):
     part = slice(0, 6)
     report_of([("load", 0, 0, part, 0), ("add", 0, 0, slice(0, 8), -1), ("store", 0, 0, part, 5)])
     # In each of two tasks: the additions of two iterations, and the store.
