@@ -16,7 +16,7 @@ from mlusim.bangc.entry_points import EntryPoint, entry_point
 from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
 from mlusim.bangc.rewriting import Names, Rewritten, rewrite
 from mlusim.bangc.undeclared_names import SecondLook
-from mlusim.bangc.unknown_names import is_unknown, why_missing
+from mlusim.bangc.unknown_names import is_unknown, not_simulated
 from mlusim.errors import CompileError, InputError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
@@ -205,12 +205,9 @@ class Module:
         """Describe an intrinsic that the simulator does not support."""
         others = sorted(set(self.missing) - {name})
         rest = f"the file also calls {', '.join(others)}, unknown too" if others else ""
-        reason = why_missing(name)
-        vectors = name.removesuffix("_scalar")
-        near = f"{reason}; " if reason else nearest(name, intrinsics.names())
-        if not reason and vectors != name and vectors in intrinsics.names():
-            near = f"{vectors} takes two vectors: fill one with the number by __bang_write_value; "
-        return f"{name} is not simulated: {near}{rest or f'the other intrinsics of {self.path.name} are known'}"
+        text = not_simulated(name)
+        stop = " " if text.endswith("?") else "; "
+        return f"{text}{stop}{rest or f'the other intrinsics of {self.path.name} are known'}"
 
     def _kernel(self, name: str) -> Kernel:
         module = self

@@ -11,6 +11,7 @@ from typing import Any
 from mlusim.bangc import intrinsics
 from mlusim.bangc.module import compile as compile_file
 from mlusim.bangc.undeclared_names import is_of_library
+from mlusim.bangc.unknown_names import not_simulated
 from mlusim.errors import CompileError, InputError
 from mlusim.hardware import Board
 from mlusim.inputs import as_path
@@ -28,6 +29,7 @@ class Surveyed:
         entries: its kernels; templates end in `<...>`.
         has_main: whether it is a host program.
         known, missing: the intrinsics that it calls, and those of them that the simulator does not support.
+        remedies: for each missing one the place of its first call, why it is not simulated, or what to call instead.
         libraries: functions of the vendor's host libraries that it calls and that are not simulated.
         error: the compiler's message if it does not compile.
     """
@@ -38,6 +40,7 @@ class Surveyed:
     has_main: bool = False
     known: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     error: str = ""
 
@@ -79,8 +82,22 @@ def survey(
             return Surveyed(str(path), compiles=False, error=error.message)
         known = tuple(sorted(set(module.calls) & intrinsics.names()))
         missing = tuple(sorted(name for name in module.missing if not is_of_library(name)))
+        remedies = tuple(_remedy(name, *module.missing[name]) for name in missing)
         libraries = tuple(sorted(name for name in module.missing if is_of_library(name)))
-        return Surveyed(str(path), True, tuple(module.entries), module.has_main, known, missing, libraries)
+        return Surveyed(
+            str(path),
+            compiles=True,
+            entries=tuple(module.entries),
+            has_main=module.has_main,
+            known=known,
+            missing=missing,
+            remedies=remedies,
+            libraries=libraries,
+        )
 
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(look, files_of(paths))
+
+
+def _remedy(name: str, file: str, line: int) -> str:
+    return f"{Path(file).name}:{line}: {not_simulated(name)}"

@@ -6,6 +6,7 @@ import re
 
 from mlusim.bangc import intrinsics, toolchain
 from mlusim.cores.instructions.conversion import conversion
+from mlusim.errors import nearest
 
 
 def is_unknown(name: str) -> bool:
@@ -40,6 +41,35 @@ def why_missing(name: str) -> str:
     if name in intrinsics.names():
         return ""
     return next((reason for part, reason in _REASONS if re.search(part, name)), "")
+
+
+def not_simulated(name: str) -> str:
+    """Say that an intrinsic is not simulated, and why, or what to call instead."""
+    text = _remedy(name)
+    return f"{name} is not simulated: {text}" if text else f"{name} is not simulated: no public header declares it"
+
+
+def _remedy(name: str) -> str:
+    reason = why_missing(name)
+    if reason:
+        return reason
+    vectors = name.removesuffix("_scalar")
+    if vectors != name and vectors in intrinsics.names():
+        return f"{vectors} takes two vectors: fill one with the number by __bang_write_value"
+    # What all names have in common tells nothing.
+    prefix = "__bang_" if name.startswith("__bang_") else "__"
+    stems = (known.removeprefix(prefix) for known in _known_names() if known.startswith(prefix))
+    near = nearest(name.removeprefix(prefix), stems).rstrip()
+    return near.replace("did you mean ", f"did you mean {prefix}")
+
+
+def _known_names() -> set[str]:
+    """Return names that a kernel may call, conversions of scalars included."""
+    known = {other for other in toolchain.header_names() if looks_like(other) and not other.endswith("__")}
+    for other in intrinsics.names():
+        scalar = other.replace("__bang_", "__", 1)
+        known.update((other, scalar) if conversion(scalar) is not None else (other,))
+    return known
 
 
 _PREFIXES = (

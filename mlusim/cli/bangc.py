@@ -226,8 +226,8 @@ def check(
                 show.print_text(f"  entries     {names}")
             if file.known:
                 show.print_text(f"  intrinsics  {len(file.known)}: {', '.join(file.known)}")
-            if file.missing:
-                show.print_text(f"  missing     {', '.join(file.missing)}")
+            for remedy in file.remedies:
+                show.print_text(f"  missing     {remedy}")
             if file.libraries:
                 show.print_text(f"  host code   not simulated: {', '.join(file.libraries)}")
             if file.error:

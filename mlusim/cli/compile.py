@@ -78,5 +78,5 @@ def _compiled(file: str, device: Any, options: dict[str, Any]) -> dict[str, Any]
     if not Path(file).is_file():
         return {"file": file, "error": "cannot be read: No such file or directory", "kernels": {}}
     (surveyed,) = survey([file], device, **options)
-    missing = f"missing intrinsics: {', '.join(surveyed.missing)}" if surveyed.missing else ""
+    missing = "\n  ".join(("missing intrinsics:", *surveyed.remedies)) if surveyed.missing else ""
     return {"file": file, "error": surveyed.error or missing, "kernels": dict.fromkeys(surveyed.entries)}

@@ -9,6 +9,7 @@ import pytest
 from mlusim import Device, bangc
 from mlusim.bangc.undeclared_names import is_of_library
 from mlusim.bangc.unknown_names import is_unknown, why_missing
+from mlusim.cli.program import program
 from mlusim.errors import KernelError
 
 KERNEL = """
@@ -59,3 +60,33 @@ def test_the_error_gives_the_reason_at_the_call(tmp_path: Path, call: str, messa
     device.launch(bangc.compile(file)["kernel"], device.alloc(64, "int32"))
     with pytest.raises(KernelError, match=rf"kernel\.mlu:5, .*{message}"):
         device.synchronize()
+
+
+FILE = """
+__mlu_entry__ void kernel(float *out, half *narrow) {
+    __nram__ float x[64];
+    __bang_addd(x, x, x, 64);
+    __bang_srl_scalar(x, x, 2, 64);
+    __bang_tiling_2d_b8(x, x, 64);
+    __bang_quux(x, 64);
+    narrow[0] = __float2half_rnd(x[0]);
+}
+"""
+
+
+@pytest.mark.parametrize("command", [("compile",), ("bangc", "check")])
+def test_missing_intrinsics_are_told_with_line_and_remedy(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "kernel.mlu").write_text(FILE)
+    with pytest.raises(SystemExit, match="1"):
+        program.main([*command, str(tmp_path / "kernel.mlu")])
+    shown = capsys.readouterr().out
+    for line, text in (
+        (4, "__bang_addd is not simulated: did you mean __bang_add?"),
+        (5, "__bang_srl_scalar is not simulated: __bang_srl takes two vectors: fill one"),
+        (6, "__bang_tiling_2d_b8 is not simulated: no public text tells what it computes"),
+        (7, "__bang_quux is not simulated: no public header declares it"),
+        (8, "__float2half_rnd is not simulated: did you mean __float2half_rn?"),
+    ):
+        assert f"kernel.mlu:{line}: {text}" in " ".join(shown.split())

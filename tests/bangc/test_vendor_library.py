@@ -206,3 +206,32 @@ def test_inverse_error_functions_casts_and_atomics_of_scalars(compiled: Callable
     assert device.download(largest).tolist() == [15]
     first, named, bits = device.download(taken).tolist()
     assert (first, bits) == (named, 0xFFFF)
+
+
+def test_macros_of_a_file_do_not_reach_into_headers_and_calls_have_the_lines_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "chain.mlu"
+    file.write_text(
+        "#define T float\n#define V 64\n#define value a\n#define other b\n"
+        "#include <bang_fusor.h>\n#include <bang_pipeline.h>\n"
+        "__mlu_entry__ void chain(const T *x, T *y) {\n"
+        "  __nram__ T a[V], b[V];\n"
+        "  bang::pipeline pipe(0);\n"
+        "  bang::memcpy_async(pipe, a, x, sizeof(a), GDRAM2NRAM);\n"
+        "  pipe.wait_copy_dram_to_nram();\n"
+        "  bang::experimental::fusor<T>(b, a, V).mul(2)\n"
+        "      .add(a).abs();\n"
+        "  vv_float v;\n"
+        "  __vv_move(v, 1.0f);\n"
+        "  __vv_store(a, v);\n"
+        "  __bang_sub(b, b, a, V);\n"
+        "  __memcpy(y, b, sizeof(b), NRAM2GDRAM);\n"
+        "}\n"
+    )
+    x = np.linspace(-3, 3, 64, dtype=np.float32)
+    device = Device()
+    out = device.alloc(64, "float32")
+    device.launch(bangc.compile(file)["chain"], device.upload(x), out, dim=1, kind="BLOCK")
+    device.synchronize()
+    np.testing.assert_array_equal(device.download(out), np.abs(2 * x + x) - 1)
+    lines = {(Path(name).name, line) for name, line, _ in device.log.lines}
+    assert lines == {("chain.mlu", line) for line in (10, 11, 12, 13, 16, 17, 18)}

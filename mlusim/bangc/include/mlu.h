@@ -115,5 +115,7 @@ enum mluPoolBPOverlap { OVERLAP_ACC, OVERLAP_COVER };
 #include "mlusim_intrinsics.h"
 #include "mlusim/scalar.h"
 #include "mlusim/invoke.h"
+#include "mlusim/fusor.h"
+#include "mlusim/pipeline.h"
 
 #endif  // MLUSIM_MLU_H_

@@ -52,8 +52,9 @@ template <class T, class A> inline void __vv_move(mlusim_vv<T> &d, A value) {
 template <class T, class P> inline void __vv_load(mlusim_vv<T> &d, const P *source) {
     for (int k = 0; k < mlusim_vv<T>::lanes; ++k) d.lane[k] = T(source[k]);
 }
-template <class P, class T> inline void __vv_store(P *target, const mlusim_vv<T> &v, int count = mlusim_vv<T>::lanes) {
-    __mlusim_vv_store(target, static_cast<const void *>(v.lane), count);
+template <class P, class T>
+inline void __vv_store(P *target, const mlusim_vv<T> &v, int count = mlusim_vv<T>::lanes, MLUSIM_PLACE) {
+    __mlusim_vv_store(target, static_cast<const void *>(v.lane), count, file, line);
 }
 
 #endif  // MLUSIM_VECTOR_H_
