@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from sys import _getframe
 from typing import TYPE_CHECKING
@@ -46,11 +46,15 @@ _PAIRS = [f"{source}2{target}" for source in TYPE_WORDS for target in TYPE_WORDS
 CONVERSIONS = (*_PAIRS, *[f"{pair}_{rounding}" for pair in _PAIRS for rounding in ROUNDINGS])
 
 
+def _without_conversions(names: Iterable[str]) -> list[str]:
+    return [name for name in names if not isinstance(ConversionMethods.__dict__.get(name), _Conversion)]
+
+
 class _WithoutConversions(type):
     """A class whose `dir`, and so its `help`, leaves out the thousands of conversions."""
 
     def __dir__(cls) -> list[str]:
-        return [name for name in super().__dir__() if not isinstance(ConversionMethods.__dict__.get(name), _Conversion)]
+        return _without_conversions(super().__dir__())
 
 
 class ConversionMethods(metaclass=_WithoutConversions):
@@ -60,3 +64,6 @@ class ConversionMethods(metaclass=_WithoutConversions):
     # Not made by `__getattr__` when they are used: a class with that method takes ten times as long for each access to
     # an attribute that exists, and every instruction accesses several.
     locals().update((name, _Conversion(name)) for name in CONVERSIONS)
+
+    def __dir__(self) -> list[str]:
+        return _without_conversions(super().__dir__())

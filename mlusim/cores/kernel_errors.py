@@ -132,6 +132,9 @@ def _raised(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, AttributeError) and isinstance(error.obj, View):
         text = missing_attribute(error.obj, str(error.name))
+    elif isinstance(error, AttributeError) and type(error.obj).__module__.startswith("mlusim."):
+        near = nearest(str(error.name), [name for name in dir(error.obj) if not name.startswith("_")])
+        text = f"{text}: {near}".rstrip(": ")
     words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
     if isinstance(error, AttributeError) and isinstance(error.obj, list):
         words += "; a list among the arguments stays a list: pass np.array(...), which is uploaded to GDRAM"
@@ -142,6 +145,6 @@ def _unknown_instruction(core: Any, name: str) -> str:
     """Return the message for a method that a core lacks, with the nearest name."""
     # BANG C's names without the underscores.
     plain = name.lstrip("_").removeprefix("bang_")
-    known = [*CONVERSIONS, *[known for known in dir(type(core)) if not known.startswith("_")]]
+    known = [*CONVERSIONS, *[known for known in dir(core) if not known.startswith("_")]]
     near = f"did you mean {_OF_NUMPY[plain]}? " if plain in _OF_NUMPY else nearest(plain, known)
     return f"core.{name} is not an instruction of this core: {near}the glossary lists them all"

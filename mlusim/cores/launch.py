@@ -133,7 +133,7 @@ class Launch:
         self.dim = dim
         self.kind = kind
         self.queue = queue
-        self.name = getattr(kernel, "__name__", str(kernel))
+        self.name = kernel_name(kernel)
         self.union = check_launch(chip, kernel, arguments, settings, dim, kind)
         self.index = len(chip.log.launches)
         self.done = False
@@ -265,6 +265,14 @@ class Queue:
         self.chip.place_all()
 
 
+def kernel_name(kernel: object) -> str:
+    """Return the name of a kernel, also of a `functools.partial` of one; of an object without a name, its repr."""
+    while isinstance(kernel, partial) and not hasattr(kernel, "__name__"):
+        kernel = kernel.func
+    name = getattr(kernel, "__name__", None)
+    return name if isinstance(name, str) else shown(kernel)
+
+
 def as_grid(dim: Any) -> tuple[Any, ...]:
     """Return a grid from an integer or a sequence; other values are wrapped in a tuple for `check_launch` to reject."""
     if isinstance(dim, int | np.integer) and not isinstance(dim, bool):
@@ -284,7 +292,7 @@ def check_launch(
     kind: str,
 ) -> int:
     """Check a launch against the board; returns n of UNIONn, or 0 for BLOCK. Raises `LaunchError`."""
-    name = getattr(kernel, "__name__", repr(kernel))
+    name = kernel_name(kernel)
     _check_kernel(kernel, name)
     signature = inspect.signature(kernel)
     try:

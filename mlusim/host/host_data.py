@@ -342,7 +342,7 @@ def _draws(value: Any) -> bool:
 def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
     """Return the names of a kernel's parameters after `core`."""
     try:
-        parameters = list(inspect.signature(kernel).parameters.values())[1:]
+        parameters = list(inspect.signature(kernel).parameters.values())[1:] if callable(kernel) else []
     except (TypeError, ValueError):
         parameters = []
     named = [

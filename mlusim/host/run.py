@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlusim.cores.launch import kernel_name
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
@@ -92,7 +93,7 @@ def run(
     if steady:
         on, log = timed(lambda **options: launched(**options)[0])
         return Result(
-            operator=getattr(kernel, "__name__", ""),
+            operator=kernel_name(kernel),
             output=None,
             board=on.board,
             plan=None,
@@ -101,7 +102,7 @@ def run(
         )
     on, uploaded = launched()
     outputs = {name: on.download(view) for name, view in uploaded.outputs.items()} if data else {}
-    result = on.result(getattr(kernel, "__name__", ""), theory_ops=theory_ops)
+    result = on.result(kernel_name(kernel), theory_ops=theory_ops)
     result.outputs = outputs
     if len(outputs) == 1:
         result.output = next(iter(outputs.values()))
@@ -185,7 +186,7 @@ def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str,
         for parameter in parameters
         if parameter.name not in names and parameter.kind is not parameter.POSITIONAL_ONLY
     ]
-    name = getattr(kernel, "__name__", "the kernel")
+    name = kernel_name(kernel)
     for setting in settings:
         if setting in names:
             raise TypeError(f"{name}: {setting} is given twice, by position and by name")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.cores.launch import kernel_name
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
@@ -103,7 +104,7 @@ def verify(
     if stopped is None and data:
         outputs = {name: on.download(view) for name, view in run.outputs.items()}
         findings += _against(on.log, run.outputs, expected, outputs, tolerance, repeat)
-    name = getattr(kernel, "__name__", "kernel")
+    name = kernel_name(kernel)
     report = check_log(on.log, on.board, name=name, plan=plan, rewrites=rewrites, planned=planned, stopped=stopped)
     result = on.result(report.name, theory_ops=theory_ops)
     result.plan, result.repeat = plan, repeat

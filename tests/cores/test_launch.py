@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mlusim
 from mlusim.cores.core import Core
 from mlusim.cores.launch import WaitingJobs
 from mlusim.errors import LaunchError
@@ -197,6 +198,21 @@ def test_a_launch_rejects_objects_that_are_not_kernels() -> None:
     refused("generator " + message.format("generator"), generator, dim=4)
     refused(r"<function .*<lambda>.*> is not a kernel|<lambda> is not a kernel", lambda core: None, dim=4)
     refused("7 is not a kernel", 7, dim=4)
+
+
+def test_an_object_whose_repr_raises_is_named_by_its_type() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError("no repr")
+
+    with pytest.raises(LaunchError, match=r"^<Broken> is not a kernel: write it as "):
+        mlusim.run(Broken(), np.ones(3, np.float32))
+
+
+def test_a_partial_has_the_name_of_its_function() -> None:
+    kernel = functools.partial(functools.partial(busy), cycles=3)
+    assert mlusim.run(kernel, kind="BLOCK", dim=1).operator == "busy"
+    refused(r"^busy: dim \(0, 1, 1\): each axis", kernel, dim=0)
 
 
 def test_a_coroutine_object_is_not_a_kernel() -> None:

@@ -202,6 +202,14 @@ async def no_such_method(core: Core) -> None:
     core.memcopy(1, 2)  # named
 
 
+async def task_id_as_in_bang_c(core: Core) -> None:
+    core.scalar(core.taskId)  # named
+
+
+async def no_such_allocation(core: Core) -> None:
+    core.nram.allocate(64, "float32")  # named
+
+
 async def a_list_for_a_view(core: Core) -> None:
     core.fill([1, 2, 3], 0)  # named
 
@@ -329,6 +337,8 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
         UnknownNameError,
         r"core\.memcopy is not an instruction of this core: did you mean memcpy\? the glossary",
     ),
+    (task_id_as_in_bang_c, UnknownNameError, r"core\.taskId is not .*: did you mean task_id\? the glossary"),
+    (no_such_allocation, KernelError, r".*'Scratch' object has no attribute 'allocate': did you mean alloc\?$"),
     (a_list_for_a_view, OperandError, r"fill\(dst, value\): dst is a view, not \[1, 2, 3\]$"),
     (forgotten_and_raised, KernelError, "the kernel raised ValueError: before it was awaited: False$"),
     (forgotten_load_as_an_operand, AwaitError, UNAWAITED.format("load")),

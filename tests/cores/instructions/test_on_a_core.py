@@ -284,3 +284,11 @@ def test_help_of_a_core_leaves_out_the_conversions() -> None:
     assert "convert" in names
     assert not [name for name in names if "2half" in name]
     assert len(pydoc.render_doc(mlusim.Core).splitlines()) < 2_000
+
+    async def kernel(core: mlusim.Core) -> None:
+        found.extend(dir(core))
+
+    found: list[str] = []
+    mlusim.run(kernel, kind="BLOCK", dim=1)
+    assert {"convert", "task_id", "nram"} <= {*found}
+    assert not [name for name in found if "2half" in name]
