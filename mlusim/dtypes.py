@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from mlusim.errors import InputError, nearest
-from mlusim.inputs import shown
+from mlusim.errors import InputError, nearest, shown
 
 Dtype: TypeAlias = np.dtype[Any]
 

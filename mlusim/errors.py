@@ -31,6 +31,8 @@ from typing import Any
 
 # Collects the errors of a run as they are created, so that errors which a kernel catches leave a trace.
 NOTED: ContextVar[list[MlusimError] | None] = ContextVar("mlusim_noted", default=None)
+# Characters of a value that a message shows.
+_SHOWN = 200
 
 
 class MlusimError(Exception):
@@ -141,3 +143,13 @@ def nearest(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0
 
     near = sorted(get_close_matches(word, list(names), n=most + 4, cutoff=cutoff), key=distance)[:most]
     return f"did you mean {' or '.join(near)}? " if near else ""
+
+
+def shown(value: object) -> str:
+    """Return the repr of a value for a message: one line, cut if long."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a repr may raise anything
+        text = f"<{type(value).__name__}>"
+    text = " ".join(text.split())
+    return f"{text[:_SHOWN]}..." if len(text) > _SHOWN else text

@@ -14,21 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.errors import InputError
+from mlusim.errors import InputError, shown
 
 Array = np.ndarray[Any, Any]
 MAX_RANK = 64
-_REPR = 200
-
-
-def shown(value: object) -> str:
-    """Return the repr of a value for a message: one line, cut if long."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - a repr may raise anything
-        text = f"<{type(value).__name__}>"
-    text = " ".join(text.split())
-    return f"{text[:_REPR]}..." if len(text) > _REPR else text
 
 
 def as_tuple(value: Any) -> Any:

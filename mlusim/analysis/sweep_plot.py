@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.analysis.style import GREY, INK, SERIES_COLOURS, drawing, legend_below, new_figure, save
 from mlusim.analysis.sweep_scale import Scale, axis_words, is_number, spelled
-from mlusim.errors import InputError
-from mlusim.inputs import shown
+from mlusim.errors import InputError, shown
 from mlusim.planning.plan_text import TIER_NAMES
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import Any
 from mlusim.cinn.net import Instruction, Variable, call_text, describe, in_context
 from mlusim.cinn.program import Program
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError, nearest
+from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board, board
-from mlusim.inputs import shown
 from mlusim.ops.bitcast_convert import BITCAST_CONVERT
 from mlusim.ops.cast import CAST
 from mlusim.ops.gather import GATHER, GATHER_ND

@@ -25,8 +25,7 @@ from mlusim.dtypes import (
     UINT64,
     Dtype,
 )
-from mlusim.errors import InputError
-from mlusim.inputs import shown
+from mlusim.errors import InputError, shown
 
 _FLOATS = {16: FLOAT16, 32: FLOAT32, 64: FLOAT64}
 _INTS = {8: INT8, 16: INT16, 32: INT32, 64: INT64}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from mlusim.inputs import shown
+from mlusim.errors import shown
 from mlusim.version import __version__
 
 _VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from mlusim.dtypes import BOOL, FLOAT32, FLOAT64, Dtype, dtype_of, is_complex, is_float, is_integer, raw_dtype
-from mlusim.errors import InputError
-from mlusim.inputs import shown
+from mlusim.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

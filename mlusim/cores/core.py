@@ -18,8 +18,7 @@ from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.ordering import COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scratch import Scratch
-from mlusim.errors import KernelError, OperandError
-from mlusim.inputs import shown
+from mlusim.errors import KernelError, OperandError, shown
 
 if TYPE_CHECKING:
     import numpy as np

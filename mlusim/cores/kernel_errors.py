@@ -16,8 +16,8 @@ from mlusim.errors import (
     OperationLimitError,
     UnknownNameError,
     nearest,
+    shown,
 )
-from mlusim.inputs import shown
 from mlusim.memory.not_numeric import missing_attribute
 from mlusim.memory.view import View
 from mlusim.units import format_ns, group_digits

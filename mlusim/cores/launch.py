@@ -20,8 +20,8 @@ from mlusim.cores.barrier import Barrier
 from mlusim.cores.core import Core
 from mlusim.cores.task import Task
 from mlusim.cores.unawaited import check_calls
-from mlusim.errors import LaunchError
-from mlusim.inputs import as_tuple, shown
+from mlusim.errors import LaunchError, shown
+from mlusim.inputs import as_tuple
 from mlusim.log import LaunchRecord
 from mlusim.memory.view import View
 

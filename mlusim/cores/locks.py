@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.cores.ordering import ALL_PIPES
-from mlusim.errors import OperandError
-from mlusim.inputs import shown
+from mlusim.errors import OperandError, shown
 from mlusim.log import NONE, SYNC
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 from mlusim.cores.ordering import store_ordering
 from mlusim.cores.waiting import Waiting
 from mlusim.dtypes import dtype_name
-from mlusim.errors import MissingDataError, OperandError
-from mlusim.inputs import shown
+from mlusim.errors import MissingDataError, OperandError, shown
 from mlusim.log import NONE, SCALAR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.bus import read_bus_bytes, write_bus_bytes

@@ -8,14 +8,14 @@ from itertools import product
 from typing import Any
 
 from mlusim.dtypes import FLOAT32
-from mlusim.errors import InputError
+from mlusim.errors import InputError, shown
 from mlusim.explore.axes import Axes
 from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, numbers, several, shapes
 from mlusim.explore.sources import UserKernel, kernel_of
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.run import three_axes
 from mlusim.host.steady.steady import check_steady
-from mlusim.inputs import as_count, as_shape, check_operations, shown
+from mlusim.inputs import as_count, as_shape, check_operations
 from mlusim.ops.call import check_choice
 from mlusim.ops.commands import Command, command_of
 

@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import dtype_of
-from mlusim.errors import BoardError, InputError, nearest
+from mlusim.errors import BoardError, InputError, nearest, shown
 from mlusim.hardware import Board, board
-from mlusim.inputs import shown
 
 # More values are most likely a typing error.
 MAX_VALUES = 10_000

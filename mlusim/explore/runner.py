@@ -15,10 +15,9 @@ from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
 from typing import Any, Self
 
-from mlusim.errors import InputError, MlusimError
+from mlusim.errors import InputError, MlusimError, shown
 from mlusim.explore.point import STALE, run_point
 from mlusim.explore.store import DIED
-from mlusim.inputs import shown
 from mlusim.processes import without_interrupts, worker_pool
 
 Payload = dict[str, Any]

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_file, kernel_again, kernel_of_file
-from mlusim.errors import InputError, MlusimError
+from mlusim.errors import InputError, MlusimError, shown
 from mlusim.explore.fingerprint import fingerprint, installed
 from mlusim.files import open_input
 from mlusim.host.arguments import ParameterType, Role
-from mlusim.inputs import as_path, shown
+from mlusim.inputs import as_path
 
 Function = Callable[..., Any]
 

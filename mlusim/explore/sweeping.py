@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlusim.errors import InputError
+from mlusim.errors import InputError, shown
 from mlusim.explore.axes import Axes
 from mlusim.explore.axis_arguments import axes_of
 from mlusim.explore.point import Point
@@ -16,7 +16,7 @@ from mlusim.explore.runner import Runner
 from mlusim.explore.sources import check_not_loading
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 from mlusim.explore.table import data_frame, write_table
-from mlusim.inputs import as_count, as_file, as_path, as_paths, as_tuple, shown
+from mlusim.inputs import as_count, as_file, as_path, as_paths, as_tuple
 from mlusim.progress import Bar
 
 if TYPE_CHECKING:

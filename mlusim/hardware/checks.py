@@ -6,8 +6,7 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mlusim.errors import BoardError
-from mlusim.inputs import shown
+from mlusim.errors import BoardError, shown
 
 if TYPE_CHECKING:
     from mlusim.hardware.board import Board

@@ -11,10 +11,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from mlusim.errors import BoardError, nearest
+from mlusim.errors import BoardError, nearest, shown
 from mlusim.hardware.board import Board
 from mlusim.hardware.calibrated import fitted as fitted_parameters
-from mlusim.inputs import shown
 from mlusim.units import GIB, KIB, MIB, PS_PER_NS, PS_PER_S, ceil_ps
 
 SOURCES: dict[str, str] = {

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.dtypes import ALL, dtype_name, dtype_of
-from mlusim.errors import InputError, nearest
+from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_array, as_count, as_shape, extents_of, shown
+from mlusim.inputs import as_array, as_count, as_shape, extents_of
 
 if TYPE_CHECKING:
     from mlusim.host.device import Device

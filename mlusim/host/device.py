@@ -24,13 +24,13 @@ from mlusim.cores.chip import Chip
 from mlusim.cores.launch import UNIONS, Job, Kernel, Launch, Queue, as_grid
 from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import NOTED, AllocationError, InputError, LaunchError, MlusimError
+from mlusim.errors import NOTED, AllocationError, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board
 from mlusim.host.argument_windows import note_windows
 from mlusim.host.garbage import fewer_collections
 from mlusim.host.run_end import check_deadlock, check_time
 from mlusim.host.watchdog import Watchdog
-from mlusim.inputs import as_array, as_count, as_shape, check_flags, check_operations, check_seconds, shown
+from mlusim.inputs import as_array, as_count, as_shape, check_flags, check_operations, check_seconds
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.view import View

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from mlusim.cores.launch import kernel_name
-from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError
+from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.run import Uploaded, by_name, launch
-from mlusim.inputs import as_array, check_operations, shown
+from mlusim.inputs import as_array, check_operations
 from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan

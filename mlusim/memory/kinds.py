@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from mlusim.errors import CopyError, nearest
-from mlusim.inputs import shown
+from mlusim.errors import CopyError, nearest, shown
 
 
 class MemoryKind(Enum):

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from mlusim.errors import AccessError
-from mlusim.inputs import shown
+from mlusim.errors import AccessError, shown
 from mlusim.memory.layout import Layout, layout_of
 
 if TYPE_CHECKING:

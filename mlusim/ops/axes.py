@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import index as as_index
 from typing import Any
 
-from mlusim.errors import InputError
-from mlusim.inputs import as_tuple, shown
+from mlusim.errors import InputError, shown
+from mlusim.inputs import as_tuple
 
 
 def normal_axis(operator: str, argument: str, axis: Any, rank: int) -> int:

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from mlusim.dtypes import Dtype
-from mlusim.errors import InputError, nearest
+from mlusim.errors import InputError, nearest, shown
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.steady.steady import check_steady, timed, too_few
 from mlusim.host.steady.watch import Watch
-from mlusim.inputs import shown
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 
 from mlusim.cores.convert import steps
 from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, Dtype, dtype_name, dtype_of, is_complex
-from mlusim.errors import InputError
+from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
-from mlusim.inputs import shown
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.kernels.cast import cast_tiles, clamps
 from mlusim.ops.call import Call, Input, RunOptions

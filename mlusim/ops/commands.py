@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlusim.dtypes import Dtype
-from mlusim.errors import InputError, nearest
+from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import shown
 from mlusim.ops.call import Call, Input
 from mlusim.ops.operator import Operator, tensor_of
 from mlusim.ops.registry import OPERATORS

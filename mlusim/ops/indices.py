@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import INT32, INT64, dtype_name
-from mlusim.errors import InputError
-from mlusim.inputs import MAX_RANK, shown
+from mlusim.errors import InputError, shown
+from mlusim.inputs import MAX_RANK
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Array, check_choice
 from mlusim.ops.schema import Tensor

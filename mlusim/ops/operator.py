@@ -19,11 +19,11 @@ from numpy.typing import ArrayLike
 
 from mlusim.analysis.launch_log import Operand, log_of_launch
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError, PlanError, nearest
+from mlusim.errors import InputError, PlanError, nearest, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_array, as_shape, shown
+from mlusim.inputs import as_array, as_shape
 from mlusim.memory.view import View
 from mlusim.ops.call import Call, Input, RunOptions, check_choice, launch, run, verified
 from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, complete

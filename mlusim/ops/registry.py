@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from mlusim.errors import InputError, nearest
-from mlusim.inputs import shown
+from mlusim.errors import InputError, nearest, shown
 from mlusim.ops.operator import Operator
 
 

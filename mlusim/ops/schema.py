@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError, nearest
+from mlusim.errors import InputError, nearest, shown
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_tuple, shown
+from mlusim.inputs import as_tuple
 
 Array = np.ndarray[Any, Any]
 Options = Mapping[str, Any]

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.errors import InputError
+from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
-from mlusim.inputs import shown
 from mlusim.log import NONE, SYNC, Log
 from mlusim.units import format_bytes, format_ns
 

@@ -16,9 +16,8 @@ from mlusim.analysis.known_error import Known, known_of
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LowerBound, lower_bound_of
 from mlusim.analysis.metrics import Metrics, measure
-from mlusim.errors import InputError
+from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
-from mlusim.inputs import shown
 from mlusim.log import Log
 from mlusim.results.figures import RunFigures
 from mlusim.results.memory_state import MemoryState, Repeat, memory_state_of

@@ -14,9 +14,9 @@ from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.page.parts import esc, head, table
 from mlusim.analysis.summary import percent, us_text
-from mlusim.errors import InputError
+from mlusim.errors import InputError, shown
 from mlusim.files import atomic_write, utf8
-from mlusim.inputs import as_path, shown
+from mlusim.inputs import as_path
 from mlusim.units import short_bytes
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from mlusim.dtypes import (
     is_float,
     is_integer,
 )
-from mlusim.inputs import shown
+from mlusim.errors import shown
 
 ROUNDINGS = tuple(ROUND)
 

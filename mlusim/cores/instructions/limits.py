@@ -13,9 +13,8 @@ import numpy as np
 
 from mlusim.cores.instructions.record import Extent, Instruction, Match, Overlap, Types
 from mlusim.dtypes import dtype_name
-from mlusim.errors import OperandError
+from mlusim.errors import OperandError, shown
 from mlusim.hardware.checks import ALIGNED_SIZE_BYTES
-from mlusim.inputs import shown
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 
