@@ -305,14 +305,17 @@ def check(path: Path) -> str:
 
 def main(arguments: list[str]) -> int:
     """The command."""
-    if len(arguments) != 1 or Path(arguments[0]).name[:2] not in EXERCISES or not Path(arguments[0]).is_file():
+    file = Path(arguments[0] if len(arguments) == 1 else "")
+    if file.suffix == ".mlu":
+        file = file.with_suffix(".py")  # which compiles it
+    if file.name[:2] not in EXERCISES or not file.is_file():
         print(
             f"usage: python lessons/check.py lessons/exercises/NN_name.py ({min(EXERCISES)} to {max(EXERCISES)})",
             file=sys.stderr,
         )
         return 2
     try:
-        print(check(Path(arguments[0])))
+        print(check(file))
     except NotYetError as error:
         print(f"not yet: {error}")
         return 1

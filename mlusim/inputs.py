@@ -33,11 +33,14 @@ def as_tuple(value: Any) -> Any:
 def extents_of(text: str) -> tuple[int, ...] | None:
     """Return the extents of a shape as text, `2,8,64` or `2x8x64`; () for an empty text, None if it is not a shape."""
     plain = text.strip().strip("[]()").lower().replace("x", ",").replace(" ", "")
+    parts = plain.split(",") if plain else []
     try:
-        extents = tuple(int(part) for part in plain.split(",")) if plain else ()
+        extents = tuple(int(part) for part in parts)
     except ValueError:
         return None
-    return None if min(extents, default=0) < 0 else extents
+    # `1,000` is meant as one number, and would be [1, 0].
+    grouped = any(part.startswith("0") and part != "0" for part in parts)
+    return None if grouped or min(extents, default=0) < 0 else extents
 
 
 def as_shape(what: str, shape: Any) -> tuple[int, ...]:

@@ -176,7 +176,7 @@ def _tune(
         **options,
     )
     print_tuning(tuning, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
-    if len(tuning.rows) == 1 and not (quiet or as_json):
+    if len(tuning.rows) == 1 and not (tuning.refused or quiet or as_json):
         show.print_text(
             "\nNothing was varied: give several values, such as --set NAME=4,8,16 or --dim 4,1,1 --dim 4,8,1"
         )

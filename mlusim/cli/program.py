@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from errno import ENOSPC
@@ -165,8 +164,10 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
     """Return an error of a command as one line, and its exit code. Verification and compiler reports have several."""
     match error:
         case click.UsageError():
+            from mlusim.cli.remedies import remedy
+
             path = error.ctx.command_path if error.ctx else command
-            text = f"{_one_line(error.format_message()).rstrip('.')}{_with_device(error)}"
+            text = f"{_one_line(error.format_message()).rstrip('.')}{remedy(error)}"
             message_and_code = f"{text}; see `{path} --help`", USAGE
         case click.ClickException():
             message_and_code = _one_line(error.format_message()), error.exit_code
@@ -190,17 +191,6 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
             text = f"internal error: {type(error).__name__}: {_one_line(str(error))}. This is a defect of mlusim: "
             message_and_code = f"{text}please report it with what `mlusim --traceback ...` prints", FAILED
     return message_and_code
-
-
-def _with_device(error: click.UsageError) -> str:
-    """Return the remedy for a board that is named without its option; empty for other errors."""
-    from mlusim.cli.option_types import board_names
-
-    extra = re.search(r"unexpected extra arguments? \((.*)\)", error.format_message())
-    takes = error.ctx is not None and any("--device" in parameter.opts for parameter in error.ctx.command.params)
-    words = extra[1].split() if extra and takes else []
-    boards = [word for word in words if word.lower() in board_names() or word.endswith(".toml")]
-    return f"; a board is named by an option: --device {boards[0]}" if boards else ""
 
 
 def _one_line(text: str) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mlusim.ops.commands import Command
 
 _SHOWN = 8
+_REASONS = 3
 _EXAMPLES = {
     "tin_shift": "--shape 2,8,256,196 --dtype float16",
     "reverse": "--shape 1024,1024 --axis -1",
@@ -201,8 +202,10 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
     if tuning.repeats:
         tried += f", {tuning.repeats} more settings gave the same plans"
     if tuning.refused:
-        tried += f", {len(tuning.refused)} did not fit"
+        tried += f", {len(tuning.refused)} did not fit" if "tier" in best else f", {len(tuning.refused)} could not run"
     lines_below.append(tried)
+    if tuning.refused and "tier" not in best:
+        lines_below += [f"could not run: {settings}: {message}" for settings, _, message in tuning.refused[:_REASONS]]
     bound = us_text(round(best["lower_bound_us"] * PS_PER_US))
     over = f"{best['time_us'] / best['lower_bound_us']:.2f} x " if best["lower_bound_us"] else ""
     early = ", so the search ended early" if tuning.at_lower_bound else ""

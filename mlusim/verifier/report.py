@@ -124,7 +124,9 @@ class Report:
         """Draw each output, coloured by the task that wrote it; red: never written, black: written more than once.
 
         Args:
-            path: a .png or .svg file. Raises `InputError` for other suffixes, and if the report has no log.
+            path: a .png or .svg file.
+
+        Raises `InputError` for other suffixes, if the report has no log, and if the file cannot be written.
         """
         from mlusim.analysis.proof_picture import draw_proof
         from mlusim.analysis.style import drawing, save
@@ -134,7 +136,11 @@ class Report:
         if target.suffix not in {".png", ".svg"} or self.log is None:
             raise InputError(f"draw to {target}: it must be a .png or .svg file, of a report that has a log")
         with drawing():
-            save(draw_proof(proof_maps(self.log), "Split proof", self._headline(colour=False)), target)
+            figure = draw_proof(proof_maps(self.log), "Split proof", self._headline(colour=False))
+            try:
+                save(figure, target)
+            except OSError as error:
+                raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
         return target
 
     def _headline(self, *, colour: bool) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.log import NONE, Log
+from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses, scratch_rows
 from mlusim.verifier.allocation_flow import AllocationFlow
@@ -89,7 +89,7 @@ def find_uninitialised(
         elif accesses.write[row]:
             words = _undefined(allocation.name, sites)
         else:
-            words = _uninitialised(allocation.name, sites, partly=ever)
+            words = _uninitialised(allocation, sites, partly=ever)
         finding = replace(
             words,
             region=region,
@@ -101,15 +101,23 @@ def find_uninitialised(
     return [replace(finding, times=times) for finding, times in findings.values()]
 
 
-def _uninitialised(buffer: str, sites: tuple[Site, ...], *, partly: bool) -> Finding:
+def _uninitialised(allocation: AllocationRecord, sites: tuple[Site, ...], *, partly: bool) -> Finding:
     """Return the words of a finding: a read of bytes that nothing has written."""
+    buffer = allocation.name
+    remedy = f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written"
+    # Memory without a parameter's name is not an argument, such as what a host program allocates.
+    if allocation.memory == "gdram" and buffer.isidentifier() and not (partly or allocation.workspace):
+        remedy += (
+            f"\nor, if {buffer} has values before the run, pass them: an array, or InOut(array); on the command line "
+            f"--arg {buffer}=FILE.npy or random:DTYPE:SHAPE"
+        )
     return Finding(
         kind="uninitialised",
         title=f"{sites[0].operation} reads {buffer}, part of which is uninitialised"
         if partly
         else f"{sites[0].operation} reads {buffer} before anything is written there",
         rule="fresh memory holds whatever was there before, not zeros" + _takes_effect(sites),
-        remedy=f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written",
+        remedy=remedy,
     )
 
 

@@ -134,6 +134,7 @@ def test_usage_errors_name_the_help_command():
         ((*INPUTS, "--seed", "1"), "--seed is for random inputs: it goes with --shape, not with files"),
         ((*INPUTS, "--dtype", "half"), "--dtype is for random inputs: it goes with --shape, not with files"),
         (("--shape", "1,2,3"), "--shape of rank 3: tin_shift takes N,T,C,HW, such as 2,8,256,196"),
+        (("--shape", "1,000"), "'1,000' is not a shape such as 2,8,256,196 or 2x8x256x196"),
         (("--shape", "1,2,x,y"), "'1,2,x,y' is not a shape such as 2,8,256,196 or 2x8x256x196"),
         (("--shape", "1,2,-3,4"), "'1,2,-3,4' is not a shape"),
         (("--shape", "1,2,4,4", "--dtype", "flot"), "dtype 'flot' is not an element type"),

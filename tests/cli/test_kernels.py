@@ -278,6 +278,13 @@ def test_tune_without_anything_to_vary_is_an_error(home):
     assert "Nothing was varied: give several values, such as --set NAME=4,8,16" in text
 
 
+def test_tune_shows_why_a_setting_cannot_run(home):
+    text = mlusim("tune", "k.py:add", "--shape", "4096", "--set", "tile=-5,512")
+    assert "1 plan ran, 1 could not run\ncould not run: tile = -5: " in text
+    assert "alloc of shape [-5]: an extent cannot be negative" in text
+    assert "Nothing was varied" not in text
+
+
 WRONG = [
     (("--kind", "union3"), "'UNION3' is not a task type; there are BLOCK, UNION1, UNION2, UNION4, UNION8, UNION16"),
     (("--dim", "4,8,1,1"), "'4,8,1,1' is not a grid: one to three extents from 1 to 65535, such as 4,8,1"),
@@ -309,3 +316,24 @@ def test_a_board_given_as_an_argument_suggests_device_option(home):
         text = mlusim(*words, "mlu590-h8", code=2)
         assert "unexpected extra argument (mlu590-h8); a board is named by an option: --device mlu590-h8; see" in text
     assert "--device" not in mlusim("retime", "r.zip", "again.zip", code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("sweep", "k.py:add", "--shape", "64", "--csv", "t.csv"), "; -o FILE.csv writes the table; see `mlusim sweep"),
+        (("sweep", "flip", "--shape", "64", "--csv", "t.csv"), "; -o FILE.csv writes the table; see `mlusim sweep"),
+        (("tune", "k.py:add", "--shape", "64", "--csv", "t.csv"), "; --json prints all rows; see `mlusim tune"),
+        (("explain", "k.py:add", "--shape", "64"), '; a run is one argument, in quotes: mlusim explain "k.py:add --sh'),
+        (
+            ("diff", "flip", "--shape", "64", "r.zip"),
+            '; a run is one argument, in quotes: mlusim diff "flip --shape ..."',
+        ),
+    ],
+)
+def test_an_option_of_another_command_suggests_what_to_write(home, words, told):
+    assert told in mlusim(*words, code=2)
+
+
+def test_a_misspelt_option_has_no_other_remedy(home):
+    assert mlusim("explain", "r.zip", "--ful", code=2).count(";") == 1

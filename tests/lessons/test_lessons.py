@@ -200,3 +200,11 @@ def test_the_command_says_pass_or_what_is_wrong():
     code, text = run(EXERCISES[0])
     assert (code, text.startswith("not yet: with inputs [8192]:")) == (1, True)
     assert run("nothing.py")[0] == run()[0] == 2
+
+
+def test_a_bang_c_file_is_checked_by_the_file_that_compiles_it(lesson_modules, monkeypatch, capsys):
+    checked = []
+    monkeypatch.setattr(lesson_modules["check"], "check", lambda path: checked.append(path) or "pass")
+    assert lesson_modules["check"].main([str(SOLUTIONS / "13_bang_c.mlu")]) == 0
+    assert checked == [SOLUTIONS / "13_bang_c.py"]
+    assert capsys.readouterr().out == "pass\n"

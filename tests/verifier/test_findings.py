@@ -197,6 +197,10 @@ def test_an_output_read_before_it_is_written():
     finding = only(verify(kernel, Output((8, 8)), **ONE), "uninitialised")
     assert finding.title == "memcpy reads out before anything is written there"
     assert finding.region == "out[0:8, 0:8], 256 B in GDRAM"
+    assert finding.remedy.endswith(
+        "\nor, if out has values before the run, pass them: an array, or InOut(array); on the command line "
+        "--arg out=FILE.npy or random:DTYPE:SHAPE"
+    )
 
 
 def test_an_unwritten_tile_and_a_doubly_written_one_are_named():

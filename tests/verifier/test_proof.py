@@ -137,6 +137,8 @@ def test_the_picture_shows_writers_gaps_and_rewrites(tmp_path):
     first = report.draw(tmp_path / "proof.png").read_bytes()
     assert first.startswith(b"\x89PNG")
     assert report.draw(tmp_path / "again.png").read_bytes() == first
+    with pytest.raises(mlusim.InputError, match=r"/no/proof.png: cannot be written: No such file or directory$"):
+        report.draw(tmp_path / "no" / "proof.png")
     with pytest.raises(mlusim.InputError, match=r"^draw to .*proof.pdf: it must be a \.png or \.svg file"):
         report.draw(tmp_path / "proof.pdf")
 
