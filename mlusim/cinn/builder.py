@@ -137,12 +137,16 @@ class NetBuilder:
         axes: Sequence[int] | None = None,
         mode: str = "aligned",
         *,
+        batch_dims: int = 0,
         dims: Sequence[int] | None = None,
         name: str | None = None,
         strategy: str | None = None,
     ) -> Variable:
-        """As gather, with several coordinates replaced (by default the first ones); `mode` as in `ops.gather_nd`."""
-        attributes = {"axes": _one_of("gather_nd", axes=axes, dims=dims), "mode": mode}
+        """As gather, with several coordinates replaced (by default the first ones).
+
+        `mode` and `batch_dims` are those of `ops.gather_nd`.
+        """
+        attributes = {"axes": _one_of("gather_nd", axes=axes, dims=dims), "mode": mode, "batch_dims": batch_dims}
         return self._add(GATHER_ND, (x, index), attributes, name, strategy)
 
     def scatter(
@@ -177,10 +181,16 @@ class NetBuilder:
         return self._add(SCATTER_ND, (x, index, src), attributes, name, strategy)
 
     def cast(
-        self, x: VariableOrName, dtype: object, *, name: str | None = None, strategy: str | None = None
+        self,
+        x: VariableOrName,
+        dtype: object,
+        *,
+        saturate: bool = False,
+        name: str | None = None,
+        strategy: str | None = None,
     ) -> Variable:
-        """Convert the elements of `x` to another type: Float(32), bool, "int8", ..."""
-        return self._add(CAST, (x,), {"dtype": dtype_of(dtype)}, name, strategy)
+        """Convert the elements of `x` to another type: Float(32), bool, "int8", ...; `saturate` as in `ops.cast`."""
+        return self._add(CAST, (x,), {"dtype": dtype_of(dtype), "saturate": saturate}, name, strategy)
 
     def bitcast_convert(
         self, x: VariableOrName, dtype: object, *, name: str | None = None, strategy: str | None = None
@@ -195,7 +205,8 @@ class NetBuilder:
         """
         if name.startswith("_") or name not in OPERATORS:
             raise AttributeError(
-                f"a net has no operator {name!r}; {nearest(name, OPERATORS)}it is not an attribute either"
+                f"a net has no operator or attribute {name!r}; {nearest(name, OPERATORS)}its operators are "
+                f"{', '.join(OPERATORS)}"
             )
         return partial(self._any, OPERATORS[name])
 
@@ -216,15 +227,18 @@ class NetBuilder:
         return self._add(operator, tensors, arguments, name, strategy)
 
     def build(
-        self, target: str | PathLike[str] | Board = "mlu370-x4", *, outputs: Iterable[VariableOrName] | None = None
+        self,
+        target: str | PathLike[str] | Board = "mlu370-x4",
+        *,
+        outputs: VariableOrName | Iterable[VariableOrName] | None = None,
     ) -> Program:
         """Return the current net as a program for a board; the builder remains usable.
 
         Args:
             target: a preset's name, a TOML file, or a board.
-            outputs: variables to return; by default those that are not inputs of an operator.
+            outputs: the variable or variables to return; by default those that are not inputs of an operator.
 
-        Raises `InputError` for a net without operators, and for outputs that are unknown or inputs of the net.
+        Raises `InputError` for a net without operators, and for unknown outputs.
         """
         if not self._instructions:
             raise InputError(f"net {self.name!r} has no operator: add one, such as builder.flip(x, axis=0)")
@@ -232,6 +246,7 @@ class NetBuilder:
             taken = {variable for instruction in self._instructions for variable in instruction.inputs}
             chosen = [instruction.output for instruction in self._instructions if instruction.output not in taken]
         else:
+            outputs = (outputs,) if isinstance(outputs, Variable | str) else outputs
             chosen = list(dict.fromkeys(self._variable("build", "outputs", value) for value in outputs))
         return Program(self.name, board(target), tuple(self._inputs), tuple(self._instructions), tuple(chosen))
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from mlusim.cinn.net import Instruction, Variable, describe, in_context
 from mlusim.cinn.result import NetResult, Step
 from mlusim.dtypes import dtype_of
-from mlusim.errors import InputError
+from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
 from mlusim.host.device import Device
 from mlusim.memory.allocation import Allocation
@@ -64,8 +64,8 @@ class Program:
         Args:
             inputs: the array of each input, by its name or variable; shape and dtype as declared, no conversion. Inputs
                 that no operator uses may be left out.
-            options: see `RunOptions`. In a timing-only run the result has no outputs, and an index computed within the
-                net is an error, because its values are not known.
+            options: see `RunOptions`; `steady` is for single operators. In a timing-only run the result has no outputs,
+                and an index computed within the net is an error, because its values are not known.
 
         Operators run one after another; each intermediate is freed after its last use. Index values are checked before
         the launch that uses them, in the simulated memory if an operator computed them, at no simulated cost. Not
@@ -76,12 +76,24 @@ class Program:
         """
         arrays = self._arrays(inputs)
         settings: dict[str, Any] = {**options}
+        self._check_options(settings)
         per_operator = {name: settings.pop(name, None) for name in ("check", "nram_limit_bytes")}
         run = _Run(self, Device(self.board, **settings), per_operator)
         for variable in self.inputs:
             run.upload(variable, arrays[variable])
         steps = [run.step(position, instruction) for position, instruction in enumerate(self.instructions)]
         return run.finish(steps)
+
+    def _check_options(self, settings: dict[str, Any]) -> None:
+        """Remove `steady`, which is off. Raises `InputError` and, as Python does, `TypeError` for unknown options."""
+        if settings.pop("steady", False):
+            raise InputError(f"net {self.name!r}: steady=True is for an operator of its own, as in mlusim.ops")
+        if "device" in settings:
+            raise InputError(f"net {self.name!r}: a program is built for its board: builder.build(device)")
+        known = [name for name in RunOptions.__annotations__ if name != "steady"]
+        for name in settings:
+            if name not in known:
+                raise TypeError(f"execute has no option {name!r}: {nearest(name, known)}it has {', '.join(known)}")
 
     def _arrays(self, inputs: Mapping[Any, ArrayLike]) -> dict[Variable, Array]:
         """Return the array of each input, checked."""

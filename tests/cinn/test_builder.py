@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from mlusim.cinn import BFloat16, Bool, Float, Int, NetBuilder, UInt
 from mlusim.errors import BoardError, InputError
+from mlusim.ops.registry import OPERATORS
 
 
 @pytest.fixture
@@ -211,3 +213,23 @@ def test_building_a_program_copies_the_net(builder, a, i):
     assert len(program) == 1
     assert program.outputs == (b,)
     assert re.match("<program", repr(builder.build()))
+
+
+def test_outputs_may_be_one_variable_or_its_name(builder, a, i):
+    taken = builder.gather(a, i, name="taken")
+    builder.flip(taken, 0)
+    assert builder.build(outputs=taken).outputs == builder.build(outputs="taken").outputs == (taken,)
+
+
+def test_every_attribute_of_an_operator_is_a_parameter_of_its_method():
+    for operator in OPERATORS.values():
+        if operator.name in vars(NetBuilder):
+            parameters = inspect.signature(getattr(NetBuilder, operator.name)).parameters
+            assert {attribute.name for attribute in operator.attributes} <= {*parameters}, operator.name
+
+
+def test_an_unknown_operator_lists_the_operators(builder):
+    with pytest.raises(
+        AttributeError, match=r"^a net has no operator or attribute 'softmax'; its operators are .*, flip,"
+    ):
+        builder.softmax()

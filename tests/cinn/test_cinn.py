@@ -423,3 +423,37 @@ def test_two_runs_are_bitwise_equal():
     program = builder.build(mlusim.board("mlu590-h8"))
     first, second = program.execute(arrays), program.execute(arrays)
     np.testing.assert_array_equal(first.log.table(), second.log.table())
+
+
+def test_attributes_of_the_standards(builder):
+    """ONNX's batch_dims and saturate."""
+    table = np.arange(24, dtype=np.float32).reshape(2, 3, 4) * 100
+    rows = np.array([[[2], [0]], [[1], [1]]], np.int32)
+    x, index = builder.create_input(Float(32), (2, 3, 4), "x"), builder.create_input(Int(32), (2, 2, 1), "index")
+    taken = builder.gather_nd(x, index, mode="standard", batch_dims=1)
+    small = builder.cast(x, "float8_e4m3fn", saturate=True)
+    result = builder.build(outputs=[taken, small]).execute({"x": table, "index": rows})
+    assert (result[taken] == np.stack([table[0, [2, 0]], table[1, [1, 1]]])).all()
+    assert float(result[small].max()) == 448
+
+
+def test_the_board_of_a_program_is_that_of_build(builder):
+    x = builder.create_input(Float(32), (4,), "x")
+    builder.flip(x, 0)
+    with pytest.raises(
+        InputError, match=r"^net 'test_basic': a program is built for its board: builder\.build\(device\)$"
+    ):
+        builder.build().execute({"x": np.zeros(4, np.float32)}, device="mlu590-h8")
+
+
+def test_options_that_a_net_does_not_have(builder):
+    x = builder.create_input(Float(32), (4,), "x")
+    builder.flip(x, 0)
+    data = {"x": np.zeros(4, np.float32)}
+    with pytest.raises(
+        InputError, match=r"^net 'test_basic': steady=True is for an operator of its own, as in mlusim\.ops$"
+    ):
+        builder.build().execute(data, data=False, steady=True)
+    assert builder.build().execute(data, data=False, steady=False).time_ps
+    with pytest.raises(TypeError, match=r"^execute has no option 'chek': did you mean check\? it has data, dma"):
+        builder.build().execute(data, chek=True)
