@@ -15,7 +15,7 @@ from mlusim.inputs import as_shape
 from mlusim.memory.allocation import Allocation, Memory, fits_message
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View
-from mlusim.units import group_digits
+from mlusim.units import format_bytes, group_digits
 
 if TYPE_CHECKING:
     from mlusim.cores.task import Task
@@ -129,6 +129,11 @@ class Scratch:
         except AllocationError as error:
             remedy = fits_message(shape, dtype.itemsize, memory.largest_free_bytes())
             raise AllocationError(f"{error.message}. {remedy[0].upper()}{remedy[1:]}.") from None
+        except (MemoryError, OSError, OverflowError):
+            raise AllocationError(
+                f"this machine has no {format_bytes(memory.usable_bytes)} for {memory.name}: choose a board with less, "
+                "or run without data (data=False, --no-data)"
+            ) from None
 
     def _shared(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str, cluster_id: int | None) -> View:
         if not name:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import mlusim
 from kernel_runs import run_alone
 from mlusim.cores.core import Core
 from mlusim.errors import AllocationError
@@ -192,3 +194,16 @@ def test_a_buffer_allocated_in_a_loop_fills_the_memory() -> None:
     remedy = r"Free other buffers first: allocate before the loop, or inside `with core\.nram\.scope\(\)`\.$"
     with pytest.raises(AllocationError, match=remedy):
         run_alone(kernel)
+
+
+def test_a_memory_larger_than_this_machine_can_hold() -> None:
+    async def kernel(core: Core) -> None:
+        core.nram.alloc(64, np.float32)
+
+    huge = replace(X4, nram_bytes=1 << 62)
+    with pytest.raises(
+        AllocationError,
+        match=PLACE + r"this machine has no .* for the NRAM of cluster 0 core 0 of mlu370-x4: choose a board with less",
+    ):
+        mlusim.run(kernel, device=huge, kind="BLOCK", dim=1)
+    assert mlusim.run(kernel, device=huge, kind="BLOCK", dim=1, data=False).time_ps
