@@ -12,6 +12,7 @@ PS_PER_NS = 10**3
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+TIB = 1024 * GIB
 
 # Shared transfers accumulate rounding errors; a thousandth of a picosecond is far above these and far below a tick.
 TICK_TOLERANCE: Final = 1e-3
@@ -51,8 +52,9 @@ def group_digits(value: int) -> str:
 
 
 def binary_unit(count: float) -> tuple[str, int]:
-    """Return the largest of GiB, MiB, KiB and B that is not above `count` bytes, and its size."""
-    return next((unit for unit in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)) if abs(count) >= unit[1]), ("B", 1))
+    """Return the largest of TiB, GiB, MiB, KiB and B that is not above `count` bytes, and its size."""
+    units = (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB))
+    return next((unit for unit in units if abs(count) >= unit[1]), ("B", 1))
 
 
 def short_bytes(count: float) -> str:

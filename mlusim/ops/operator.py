@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from mlusim.analysis.launch_log import Operand, log_of_launch
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError, PlanError, nearest, shown
+from mlusim.errors import AllocationError, InputError, PlanError, nearest, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.host.random_tensors import RandomTensors
@@ -31,7 +31,7 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.split import MORE_NRAM
 from mlusim.results.result import Result
-from mlusim.units import group_digits
+from mlusim.units import format_bytes, group_digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,8 +125,16 @@ class Operator:
     ) -> Call:
         """Check the values of inputs that have passed inference, split the work, and record the request for replanning.
 
-        Raises `InputError` for values out of range, `PlanError` if no split fits.
+        Raises `InputError` for values out of range, `AllocationError` for an input larger than the board's GDRAM, and
+        `PlanError` if no split fits.
         """
+        for value in inputs:
+            # Before the split, which would have billions of tiles.
+            if value.array.nbytes > board.gdram_bytes:
+                raise AllocationError(
+                    f"{self.name}: {value.name} takes {format_bytes(value.array.nbytes)}: it never fits the "
+                    f"{format_bytes(board.gdram_bytes)} of GDRAM of {board.name}; choose a smaller shape or element type"
+                )
         tensors = tuple(map(tensor_of, inputs))
         if self.check is not None:
             self.check(*inputs, **attributes)

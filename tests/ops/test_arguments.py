@@ -71,9 +71,7 @@ def test_an_axis_may_be_an_array_of_rank_0():
 
 
 def test_a_broadcast_array_that_the_board_cannot_hold_is_refused_before_it_is_copied():
-    with pytest.raises(
-        AllocationError, match=r"1 099 511 627 776 B \(1024 GiB\) does not fit: 25 769 803 776 B usable"
-    ):
+    with pytest.raises(AllocationError, match=r"1 099 511 627 776 B \(1 TiB\) does not fit: 25 769 803 776 B usable"):
         mlusim.Device("mlu370-x4").upload(np.broadcast_to(np.int8(1), (1 << 20, 1 << 20)))
 
 
@@ -265,3 +263,11 @@ def test_gather_nd_of_onnx_with_batch_dims(onnx_cases):
 def test_invalid_batch_dims_are_errors(batch_dims, mode, message):
     with pytest.raises(InputError, match=message):
         ops.gather_nd(X, PAIRS, mode=mode, batch_dims=batch_dims)
+
+
+def test_an_input_larger_than_the_board_is_refused_before_the_split():
+    huge = np.broadcast_to(np.float32(0), (1 << 20, 1 << 20, 4))
+    with pytest.raises(
+        AllocationError, match=r"^cast: x takes .* \(16 TiB\): it never fits the .* of GDRAM of mlu370-x4; choose"
+    ):
+        ops.cast(huge, "float16", data=False)
