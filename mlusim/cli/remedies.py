@@ -9,12 +9,7 @@ import click
 _TABLE = "-o FILE.csv writes the table"
 _ROWS = "--json prints all rows"
 # By command and option: the option that does what a user expects of it.
-_INSTEAD = {
-    ("sweep", "--csv"): _TABLE,
-    ("tune", "--csv"): _ROWS,
-    ("compare", "--csv"): _ROWS,
-    ("validate", "--csv"): _ROWS,
-}
+_INSTEAD = {("sweep", "--csv"): _TABLE} | {(command, "--csv"): _ROWS for command in ("tune", "compare", "validate")}
 _TAKE_RUNS = ("diff", "explain")
 
 

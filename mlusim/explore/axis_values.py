@@ -28,9 +28,10 @@ from mlusim.hardware import Board, board
 # More values are most likely a typing error.
 MAX_VALUES = 10_000
 
-_SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_BINARY = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZES = {**_BINARY, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS: dict[str, dict[str, int]] = {
-    "bytes_per_s": {f"{name}/s": size for name, size in (_SIZES | {"TB": 10**12}).items()},
+    "bytes_per_s": {f"{name}/s": size for name, size in _SIZES.items()},
     "bytes_per_core": _SIZES,
     "bytes": _SIZES,
     "hz": {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9},

@@ -132,8 +132,8 @@ class Operator:
             # Before the split, which would have billions of tiles.
             if value.array.nbytes > board.gdram_bytes:
                 raise AllocationError(
-                    f"{self.name}: {value.name} takes {format_bytes(value.array.nbytes)}: it never fits the "
-                    f"{format_bytes(board.gdram_bytes)} of GDRAM of {board.name}; choose a smaller shape or element type"
+                    f"{self.name}: {value.name} takes {format_bytes(value.array.nbytes)}: it never fits the GDRAM of "
+                    f"{board.name}, {format_bytes(board.gdram_bytes)}; choose a smaller shape or element type"
                 )
         tensors = tuple(map(tensor_of, inputs))
         if self.check is not None:

@@ -50,7 +50,7 @@ def test_an_extent_may_be_a_range():
     [
         ("nram_bytes", "many", r"nram_bytes: 'many' is neither a number nor a range such as 16KiB\.\.64KiB\*2 or .*"),
         ("nram_bytes", "", r"nram_bytes: '' is neither a number.*"),
-        ("nram_bytes", "4GB/s", r"nram_bytes: '4GB/s': no unit 'GB/s': it takes B, KiB, MiB, GiB.*"),
+        ("nram_bytes", "4GB/s", r"nram_bytes: '4GB/s': no unit 'GB/s': it takes B, KiB, MiB, GiB, TiB.*"),
         ("cores", "4KiB", r"cores: '4KiB': no unit 'KiB': it has no unit: write a bare number"),
         ("nram_bytes", "1.5", r"nram_bytes: '1\.5' is 1\.5, and nram_bytes takes whole numbers"),
         ("cores", "8..4+1", r"cores: '8\.\.4\+1' goes down: write the smaller value first"),
