@@ -146,10 +146,12 @@ def nearest(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0
 
 
 def shown(value: object) -> str:
-    """Return the repr of a value for a message: one line, cut if long."""
+    """Return the repr of a value for a message: one line; if long, an array by its shape, and others cut."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a repr may raise anything
         text = f"<{type(value).__name__}>"
     text = " ".join(text.split())
+    if len(text) > _SHOWN and type(value).__module__ == "numpy" and hasattr(value, "shape"):
+        return f"<array of {value.dtype} {[*value.shape]}>"  # type: ignore[attr-defined]  # NumPy is not imported here
     return f"{text[:_SHOWN]}..." if len(text) > _SHOWN else text

@@ -67,7 +67,7 @@ def _as_pointer(operand: Any) -> Pointer:
         return operand
     raise CopyError(
         f"memcpy copies between views or pointers of the device, and {shown(operand)} is neither; an array is "
-        "uploaded only if it is an argument of its own, not in a list"
+        "uploaded only by Device.upload, or as an argument of its own of mlusim.run, not in a list"
     )
 
 

@@ -145,6 +145,8 @@ def _unknown_instruction(core: Any, name: str) -> str:
     """Return the message for a method that a core lacks, with the nearest name."""
     # BANG C's names without the underscores.
     plain = name.lstrip("_").removeprefix("bang_")
-    known = [*CONVERSIONS, *[known for known in dir(core) if not known.startswith("_")]]
+    known = [known for known in dir(core) if not known.startswith("_")]
+    if "2" in plain:
+        known += CONVERSIONS
     near = f"did you mean {_OF_NUMPY[plain]}? " if plain in _OF_NUMPY else nearest(plain, known)
     return f"core.{name} is not an instruction of this core: {near}the glossary lists them all"

@@ -151,6 +151,7 @@ class Device:
         that the board does not support.
         """
         check_flags(keep_data=keep_data, writable=writable)
+        _check_name(name)
         array = as_array(name, array)
         dtype = dtype_of(array.dtype, name)
         adopt = None
@@ -198,6 +199,7 @@ class Device:
         Raises `AllocationError` if it does not fit, `InputError` for an invalid shape, element type or option.
         """
         check_flags(workspace=workspace, keep_data=keep_data, overwritten=overwritten)
+        _check_name(name)
         element = dtype_of(dtype, name)
         extents = as_shape(f"{name}: the shape", shape)
         nbytes = math.prod(extents) * element.itemsize
@@ -216,7 +218,7 @@ class Device:
         return _whole(View.of(allocation, extents, element))
 
     def free(self, view: View) -> None:
-        """Free GDRAM. Raises `AllocationError` if it is already free, or belongs to another device."""
+        """Free GDRAM. Raises `AllocationError` if it is already free, or belongs to another device; see `download`."""
         self._check_own(view)
         self._chip.free(view.allocation, self._chip.environment.now)
 
@@ -228,10 +230,6 @@ class Device:
         Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or memory of another device,
         `InputError` while launches are pending, and for anything but a view.
         """
-        if not isinstance(view, View):
-            raise InputError(
-                f"{shown(view)} is not a tensor of the device: pass what alloc or upload returned, or a part of it"
-            )
         self._check_own(view)
         check_usable(view.allocation, write=False)
         self._check_ran(f"download of {view!r}")
@@ -246,6 +244,10 @@ class Device:
             raise InputError(f"{what} before {self._waiting} has run: a launch only queues; call synchronize() first")
 
     def _check_own(self, view: View) -> None:
+        if not isinstance(view, View):
+            raise InputError(
+                f"{shown(view)} is not a tensor of the device: pass what alloc or upload returned, or a part of it"
+            )
         if view.allocation.memory is not self._chip.gdram:
             raise AllocationError(f"{view!r} lies in {view.allocation.memory.name}, not in the GDRAM of this device")
 
@@ -277,8 +279,9 @@ class Device:
         if self._running:
             raise LaunchError("launch inside a kernel: only the host launches; call the other kernel with `await`")
         grid = self.default_dim(kind) if dim is None else as_grid(dim)
-        if queue is not None and queue.chip is not self._chip:
-            raise LaunchError("the queue belongs to another device: make one with this device's queue()")
+        if queue is not None and getattr(queue, "chip", None) is not self._chip:
+            what = "the queue belongs to another device" if isinstance(queue, Queue) else f"{shown(queue)} is no queue"
+            raise LaunchError(f"{what}: make one with this device's queue()")
         if queue is None:
             if self._default_queue is None:
                 self._default_queue = self._chip.queue()
@@ -470,6 +473,11 @@ def _release(chip: ref[Chip]) -> None:
     alive = chip()
     if alive is not None:
         alive.release()
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise InputError(f"name {shown(name)} of a tensor must be a text")
 
 
 def _whole(tensor: View) -> View:

@@ -12,7 +12,7 @@ import pytest
 import mlusim
 from mlusim.cores.core import Core
 from mlusim.cores.launch import WaitingJobs
-from mlusim.errors import LaunchError
+from mlusim.errors import LaunchError, UnknownNameError
 from mlusim.hardware import board, presets
 from mlusim.host.device import Device
 from mlusim.memory.view import View
@@ -283,3 +283,22 @@ def test_an_object_that_can_be_called_names_the_method_to_pass(run: Any) -> None
     with pytest.raises(LaunchError, match=r"is an object whose `__call__` is a kernel: pass that method itself$"):
         run(Operator())
     run(Operator().__call__)
+
+
+def test_a_queue_is_one_of_the_device() -> None:
+    with pytest.raises(LaunchError, match=r"^3 is no queue: make one with this device's queue\(\)$"):
+        Device("mlu370-x4").launch(nothing, queue=3)
+
+
+def test_conversions_are_suggested_only_for_names_of_conversions() -> None:
+    async def prints(core: Core) -> None:
+        core.print(1)
+
+    async def converts(core: Core) -> None:
+        core.float2hlf(core, core)
+
+    refuse = functools.partial(mlusim.run, kind="BLOCK", dim=1)
+    with pytest.raises(UnknownNameError, match=r"core\.print is not an instruction of this core: the glossary lists"):
+        refuse(prints)
+    with pytest.raises(UnknownNameError, match="did you mean float2half"):
+        refuse(converts)

@@ -450,9 +450,11 @@ def test_memory_reused_from_a_closed_device_is_poisoned() -> None:
 
 
 @pytest.mark.parametrize("given", [None, "x", np.zeros(3)])
-def test_only_views_are_downloaded(given: Any) -> None:
-    with pytest.raises(InputError, match="is not a tensor of the device: pass what alloc or upload returned"):
-        Device("mlu370-x4").download(given)
+def test_only_views_are_downloaded_and_freed(given: Any) -> None:
+    device = Device("mlu370-x4")
+    for call in (device.download, device.free):
+        with pytest.raises(InputError, match="is not a tensor of the device: pass what alloc or upload returned"):
+            call(given)
 
 
 def test_results_need_a_synchronized_device():
