@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import pydoc
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import mlusim
 from mlusim import version
+from mlusim.memory.docstrings import restore_docstring
 from mlusim.version import is_compiled
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,6 +73,25 @@ def test_no_plain_class_has_a_compiled_base():
         if compiled & {base.id for base in node.bases if isinstance(base, ast.Name)}
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("name", ["View", "Pointer"])
+def test_classes_have_docstrings_when_compiled_too(name):
+    """In a checkout, of a class that lacks it as a compiled one does."""
+    cls = getattr(mlusim, name)
+    bare = cls if is_compiled() else type(name, (), {"__module__": cls.__module__})
+    restore_docstring(bare)
+    expected = {
+        "View": "A typed, strided window on one allocation.",
+        "Pointer": "An address and an element type, as in C",
+    }
+    assert bare.__doc__.startswith(expected[name])
+    assert "\nMembers:\n" in bare.__doc__
+    assert "dtype: object) -> " not in bare.__doc__
+    if name == "View":
+        assert "\n    transpose(*axes: int | tuple[int, ...]): Return the axes in another order" in bare.__doc__
+        assert "\n    shape: Elements along each axis." in bare.__doc__
+    assert expected[name] in pydoc.render_doc(bare)
 
 
 def test_the_version_tells_how_it_was_built():

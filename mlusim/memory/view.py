@@ -18,6 +18,7 @@ import numpy as np
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AccessError
 from mlusim.memory.allocation import Allocation
+from mlusim.memory.docstrings import restore_docstring
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import Layout, contiguous_strides, layout_of
 from mlusim.memory.not_numeric import refuse_numbers
@@ -339,6 +340,10 @@ class Pointer:
 
     def __repr__(self) -> str:
         return f"<{dtype_name(self.dtype)}* into {self.allocation.name} ({self.memory.value}) at byte {self.offset}>"
+
+
+restore_docstring(View)
+restore_docstring(Pointer)
 
 
 def byte_span(view: View) -> tuple[int, int]:
