@@ -111,6 +111,15 @@ def forgotten_await(task: Task) -> AwaitError:
     )
 
 
+def returned_value(task: Task, value: object) -> KernelError:
+    """Return the error about a kernel that returns something."""
+    return KernelError(
+        f"the kernel returned {shown(value)}: a kernel returns nothing; it writes results to an output, such as "
+        "Output(shape, dtype)",
+        f"{task.name}, at {format_ns(task.now_ps)}",
+    )
+
+
 def too_many_operations(task: Task) -> OperationLimitError:
     """Return the error about a kernel that issues more operations than it may."""
     return OperationLimitError(

@@ -16,6 +16,7 @@ from mlusim.cores.kernel_errors import (
     forgotten_await,
     location,
     reported,
+    returned_value,
     too_many_operations,
 )
 from mlusim.cores.ordering import ALL_PIPES
@@ -150,10 +151,10 @@ class Task:
         self.chip.running = self
         try:
             waits = coroutine.send(None)
-        except StopIteration:
+        except StopIteration as end:
             if self.chip.noted:
                 self._log_swallowed()
-            self._returned()
+            self._returned(end.value)
             return
         except BaseException as error:
             report = reported(self, error)
@@ -263,7 +264,7 @@ class Task:
             unit.act_until(self.now_ps)
             unit.apply_late(io=bool(mask >> IO & 1), move=bool(mask >> MOVE & 1))
 
-    def _returned(self) -> None:
+    def _returned(self, value: object) -> None:
         """Called when the kernel's function has returned; the task ends when its pipes are idle."""
         if self.refused is not None:
             raise self.refused
@@ -274,6 +275,8 @@ class Task:
         if forgotten_coroutine is not None:
             forgotten_coroutine.close()
             raise forgotten(forgotten_coroutine.__name__, frame.f_code.co_filename, frame.f_lineno)
+        if value is not None:
+            raise returned_value(self, value)
         if not self.drain(ALL_PIPES, NONE, self._end):
             self._end()
 

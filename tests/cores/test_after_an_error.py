@@ -317,3 +317,14 @@ def test_a_kernel_uses_only_its_own_core() -> None:
     message = r"^task 1 .*: this awaits an operation of task 0 \(cluster 0, core 0\): a kernel uses only its own core$"
     with pytest.raises(AwaitError, match=message):
         device.synchronize()
+
+
+@pytest.mark.parametrize("value", [5, np.zeros(99), "x"])
+def test_a_kernel_returns_nothing(value):
+    async def kernel(core: Core) -> Any:
+        core.scalar(1)
+        return value
+
+    rule = r"a kernel returns nothing; it writes results to an output, such as Output\(shape, dtype\)$"
+    with pytest.raises(KernelError, match=r"^task 0 \(cluster 0, core 0\), at .* ns: the kernel returned .*: " + rule):
+        mlusim.run(kernel, kind="BLOCK", dim=1)
