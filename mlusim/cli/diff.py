@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _HELP = """\
 Compare two runs: where the difference of their times comes from, by cause and by source line, and every figure.
 
-Each of A and B is a saved run, or the arguments of `mlusim run` in quotes, which is then run (timing only). The causes
-and the lines sum to the difference exactly, per core on average. With --report, diff.html shows both timelines on one
-scale.
+Each of A and B is a saved run, or the arguments of `mlusim run` in quotes, which is then run (timing only if it needs
+no data). The causes and the lines sum to the difference exactly, per core on average. With --report, diff.html shows
+both timelines on one scale.
 
 \b
 Examples:

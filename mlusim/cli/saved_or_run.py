@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlusim.errors import InputError
+from mlusim.errors import InputError, MissingDataError
 from mlusim.files import scratch_folder
 
 if TYPE_CHECKING:
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def run_of(text: str) -> Result:
-    """Return a saved run, or the timing-only run of `mlusim run` with these arguments. Raises `InputError`."""
+    """Return a saved run, or the run of `mlusim run` with these arguments. Raises `InputError`.
+
+    It is timing only, unless a kernel loads values that only a run with data has.
+    """
     from mlusim.analysis.provenance import without_folders
     from mlusim.cli.kernel_arguments import is_kernel
     from mlusim.cli.operators import ENTRIES
@@ -34,8 +37,14 @@ def run_of(text: str) -> Result:
         return load(text)
     with scratch_folder() as folder:
         saved = folder / "run.zip"
+        run_words = [*words, "--quiet", "--save-run", str(saved)]
         try:
-            run.main([*words, "--no-data", "--quiet", "--save-run", str(saved)], "mlusim run", standalone_mode=False)
+            try:
+                run.main([*run_words, "--no-data"], "mlusim run", standalone_mode=False)
+            except MissingDataError:
+                if {"--no-data", "--steady"} & {*words}:
+                    raise
+                run.main(run_words, "mlusim run", standalone_mode=False)
         except click.UsageError as error:
             raise InputError(
                 f"{text!r} is not a saved run, and as words of `mlusim run`: {error.format_message()}"

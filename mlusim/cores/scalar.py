@@ -263,9 +263,9 @@ def _check_access(issuer: Issuer, op: str, view: View, *, write: bool, has_bytes
     if allocation.memory.kind is MemoryKind.WRAM:
         raise OperandError(f"scalar {op} of {view!r}: scalar code cannot reach WRAM (B); move it to NRAM first")
     if not write and not has_bytes:
+        upload = "upload it with its bytes (keep_data=True), or " if allocation.memory.kind is MemoryKind.GDRAM else ""
         raise MissingDataError(
-            f"scalar load of {view!r}, which has a size but no bytes in a timing-only run: upload it with its "
-            "bytes (keep_data=True), or run with data"
+            f"scalar load of {view!r}, which has a size but no bytes in a timing-only run: {upload}run with data"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import InputError, KernelError, LaunchError, MlusimError
+from mlusim.errors import InputError, KernelError, LaunchError, MissingDataError, MlusimError
 from mlusim.explore.sources import VARIABLE, UserKernel, importable_from, where_in
 from mlusim.hardware import Board
 from mlusim.host.arguments import FileInput, InOut, Output, assign, parse_argument, read_inputs
@@ -133,6 +133,15 @@ class KernelCall:
             more = {**launch, **options, **only}
             with _refused_as_input():
                 return run_kernel(function, *values, device=board, data=data, progress=progress, **more)
+
+    def timed(self, board: Board, *, data: bool = False, **options: Any) -> Result:
+        """Run the kernel timing only, or with data if it loads values that only a run with data has; see `run`."""
+        try:
+            return self.run(board, data=data, **options)
+        except MissingDataError:
+            if data or options.get("steady"):
+                raise
+            return self.run(board, data=True, **options)
 
     def verify(self, board: Board, *, reference: Reference = None, tolerance: float = 0.0, **options: Any) -> Report:
         """Verify the kernel on a temporary device; see `mlusim.verify`. Raises `InputError`."""

@@ -12,6 +12,8 @@ import mlusim
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.provenance import provenance
 from mlusim.cli import main
+from mlusim.cli.saved_or_run import run_of
+from mlusim.errors import MissingDataError
 from mlusim.explore.diff import diff
 from mlusim.explore.suggestions import what_to_try
 
@@ -175,3 +177,20 @@ def test_the_page_title_names_the_differences_between_the_runs(tmp_path, monkeyp
     assert "<title>move on mlu370-x4, and move on mlu370-x4, tile=16, seed 3: " in page
     call("diff", long, long, "--report", "same")
     assert "<title>move on mlu370-x4, twice: +0.00 us" in (tmp_path / "same" / "diff.html").read_text()
+
+
+def test_a_kernel_that_loads_what_it_has_computed_is_run_with_data(home):
+    kernel = """
+async def total(core, x, out):
+    if core.task_id or core.is_memory_core:
+        return
+    held = core.nram.alloc(x.shape, x.dtype)
+    await core.memcpy(held, x)
+    core.fill(held, await core.sum(held))
+    await core.memcpy(out, held)
+"""
+    (home / "total.py").write_text(kernel)
+    assert "total on mlu370-x4" in call("explain", "total.py:total --shape 64")
+    assert "+0.00 us" in call("diff", "total.py:total --shape 64", "total.py:total --shape 64")
+    with pytest.raises(MissingDataError, match=r"in a timing-only run, which has no numbers: run with data$"):
+        run_of("total.py:total --shape 64 --no-data")

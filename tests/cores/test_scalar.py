@@ -408,6 +408,14 @@ def test_missing_bytes_are_refused(run: Any) -> None:
     assert seen == [2, [0, 1, 2, 3]]
 
 
+def test_missing_bytes_on_chip_cannot_be_uploaded(run: Any) -> None:
+    async def kernel(core: Core) -> None:
+        await core.load(core.nram.alloc(4, np.float32)[0])
+
+    with pytest.raises(MissingDataError, match=r"has a size but no bytes in a timing-only run: run with data$"):
+        run(kernel, device=Device(data=False))
+
+
 @pytest.mark.parametrize("name", ["load", "load_array", "store", "store_array"])
 @pytest.mark.parametrize("value", [None, 3, np.zeros(1)])
 def test_arguments_that_are_not_views_are_rejected_by_name(name, value):

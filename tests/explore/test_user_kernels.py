@@ -275,3 +275,32 @@ def test_a_damaged_store_is_reported_and_repaired(tmp_path):
     assert after.found == 1
     assert [row["time_ps"] for row in after.rows] == [row["time_ps"] for row in before.rows]
     assert mlusim.sweep("flip", **given).found == 2
+
+
+async def normalise(core, x, out, rows=1):
+    """Divide each row by its sum, which the kernel loads."""
+    if core.is_memory_core:
+        return
+    for row in range(core.task_id * rows, x.shape[0], core.task_dim * rows):
+        with core.nram.scope():
+            tile = core.nram.alloc((rows, x.shape[1]), x.dtype)
+            await core.memcpy(tile, x[row : row + rows])
+            for number in range(rows):
+                core.mul(tile[number], tile[number], 1 / await core.sum(tile[number]))
+            await core.memcpy(out[row : row + rows], tile)
+
+
+def test_a_kernel_that_loads_what_it_has_computed_runs_with_data():
+    found = mlusim.sweep(normalise, shape=(64, 100), rows=[1, 2], workers=0)
+    assert [row["status"] for row in found.rows] == ["done", "done"]
+    for row in found.rows:
+        x = np.ones((64, 100), np.float32)
+        assert row["time_ps"] == mlusim.run(normalise, x, mlusim.Output.like(x), rows=row["rows"]).time_ps
+    best = mlusim.tune(normalise, shape=(64, 100), rows=[1, 2], workers=0)
+    assert best.best["time_ps"] == min(row["time_ps"] for row in found.rows) == best.run().time_ps
+
+
+def test_steady_has_no_data():
+    (row,) = mlusim.sweep(normalise, shape=(64, 100), steady=True, workers=0).rows
+    assert row["status"] == "failed"
+    assert row["message"].endswith("in a timing-only run, which has no numbers: run with data")
