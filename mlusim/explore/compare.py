@@ -64,7 +64,12 @@ def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list
     rows: list[Row] = []
     first: tuple[str, Result] | None = None
     for strategy in strategies:
-        result = operation(strategy=strategy)
+        try:
+            result = operation(strategy=strategy)
+        except MlusimError as error:
+            if error.location and strategy:
+                error.args = (error.message, f"{strategy}: {error.location}")
+            raise
         if first is None:
             first = strategy, result
         else:

@@ -337,3 +337,8 @@ def test_an_option_of_another_command_suggests_what_to_write(home, words, told):
 
 def test_a_misspelt_option_has_no_other_remedy(home):
     assert mlusim("explain", "r.zip", "--ful", code=2).count(";") == 1
+
+
+def test_compare_names_the_variant_that_fails(home):
+    text = mlusim("compare", "k.py:add", "--shape", "5000", "--set", "tile=256,1000000", code=1)
+    assert text.startswith("error: tile=1000000: task 0 (cluster 0, core 0), k.py:")
