@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +156,23 @@ def _setting(name: str, text: str, default: Any) -> list[Any]:
         return [words[part] for part in parts]
     if isinstance(default, int | float):
         return numbers(name, text, whole=isinstance(default, int))
+    if isinstance(default, tuple | list):
+        return _tuples(name, text)
+    for whole in (True, False) if default is None else ():
+        with suppress(InputError):
+            return numbers(name, text, whole=whole)
     return text.split(",")
+
+
+def _tuples(name: str, text: str) -> list[Any]:
+    """Parse values of a setting whose default is a tuple."""
+    try:
+        values = literal_eval(f"[{text}]")
+    except (ValueError, SyntaxError):
+        values = [text]
+    if not all(isinstance(value, tuple | list) for value in values):
+        raise InputError(f"--set {name}={text}: write a tuple in parentheses, such as {name}=(4,8)")
+    return [tuple(value) for value in values]
 
 
 def named(kernel_name: str, options: dict[str, Any]) -> str:
