@@ -175,10 +175,13 @@ def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> 
     references: Any = reference
     if callable(reference):
         try:
-            references = reference(*inputs)
+            # Copies: the function may compute in place, and the device may use the arrays themselves.
+            references = reference(*(array.copy() for array in inputs))
         except Exception as error:  # noqa: BLE001 - whatever a function of the user raises
             raise InputError(_of_reference(reference, error)) from None
-    if isinstance(references, tuple) and len(outputs) > 1:
+    # For one output, a tuple is that output, unless it holds one array, which is.
+    alone = isinstance(references, tuple) and len(references) == 1 and isinstance(references[0], np.ndarray)
+    if isinstance(references, tuple) and (len(outputs) > 1 or alone):
         if len(references) != len(outputs):
             raise InputError(
                 f"a reference of {len(references)} arrays for {len(outputs)} outputs: {', '.join(outputs)}"

@@ -53,6 +53,25 @@ def test_a_reference_is_an_array_a_function_or_a_mapping(reference):
     assert wrong.errors[0].fields == {"elements": 63}
 
 
+def test_a_reference_may_compute_in_place():
+    def doubled(x):
+        x += x
+        return x
+
+    x = np.arange(8, dtype=np.float32)
+
+    async def kernel(core, x, out):
+        held = core.nram.alloc(x.shape, x.dtype)
+        await core.memcpy(held, x)
+        core.add(held, held, held)
+        await core.memcpy(out, held)
+
+    for reference in (doubled, lambda x: (x + x,), (x + x,), tuple(x + x)):
+        report = mlusim.verify(kernel, x, mlusim.Output.like(x), reference=reference, kind="BLOCK", dim=1)
+        assert report.ok, report.text()
+    assert (x == np.arange(8)).all()
+
+
 def test_references_of_two_outputs():
     outputs = (Output.like(X), Output.like(X))
     assert verify(both, X, *outputs, reference={"up": X * 2, "down": X / 2}, **ONE).ok
