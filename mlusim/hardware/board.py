@@ -63,7 +63,7 @@ class Board:
         dram_mixed_efficiency: factor on top of those four while reads and writes are in flight together.
         dram_mixing_ps: the longest that a transfer counts as in flight after its end, for mixing.
         dram_mixing_reach: a transfer that has ended counts as in flight for this many times the DRAM's time for it.
-        dram_share_spread: on a full DRAM a transfer has up to this part more or less than its fair share.
+        dram_share_spread: on a full DRAM or port a transfer's share has up to this part more or less weight than 1.
         dram_latency_growth: g of a latency that grows with the DRAM's load u, L0 (1 + g u / (1 - u)); 0: constant.
         core_read_bandwidth_bytes_per_s: port of one core, reads from DRAM; its requests in flight over their latency.
         core_write_bandwidth_bytes_per_s: port of one core, writes to DRAM.

@@ -1,8 +1,9 @@
-"""The parts of a link: its limits and ports, the transfers in flight, their weights, and their virtual clocks."""
+"""The parts of a link: its limits and ports, the transfers in flight, and their weights."""
 
 from __future__ import annotations
 
 from functools import cache
+from heapq import heapify, heappop
 from typing import Any, Final, NamedTuple
 
 READ: Final = 1
@@ -23,7 +24,7 @@ class LinkLimits(NamedTuple):
         mixing_ps: for this long after the last flow of one kind has ended, reads and writes still count as mixed.
         mixing_reach: but no longer than this multiple of the link time of the flows that have just ended: two bytes do
             not mix with megabytes.
-        spread: how much the weights of a full link differ from 1.
+        spread: how much the weights of transfers differ from 1.
         latency_growth: how much latency grows with utilisation; see `mlusim.memory.loaded_link`.
     """
 
@@ -42,19 +43,19 @@ class Port:
     Attributes:
         rate: bytes per picosecond of all its flows together.
         flows: its flows in flight.
-        joined: number of its flows in flight or still to join.
         demand: the rate that the flows in flight would have without contention.
-        unsettled: whether its flows may have a wrong limit.
-        full: whether it limits some of its flows below the flows' own limit (`LoadedLink`).
+        weight: the sum of their weights; exactly 0 without flows, as weights are multiples of a power of 2.
+        unsettled: whether its flows may have a wrong cap.
+        full: whether it limits some of its flows below the flows' own limit.
     """
 
-    __slots__ = ("demand", "flows", "full", "joined", "rate", "unsettled")
+    __slots__ = ("demand", "flows", "full", "rate", "unsettled", "weight")
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
         self.flows: list[Flow] = []
-        self.joined = 0
         self.demand = 0.0
+        self.weight = 0.0
         self.unsettled = False
         self.full = False
 
@@ -69,18 +70,24 @@ class Flow:
         port: the shared port, one of `Link.ports`.
         port_rate: bytes per picosecond that the transfer alone moves through its port.
         traffic: READ, WRITE or READ_AND_WRITE.
-        weight: share of a full link, relative to the other flows.
+        weight: share of a full link or port, relative to the other flows.
+        cap: work per picosecond that its own port and the shared port allow now.
+        brim: the level of a full link at which it reaches its cap.
+        sharing: whether it shares the link, at a rate below its cap.
+        finish: when it is complete, on the virtual clock of the flows that do as it does.
     """
 
     __slots__ = (
+        "brim",
         "callbacks",
-        "clock",
+        "cap",
         "finish",
         "limit",
         "order",
         "port",
         "port_rate",
         "ratio",
+        "sharing",
         "since_ps",
         "traffic",
         "weight",
@@ -98,7 +105,9 @@ class Flow:
         self.port = port
         self.port_rate = limit / ratio
         self.traffic = traffic
-        self.clock: RateClock | None = None
+        self.cap = limit
+        self.brim = limit
+        self.sharing = False
         self.finish = 0.0
         self.since_ps = 0
         self.order = 0
@@ -109,24 +118,6 @@ class Flow:
         raise NotImplementedError
 
 
-class RateClock:
-    """The virtual clock of all flows with one limit: bytes of work served per flow, over its weight.
-
-    Its time is that of the link, `Link._served`, plus `ahead`. While the link is full, all clocks have one rate, and
-    only the link's time advances.
-    """
-
-    __slots__ = ("ahead", "heap", "limit", "rate", "weight")
-
-    def __init__(self, limit: float) -> None:
-        self.limit = limit
-        self.rate = 0.0
-        self.ahead = 0.0
-        # The sum of the weights of its flows; exactly 0 without flows, as weights are multiples of a power of 2.
-        self.weight = 0.0
-        self.heap: list[tuple[float, int, Flow]] = []
-
-
 # The number of weights is prime, so that cores which join round-robin do not meet the same weights in every round.
 WEIGHTS: Final = 1021
 _GOLDEN_RATIO = (5**0.5 - 1) / 2
@@ -135,7 +126,7 @@ _STEPS = 1 << 12  # weights are multiples of 1 / _STEPS, so that their sums are 
 
 @cache
 def weights(spread: float) -> tuple[float, ...]:
-    """Weights of successive transfers on a full link, within `spread` of 1.
+    """Weights of successive transfers, within `spread` of 1.
 
     They are multiples of the golden ratio modulo 1. Any few neighbours of that sequence are evenly distributed, so the
     time of a kernel does not depend on which transfer gets which weight.
@@ -144,11 +135,25 @@ def weights(spread: float) -> tuple[float, ...]:
     return tuple(1 + round(spread * offset * _STEPS) / _STEPS for offset in offsets)
 
 
-def port_rate(flow: Flow) -> float:
-    """Sort key: bytes per picosecond that the flow alone moves through its port."""
-    return flow.port_rate
-
-
 def order_of(flow: Flow) -> int:
     """Sort key: the order in which flows joined the link."""
     return flow.order
+
+
+# A flow on one of the two virtual clocks, (finish, order, flow), or with its brim instead of its finish.
+Entry = tuple[float, int, Flow]
+
+
+def holds(entry: Entry, *, sharing: bool) -> bool:
+    """Whether an entry of a clock's heap still holds: its flow has not changed clocks, nor its cap, since."""
+    finish, order, flow = entry
+    return flow.sharing is sharing and flow.finish == finish and flow.order == order
+
+
+def clean(heap: list[Entry], *, sharing: bool, most: int) -> None:
+    """Remove the entries at the top of a heap that do not hold, or all of them if it has more than `most` entries."""
+    if len(heap) > most:
+        heap[:] = [entry for entry in heap if holds(entry, sharing=sharing)]
+        heapify(heap)
+    while heap and not holds(heap[0], sharing=sharing):
+        heappop(heap)

@@ -33,47 +33,25 @@ def carried(offered: float, capacity: float, growth: float) -> float:
 
 
 class LoadedLink(Link):
-    """A `Link` on which every transfer slows down with the load, by `limits.latency_growth`, g above."""
+    """A `Link` on which every transfer slows down with the load, by `limits.latency_growth`, g above.
+
+    Only its ports are shared by weight.
+    """
 
     def __init__(self, environment: Clock, limits: LinkLimits) -> None:
         super().__init__(environment, limits)
         self._growth = limits.latency_growth
-        # The highest rate so far at which a single flow could use its port.
-        self._fastest = 0.0
-
-    def join(self, flow: Flow, ready_ps: int, now: int) -> None:
-        """Begin a transfer at `ready_ps`, now or later."""
-        if flow.port_rate > self._fastest:
-            self._fastest = flow.port_rate
-        super().join(flow, ready_ps, now)
 
     def _alone(self, flow: Flow, rate: float) -> float:
-        return carried(flow.limit * flow.weight, rate, self._growth) / flow.weight
-
-    def _settle_ports(self) -> None:
-        for port in self._unsettled:
-            port.unsettled = False
-            if len(port.flows) * self._fastest <= port.rate and not port.full:
-                continue
-            demand = 0.0
-            for flow in port.flows:
-                demand += flow.port_rate
-            if demand > port.rate or port.full:
-                port.full = demand > port.rate
-                self._settle(port.rate, port.flows)
-        self._unsettled.clear()
+        return carried(flow.limit, rate, self._growth)
 
     def _share(self, now: int) -> None:
+        """Set the pace, the part of their caps at which all flows run."""
         self._settle_ports()
-        offered = 0.0
-        for clock in self._clocks:
-            offered += clock.limit * clock.weight
         # `carried`, inlined for performance.
-        demand = offered / self._capacity(now)
+        demand = self._capped_rate / self._capacity(now)
         linear = 1 + demand
-        part = 2 / (linear + sqrt(max(linear * linear + 4 * (self._growth - 1) * demand, 0.0)))
-        for clock in self._clocks:
-            clock.rate = clock.limit * part
+        self._pace = 2 / (linear + sqrt(max(linear * linear + 4 * (self._growth - 1) * demand, 0.0)))
 
 
 def dram_link(environment: Clock, limits: LinkLimits) -> Link:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlusim.memory import link as link_module
 from mlusim.memory.clock import Clock
 from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, Flow, LinkLimits
 from mlusim.memory.link import Link
@@ -232,17 +231,6 @@ def test_a_loaded_link_slows_everyone_by_one_factor(
     rate: float, ports: list[float], wishes: list[Wish], mixed: float, growth: float
 ) -> None:
     assert_agrees(run(rate, ports, wishes, mixed, growth=growth), fluid(rate, ports, wishes, mixed, loaded(growth)))
-
-
-@given(rate=RATES, ports=PORTS, wishes=wish_lists(ratio_by_port=False))
-@settings(max_examples=50, deadline=None)
-def test_leaving_out_the_level_of_an_idle_link_changes_no_time(
-    rate: float, ports: list[float], wishes: list[Wish]
-) -> None:
-    quick = run(rate, ports, wishes, 0.9)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(link_module, "_NEARLY_FULL", -1.0)
-        assert run(rate, ports, wishes, 0.9) == quick
 
 
 @given(wishes=wish_lists(ratio_by_port=True), rate=RATES)

@@ -1,0 +1,234 @@
+"""The rates of the transfers on a link, and what each has left.
+
+**Two virtual clocks.** Rates change only when a flow joins or leaves. A flow has a cap, the rate that its own port and
+its share of the cluster's port allow. Either it runs at its cap, or the link is full and it runs at its weight times
+the link's level, which is lower. The flows that run at their caps have one virtual clock, which shows the time; those
+that share the link have another, which shows the level added up over time. A flow is complete when its clock reaches
+the flow's `finish`. When the level changes, only flows change clocks that reach their cap or fall below it. On a full
+link that is none, and joining or leaving touches no other flow: that keeps thousands of copies by 64 cores cheap.
+
+**Weights.** Arbitration on a board is not exactly fair, and that matters: under exactly fair sharing equal cores stay
+in lockstep forever, and a kernel of blocking loads and stores leaves the link idle whenever all cores compute. So each
+flow has a weight within `spread` of 1, and full links and ports are shared by weight. The weights are a fixed
+sequence, so runs are reproducible. What a full link or port carries in total does not depend on them, nor does a flow
+that nothing slows down.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from mlusim.memory.flow import INFINITE, Entry, Flow, Port, clean, holds
+from mlusim.units import TICK_TOLERANCE
+
+_TWO_TICKS: Final = 2 * TICK_TOLERANCE
+
+
+class Shares:
+    """The flows in flight on a link and its ports, by what limits them.
+
+    Args:
+        port_rates: for each shared port, bytes per picosecond of all its flows together.
+    """
+
+    def __init__(self, port_rates: list[float]) -> None:
+        self.ports = [Port(rate) for rate in port_rates]
+        # The number of flows in flight.
+        self._flows = 0
+        # The flows that run at their caps, by (finish, order, flow), their number, and the sum of their caps. Their
+        # clock runs at `_pace`, which is 1 except in a `LoadedLink`.
+        self._capped: list[Entry] = []
+        self._capped_flows = 0
+        self._capped_rate = 0.0
+        self._pace = 1.0
+        self._elapsed = 0.0
+        # The flows that share the link, and the sum of their weights. Their clock runs at `_level`.
+        self._sharing: list[Entry] = []
+        self._weight = 0.0
+        self._level = 0.0
+        self._served = 0.0
+        # No flow that shares the link reaches its cap below this level.
+        self._least = INFINITE
+        # Whether a flow has changed clocks, or its cap: heaps may then contain it twice.
+        self._moved = False
+        # Both kinds of flows by brim, the highest first of those at their caps and the lowest first of the others. They
+        # are kept only while flows of both kinds have been in flight lately.
+        self._ordered = False
+        self._from_top: list[Entry] = []
+        self._from_bottom: list[Entry] = []
+        # Ports whose flows may have a wrong cap. That does not matter while all flows share the link, below `_least`.
+        self._unsettled: list[Port] = []
+
+    def _unsettle(self, port: Port) -> None:
+        port.unsettled = True
+        self._unsettled.append(port)
+
+    def _begin_capped(self, flow: Flow, work: float) -> None:
+        """Let a flow with `work` left run at its cap."""
+        flow.sharing = False
+        flow.brim = flow.cap / flow.weight
+        self._capped_flows += 1
+        self._capped_rate += flow.cap
+        flow.finish = self._elapsed + work / flow.cap
+        heappush(self._capped, (flow.finish, flow.order, flow))
+        if self._ordered:
+            heappush(self._from_top, (-flow.brim, flow.order, flow))
+
+    def _begin_sharing(self, flow: Flow, work: float) -> None:
+        """Let a flow with `work` left share the link."""
+        weight = flow.weight
+        flow.sharing = True
+        flow.brim = least = flow.cap / weight
+        self._weight += weight
+        flow.finish = self._served + work / weight
+        heappush(self._sharing, (flow.finish, flow.order, flow))
+        if self._ordered:
+            heappush(self._from_bottom, (flow.brim, flow.order, flow))
+        port = flow.port
+        if port.demand > port.rate and port.rate / port.weight < least:
+            least = port.rate / port.weight
+        if least < self._least:
+            self._least = least
+
+    def _stop(self, flow: Flow) -> float:
+        """Take a flow off its clock; return its work left."""
+        if flow.sharing:
+            self._weight -= flow.weight
+            return (flow.finish - self._served) * flow.weight
+        self._capped_flows -= 1
+        # Reset, so that rounding errors do not accumulate.
+        self._capped_rate = self._capped_rate - flow.cap if self._capped_flows else 0.0
+        return (flow.finish - self._elapsed) * flow.cap
+
+    def _balance(self, capacity: float) -> None:
+        """Move flows between the clocks: those share the link whose brims are above the level of what others leave.
+
+        Each move raises the level, so one pass each way is enough.
+        """
+        if not self._ordered:
+            self._order_by_brim()
+        level = (capacity - self._capped_rate) / self._weight if self._weight else -1.0
+        heap = self._from_top
+        while heap:
+            brim, order, flow = heap[0]
+            if not (flow.sharing or flow.brim != -brim or flow.order != order or flow.finish == INFINITE):
+                if flow.brim <= level:
+                    break
+                self._begin_sharing(flow, self._stop(flow))
+                self._moved = True
+                level = (capacity - self._capped_rate) / self._weight
+            heappop(heap)
+        if level > self._least:
+            level = self._cap_flows(level, capacity)
+        self._level = level
+
+    def _cap_flows(self, level: float, capacity: float) -> float:
+        """Move the flows whose brims are below the level to the other clock; return the new level."""
+        heap = self._from_bottom
+        self._least = INFINITE
+        while heap:
+            brim, order, flow = heap[0]
+            if flow.sharing and flow.brim == brim and flow.order == order and flow.finish != INFINITE:
+                if brim >= level:
+                    self._least = brim
+                    break
+                self._begin_capped(flow, self._stop(flow))
+                self._moved = True
+                level = (capacity - self._capped_rate) / self._weight if self._weight else 0.0
+            heappop(heap)
+        return level
+
+    def _order_by_brim(self) -> None:
+        self._ordered = True
+        self._from_top = [
+            (-flow.brim, flow.order, flow) for port in self.ports for flow in port.flows if not flow.sharing
+        ]
+        self._from_bottom = [
+            (flow.brim, flow.order, flow) for port in self.ports for flow in port.flows if flow.sharing
+        ]
+        heapify(self._from_top)
+        heapify(self._from_bottom)
+
+    def _forget_order(self) -> None:
+        self._ordered = False
+        self._from_top.clear()
+        self._from_bottom.clear()
+
+    def _settle_ports(self) -> None:
+        """Give each flow of a port that may have a wrong cap its cap."""
+        for port in self._unsettled:
+            port.unsettled = False
+            full = port.demand > port.rate
+            if full or port.full:
+                port.full = full
+                self._settle(port)
+        self._unsettled.clear()
+
+    def _settle(self, port: Port) -> None:
+        """Share a port, max-min fair by weight in bytes."""
+        left, weight = port.rate, port.weight
+        waiting = port.flows
+        while waiting:
+            share = left / weight
+            more = [flow for flow in waiting if flow.port_rate > share * flow.weight]
+            if len(more) == len(waiting):
+                break
+            for flow in waiting:
+                if flow.port_rate <= share * flow.weight:
+                    left -= flow.port_rate
+                    weight -= flow.weight
+                    self._set_cap(flow, flow.limit)
+            waiting = more
+        for flow in waiting:
+            self._set_cap(flow, left / weight * flow.weight * flow.ratio)
+
+    def _set_cap(self, flow: Flow, cap: float) -> None:
+        if flow.cap == cap:
+            return
+        work = self._stop(flow)
+        flow.cap = cap
+        self._moved = True
+        if flow.sharing:
+            self._begin_sharing(flow, work)
+        else:
+            self._begin_capped(flow, work)
+
+    def _first_end(self) -> float:
+        """Return the time until the first flow in flight ends; remove flows that have moved from the tops of heaps."""
+        capped, sharing = self._capped, self._sharing
+        if self._moved:
+            # Else a long flow that changes clocks again and again would fill the heaps.
+            most = 2 * self._flows + 8
+            clean(capped, sharing=False, most=most)
+            clean(sharing, sharing=True, most=most)
+            if len(self._from_top) + len(self._from_bottom) > 2 * most:
+                self._forget_order()
+            self._moved = len(capped) + len(sharing) > self._flows
+        soonest = (capped[0][0] - self._elapsed) / self._pace if capped else INFINITE
+        if sharing:
+            due = (sharing[0][0] - self._served) / self._level
+            if due < soonest:
+                return due
+        return soonest
+
+    def _pop_due(self) -> list[Flow]:
+        """Take the flows that are complete off their heaps."""
+        # Flows due within the tolerance are due now, or the timer would ring at this time for ever.
+        done = self._pop(self._capped, self._elapsed + self._pace * _TWO_TICKS, sharing=False)
+        if self._sharing:
+            done += self._pop(self._sharing, self._served + self._level * _TWO_TICKS, sharing=True)
+        return done
+
+    def _pop(self, heap: list[Entry], horizon: float, *, sharing: bool) -> list[Flow]:
+        done: list[Flow] = []
+        moved = self._moved
+        while heap and heap[0][0] <= horizon:
+            entry = heappop(heap)
+            if not moved or holds(entry, sharing=sharing):
+                flow = entry[2]
+                done.append(flow)
+                self._stop(flow)
+                # A flow that left this clock and came back is in its heap twice.
+                flow.finish = INFINITE
+        return done
