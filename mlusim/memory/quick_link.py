@@ -16,7 +16,8 @@ from mlusim.memory.flow import READ, WRITE, Flow, LinkLimits, order_of
 from mlusim.memory.link import Link
 from mlusim.units import ceil_ps
 
-# Contention ends at this fraction of the link's capacity rather than at all of it, to avoid frequent switching.
+# Contention ends at this fraction of the link's capacity rather than at all of it, and not before as many flows have
+# ended as have to be moved, to avoid frequent switching.
 _UNCONTENDED_DEMAND: Final = 0.5
 
 
@@ -29,6 +30,8 @@ class QuickLink(Link):
         # While uncontended: the flows that end at each time.
         self._ends: dict[int, list[Flow]] = {}
         self._end_alarm = Alarm(self._ring_end)
+        # How often flows have ended since contention began.
+        self._ended = 0
 
     def _schedule_end(self, flow: Flow, work: float, since_ps: int, now: int) -> None:
         """Schedule the end of a flow at its own limit, with `work` remaining at `since_ps`."""
@@ -77,6 +80,7 @@ class QuickLink(Link):
     def _begin_contention(self, now: int) -> None:
         """Move all flows in flight to the virtual clocks."""
         self._contended = True
+        self._ended = 0
         self._ends.clear()
         self._updated_ps = now
         for port in self.ports:
@@ -89,7 +93,8 @@ class QuickLink(Link):
                 self._unsettle(port)
 
     def _end_contention(self, now: int) -> bool:
-        if self._demand > self._mixed_rate * _UNCONTENDED_DEMAND:
+        self._ended += 1
+        if self._ended < self._flows + len(self._arrivals) or self._demand > self._mixed_rate * _UNCONTENDED_DEMAND:
             return False
         # Compiled code takes ten times as long for a generator.
         for port in self.ports:

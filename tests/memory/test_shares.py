@@ -108,3 +108,23 @@ def test_large_kernels_do_not_depend_on_lockstep(name: str, instructions: int) -
     times = [time_of(name, instructions, skew_ps=skew_ps, tiles=tiles) for skew_ps in (0, 5_000, 30_000)]
     times.append(time_of(name, instructions, tile=80 * KIB // 4, tiles=tiles))
     assert max(times) <= 1.06 * min(times)
+
+
+def test_links_do_not_switch_methods_so_often_that_moving_the_flows_costs_more_than_the_transfers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two cores at each of 16 ports meet and part again all the time."""
+    scheduled = []
+    schedule_end = QuickLink._schedule_end
+
+    def counted(link: QuickLink, flow: Flow, work: float, since_ps: int, now: int) -> None:
+        scheduled.append(now)
+        schedule_end(link, flow, work, since_ps, now)
+
+    monkeypatch.setattr(QuickLink, "_schedule_end", counted)
+    device = Device("mlu290-m5", data=False)
+    tiles, tile = 300, 1024
+    x = device.upload(np.broadcast_to(np.float32(0), 32 * tiles * tile), "x")
+    device.launch(blocking, x, device.alloc(x.shape, x.dtype), tile, 0, dim=32, kind="BLOCK")
+    device.synchronize()
+    assert len(scheduled) <= 2 * 2 * 32 * tiles
