@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlusim.bangc.source import Source, Token, joined, quoted, split_at_commas, without_attributes
+from mlusim.bangc.source import Source, Token, joined, matching, quoted, split_at_commas, without_attributes
 from mlusim.bangc.undeclared_names import OWN
 
 # Added to a memory's number: the array may be another file's, as in `runtime.cpp`.
@@ -11,6 +11,7 @@ SPACES = {"__mlusim_nram": 0, "__mlusim_wram": 1, "__mlusim_shared": 2, "__mlusi
 _STORAGE = ("static", "extern", "inline", "constexpr", "constinit")
 _TYPE_WITH_PARENTHESES = ("decltype", "typeof", "__typeof__")
 _START_OF_BOUNDS = ("[", "=", "{")
+_RECORDS = ("struct", "union", "class", "enum")
 
 
 class MemoryArrays:
@@ -46,10 +47,14 @@ class MemoryArrays:
         marker = tokens[position]
         new = []
         declarators[0] = first
+        if "{" in base:
+            self._number += 1
+            new.append(f"typedef {base} mlusim_s{self._number};")
+            base = f"mlusim_s{self._number}"
         if external:
             declarators = [self._with_bounds(declarator, stop) for declarator in declarators]
         for declarator in declarators:
-            if declarator[0].text in ("*", "&"):
+            if declarator[0].text in ("*", "&", "("):
                 new.append(f"{base} {joined(declarator)};")
             elif not at_file_scope or self._is_new(scope, declarator, external=external):
                 defined_here = not external or _end_of_bounds(declarator) < len(declarator)
@@ -108,7 +113,7 @@ class MemoryArrays:
 
 def _is_variable(body: list[Token]) -> bool:
     """Whether a declaration is of arrays or plain variables, and not of a pointer, a function or a type."""
-    texts = [token.text for token in body]
+    texts = [token.text for token in body[_end_of_members(body) :]]
     if "typedef" in texts or "using" in texts:
         return False
     depth = 0
@@ -125,8 +130,21 @@ def _is_variable(body: list[Token]) -> bool:
 
 def _base_and_declarator(tokens: list[Token]) -> tuple[str, list[Token]]:
     """Return the type of a declaration, and its first declarator: from the last word before its bounds on."""
-    end = next((index for index, token in enumerate(tokens) if token.text in _START_OF_BOUNDS), len(tokens))
+    members = _end_of_members(tokens)
+    after = (index for index in range(members, len(tokens)) if tokens[index].text in _START_OF_BOUNDS)
+    end = next(after, len(tokens))
     return joined(tokens[: end - 1]), tokens[end - 1 :]
+
+
+def _end_of_members(tokens: list[Token]) -> int:
+    """Return where a declaration goes on after the members of the record that it defines; 0 if it defines none."""
+    for index, token in enumerate(tokens):
+        if token.text in _START_OF_BOUNDS:
+            # `struct {`, `struct Name {`, `struct Name : Base {`, but not the value in `struct Name name{1}`.
+            before = [word.text for word in tokens[:index]]
+            is_record = token.text == "{" and (":" in before or any(word in _RECORDS for word in before[-2:]))
+            return matching(tokens, index) + 1 if is_record else 0
+    return 0
 
 
 def _end_of_bounds(declarator: list[Token]) -> int:

@@ -208,3 +208,33 @@ def test_words_of_cuda_are_explained(tmp_path: Path) -> None:
     file.write_text("#include <bang.h>\n__global__ void kernel(float *x) { x[threadIdx.x] = 1; }\n")
     with pytest.raises(CompileError, match=r"cuda\.mlu:2:(?s:.)*note: __global__ is a word of CUDA; .* __mlu_entry__"):
         bangc.compile(file)
+
+
+def test_an_array_may_be_of_a_record_that_its_declaration_defines(tmp_path: Path) -> None:
+    file = tmp_path / "records.mlu"
+    file.write_text(
+        "struct Pair { float x, y; };\n"
+        "__nram__ struct { float a[32]; int b; } anon;\n"
+        "__nram__ union Word {\n"
+        "  float f[32];\n"
+        "  unsigned u[32];\n"
+        "} word, words[2];\n"
+        "__nram__ struct Pair pair{1.5f, 2.5f};\n"
+        "__mlu_entry__ void k(float *out) {\n"
+        "  __nram__ struct { float v[4]; struct { int n; } inner; } local = {{1, 2, 3, 4}, {5}};\n"
+        "  __nram__ float rows[2][4], (*row)[4] = rows, *cell = rows[1]; row[1][3] = 0; cell[0] = 0;\n  anon.b = 3;\n"
+        "  anon.a[31] = 4;\n"
+        "  word.u[0] = 0x3f800000u;\n"
+        "  Word copy = words[1] = word;\n"
+        "  out[0] = anon.b + anon.a[31];\n"
+        "  out[1] = copy.f[0];\n"
+        "  out[2] = pair.x + pair.y + local.v[3] + local.inner.n;\n"
+        "  out[3] = sizeof(anon) + sizeof(words);\n"
+        "}\n"
+    )
+    device = Device()
+    out = device.alloc(4, "float32")
+    device.launch(bangc.compile(file)["k"], out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(out).tolist() == [7, 1, 13, 132 + 256]
+    assert {line for name, line, _ in device.log.lines if name.endswith("records.mlu")} >= {15, 16, 17, 18}
