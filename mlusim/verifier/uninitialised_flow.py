@@ -20,7 +20,7 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import NONE, Box, Log
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, FILTERS, SORTING, Accesses
 from mlusim.verifier.agenda import Agenda
-from mlusim.verifier.allocation_flow import AllocationFlow
+from mlusim.verifier.allocation_flow import AllocationFlow, Flags
 from mlusim.verifier.geometry import Integers, alike
 from mlusim.verifier.marked_bits import BYTE_BITS, MarkedBits
 from mlusim.verifier.marks import Marks, Operand, compares_to_bits, is_copy, marks_by_position, result_marks, view_of
@@ -63,9 +63,10 @@ class Flow:
         self._reads = reads
         self._marks: dict[int, Marks] = {}
         self._outputs = outputs_of(log)
-        by_alloc = np.argsort(accesses.alloc, kind="stable")
-        self._records = accesses.record[by_alloc]
-        self._first = np.searchsorted(accesses.alloc[by_alloc], np.arange(len(log.allocations) + 1))
+        start = np.zeros(len(log.allocations), bool)
+        start[[read.alloc for read in reads]] = True
+        marked = flow.reached_from(start)
+        self._records, self._first = _records_by_allocation(accesses, marked)
         self._seeds: dict[int, list[int]] = {}
         for number, read in enumerate(reads):
             self._seeds.setdefault(read.record, []).append(number)
@@ -74,7 +75,7 @@ class Flow:
         self._operands = tuple(columns[name].data for operand in _OPERAND_COLUMNS for name in operand)
         self._names = columns["op"].data
         self._pipes = columns["pipe"].data
-        self._call_of = self._calls(flow)
+        self._call_of = self._calls(marked)
         # By allocation, how often its marks have changed; by call, these counts when it last changed nothing.
         self._changes: dict[int, int] = {}
         self._no_ops: dict[int, list[int]] = {}
@@ -85,25 +86,31 @@ class Flow:
         self._stored: dict[tuple[int, int], int] = {}
         self._bits = MarkedBits(log.allocations, self._bytes)
 
-    def _calls(self, flow: AllocationFlow) -> Integers:
+    def _calls(self, marked: Flags) -> Integers:
         """By record, return a number that operations with the same effect on the same marks share.
 
-        Which bytes of a source are read does not matter if it is never marked.
+        Which bytes of a source are read does not matter if it is never `marked`; operations without a marked operand
+        are never examined.
         """
-        start = np.zeros(len(self._log.allocations), bool)
-        start[[read.alloc for read in self._reads]] = True
-        marked = np.append(flow.reached_from(start), False)
-        columns = [self._log.records.instructions()[1]]
+        marked = np.append(marked, False)
+        allocs = [self._columns[f"{side}_alloc"] for side in ("dst", "a", "b")]
+        chosen = np.logical_or.reduce([marked[alloc] for alloc in allocs])
+        more = self._log.more_operands
+        chosen[[record for record, operands in more.items() if any(marked[alloc] for alloc, _, _ in operands)]] = True
+        records = np.flatnonzero(chosen)
+        columns = [self._log.records.instructions()[1][records]]
         for side in ("dst", "a", "b"):
-            alloc = self._columns[f"{side}_alloc"]
-            columns += [np.where(marked[alloc], self._columns[f"{side}_{part}"], NONE) for part in ("alloc", "offset")]
-        if self._log.more_operands:
+            known = marked[self._columns[f"{side}_alloc"][records]]
+            columns += [np.where(known, self._columns[f"{side}_{part}"][records], NONE) for part in ("alloc", "offset")]
+        if more:
             numbers: dict[tuple[tuple[int, int, int], ...], int] = {}
             further = np.full(len(self._names), NONE)
-            for record, operands in self._log.more_operands.items():
+            for record, operands in more.items():
                 further[record] = numbers.setdefault(tuple(operands), len(numbers))
-            columns.append(further)
-        return alike(*columns)[1]
+            columns.append(further[records])
+        calls = np.full(len(self._names), NONE)
+        calls[records] = alike(*columns)[1]
+        return calls
 
     def follow(self) -> dict[int, int]:
         """By index of the read, return the record through which its bytes have an effect; omits harmless reads."""
@@ -135,8 +142,8 @@ class Flow:
         if marks is None:
             marks = self._marks[alloc] = np.zeros(self._log.allocations[alloc].nbytes, np.int32)
             self._changes[alloc] = 0
-            records = np.unique(self._records[self._first[alloc] : self._first[alloc + 1]])
-            records = records[records > record]
+            records = self._records[self._first[alloc] : self._first[alloc + 1]]
+            records = records[np.searchsorted(records, record, side="right") :]
             self._agenda.add(alloc, records, self._call_of[records])
         return marks
 
@@ -415,6 +422,16 @@ class Flow:
                 for number in np.unique(marks[rows]).tolist():
                     if number:
                         self.reached.setdefault(number - 1, record)
+
+
+def _records_by_allocation(accesses: Accesses, marked: Flags) -> tuple[Integers, Integers]:
+    """Return the records that access each of the `marked` allocations, and the first of each allocation among them."""
+    rows = np.flatnonzero(marked[accesses.alloc])
+    rows = rows[np.argsort(accesses.alloc[rows], kind="stable")]
+    alloc, record = accesses.alloc[rows], accesses.record[rows]
+    new = np.ones(len(rows), bool)
+    new[1:] = (alloc[1:] != alloc[:-1]) | (record[1:] != record[:-1])
+    return record[new], np.searchsorted(alloc[new], np.arange(len(marked) + 1))
 
 
 def _chosen(selected: Any, first: Any, second: Any) -> tuple[Any, Any]:
