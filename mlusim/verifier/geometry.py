@@ -7,7 +7,7 @@ given by row numbers are in `row_geometry.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -19,7 +19,7 @@ from mlusim.log import NONE, Box
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Loops = tuple[tuple[int, int], ...]
 
-# `distinct` marks row numbers in a table instead of sorting if their range is at most this many times their count.
+# `distinct` and `alike` use a table instead of sorting if the range of numbers is at most this many times their count.
 _MAX_SPREAD = 16
 
 
@@ -291,6 +291,14 @@ def expand(first: Integers, last: Integers) -> tuple[Integers, Integers]:
 
 def alike(*columns: np.ndarray[Any, Any]) -> tuple[Integers, Integers, Integers]:
     """Group rows with equal values in all columns: first row of each group, group of each row, group sizes."""
+    packed = _packed(columns)
+    if packed is not None:
+        # A table by number needs no sorting; the first row of each number is assigned last.
+        row_of = np.full(int(packed.max()) + 1, NONE)
+        row_of[packed[::-1]] = np.arange(len(packed) - 1, -1, -1)
+        present = row_of != NONE
+        numbers = (np.cumsum(present) - 1)[packed]
+        return row_of[present], numbers, np.bincount(numbers)
     order = np.lexsort(columns)
     new = np.zeros(len(order), bool)
     new[:1] = True
@@ -301,3 +309,18 @@ def alike(*columns: np.ndarray[Any, Any]) -> tuple[Integers, Integers, Integers]
     kind[order] = np.cumsum(new) - 1
     starts = np.flatnonzero(new)
     return order[starts], kind, np.diff(np.append(starts, len(order)))
+
+
+def _packed(columns: Sequence[np.ndarray[Any, Any]]) -> Integers | None:
+    """Return a number for each row, in the order of `np.lexsort`; None if a table of them would be long, or no rows."""
+    if not len(columns[0]):
+        return None
+    packed, count = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        if (high - low + 1) * count > _MAX_SPREAD * len(packed):
+            return None
+        if high > low:
+            packed += (column.astype(np.int64) - low) * count
+        count *= high - low + 1
+    return packed
