@@ -82,6 +82,7 @@ class CompilerError(CompileError):
 def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -> Path:
     """Build the shared object of some files, or return it from the cache."""
     compiler = options.compiler
+    _check_sizes(texts)
     folder = toolchain.cache_folder()
     words = (f"-std={options.std}", *compiler.options, *compiler.seen)
     joined = "\0".join(text.text for text in texts)
@@ -115,6 +116,18 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
         check_that_it_loads(paths[0], linked, runtime)
         toolchain.publish(target, linked.read_bytes())
     return target
+
+
+def _check_sizes(texts: Sequence[Rewritten]) -> None:
+    """Raise `CompileError` for an array with a memory space that no file declares with its size."""
+    defined = set().union(*(text.defined for text in texts))
+    for text in texts:
+        for name, (file, line) in text.unsized.items():
+            if name not in defined:
+                raise CompileError(
+                    f"{file}:{line}: {name} has no size: an array with a memory space is defined with its size, since "
+                    "no launch gives one; define it here, or name the file that does (--with FILE, sources=)"
+                )
 
 
 _PRECOMPILED = "#pragma GCC pch_preprocess"

@@ -15,9 +15,16 @@ _RECORDS = ("struct", "union", "class", "enum")
 
 
 class MemoryArrays:
-    """Rewrites the declarations of one file."""
+    """Rewrites the declarations of one file.
+
+    Attributes:
+        unsized: arrays that it declares without a size, with file and line of the declaration.
+        defined: arrays that it declares with their size.
+    """
 
     def __init__(self, source: Source) -> None:
+        self.unsized: dict[str, tuple[str, int]] = {}
+        self.defined: set[str] = set()
         self._source = source
         self._placed: dict[tuple[str, str], str] = {}
         self._number = 0
@@ -57,6 +64,9 @@ class MemoryArrays:
             if declarator[0].text in ("*", "&", "("):
                 new.append(f"{base} {joined(declarator)};")
             elif not at_file_scope or self._is_new(scope, declarator, external=external):
+                if external and [token.text for token in declarator[1:3]] == ["[", "]"]:
+                    new.append(self._elsewhere(kind, base, declarator, marker))
+                    continue
                 defined_here = not external or _end_of_bounds(declarator) < len(declarator)
                 new.append(self._reference(kind if defined_here else kind | _EXTERN, base, declarator, marker))
         source.replace(start, stop, " ".join(new) or ";")
@@ -65,7 +75,7 @@ class MemoryArrays:
     def _with_bounds(self, declarator: list[Token], position: int) -> list[Token]:
         """Return a declarator `name[]` with the bounds of its definition, if there is one behind `position`."""
         tokens, (name, *bounds) = self._source.tokens, [token.text for token in declarator]
-        for index in range(position, len(tokens) - 2) if bounds == ["[", "]"] else ():
+        for index in range(position, len(tokens) - 2) if bounds[:2] == ["[", "]"] else ():
             if tokens[index].text == name and tokens[index + 1].text == "[" and tokens[index + 2].text != "]":
                 start = self._source.start_of_statement(index)
                 if any(token.text in SPACES for token in tokens[start:index]):
@@ -85,16 +95,24 @@ class MemoryArrays:
         """Whether a name of the file is declared for the first time: `extern` may come before and after."""
         key, bounds = (scope, declarator[0].text), joined(declarator[1 : _end_of_bounds(declarator)])
         initial = _end_of_bounds(declarator) < len(declarator)
-        if self._placed.get(key) == bounds:
+        if self._placed.get(key) == bounds or (external and not initial and key in self._placed):
             return False
-        if external and not initial:
-            self._placed.setdefault(key, bounds)
-        else:
-            self._placed[key] = bounds
+        self._placed[key] = bounds
         return True
+
+    def _elsewhere(self, kind: int, base: str, declarator: list[Token], marker: Token) -> str:
+        """Return a pointer to an array that another file defines with its size, found by name when the files load."""
+        name, self._number = declarator[0].text, self._number + 1
+        self.unsized[name] = marker.file, marker.line
+        element, text = f"mlusim_t{self._number}", quoted(name.removeprefix(OWN))
+        return (
+            f"typedef {base} {element} {joined(declarator[3:])}; "
+            f"static {element} *{name} = ::mlusim::array_elsewhere<{element}>({kind}, {text}, &{name});"
+        )
 
     def _reference(self, kind: int, base: str, declarator: list[Token], marker: Token) -> str:
         name = declarator[0].text
+        self.defined.add(name)
         end = _end_of_bounds(declarator)
         bounds, initial = joined(declarator[1:end]), declarator[end:]
         self._number += 1

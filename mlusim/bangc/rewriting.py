@@ -23,13 +23,18 @@ _NAMESPACE, _CLASS, _CODE = "namespace", "class", "code"
 
 @dataclass(slots=True)
 class Rewritten:
-    """The text to compile, its entries, words used like instructions, and names that it declares."""
+    """The text to compile, its entries, words used like instructions, and names that it declares.
+
+    Attributes `unsized` and `defined` are those of its arrays with a memory space, as in `MemoryArrays`.
+    """
 
     text: str
     entries: list[Entry]
     calls: dict[str, tuple[str, int]]
     has_main: bool = False
     declared: set[str] = field(default_factory=set)
+    unsized: dict[str, tuple[str, int]] = field(default_factory=dict)
+    defined: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,8 @@ def rewrite(
         source.insert(0, f'\n# 1 "{DECLARATIONS}" 1\n{declared}# {tokens[0].line} "{tokens[0].file}" 2\n')
     name_entries(entries)
     end = registrations(entries, instantiate, has_main=has_main)
-    return Rewritten(source.edited() + end, entries, calls, has_main, _declared_names(source))
+    text = source.edited() + end
+    return Rewritten(text, entries, calls, has_main, _declared_names(source), arrays.unsized, arrays.defined)
 
 
 def _namespaces(scopes: list[tuple[str, str]]) -> tuple[str, ...]:

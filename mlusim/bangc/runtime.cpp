@@ -62,6 +62,9 @@ struct Fibre {
 // What a signal left behind: the last access before it, the top of the stack. A program's process shares it with its parent.
 struct Fault { Word number, address, pc, accessed, count, words[STACK_WORDS]; };
 static Fibre *current; static Arena *loading[KINDS];
+// References to arrays that a file declares without a size; set when another file of the image defines the array.
+static struct { Word kind; const char *name; void **reference; } declared[ARRAYS];
+static Word declared_count;
 static pthread_t runner;
 static volatile Word ticks, resumed, last_seen, foreign, accessed;
 static Fault *fault;
@@ -229,8 +232,8 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
     for (Array *known = arena->arrays; known < arena->arrays + arena->count; ++known) {
         if (known->size != size || strcmp(known->name, name)) continue;
         bool same = space == SRAM && known->line == Word(line) && !strcmp(known->file, file);  // the cluster's
-        bool meets = !current && ((kind | known->kind) & EXTERN);  // of another file, which defines it
-        if (meets) known->kind &= kind, known->initial = known->initial ? known->initial : initial;
+        bool meets = current ? kind & EXTERN : (kind | known->kind) & EXTERN;  // of another file, which defines it
+        if (meets && !current) known->kind &= kind, known->initial = known->initial ? known->initial : initial;
         if (same || meets) return (char *)arena->base + known->offset;
     }
     Word offset = (arena->used + GAP + arena->alignment - 1) / arena->alignment * arena->alignment;
@@ -238,10 +241,22 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
     arena->arrays[arena->count++] = Array{kind, name, offset, size, file, Word(line), initial};
     arena->used = offset + size;
     if (current) back(current, PLACED);
-    return (char *)arena->base + (arena->used > NRAM_BYTES_MASK ? 0 : offset);  // what is too large is never used
+    void *place = (char *)arena->base + (arena->used > NRAM_BYTES_MASK ? 0 : offset);  // what is too large is never used
+    for (Word k = 0; !current && k < declared_count; ++k)
+        if (declared[k].kind == space && !strcmp(declared[k].name, name)) *declared[k].reference = place;
+    return place;
+}
+// Finds an array of another file by its name, now or when that file is initialised.
+EXPORT void *mlusim_find(Word space, const char *name, void **reference) {
+    const Arena *arena = current ? current->arenas[space] : loading[space];
+    for (Word k = 0; arena && k < arena->count; ++k)
+        if (!strcmp(arena->arrays[k].name, name)) return (char *)arena->base + arena->arrays[k].offset;
+    if (!current && declared_count < ARRAYS) declared[declared_count++] = {space, name, reference};
+    return nullptr;
 }
 
 EXPORT void mlusim_loading(Arena **arenas, int mute) {
+    declared_count = 0;
     for (int k = 0; k < KINDS; ++k) loading[k] = arenas ? arenas[k] : nullptr, muted = mute;  // static initializers run once for each image
 }
 EXPORT int mlusim_print(const char *format, va_list list) {

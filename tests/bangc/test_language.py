@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlusim import Device, bangc
+import mlusim
+from mlusim import Device, Output, bangc
 from mlusim.bangc import toolchain
 from mlusim.bangc.host import run_program
-from mlusim.errors import CompileError, InputError, KernelError
+from mlusim.errors import AccessError, CompileError, InputError, KernelError
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -66,7 +67,7 @@ def test_overloaded_entries_are_distinguished(module: bangc.Module) -> None:
 def test_arrays_with_a_memory_space_need_a_size(tmp_path: Path) -> None:
     file = tmp_path / "unsized.mlu"
     file.write_text("extern __mlu_shared__ char shared[];\n__mlu_entry__ void kernel(char *y) { y[0] = shared[0]; }\n")
-    with pytest.raises(CompileError, match=r"(?s)unsized\.mlu:1:.*declared with its size: no launch gives one"):
+    with pytest.raises(CompileError, match=r"unsized\.mlu:1: shared has no size: .*since no launch gives one; "):
         bangc.compile(file)
 
 
@@ -201,6 +202,51 @@ def test_an_array_declared_before_its_definition_has_its_size(tmp_path: Path) ->
     device.launch(bangc.compile(file)["kernel"], out, dim=1, kind="BLOCK")
     device.synchronize()
     assert device.download(out)[:, 0].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_array_without_a_size_refers_to_the_file_that_defines_it(order: int, tmp_path: Path) -> None:
+    (tmp_path / "tiles.h").write_text(
+        "#include <bang.h>\n"
+        "extern __nram__ float tile[];\n"
+        "extern __nram__ float rows[][64];\n"
+        "extern __mlu_shared__ float common[];\n"
+        "__mlu_func__ void fill(float value);\n"
+    )
+    user, definer = tmp_path / "user.mlu", tmp_path / "definer.mlu"
+    user.write_text(
+        '#include "tiles.h"\n'
+        "__nram__ float own[64];\n"
+        "__mlu_entry__ void kernel(float *out) {\n"
+        "  extern __nram__ float last[32];\n"
+        "  fill(coreId + 1.0f);\n"
+        "  __bang_add(own, tile, rows[1], 64);\n"
+        "  __sync_cluster();\n"
+        "  if (__is_mpu()) return;\n"
+        "  own[0] += common[63] + last[31];\n"
+        "  __memcpy(out + taskId * 64, own, sizeof(own), NRAM2GDRAM);\n"
+        "}\n"
+        "__mlu_entry__ void beyond(float *out) { out[0] = tile[64]; }\n"
+    )
+    definer.write_text(
+        '#include "tiles.h"\n'
+        "__nram__ float tile[64], rows[2][64], last[32];\n"
+        "__mlu_shared__ float common[64];\n"
+        "__mlu_func__ void fill(float value) {\n"
+        "  __bang_write_value(tile, 64, value);\n"
+        "  __bang_write_value(rows[1], 64, 10.0f);\n"
+        "  __bang_write_value(last, 32, 0.5f);\n"
+        "  if (taskId == 0 && !__is_mpu()) __memcpy(common, rows[1], sizeof(common), NRAM2SRAM);\n"
+        "}\n"
+    )
+    first, second = (user, definer)[::order]
+    module = bangc.compile(first, sources=[second])
+    expected = np.repeat(np.arange(11, 15, dtype=np.float32)[:, None], 64, axis=1)
+    expected[:, 0] += 10.5
+    report = mlusim.verify(module["kernel"], Output((4, 64)), dim=4, kind="UNION1", reference=expected)
+    assert report.ok, report.text()
+    with pytest.raises(AccessError, match=r"user\.mlu:12, .* at byte 256 of tile \(NRAM\), which has 256 B"):
+        mlusim.run(module["beyond"], Output(64), dim=1, kind="BLOCK")
 
 
 def test_words_of_cuda_are_explained(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ struct mlusim_record {
 extern struct mlusim_record *mlusim_call_record;
 void mlusim_switch();
 void *mlusim_place(uint64_t kind, const char *name, uint64_t size, const char *file, int line, const void *initial);
+void *mlusim_find(uint64_t kind, const char *name, void **reference);
 }
 
 namespace mlusim {
@@ -208,9 +209,14 @@ template <class T>
 MLUSIM_PLAIN inline T *array_in_memory(uint64_t kind, const char *name, const char *file, int line,
                                        const void *initial = nullptr) {
     constexpr bool unsized = std::is_array<T>::value && !std::extent<T>::value;
-    static_assert(!unsized, "an array with a memory space is declared with its size: no launch gives one");
+    static_assert(!unsized, "an array with a memory space is defined with its size");
     if constexpr (unsized) return nullptr;
     else return reinterpret_cast<T *>(mlusim_place(kind, name, sizeof(T), file, line, initial));
+}
+
+// The address of an array that another file defines with its size; `reference` is set when that file is initialised.
+template <class T> MLUSIM_PLAIN inline T *array_elsewhere(uint64_t kind, const char *name, T **reference) {
+    return reinterpret_cast<T *>(mlusim_find(kind, name, reinterpret_cast<void **>(reference)));
 }
 
 // Arguments of a kernel lie one after another, each at a multiple of 16 bytes.
