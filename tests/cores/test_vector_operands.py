@@ -196,3 +196,16 @@ def test_2xx_writes_a_reduction_into_whole_128_bytes_of_a_buffer(run: Any) -> No
     run(kernel, slice(0, 1), device="mlu270")
     with pytest.raises(OperandError, match="128 B"):
         run(kernel, slice(16, 17), device="mlu270")
+
+
+@pytest.mark.parametrize("bits", [16, 24, 200])
+def test_2xx_compares_whole_512_bytes_to_bits_in_a_buffer_of_any_size(run: Any, bits: int) -> None:
+    async def kernel(core: Core, count: int) -> None:
+        source = core.nram.alloc(count, "float32")
+        result = core.nram.alloc(bits, "float32")
+        core.fill(source, 1)
+        core.gt_bitindex(result[: count // 32], source, source)
+
+    run(kernel, 512, device="mlu270-s4")
+    with pytest.raises(OperandError, match=r"gt_bitindex of .* a multiple of 512 B; "):
+        run(kernel, 480, device="mlu270-s4")

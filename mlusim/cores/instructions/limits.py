@@ -204,7 +204,7 @@ def check_aligned(
 
     The same exception applies to all operands of pools, which have a channel count as argument, and of `mirror`:
     ASSUMED, because the requirements of 2xx on channels and on mirrored rows are not known, and operators on 2xx mirror
-    tiles of any width.
+    tiles of any width. The size rule of a comparison to bits is that of its sources.
 
     Raises `OperandError` for a misaligned operand.
     """
@@ -221,7 +221,8 @@ def check_aligned(
     fits = lengthless and -(-nbytes // multiple) * multiple <= room
     if instruction is not None and (instruction.group == "Pools" or instruction.name == "mirror"):
         lengthless = True
-    padded = fits or (lengthless and nbytes == room)
+    of_bits = source_bytes is not None and instruction is not None and instruction.operands[0].bits
+    padded = fits or of_bits or (lengthless and nbytes == room)
     if address % ALIGNED_ADDRESS_BYTES or (nbytes % multiple and not padded):
         raise OperandError(
             f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B alignment and a "

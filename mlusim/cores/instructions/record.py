@@ -75,6 +75,7 @@ class Operand:
         number: whether a number may be passed instead of the view.
         memory: "nram" or "wram".
         scratch: whether the instruction leaves its bytes undefined; its earlier value does not matter.
+        bits: whether it has a bit for each element of the sources, so its size is theirs and has no rule of its own.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Operand:
     number: bool = False
     memory: str = "nram"
     scratch: bool = False
+    bits: bool = False
 
 
 DST = Operand("dst")

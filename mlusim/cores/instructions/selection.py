@@ -29,7 +29,7 @@ HEAD_BYTES = 128
 SRC = Operand("src")
 MASK = Operand("mask", Match.WIDTH, ANY)
 BITMASK = Operand("bitmask", Match.FREE, ANY)
-BITS = Operand("dst", Match.FREE, ANY)
+BITS = Operand("dst", Match.FREE, ANY, bits=True)
 ROOM = Operand("dst", Match.WIDTH, ANY)
 
 
