@@ -36,6 +36,9 @@ _CLASHES = (
     rf"error: reference to {_ANY} is ambiguous",
     r"error: typedef redefinition with different types[^\n]*\n[^\n]*?(\w+)\s*;",
     rf"error: call (?:of overloaded|to) {_ANY} is ambiguous",
+    # A launch of an entry that overloads a function of the headers: g++ shows the file's line, clang the rewritten one.
+    r"error: no matching function for call to \W?launcher\([^\n]*<unresolved overloaded[^\n]*\n[^\n]*?(\w+)\s*<<<",
+    r"error: no matching function for call to \W?launcher\W*\n[^\n]*?launcher\(\"(\w+)\"",
 )
 # Scalar functions under the names of other device languages, added to files that need them.
 _MATHS = {

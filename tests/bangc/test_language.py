@@ -82,6 +82,26 @@ def test_an_entry_may_have_a_name_of_the_c_library(tmp_path: Path) -> None:
     assert device.download(y).tolist() == [1.5]
 
 
+def test_a_launched_entry_may_overload_a_function_of_the_c_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "piped.mlu"
+    file.write_text(
+        "#include <unistd.h>\n"
+        "__mlu_entry__ void pipe(float *y, int n) { if (!__is_mpu()) y[0] = n; }\n"
+        "int main() {\n"
+        "  float *y, value = 0;\n"
+        "  cnrtMalloc((void **)&y, 4);\n"
+        "  pipe<<<1, cnrtFuncTypeBlock, nullptr>>>(y, 7);\n"
+        "  cnrtSyncDevice();\n"
+        "  cnrtMemcpy(&value, y, 4, cnrtMemcpyDevToHost);\n"
+        '  printf("%g\\n", value);\n'
+        "}\n"
+    )
+    assert run_program(bangc.compile(file), Device()) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "7"
+
+
 def test_a_call_of_an_undefined_function_is_an_error_at_its_line(tmp_path: Path) -> None:
     file = tmp_path / "alone.mlu"
     file.write_text('#include "language.h"\nint main() {\n  printf("%s\\n", helper());\n}\n')
