@@ -30,7 +30,7 @@ from mlusim.host.argument_windows import note_windows
 from mlusim.host.garbage import fewer_collections
 from mlusim.host.run_end import check_deadlock, check_time
 from mlusim.host.watchdog import Watchdog
-from mlusim.inputs import as_array, as_count, as_shape, check_flags, check_operations, check_seconds
+from mlusim.inputs import as_array, as_count, as_shape, as_text, check_flags, check_operations, check_seconds
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.view import View
@@ -151,7 +151,7 @@ class Device:
         that the board does not support.
         """
         check_flags(keep_data=keep_data, writable=writable)
-        _check_name(name)
+        as_text("name", name)
         array = as_array(name, array)
         dtype = dtype_of(array.dtype, name)
         adopt = None
@@ -199,7 +199,7 @@ class Device:
         Raises `AllocationError` if it does not fit, `InputError` for an invalid shape, element type or option.
         """
         check_flags(workspace=workspace, keep_data=keep_data, overwritten=overwritten)
-        _check_name(name)
+        as_text("name", name)
         element = dtype_of(dtype, name)
         extents = as_shape(f"{name}: the shape", shape)
         nbytes = math.prod(extents) * element.itemsize
@@ -473,11 +473,6 @@ def _release(chip: ref[Chip]) -> None:
     alive = chip()
     if alive is not None:
         alive.release()
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str):
-        raise InputError(f"name {shown(name)} of a tensor must be a text")
 
 
 def _whole(tensor: View) -> View:

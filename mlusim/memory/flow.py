@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from heapq import heapify, heappop
 from typing import Any, Final, NamedTuple
 
 READ: Final = 1
@@ -138,22 +137,3 @@ def weights(spread: float) -> tuple[float, ...]:
 def order_of(flow: Flow) -> int:
     """Sort key: the order in which flows joined the link."""
     return flow.order
-
-
-# A flow on one of the two virtual clocks, (finish, order, flow), or with its brim instead of its finish.
-Entry = tuple[float, int, Flow]
-
-
-def holds(entry: Entry, *, sharing: bool) -> bool:
-    """Whether an entry of a clock's heap still holds: its flow has not changed clocks, nor its cap, since."""
-    finish, order, flow = entry
-    return flow.sharing is sharing and flow.finish == finish and flow.order == order
-
-
-def clean(heap: list[Entry], *, sharing: bool, most: int) -> None:
-    """Remove the entries at the top of a heap that do not hold, or all of them if it has more than `most` entries."""
-    if len(heap) > most:
-        heap[:] = [entry for entry in heap if holds(entry, sharing=sharing)]
-        heapify(heap)
-    while heap and not holds(heap[0], sharing=sharing):
-        heappop(heap)

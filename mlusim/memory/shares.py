@@ -19,10 +19,12 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from mlusim.memory.flow import INFINITE, Entry, Flow, Port, clean, holds
+from mlusim.memory.flow import INFINITE, Flow, Port
 from mlusim.units import TICK_TOLERANCE
 
 _TWO_TICKS: Final = 2 * TICK_TOLERANCE
+# A flow on one of the two virtual clocks, (finish, order, flow), or with its brim instead of its finish.
+Entry = tuple[float, int, Flow]
 
 
 class Shares:
@@ -200,8 +202,8 @@ class Shares:
         if self._moved:
             # Else a long flow that changes clocks again and again would fill the heaps.
             most = 2 * self._flows + 8
-            clean(capped, sharing=False, most=most)
-            clean(sharing, sharing=True, most=most)
+            _clean(capped, sharing=False, most=most)
+            _clean(sharing, sharing=True, most=most)
             if len(self._from_top) + len(self._from_bottom) > 2 * most:
                 self._forget_order()
             self._moved = len(capped) + len(sharing) > self._flows
@@ -225,10 +227,25 @@ class Shares:
         moved = self._moved
         while heap and heap[0][0] <= horizon:
             entry = heappop(heap)
-            if not moved or holds(entry, sharing=sharing):
+            if not moved or _holds(entry, sharing=sharing):
                 flow = entry[2]
                 done.append(flow)
                 self._stop(flow)
                 # A flow that left this clock and came back is in its heap twice.
                 flow.finish = INFINITE
         return done
+
+
+def _holds(entry: Entry, *, sharing: bool) -> bool:
+    """Whether an entry of a clock's heap still holds: its flow has not changed clocks, nor its cap, since."""
+    finish, order, flow = entry
+    return flow.sharing is sharing and flow.finish == finish and flow.order == order
+
+
+def _clean(heap: list[Entry], *, sharing: bool, most: int) -> None:
+    """Remove the entries at the top of a heap that do not hold, or all of them if it has more than `most` entries."""
+    if len(heap) > most:
+        heap[:] = [entry for entry in heap if _holds(entry, sharing=sharing)]
+        heapify(heap)
+    while heap and not _holds(heap[0], sharing=sharing):
+        heappop(heap)

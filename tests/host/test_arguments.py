@@ -193,15 +193,12 @@ def test_an_invalid_element_type_names_its_tensor():
         mlusim.run(kernel, np.zeros(3, ">f4"), mlusim.Output(3))
 
 
-@pytest.mark.parametrize("given", [3, np.zeros(99), None])
-def test_the_name_of_a_tensor_is_a_text(given):
+@pytest.mark.parametrize(
+    ("given", "shown"), [(3, "3"), (np.zeros(99), r"<array of float64 \[99\]>"), (None, "None"), ("a\0b", r"'a\\x00b'")]
+)
+def test_the_name_of_a_tensor_is_text(given, shown):
     device = mlusim.Device("mlu370-x4")
-    with pytest.raises(InputError, match=r"^name .* of a tensor must be a text$"):
+    with pytest.raises(InputError, match=rf"^name={shown} is not text$"):
         device.upload(np.zeros(3), given)
-    with pytest.raises(InputError, match=r"^name .* of a tensor must be a text$"):
+    with pytest.raises(InputError, match=rf"^name={shown} is not text$"):
         device.alloc(3, "float32", given)
-
-
-def test_a_long_array_in_a_message_is_its_shape():
-    with pytest.raises(InputError, match=r"^name <array of float64 \[99\]> of a tensor must be a text$"):
-        mlusim.Device("mlu370-x4").upload(np.zeros(3), np.zeros(99))
