@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -174,29 +175,29 @@ def _narrow_to_rows(
     record, box, side = table
     cached: dict[tuple[int, int], int] = {}
     op = columns["op"][record]
-    narrowed = np.isin(op, codes) & (side < np.where(np.isin(op, [*by_elements]), 1, 2))
-    for row in np.flatnonzero(narrowed).tolist():
-        whole = log.boxes[box[row]]
-        rows = by_element(whole) if int(op[row]) in by_elements else whole
-        shape, strides, itemsize = rows.shape, rows.strides, rows.itemsize
-        row_bytes = itemsize * int(np.prod(shape[1:], dtype=np.int64))
+    narrowed = np.flatnonzero(np.isin(op, codes) & (side < np.where(np.isin(op, [*by_elements]), 1, 2)))
+    columns_of_rows = (part[narrowed].tolist() for part in (op, record, box, side))
+    for row, code, number, of_box, is_source in zip(narrowed.tolist(), *columns_of_rows, strict=True):
+        whole = log.boxes[of_box]
+        rows = by_element(whole) if code in by_elements else whole
+        row_bytes = rows.itemsize * math.prod(rows.shape[1:])
         if not row_bytes:
             continue
-        addresses = log.addresses.get(int(record[row]), {})
-        row_numbers = addresses.get("src" if side[row] else "dst")
-        if row_numbers is None and int(op[row]) in selecting:
+        addresses = log.addresses.get(number, {})
+        row_numbers = addresses.get("src" if is_source else "dst")
+        if row_numbers is None and code in selecting:
             continue
         if row_numbers is None:
-            moved = int(columns["bytes_requested"][record[row]]) // row_bytes
-            key = (int(box[row]), moved)
+            moved = int(columns["bytes_requested"][number]) // row_bytes
+            key = (of_box, moved)
             if key not in cached:
-                cached[key] = geometries.add(first_rows(moved, strides[0], row_bytes))
+                cached[key] = geometries.add(first_rows(moved, rows.strides[0], row_bytes))
             chosen[row] = cached[key]
             continue
         starts = row_numbers.astype(np.int64)
         lengths = addresses.get("lengths")
         chosen[row] = geometries.add(
-            geometry_of_rows(starts, strides[0], row_bytes)
+            geometry_of_rows(starts, rows.strides[0], row_bytes)
             if lengths is None
             else runs_geometry(starts * row_bytes, lengths * row_bytes)
         )

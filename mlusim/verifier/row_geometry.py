@@ -14,6 +14,9 @@ import numpy as np
 from mlusim.log import Box
 from mlusim.verifier.geometry import Geometry, Integers, distinct, geometry_of, union
 
+# Up to this many numbers, Python finds their extremes, and counts them, sooner than NumPy.
+_FEW_ROWS = 64
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows(Geometry):
@@ -54,8 +57,14 @@ class Rows(Geometry):
     @property
     def single(self) -> bool:
         """Whether it is a single run of bytes."""
+        if self.end - self.start <= self.row_bytes:
+            return True
         if self.end - self.start > self.count * self.row_bytes:
             return False
+        if self.disjoint:
+            # Several rows, which touch only if no number between them is left out.
+            numbers = (self.end - self.start) // self.row_bytes
+            return abs(self.stride) == self.row_bytes and numbers == _count_distinct(self.numbers)
         return len(self.segments()[0]) == 1
 
     @property
@@ -123,7 +132,8 @@ def geometry_of_rows(numbers: Integers, stride: int, row_bytes: int) -> Geometry
     """Return the bytes of rows by number, `stride` bytes apart; None if there are no rows."""
     if not len(numbers):
         return None
-    ends = int(numbers.min()) * stride, int(numbers.max()) * stride
+    least, greatest = _extremes(numbers)
+    ends = least * stride, greatest * stride
     return Rows(
         min(ends),
         0,
@@ -135,6 +145,17 @@ def geometry_of_rows(numbers: Integers, stride: int, row_bytes: int) -> Geometry
         row_bytes=row_bytes,
         end=max(ends) + row_bytes,
     )
+
+
+def _extremes(numbers: Integers) -> tuple[int, int]:
+    if len(numbers) <= _FEW_ROWS:
+        values = numbers.tolist()
+        return min(values), max(values)
+    return int(numbers.min()), int(numbers.max())
+
+
+def _count_distinct(numbers: Integers) -> int:
+    return len(set(numbers.tolist())) if len(numbers) <= _FEW_ROWS else len(distinct(numbers))
 
 
 def first_rows(count: int, stride: int, row_bytes: int) -> Geometry | None:

@@ -71,6 +71,20 @@ def test_overlap_of_rows_is_that_of_their_bytes(rows, stride, box, offset):
     assert overlap(geometry, 0, geometry_of(box), offset) == bool(wanted & bytes_of(box, offset))
 
 
+@given(
+    st.lists(st.integers(-3, 9), min_size=1, max_size=9),
+    st.sampled_from([-8, -4, -3, 1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4, 8, 12]),
+    st.booleans(),
+)
+def test_rows_are_a_single_run_if_their_bytes_are(rows, stride, row_bytes, many):
+    numbers = np.array(rows * 20 if many else rows)
+    geometry = geometry_of_rows(numbers, stride, row_bytes)
+    wanted = {byte for row in rows for byte in range(row * stride, row * stride + row_bytes)}
+    assert (geometry.start, geometry.stop) == (min(wanted), max(wanted) + 1)
+    assert geometry.single == (len(wanted) == geometry.stop - geometry.start)
+
+
 def test_interleaved_columns_of_a_large_tensor_do_not_overlap():
     # [N, T, C, HW] float32 channels: their extents overlap, their bytes never do.
     column = geometry_of(Box((16, 784), (512 * 784 * 4, 4), 4))
