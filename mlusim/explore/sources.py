@@ -23,6 +23,8 @@ from importlib.util import decode_source
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_file, kernel_again, kernel_of_file
 from mlusim.errors import InputError, MlusimError, shown
 from mlusim.explore.fingerprint import fingerprint, installed
@@ -41,7 +43,7 @@ MODEL = (
     *("explore/axes.py", "explore/axis_values.py", "explore/kernel_call.py", "explore/point.py"),
 )
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_NUMBERS = (int, float, "int", "float")  # strings if the file postpones annotations
+_NUMBERS = {int: int, float: float, "int": int, "float": float}  # texts if the file postpones annotations
 _loaded: dict[str, Function] = {}
 _files_loading: list[str] = []
 
@@ -93,12 +95,8 @@ class UserKernel:
         for name, parameter in inspect.signature(self.function).parameters.items():
             if isinstance(parameter.annotation, ParameterType):
                 declared[name] = parameter.annotation
-            elif (
-                isinstance(parameter.annotation, type | str)
-                and parameter.annotation in _NUMBERS
-                and parameter.default is parameter.empty
-            ):
-                declared[name] = ParameterType(Role.NUMBER, None)
+            elif isinstance(parameter.annotation, type | str) and parameter.annotation in _NUMBERS:
+                declared[name] = ParameterType(Role.NUMBER, np.dtype(_NUMBERS[parameter.annotation]))
         return declared
 
     def payload(self) -> dict[str, Any]:

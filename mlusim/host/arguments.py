@@ -106,11 +106,11 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ParameterType:
-    """The declared type of a kernel parameter, in languages with types: a BANG C entry.
+    """The declared type of a kernel parameter: of a BANG C entry, or annotated as `int` or `float` in Python.
 
     Attributes:
         role: role of the parameter; a pointer to const is an input.
-        dtype: element type; None for types without one, such as a pointer to void.
+        dtype: element type, int64 or float64 for an annotation; None for types without one, such as a pointer to void.
     """
 
     role: Role
@@ -203,8 +203,8 @@ def assign(
         optional: names of parameters with a default.
         types: declared types of parameters, by name. With `shape`, they determine inputs, outputs and element types.
 
-    Raises `InputError` for an argument without a parameter, a parameter without an argument, and an output for a read-
-    only parameter.
+    Raises `InputError` for an argument without a parameter, a parameter without an argument, an output for a read-only
+    parameter, and a value that is not of the declared type of its number.
     """
     named: dict[str, Any] = {}
     positional = []
@@ -244,6 +244,8 @@ def assign(
         named[name] = (Output if output else RandomInput)(shape or (), dtype_of(element))
     for name, declared in types.items():
         value = named.get(name)
+        if declared.role is Role.NUMBER and declared.dtype is not None and value is not None:
+            named[name] = _number(kernel, name, declared.dtype, value)
         if isinstance(value, Output) and declared.role is Role.INPUT:
             shaped = f"{dtype_name(dtype_of(value.dtype))}:{','.join(map(str, value.shape))}"
             raise InputError(
@@ -251,6 +253,17 @@ def assign(
                 f"--arg {name}=FILE.npy, or --arg {name}=random:{shaped}"
             )
     return {name: named[name] for name in (*parameters, *optional) if name in named}
+
+
+def _number(kernel: str, name: str, dtype: np.dtype[Any], value: Any) -> Any:
+    """Return the value for a parameter declared as a number of this type. Raises `InputError`."""
+    if not isinstance(value, int | float):
+        raise InputError(f"{kernel}: {name} is a number ({dtype.name}), not a tensor: give --arg {name}=NUMBER")
+    if isinstance(value, float) and dtype.kind in "iu":
+        if not value.is_integer():
+            raise InputError(f"{kernel}: {name} is {dtype.name}, and {value:g} is not a whole number: round it")
+        return int(value)
+    return value
 
 
 def read_inputs(

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 import mlusim
 from mlusim.dtypes import ALL, dtype_name
 from mlusim.errors import InputError
-from mlusim.host.arguments import FileInput, Output, RandomInput, assign, parse_argument, read_inputs
+from mlusim.host.arguments import (
+    FileInput,
+    Output,
+    ParameterType,
+    RandomInput,
+    Role,
+    assign,
+    parse_argument,
+    read_inputs,
+)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +90,31 @@ def test_shape_makes_the_tensors_without_an_argument():
 def test_arguments_that_do_not_match_the_kernel_are_errors(texts, message):
     with pytest.raises(InputError, match=message):
         assign("k", ("x", "out"), map(parse_argument, texts), optional=("tile",))
+
+
+WHOLE, REAL = (ParameterType(Role.NUMBER, np.dtype(name)) for name in ("int64", "float32"))
+
+
+@pytest.mark.parametrize(
+    ("text", "declared", "message"),
+    [
+        ("n=3.5", WHOLE, r"^k: n is int64, and 3\.5 is not a whole number: round it$"),
+        ("n=inf", WHOLE, r"^k: n is int64, and inf is not a whole number: round it$"),
+        ("n=x.npy", WHOLE, r"^k: n is a number \(int64\), not a tensor: give --arg n=NUMBER$"),
+        ("n=float32:8", REAL, r"^k: n is a number \(float32\), not a tensor: give --arg n=NUMBER$"),
+    ],
+)
+def test_a_number_must_be_of_its_declared_type(text, declared, message):
+    with pytest.raises(InputError, match=message):
+        assign("k", ("n",), [parse_argument(text)], types={"n": declared})
+
+
+@pytest.mark.parametrize(
+    ("text", "declared", "value"), [("n=1e3", WHOLE, 1000), ("n=true", WHOLE, True), ("n=3", REAL, 3)]
+)
+def test_a_whole_number_is_an_integer_however_it_is_written(text, declared, value):
+    given = assign("k", ("n",), [parse_argument(text)], types={"n": declared})["n"]
+    assert (given, type(given)) == (value, type(value))
 
 
 def test_files_and_random_inputs_become_arrays(tmp_path):
