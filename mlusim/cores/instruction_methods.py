@@ -14,23 +14,35 @@ from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.conversion_methods import ConversionMethods
+from mlusim.cores.instructions.limits import check_fraction, takes_number
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.sets_and_atomics import atomic, set_memory
 from mlusim.cores.vector import call
+from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.instructions.limits import Value
-    from mlusim.memory.view import View
+
+
+_NO_FRACTIONS = (View, int)
 
 
 def method(name: str) -> Callable[..., Any]:
     """Return a method that issues the instruction `name`, with its summary as docstring."""
     entry = INSTRUCTIONS[name]
 
-    def issue(self: InstructionMethods, *operands: Any, **attributes: Any) -> Any:
+    def issue_views(self: InstructionMethods, *operands: Any, **attributes: Any) -> Any:
         issuer = self.issuer
         return call(issuer, issuer.line(_getframe(1)), entry, operands, attributes)
 
+    def issue_with_number(self: InstructionMethods, *operands: Any, **attributes: Any) -> Any:
+        issuer = self.issuer
+        line = issuer.line(_getframe(1))
+        if attributes or not operands or type(operands[-1]) not in _NO_FRACTIONS:
+            check_fraction(entry, operands, attributes)
+        return call(issuer, line, entry, operands, attributes)
+
+    issue = issue_with_number if takes_number(entry) else issue_views
     issue.__name__ = issue.__qualname__ = name
     spellings = f": `{'`, `'.join(entry.intrinsics)}`" if entry.intrinsics else ""
     note = "" if entry.exact else " Computed in IEEE arithmetic; the board approximates."

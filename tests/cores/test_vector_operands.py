@@ -209,3 +209,26 @@ def test_2xx_compares_whole_512_bytes_to_bits_in_a_buffer_of_any_size(run: Any, 
     run(kernel, 512, device="mlu270-s4")
     with pytest.raises(OperandError, match=r"gt_bitindex of .* a multiple of 512 B; "):
         run(kernel, 480, device="mlu270-s4")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (lambda core, t: core.mul(t, t, 0.5), r"mul of int32 with src1 = 0\.5: int32 does not hold that number; pass a w"),
+        (lambda core, t: core.mul(t, src0=t, src1=np.float32(1.5)), r"mul of int32 with src1 = 1\.5: int32 does not"),
+        (lambda core, t: core.lt(t, t, float("inf")), r"lt of int32 with src1 = inf: int32 does not hold that number"),
+        (lambda core, t: core.fill(t, 2.5), r"fill of int32 with value = 2\.5: int32 does not hold that number"),
+    ],
+)
+def test_fractions_among_integers(run: Any, body: Any, message: str) -> None:
+    async def kernel(core: Core) -> None:
+        body(core, core.nram.alloc(64, "int32"))
+
+    with pytest.raises(OperandError, match=rf"^task 0 .*, test_vector_operands\.py:\d+, at .* ns: {message}"):
+        run(kernel)
+
+
+def test_a_whole_float_is_an_integer(run: Any) -> None:
+    ones = np.ones(64, np.int32)
+    tripled = compute(run, lambda core, dst, t: core.mul(dst, t, 3.0), ones, out=(64, "int32"))
+    assert tripled.tolist() == [3] * 64

@@ -84,6 +84,36 @@ def _check_attribute(instruction: Instruction, name: str, value: Any) -> None:
         raise OperandError(f"{instruction.signature}: {name} is an integer, not {shown(value)}")
 
 
+def takes_number(instruction: Instruction) -> bool:
+    """Whether the last argument may be a number of the elements' type, such as src1 of `add` or the value of `fill`."""
+    last = instruction.operands[-1]
+    return (
+        last.number and last.match is Match.SAME if not instruction.attributes else _last_name(instruction) == "value"
+    )
+
+
+def _last_name(instruction: Instruction) -> str:
+    return (*[operand.name for operand in instruction.operands], *instruction.attributes)[-1]
+
+
+def check_fraction(instruction: Instruction, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Raise `OperandError` for a fraction as the last argument of an instruction on integers.
+
+    Converted to an integer, it would silently be another number. BANG C converts it as C does, so only the methods of
+    `Core` call this.
+    """
+    result = arguments[0] if arguments else named.get("dst")
+    if type(result) is not View or result.layout.dtype.kind not in "iu":
+        return
+    name, dtype = _last_name(instruction), dtype_name(result.layout.dtype)
+    value = named.get(name, arguments[-1] if arguments else None)
+    if isinstance(value, float | np.floating) and not float(value).is_integer():
+        raise OperandError(
+            f"{instruction.name} of {dtype} with {name} = {value:g}: {dtype} does not hold that number; pass a whole "
+            "one, or convert the elements to a float type first"
+        )
+
+
 def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[Any]:
     """Return the element type that the others follow: that of the first source, or of the result without sources."""
     for operand, value in zip(instruction.operands[1:], operands[1:], strict=True):
