@@ -50,7 +50,7 @@ KERNEL_FACING = {
     "mlusim.dtypes",
     "mlusim.errors",
     "mlusim.hardware",
-    "mlusim.hardware.board",
+    "mlusim.hardware.board_record",
     "mlusim.memory.addresses",
     "mlusim.memory.bus",
     "mlusim.memory.copy",

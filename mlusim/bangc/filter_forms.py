@@ -14,7 +14,7 @@ from mlusim.errors import CopyError, OperandError
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.hardware.board import Board
+    from mlusim.hardware.board_record import Board
     from mlusim.memory.allocation import Allocation
 
 # Copies to 16 lanes write another layout, of which no public text says enough.

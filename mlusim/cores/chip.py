@@ -14,7 +14,7 @@ from mlusim.cores.locks import Lock
 from mlusim.cores.shared_copy import SharedCopy
 from mlusim.cores.unit import Unit
 from mlusim.errors import MlusimError
-from mlusim.hardware.board import Board
+from mlusim.hardware.board_record import Board
 from mlusim.log import AllocationRecord, Log
 from mlusim.memory.allocation import Allocation, Bytes, Memory
 from mlusim.memory.clock import Clock

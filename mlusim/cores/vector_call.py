@@ -33,7 +33,7 @@ from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
-    from mlusim.hardware.board import Board
+    from mlusim.hardware.board_record import Board
 
 Geometry = tuple[int, int, int, tuple[int, ...], int]
 _layout = attrgetter("layout")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 
 from mlusim.errors import BoardError
-from mlusim.hardware.board import Board
+from mlusim.hardware.board_record import Board
 from mlusim.hardware.presets import SOURCES, find_preset, preset, preset_names
 
 __all__ = ["SOURCES", "Board", "board", "presets"]

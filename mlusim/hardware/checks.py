@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mlusim.errors import BoardError, shown
 
 if TYPE_CHECKING:
-    from mlusim.hardware.board import Board
+    from mlusim.hardware.board_record import Board
 
 # G 5.3: the fastest kind of access first.
 EFFICIENCY_ORDER = (

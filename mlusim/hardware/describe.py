@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TypedDict
 
-from mlusim.hardware.board import Board
+from mlusim.hardware.board_record import Board
 from mlusim.hardware.presets import preset, preset_names
 from mlusim.units import format_bytes, format_ns, group_digits
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from mlusim.errors import BoardError, nearest, shown
-from mlusim.hardware.board import Board
+from mlusim.hardware.board_record import Board
 from mlusim.hardware.calibrated import fitted as fitted_parameters
 from mlusim.units import GIB, KIB, MIB, PS_PER_NS, PS_PER_S, ceil_ps
 

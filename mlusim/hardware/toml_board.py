@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import BoardError, InputError
 from mlusim.files import read_text
-from mlusim.hardware.board import Board
+from mlusim.hardware.board_record import Board
 from mlusim.hardware.presets import find_preset
 from mlusim.inputs import as_path
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlusim.hardware.board import Board
+from mlusim.hardware.board_record import Board
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE
 from mlusim.memory.kinds import MemoryKind

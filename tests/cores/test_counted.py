@@ -13,7 +13,7 @@ from counted_loops import H8, X4
 from mlusim import dtypes
 from mlusim.cores.core import Core
 from mlusim.errors import KernelError
-from mlusim.hardware.board import Board
+from mlusim.hardware.board_record import Board
 from mlusim.host.device import Device
 from mlusim.log import MOVE, SCALAR
 from mlusim.memory.addresses import Addresses, IndexedAxis

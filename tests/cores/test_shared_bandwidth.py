@@ -10,7 +10,7 @@ import pytest
 
 from closed_forms import BOARDS, PS, X4, by_name, span, took, transfer_ps
 from mlusim.cores.core import Core
-from mlusim.hardware.board import Board
+from mlusim.hardware.board_record import Board
 from mlusim.host.device import Device
 from mlusim.memory.view import View
 

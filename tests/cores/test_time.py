@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from closed_forms import BOARDS, H8, PS, X4, by_name, span, took, transfer_ps
 from mlusim.cores.core import Core
 from mlusim.hardware import board
-from mlusim.hardware.board import Board
+from mlusim.hardware.board_record import Board
 from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.view import View

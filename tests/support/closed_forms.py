@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlusim.hardware import board
-from mlusim.hardware.board import Board
+from mlusim.hardware.board_record import Board
 from mlusim.host.device import Device
 
 # The closed forms are those of a latency that does not grow with the load, and of reads and writes that mix only while

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from mlusim.memory.loops import COLLECT_BINS_PASSES, bin_levels
 
 if TYPE_CHECKING:
-    from mlusim.hardware.board import Board
+    from mlusim.hardware.board_record import Board
 
 
 @dataclass(frozen=True, slots=True)

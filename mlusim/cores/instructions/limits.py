@@ -19,7 +19,7 @@ from mlusim.memory.view import View
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.hardware.board import Board
+    from mlusim.hardware.board_record import Board
 
 Number: TypeAlias = bool | int | float | complex
 Value: TypeAlias = View | Number

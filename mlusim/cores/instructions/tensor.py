@@ -32,7 +32,7 @@ from mlusim.cores.instructions.wram_layout import LANES, filters_from
 from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32, Dtype
 
 if TYPE_CHECKING:
-    from mlusim.hardware.board import Board
+    from mlusim.hardware.board_record import Board
 
 _SOURCES: Types = {INT8: SERIES_2XX, INT16: SERIES_2XX, FLOAT16: SERIES_3XX, FLOAT32: SERIES_3XX, BFLOAT16: SERIES_3XX}
 _RESULTS: Types = {FLOAT16: SERIES_2XX, FLOAT32: SERIES_2XX, INT16: SERIES_2XX, INT32: SERIES_2XX}

@@ -27,7 +27,7 @@ from mlusim.memory.view import View
 if TYPE_CHECKING:
     from mlusim.cores.instructions.record import Array
     from mlusim.dtypes import Dtype
-    from mlusim.hardware.board import Board
+    from mlusim.hardware.board_record import Board
     from mlusim.memory.allocation import Allocation
 
 LANES = 64
