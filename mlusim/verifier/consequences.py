@@ -8,7 +8,7 @@ from dataclasses import replace
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.happens_before import BY_OFFSETS
 
-_CAUSES = ("race", "release", "task-race")
+_CAUSES = ("race", "release", "task-race", "uninitialised")
 # A wrong value may stop the run or change its control flow.
 _BAD_VALUES = ("race", "task-race", "uninitialised")
 
@@ -66,16 +66,30 @@ def _release(cause: Finding, release: Finding) -> bool:
 
 
 def _task_race(cause: Finding, race: Finding) -> bool:
-    """Return whether tasks of these clusters hang at a barrier: then tasks are at different barriers."""
+    """Return whether tasks hang at a barrier, or do the same twice since a number that they load races.
+
+    Where tasks of these clusters hang, tasks are at different barriers.
+    """
     if cause.kind == "hang":
         return set(cause.fields.get("clusters", ())).issuperset(site.cluster for site in race.sites)
+    if cause.kind == "task-race" and any(site.role == "reads" and site.pipe == "scalar" for site in cause.sites):
+        return _both_write(race) and len(_lines(race)) == 1 and race.fields["buffer"] != cause.fields["buffer"]
     return _race(cause, race)
 
 
 def _wrong_value(cause: Finding, wrong: Finding) -> bool:
-    """Fold wrong values into the first missing sync."""
-    del wrong
-    return cause.kind in _CAUSES
+    """Fold wrong values into the first bad value, and those that are not written, or written again, into that."""
+    if cause.kind in _CAUSES:
+        return True
+    wrongly = [
+        finding
+        for finding in (cause, *cause.folded)
+        if finding.kind in ("never-written", "written-again") and finding.fields["tensor"] == wrong.fields["tensor"]
+    ]
+    writer = _lines(replace(wrong, sites=wrong.sites[:1]))
+    return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
+        writer <= _lines(finding) for finding in wrongly if finding.kind == "written-again" or not writer
+    )
 
 
 def _lookup(cause: Finding, lookup: Finding) -> bool:
@@ -87,25 +101,38 @@ def _lookup(cause: Finding, lookup: Finding) -> bool:
 
 
 def _uninitialised(cause: Finding, read: Finding) -> bool:
-    """Return whether a part of the output read is never written, or two tasks write other bytes in their place."""
+    """Return whether another line reads these bytes first, or they are never written, or two tasks write others."""
+    buffer = read.fields["buffer"]
+    if cause.kind == "uninitialised":
+        return cause.fields["buffer"] == buffer and (cause.region, cause.rule) == (read.region, read.rule)
     if cause.kind == "task-race":
-        instead = all(site.role == "writes" for site in cause.sites) and cause.nbytes == read.nbytes
-        return instead and cause.fields["buffer"] == read.fields["buffer"]
-    return cause.kind == "never-written" and cause.fields["tensor"] == read.fields["buffer"]
+        return _both_write(cause) and cause.fields["buffer"] == buffer
+    return cause.kind == "never-written" and cause.fields["tensor"] == buffer
 
 
 def _never_written(cause: Finding, gap: Finding) -> bool:
-    """Return whether the same operations write equally many bytes twice instead."""
-    if cause.kind != "written-again" or cause.fields["tensor"] != gap.fields["tensor"]:
-        return False
-    return cause.nbytes == gap.nbytes and _lines(cause) == _lines(gap)
+    """Return whether the same line writes other bytes twice instead."""
+    instead = cause.kind == "written-again" or (cause.kind == "task-race" and _both_write(cause))
+    tensor = cause.fields.get("tensor", cause.fields.get("buffer"))
+    return instead and tensor == gap.fields["tensor"] and _lines(gap) == _lines(cause)
 
 
 def _written_again(cause: Finding, again: Finding) -> bool:
-    """Return whether the second writer races on the same tensor: without the race, it might read what it replaces."""
+    """Return whether the second writer races on the same tensor, or the same lines race on another.
+
+    Without the race, it might read what it replaces.
+    """
     races = (cause, *cause.folded) if cause.kind == "task-race" else ()
     writer = {(again.sites[-1].file, again.sites[-1].line)}
-    return any(race.fields.get("buffer") == again.fields["tensor"] and writer <= _lines(race) for race in races)
+    return any(
+        (race.fields.get("buffer") == again.fields["tensor"] and writer <= _lines(race))
+        or (_both_write(race) and _lines(race) == _lines(again))
+        for race in races
+    )
+
+
+def _both_write(race: Finding) -> bool:
+    return all(site.role == "writes" for site in race.sites)
 
 
 # By kind of consequence, a predicate: whether a cause explains it.

@@ -70,9 +70,11 @@ def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Find
         (point, _), together = min(
             fixed_by.items(), key=lambda item: (-len(item[1]), item[0][1] == FULL_SYNC, item[1][0], item[0])
         )
-        main, *others = (races[number].finding for number in together)
+        main = next((number for number in together if _is_next_to(point, races[number].finding)), together[0])
+        others = [races[number].finding for number in together if number != main]
         shared = set.intersection(*(remaining.pop(number) for number in together))
-        result[together[0]] = (_reported_together(main, others, point) if others else main, shared)
+        finding = races[main].finding
+        result[together[0]] = (_reported_together(finding, others, point) if others else finding, shared)
     return [result[number] for number in sorted(result)]
 
 
@@ -148,6 +150,12 @@ def _points(log: Log, order: Order, race: Race) -> set[Point]:
             if begin:
                 points.add(Point(2, "loop", file, begin))
     return points
+
+
+def _is_next_to(point: Point, race: Finding) -> bool:
+    """Return whether a sync at a point is one just before or just after an operation of the race."""
+    first, second = race.sites
+    return {"before": second, "after": first}.get(point.kind, first).line == point.line
 
 
 def _could_block(site: Site) -> bool:

@@ -66,7 +66,7 @@ def differs(
         remedy=("check the operation that made these bytes" if len(writer) > 1 else "check where this store reads them")
         if writer
         else "no operation writes this element",
-        fields={"elements": len(wrong)},
+        fields={"tensor": allocation.name, "elements": len(wrong)},
     )
 
 

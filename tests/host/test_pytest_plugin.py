@@ -101,7 +101,7 @@ def test_the_summary_line_names_the_kinds(pytester: pytest.Pytester, monkeypatch
         KERNELS
         + """
 def test_short(verify_kernel):
-    verify_kernel(short, X, Output.like(X), reference=X, kind="BLOCK", dim=1)
+    verify_kernel(short, X, Output.like(X), reference=2 * X, kind="BLOCK", dim=1)
 """
     )
     result = pytester.runpytest_subprocess(*PLUGIN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
 from findings import ONE, X, only, the_only_error
 from mlusim import InOut, Output, verify
@@ -294,3 +295,99 @@ def test_an_index_looked_up_before_it_is_loaded_is_one_finding():
     x = np.arange(64, dtype=np.int32)
     finding = the_only_error(kernel, x, Output.like(x), **ONE)
     assert (finding.kind, kinds_of(finding)) == ("race", ["lookup"])
+
+
+def test_wrong_values_of_bytes_that_nobody_wrote_are_one_finding():
+    async def all_but_a_row(core, x, out):
+        tile = core.nram.alloc(x.shape, x.dtype, "tile")
+        await core.memcpy(tile, x)
+        await core.memcpy(out[:7], tile[:7])
+
+    finding = the_only_error(all_but_a_row, X, Output.like(X), reference=X, **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("never-written", ["wrong-value"])
+    # A written row that is wrong, too, is another fault.
+    report = verify(all_but_a_row, X, Output.like(X), reference=X + np.eye(8, dtype=X.dtype)[6], **ONE)
+    assert [one.kind for one in report.errors] == ["never-written", "wrong-value"]
+
+
+def test_wrong_values_from_uninitialised_bytes_are_one_finding():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(x.shape, x.dtype, "tile")
+        await core.memcpy(tile[:7], x[:7])
+        await core.memcpy(out, tile)
+
+    finding = the_only_error(kernel, X, Output.like(X), reference=X, **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("uninitialised", ["wrong-value"])
+
+
+def test_a_buffer_that_is_not_cleared_is_one_finding_whichever_line_reads_it_first():
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        total, held = (core.nram.alloc(8, x.dtype, name) for name in ("total", "held"))
+        await core.memcpy(held, x[core.core_id])
+        if core.core_id:
+            core.add(total, total, held)
+        core.mul(total, total, 2.0)
+        await core.memcpy(out[core.core_id], total)
+
+    finding = the_only_error(kernel, X, Output((4, 8)), dim=4)
+    assert (finding.kind, kinds_of(finding)) == ("uninitialised", ["uninitialised"])
+
+
+@pytest.mark.parametrize("row", [lambda task: task // 2, lambda task: 3 * task // 4, lambda task: 0])
+def test_tasks_that_write_the_rows_of_others_are_one_finding(row):
+    async def kernel(core, x, out):
+        held = core.nram.alloc(8, x.dtype, "held")
+        await core.memcpy(held, x[core.task_id])
+        await core.memcpy(out[row(core.task_id)], held)
+
+    finding = the_only_error(kernel, X, Output.like(X), reference=X, kind="BLOCK", dim=8)
+    assert (finding.kind, set(kinds_of(finding))) == ("task-race", {"never-written", "written-again", "wrong-value"})
+
+
+def test_a_line_that_writes_two_tensors_by_turns_is_one_finding():
+    async def kernel(core, x, y):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        for target in (x, y):
+            await core.memcpy(held, target[core.core_id])
+            await core.memcpy(target[4], held)
+            await core.sync_all_ipu()
+
+    finding = the_only_error(kernel, InOut(X), InOut(X), dim=4)
+    assert (finding.kind, kinds_of(finding)) == ("task-race", ["written-again", "written-again"])
+
+
+def test_a_plain_counter_that_hands_out_rows_is_one_finding():
+    async def kernel(core, x, count, out):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        while (row := await core.load(count[0])) < len(X):
+            core.store(count[0], row + 1)
+            await core.memcpy(held, x[row])
+            await core.memcpy(out[row], held)
+
+    finding = the_only_error(kernel, X, InOut(np.zeros(1, np.int32)), Output.like(X), dim=4)
+    assert (finding.kind, finding.fields["buffer"], finding.sites[0].pipe) == ("task-race", "count", "scalar")
+    assert [one.kind for one in finding.folded if one.fields.get("buffer") == "out"] == ["task-race"]
+
+
+def test_the_sites_of_a_missing_sync_are_those_next_to_it():
+    async def kernel(core, x, out):
+        a, b = (core.nram.alloc(8, x.dtype, name) for name in "ab")
+        for row in range(8):
+            core.memcpy_async(a, x[row])
+            core.memcpy_async(b, x[row])
+            await core.sync_io()
+            core.mul(a, a, 3.0)
+            core.add(b, a, b)
+            # Here a sync is missing.
+            core.memcpy_async(out[row], b)
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    line = kernel.__code__.co_firstlineno
+    assert [site.line - line for site in finding.sites] == [7, 9]
+    assert finding.remedy.endswith(f"before {finding.sites[1].location}")

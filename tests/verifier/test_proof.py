@@ -292,6 +292,5 @@ def test_one_operation_that_writes_twice(kernel):
         assert again.title == f"32 B of out are written up to 3 times, first by one {name} of task 0"
         assert again.region == "out[7, 0:8], 32 B"
         assert "of 256 written exactly once" not in report.text()
-    assert verify(kernel, SMALL, Output.like(SMALL), [3, 1, 0, 2, 7, 7, 7, 4], rewrites=True, **options).errors == (
-        () if kernel is by_stride_0 else tuple(one for one in report.errors if one.kind == "never-written")
-    )
+    report = verify(kernel, SMALL, Output.like(SMALL), [3, 1, 0, 2, 7, 7, 7, 4], rewrites=True, **options)
+    assert [one.kind for one in report.errors] == ([] if kernel is by_stride_0 else ["never-written"])

@@ -38,7 +38,7 @@ async def one_row_too_many(core, x, out):
     await core.memcpy(out[first : first + 4], tile[0:4])
 
 
-@fault("wrong-value", "never-written", reference=X)
+@fault("written-again", reference=X)
 async def stride_in_elements_instead_of_bytes(core, x, out):
     if core.is_memory_core or core.core_id:
         return
