@@ -238,7 +238,8 @@ class Link(Shares):
         """Work per picosecond of a flow that has a link of `rate` to itself."""
         return flow.limit if flow.limit < rate else rate
 
-    def _ring(self, _: object) -> None:
+    def _ring(self, alarm: Alarm) -> None:
+        alarm.callbacks = alarm.calls
         now = self._environment.now
         # The event of a timer that has been replaced is ignored.
         if now == self._armed_ps:

@@ -47,8 +47,9 @@ class QuickLink(Link):
         self._ends[end_ps] = [flow]
         self._schedule(self._end_alarm, 1, end_ps - now)
 
-    def _ring_end(self, _: object) -> None:
+    def _ring_end(self, alarm: Alarm) -> None:
         """Complete the flows that end now, unless a flow that has joined meanwhile exceeds a capacity."""
+        alarm.callbacks = alarm.calls
         now = self._environment.now
         # None if contention has begun since the event was scheduled.
         done = self._ends.pop(now, None)
