@@ -41,9 +41,9 @@ class Metrics:
             used.
         theory_io_bytes: the vendor's definition: all tensors once, even if this call's data needs only a part of them.
         theory_ops: operations that the operator itself requires; 0 for pure data movement; None if not declared.
-        io_efficiency: compulsory bytes / (time x peak bandwidth): at most 1; 0 if the time is 0.
+        io_efficiency: compulsory bytes / (time x peak bandwidth): at most 1; None if nothing moved on the DRAM bus.
         vendor_io_efficiency: the vendor's definition: theory_io_bytes / (time x peak bandwidth). Exceeds 1 if a call
-            needs only a part of its tensors.
+            needs only a part of its tensors; None as io_efficiency is.
         compute_efficiency: theory_ops / (time x peak_ops_per_s); 0 if the time is 0; None if theory_ops is.
         peak_bandwidth_bytes_per_s: of the board's DRAM.
         peak_ops_per_s: of all cores' tensor pipes if used, at the rate for the weights' element type; else of all
@@ -70,8 +70,8 @@ class Metrics:
     theory_io_bytes: int
     compulsory_bytes: Mapping[str, int]
     theory_ops: int | None
-    io_efficiency: float
-    vendor_io_efficiency: float
+    io_efficiency: float | None
+    vendor_io_efficiency: float | None
     compute_efficiency: float | None
     peak_bandwidth_bytes_per_s: int
     peak_ops_per_s: int
@@ -90,10 +90,14 @@ class Metrics:
     task_idle_ps: Integers = field(repr=False)
 
     def __repr__(self) -> str:
-        return (
-            f"<metrics: {self.time_ps / PS_PER_US:.2f} us, io_efficiency {self.io_efficiency:.1%}, "
-            f"DRAM bus {self.bus_bytes['read']} B read and {self.bus_bytes['write']} B written>"
-        )
+        read, written = self.bus_bytes["read"], self.bus_bytes["write"]
+        return f"<metrics: {self.headline}, DRAM bus {read} B read and {written} B written>"
+
+    @property
+    def headline(self) -> str:
+        """Time and io_efficiency in one line."""
+        efficiency = "-" if self.io_efficiency is None else f"{self.io_efficiency:.1%}"
+        return f"{self.time_ps / PS_PER_US:.2f} us, io_efficiency {efficiency}"
 
 
 def measure(
@@ -128,8 +132,9 @@ def measure(
     peak_ops = _tensor_peak(log, board) if peak_pipe == "tensor" else _vector_peak(log, board, roles)
     peak_io = board.dram_bandwidth_bytes_per_s
     # A value above 1 means that the run is incomplete and has not even accessed its output.
-    io_efficiency = min(_efficiency(sum(compulsory.values()), time_ps, peak_io), 1.0)
-    vendor_io_efficiency = _efficiency(theory_io_bytes, time_ps, peak_io)
+    moved = any(bus.values())
+    io_efficiency = min(_efficiency(sum(compulsory.values()), time_ps, peak_io), 1.0) if moved else None
+    vendor_io_efficiency = _efficiency(theory_io_bytes, time_ps, peak_io) if moved else None
     compute_efficiency = None if theory_ops is None else _efficiency(theory_ops, time_ps, peak_ops)
     causes, busy = totals.causes_ps, totals.task_busy_ps
     return Metrics(
@@ -161,14 +166,16 @@ def measure(
     )
 
 
-def _bottleneck(io_efficiency: float, compute_efficiency: float | None) -> str:
+def _bottleneck(io_efficiency: float | None, compute_efficiency: float | None) -> str:
     if compute_efficiency is None:
         return "unknown"
-    return "compute" if compute_efficiency > io_efficiency else "io"
+    return "compute" if compute_efficiency > (io_efficiency or 0) else "io"
 
 
-def verdict(io_efficiency: float) -> str:
+def verdict(io_efficiency: float | None) -> str:
     """Compare the vendor's io_efficiency with the vendor's thresholds (P), as text."""
+    if io_efficiency is None:
+        return "no bytes moved on the DRAM bus"
     if io_efficiency > 1:
         return "above 100 %: the call needs less than all of its tensors, and the vendor counts all"
     network, any_shape = f"{100 * NETWORK_BAR:.0f} %", f"{100 * ANY_SHAPE_BAR:.0f} %"

@@ -83,10 +83,10 @@ def figures(result: Result) -> list[Row]:
         Row(
             "io_efficiency",
             percent(metrics.io_efficiency),
-            f"compulsory bytes at {peak:g} GB/s" + ("" if differs else f"; {metrics.verdict}"),
+            f"compulsory bytes at {peak:g} GB/s" + ("" if differs and vendors is not None else f"; {metrics.verdict}"),
         )
     )
-    if differs:
+    if differs and vendors is not None:
         note = f"all tensors once, {group_digits(metrics.theory_io_bytes)} B; {metrics.verdict}"
         table.append(Row("the vendor's io_efficiency", percent(vendors), note))
     return [*table, *_compute_rows(metrics)]
@@ -200,8 +200,10 @@ def us_text(time_ps: int) -> str:
     return f"{group_digits(int(whole))}.{fraction} us"
 
 
-def percent(share: float) -> str:
-    """Format a fraction as a percentage: `51.3 %`; small positive values are shown as `< 0.1 %`."""
+def percent(share: float | None) -> str:
+    """Format a fraction as a percentage: `51.3 %`; small positive values are `< 0.1 %`, and None, undefined, is `-`."""
+    if share is None:
+        return "-"
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 

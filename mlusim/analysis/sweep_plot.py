@@ -208,10 +208,14 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
     """Draw the lines of a panel; whether some of them coincide."""
     values = []
     hidden_by = _hidden_by(
-        [{x: row[panel.column] for x, _, row in line.points if panel.column in row} for line in lines]
+        [{x: row[panel.column] for x, _, row in line.points if row.get(panel.column) is not None} for line in lines]
     )
     for number, line in enumerate(lines):
-        points = [(x, tier, row[panel.column] * panel.factor) for x, tier, row in line.points if panel.column in row]
+        points = [
+            (x, tier, row[panel.column] * panel.factor)
+            for x, tier, row in line.points
+            if row.get(panel.column) is not None
+        ]
         if not points:
             continue
         colour = _colour(number)

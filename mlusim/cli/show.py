@@ -127,9 +127,13 @@ def print_summary(result: Result, rows: Iterable[Row]) -> None:
     from mlusim.analysis.metrics import ANY_SHAPE_BAR, NETWORK_BAR
 
     metrics = result.metrics
-    judged = "green" if metrics.io_efficiency >= NETWORK_BAR else "yellow"
-    if metrics.io_efficiency < ANY_SHAPE_BAR:
-        judged = "red"
+    efficiency = metrics.io_efficiency
+    if efficiency is None:
+        judged = ""
+    elif efficiency >= NETWORK_BAR:
+        judged = "green"
+    else:
+        judged = "yellow" if efficiency >= ANY_SHAPE_BAR else "red"
     table = _table()
     table.add_column(no_wrap=True, style="bold")
     table.add_column(no_wrap=True, justify="right")

@@ -25,7 +25,7 @@ class Row:
         time_ps: simulated time in picoseconds.
         bytes_requested: bytes requested by the kernel, by direction of copy.
         bus_bytes: bytes on the DRAM bus, `read` and `write`.
-        io_efficiency: compulsory bytes / (time x peak bandwidth).
+        io_efficiency: compulsory bytes / (time x peak bandwidth); None if nothing moved on the DRAM bus.
         peak_nram_bytes: peak allocation of any core.
         where_time_went: core-picoseconds by cause.
         core_time_ps: their sum: MLU cores times time_ps.
@@ -37,7 +37,7 @@ class Row:
     time_ps: int
     bytes_requested: Mapping[str, int]
     bus_bytes: Mapping[str, int]
-    io_efficiency: float
+    io_efficiency: float | None
     peak_nram_bytes: int
     where_time_went: Mapping[str, int]
     core_time_ps: int

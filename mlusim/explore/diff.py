@@ -159,11 +159,14 @@ def _by_line(result: Result) -> dict[tuple[str, str, str, int], tuple[int, int]]
 def _metrics(before: Result, after: Result) -> list[MetricChange]:
     def figures(result: Result) -> dict[str, float]:
         metrics = result.metrics
+        efficiencies = {
+            "io_efficiency": metrics.io_efficiency,
+            "compute_efficiency": metrics.compute_efficiency,
+        }
         return {
             "time_us": result.time_us,
             "lower_bound_us": result.lower_bound.time_ps / 1e6,
-            "io_efficiency": metrics.io_efficiency,
-            **({} if metrics.compute_efficiency is None else {"compute_efficiency": metrics.compute_efficiency}),
+            **{name: share for name, share in efficiencies.items() if share is not None},
             **{f"bus_{name}_bytes": value for name, value in metrics.bus_bytes.items()},
             **{f"{name}_bytes": value for name, value in metrics.bytes_requested.items()},
             "peak_nram_bytes": metrics.peak_nram_bytes,

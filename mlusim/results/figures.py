@@ -46,6 +46,9 @@ class RunFigures(ABC):
         return self.metrics.bus_bytes
 
     @property
-    def io_efficiency(self) -> float:
-        """Compulsory bytes / (time x peak bandwidth), at most 1. For a net, its inputs and outputs are compulsory."""
+    def io_efficiency(self) -> float | None:
+        """Compulsory bytes / (time x peak bandwidth), at most 1; None if nothing moved on the DRAM bus.
+
+        For a net, its inputs and outputs are compulsory.
+        """
         return self.metrics.io_efficiency

@@ -168,8 +168,11 @@ class Result(RunFigures):
         return LogColumns(self.log, self.board).time_ps
 
     @property
-    def vendor_io_efficiency(self) -> float:
-        """The vendor's definition: all tensors once / (time x peak bandwidth) (P). May exceed 1 on partial use."""
+    def vendor_io_efficiency(self) -> float | None:
+        """The vendor's definition: all tensors once / (time x peak bandwidth) (P). May exceed 1 on partial use.
+
+        None if nothing moved on the DRAM bus.
+        """
         return self.metrics.vendor_io_efficiency
 
     @property
@@ -178,10 +181,7 @@ class Result(RunFigures):
         return self.metrics.compute_efficiency
 
     def __repr__(self) -> str:
-        return (
-            f"<result of {self.operator} on {self.board.name}: {self.time_us:.2f} us, "
-            f"io_efficiency {self.io_efficiency:.1%}>"
-        )
+        return f"<result of {self.operator} on {self.board.name}: {self.metrics.headline}>"
 
     def _repr_html_(self) -> str:
         from mlusim.analysis.notebook import result_html

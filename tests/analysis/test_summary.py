@@ -8,6 +8,7 @@ import pytest
 import mlusim
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.summary import FORMAT, Row, percent, render, rows, to_json, us_text
+from mlusim.explore.diff import diff
 from mlusim.planning.plan import Plan
 from mlusim.planning.tiles import Tiles
 from mlusim.results.result import Result
@@ -112,10 +113,25 @@ def test_json_has_its_stable_keys_and_survives_a_round_trip(result):
     assert all(name.endswith(("_bytes", "_hz", "_bytes_per_s")) for name in list(summary["board"])[5:-1])
 
 
+def test_a_kernel_that_moves_nothing_has_no_io_efficiency():
+    async def idle(core, x, out):
+        core.scalar(100)
+
+    x = np.zeros(1000, np.float32)
+    result = mlusim.run(idle, x, mlusim.Output.like(x))
+    assert repr(result).endswith(" us, io_efficiency ->")
+    assert (result.io_efficiency, result.vendor_io_efficiency, to_json(result)["io_efficiency"]) == (None, None, None)
+    table = {row.label: row for row in rows(result)}
+    assert table["io_efficiency"].value == "-"
+    assert table["io_efficiency"].note.endswith("; no bytes moved on the DRAM bus")
+    assert "the vendor's io_efficiency" not in table
+    assert "io_efficiency" not in {metric.name for metric in diff(result, result).metrics}
+
+
 def test_a_run_with_nothing_to_do_has_a_summary():
     empty = mlusim.ops.tin_shift_forward(np.zeros((1, 0, 4, 3), np.float32), np.zeros((1, 2), np.int32))
     summary = to_json(empty)
-    assert (summary["time_ps"], summary["io_efficiency"], summary["plan"]["tier"]) == (0, 0.0, 0)
+    assert (summary["time_ps"], summary["io_efficiency"], summary["plan"]["tier"]) == (0, None, 0)
     assert json.dumps(summary, allow_nan=False)
     assert "where time went" not in render(rows(empty))
 

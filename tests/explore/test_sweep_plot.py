@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -177,3 +178,9 @@ def test_lines_that_coincide_are_wider_beneath(tmp_path):
     for number, (name, other) in enumerate(zip(list(times), list(times)[1:], strict=False)):
         if times[name] == times[other]:
             assert widths[number] > widths[number + 1]
+
+
+def test_points_without_an_efficiency_are_left_out(one_line):
+    rows = [row | {"io_efficiency": None} if row is one_line.done[0] else row for row in one_line.rows]
+    (efficiency,) = figure_of(SimpleNamespace(rows=rows, axes=one_line.axes), ("efficiency",)).axes
+    assert len(efficiency.lines[0].get_xdata()) == len(one_line.done) - 1
