@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.errors import InputError, MissingDataError
+from mlusim.errors import InputError
 from mlusim.files import scratch_folder
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ def run_of(text: str) -> Result:
     from mlusim.cli.kernel_arguments import is_kernel
     from mlusim.cli.operators import ENTRIES
     from mlusim.cli.run import run
+    from mlusim.explore.kernel_call import with_data_if_needed
     from mlusim.results.result import load
 
     try:
@@ -38,13 +41,13 @@ def run_of(text: str) -> Result:
     with scratch_folder() as folder:
         saved = folder / "run.zip"
         run_words = [*words, "--quiet", "--save-run", str(saved)]
+        execute: Callable[..., Any] = partial(run.main, prog_name="mlusim run", standalone_mode=False)
+        timing_only = partial(execute, [*run_words, "--no-data"])
         try:
-            try:
-                run.main([*run_words, "--no-data"], "mlusim run", standalone_mode=False)
-            except MissingDataError:
-                if {"--no-data", "--steady"} & {*words}:
-                    raise
-                run.main(run_words, "mlusim run", standalone_mode=False)
+            if {"--no-data", "--steady"} & {*words}:
+                timing_only()
+            else:
+                with_data_if_needed(timing_only, partial(execute, run_words))
         except click.UsageError as error:
             raise InputError(
                 f"{text!r} is not a saved run, and as words of `mlusim run`: {error.format_message()}"

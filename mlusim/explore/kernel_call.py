@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from mlusim.results.result import Result
 from mlusim.verifier.report import Report
 
 Array = np.ndarray[Any, Any]
+Ran = TypeVar("Ran")
 
 # Parameters of `run`, `verify` and `Device.launch`: a kernel's parameters with these names must be bound in the kernel.
 OF_A_RUN = frozenset(
@@ -136,12 +137,11 @@ class KernelCall:
 
     def timed(self, board: Board, *, data: bool = False, **options: Any) -> Result:
         """Run the kernel timing only, or with data if it loads values that only a run with data has; see `run`."""
-        try:
+        if data or options.get("steady"):
             return self.run(board, data=data, **options)
-        except MissingDataError:
-            if data or options.get("steady"):
-                raise
-            return self.run(board, data=True, **options)
+        return with_data_if_needed(
+            partial(self.run, board, data=False, **options), partial(self.run, board, data=True, **options)
+        )
 
     def verify(self, board: Board, *, reference: Reference = None, tolerance: float = 0.0, **options: Any) -> Report:
         """Verify the kernel on a temporary device; see `mlusim.verify`. Raises `InputError`."""
@@ -171,6 +171,14 @@ class KernelCall:
             raise KernelError(f"{self.kernel.name}: {at}{type(error).__name__}: {error}") from error
         device.synchronize()
         return device.result(self.kernel.name, theory_ops=self.theory_ops)
+
+
+def with_data_if_needed(timing_only: Callable[[], Ran], with_data: Callable[[], Ran]) -> Ran:
+    """Return `timing_only()`, or `with_data()` if a kernel loads values that only a run with data has."""
+    try:
+        return timing_only()
+    except MissingDataError:
+        return with_data()
 
 
 @contextmanager
