@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from mlusim.verifier.findings import Finding
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.happens_before import BY_OFFSETS
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
@@ -44,17 +45,28 @@ def _stop(cause: Finding, stop: Finding) -> bool:
     """Return whether a bad value reaches scalar code or an address of the task that the error ended."""
     if cause.kind not in _BAD_VALUES or not cause.sites:
         return False
-    reader = cause.sites[-1]
-    reads = reader.role != "writes" and (reader.pipe == "scalar" or reader.operation in BY_OFFSETS)
-    location = f"{reader.task} (cluster {reader.cluster}, {reader.core})"
-    return reads and (cause.times > 1 or stop.location.startswith(location))
+    return any(
+        _gives_a_number(finding.sites[-1]) and (finding.times > 1 or stop.location.startswith(finding.sites[-1].owner))
+        for finding in (cause, *cause.folded)
+        if finding.kind in _BAD_VALUES
+    )
+
+
+def _gives_a_number(reader: Site) -> bool:
+    """Return whether an operation passes what it reads to scalar code, or uses it as addresses."""
+    instruction = INSTRUCTIONS.get(reader.operation)
+    passes = reader.pipe == "scalar" or (instruction is not None and (instruction.to_register or instruction.counts))
+    return reader.role != "writes" and (passes or reader.operation in BY_OFFSETS)
 
 
 def _race(cause: Finding, race: Finding) -> bool:
-    """Return whether the racing line also reads uninitialised bytes of the buffer: it accesses the wrong part."""
-    if cause.kind != "uninitialised" or cause.fields["buffer"] != race.fields["buffer"]:
+    """Return whether a racing line also reads uninitialised bytes of the buffer: it accesses the wrong part."""
+    if cause.kind != "uninitialised":
         return False
-    return _lines(replace(cause, sites=cause.sites[:1])) <= _lines(race)
+    reader = replace(cause, sites=cause.sites[:1]).lines
+    return any(
+        one.fields.get("buffer") == cause.fields["buffer"] and reader <= one.lines for one in (race, *race.folded)
+    )
 
 
 def _release(cause: Finding, release: Finding) -> bool:
@@ -73,7 +85,7 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     if cause.kind == "hang":
         return set(cause.fields.get("clusters", ())).issuperset(site.cluster for site in race.sites)
     if cause.kind == "task-race" and any(site.role == "reads" and site.pipe == "scalar" for site in cause.sites):
-        return _both_write(race) and len(_lines(race)) == 1 and race.fields["buffer"] != cause.fields["buffer"]
+        return race.writes_twice and len(race.lines) == 1 and race.fields["buffer"] != cause.fields["buffer"]
     return _race(cause, race)
 
 
@@ -86,9 +98,9 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         for finding in (cause, *cause.folded)
         if finding.kind in ("never-written", "written-again") and finding.fields["tensor"] == wrong.fields["tensor"]
     ]
-    writer = _lines(replace(wrong, sites=wrong.sites[:1]))
+    writer = replace(wrong, sites=wrong.sites[:1]).lines
     return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
-        writer <= _lines(finding) for finding in wrongly if finding.kind == "written-again" or not writer
+        writer <= finding.lines for finding in wrongly if finding.kind == "written-again" or not writer
     )
 
 
@@ -106,15 +118,15 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
     if cause.kind == "uninitialised":
         return cause.fields["buffer"] == buffer and (cause.region, cause.rule) == (read.region, read.rule)
     if cause.kind == "task-race":
-        return _both_write(cause) and cause.fields["buffer"] == buffer
+        return cause.writes_twice and cause.fields["buffer"] == buffer
     return cause.kind == "never-written" and cause.fields["tensor"] == buffer
 
 
 def _never_written(cause: Finding, gap: Finding) -> bool:
     """Return whether the same line writes other bytes twice instead."""
-    instead = cause.kind == "written-again" or (cause.kind == "task-race" and _both_write(cause))
+    instead = cause.kind == "written-again" or (cause.kind == "task-race" and cause.writes_twice)
     tensor = cause.fields.get("tensor", cause.fields.get("buffer"))
-    return instead and tensor == gap.fields["tensor"] and _lines(gap) == _lines(cause)
+    return instead and tensor == gap.fields["tensor"] and gap.lines == cause.lines
 
 
 def _written_again(cause: Finding, again: Finding) -> bool:
@@ -125,14 +137,10 @@ def _written_again(cause: Finding, again: Finding) -> bool:
     races = (cause, *cause.folded) if cause.kind == "task-race" else ()
     writer = {(again.sites[-1].file, again.sites[-1].line)}
     return any(
-        (race.fields.get("buffer") == again.fields["tensor"] and writer <= _lines(race))
-        or (_both_write(race) and _lines(race) == _lines(again))
+        (race.fields.get("buffer") == again.fields["tensor"] and writer <= race.lines)
+        or (race.writes_twice and race.lines == again.lines)
         for race in races
     )
-
-
-def _both_write(race: Finding) -> bool:
-    return all(site.role == "writes" for site in race.sites)
 
 
 # By kind of consequence, a predicate: whether a cause explains it.
@@ -147,7 +155,3 @@ _EXPLAINS: dict[str, Callable[[Finding, Finding], bool]] = {
     "never-written": _never_written,
     "written-again": _written_again,
 }
-
-
-def _lines(finding: Finding) -> set[tuple[str, int]]:
-    return {(site.file, site.line) for site in finding.sites}

@@ -112,6 +112,11 @@ class Site:
         return f"`__{name}`" if self.is_compiled else f"`await core.{name}`"
 
     @property
+    def owner(self) -> str:
+        """`task 3 (cluster 0, core 3)`, as errors that end a run say it."""
+        return f"{self.task} (cluster {self.cluster}, {self.core})"
+
+    @property
     def who(self) -> str:
         """`task 3, cluster 0 core 3, io pipe`."""
         pipe = f", {self.pipe} pipe" if self.pipe in PIPES[:-1] else f", {self.pipe}" if self.pipe != "sync" else ""
@@ -158,6 +163,16 @@ class Finding:
     def severity(self) -> str:
         """`error`, or `hint` if nothing is wrong."""
         return HINT if self.kind in HINTS else ERROR
+
+    @property
+    def writes_twice(self) -> bool:
+        """Whether all of its operations write the bytes."""
+        return all(site.role == "writes" for site in self.sites)
+
+    @property
+    def lines(self) -> set[tuple[str, int]]:
+        """The files and lines of its operations."""
+        return {(site.file, site.line) for site in self.sites}
 
     def text(self, *, colour: bool = False) -> str:
         """Format for the terminal; `colour` adds ANSI codes."""

@@ -83,7 +83,7 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
 
     A barrier just before the end of a span fixes all spans with the same key that begin before it and end no earlier.
     Races at the same two lines, in either order, and races of two tasks at one of these lines belong to the same
-    finding.
+    finding. So do two writes at lines that a finding has already: the tasks do the same work, and no barrier mends it.
     """
     remaining = sorted(findings, key=lambda item: (str(item[0].key), item[0].end, -item[0].begin))
     together: list[list[Finding]] = []
@@ -95,8 +95,12 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
     position = {id(finding): number for number, (_, finding) in enumerate(findings)}
     by_lines: list[tuple[set[tuple[str, int]], list[Finding]]] = []
     for group in sorted(together, key=lambda races: position[id(races[0])]):
-        lines = {(site.file, site.line) for site in group[0].sites}
+        lines = group[0].lines
         same_lines = next((races for others, races in by_lines if lines <= others or others <= lines), None)
+        if same_lines is None and group[0].writes_twice:
+            same_lines = next(
+                (races for _, races in by_lines if lines <= set().union(*(race.lines for race in races))), None
+            )
         if same_lines is None:
             by_lines.append((lines, group))
         else:

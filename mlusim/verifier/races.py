@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -80,17 +81,27 @@ class Races:
         return int(self.order.position[record[one[same]]].max())
 
     def _span_between(self, a: int, b: int) -> Span:
-        """Return the source lines between which one barrier would order a pair, and the barriers already passed."""
+        """Return the source lines between which one barrier would order a pair, and the barriers already passed.
+
+        Between two queues, one wait orders all pairs.
+        """
         positions = [self._position(row) for row in (a, b)]
         tasks = [int(self.order.task[position]) for position in positions]
         lines = [self.log.lines[int(self.order.line[position])] for position in positions]
         jobs = {job_of(self.log, task) for task in tasks}
+        queues = sorted({self.log.launches[launch].queue for launch, *_ in jobs})
+        if len(queues) > 1:
+            return Span(("queues", *queues, self._host_waits(min(jobs)[0])), 0, 1)
         segments = sorted(int(self.order.segment[position]) for position in positions)
         if len(jobs) > 1 or lines[0][0] != lines[1][0] or lines[0][1] == lines[1][1]:
             # No barrier can order these, or the location cannot be derived from the log alone.
             return Span(("alone", a, b), 0, 1)
         first, second = sorted(line for _, line, _ in lines)
         return Span((*jobs, *segments, lines[0][0]), first, second)
+
+    def _host_waits(self, launch: int) -> int:
+        """Return how often the host has waited before a launch."""
+        return bisect_right(self.log.host_waits, launch)
 
     def _drop_shared_copies(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
         """Drop pairs of a memory core's copy and an operation that another task's call of that copy orders."""
