@@ -22,6 +22,7 @@ Operand = tuple[int, int, Box]
 
 _NOT_ELEMENTWISE = frozenset({"reduce_sum"})
 _BY_MASK = frozenset({"maskmove", "maskmove_bitindex"})
+_ELEMENTWISE_BY_ATTRIBUTE = frozenset({"convert", "fcmpfilter"})
 
 
 def view_of(operand: Operand, of_bytes: np.ndarray[Any, Any]) -> Any:
@@ -39,8 +40,13 @@ def elementwise(name: str) -> bool:
     instruction = INSTRUCTIONS.get(name)
     if instruction is None:
         return False
-    by_size = instruction.geometry is same_size or name == "convert"
+    by_size = instruction.geometry is same_size or name in _ELEMENTWISE_BY_ATTRIBUTE
     return by_size and name not in _NOT_ELEMENTWISE
+
+
+def cyclic(name: str) -> bool:
+    """Return whether element i of an instruction's result depends on element i of each source, modulo its size."""
+    return name == "fusion" or name.startswith("cycle_")
 
 
 def compares_to_bits(name: str) -> bool:
@@ -96,7 +102,7 @@ def result_marks(name: str, copied: Marks | None, box: Box, marks: list[Marks | 
         return np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(box.shape)
     if copied is not None:
         return _reshaped(copied, box)
-    if name.startswith("cycle_") and all(size % mark.size == 0 for mark in marked):
+    if cyclic(name) and all(size % mark.size == 0 for mark in marked):
         return np.maximum.reduce([np.resize(mark, size) for mark in marked]).reshape(box.shape)
     return max(int(mark.max()) for mark in marked)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.verifier.marks import compares_to_bits, cyclic, elementwise
 
 RNG = np.random.default_rng(0)
 WINDOW = {"kernel_height": 2, "kernel_width": 3, "stride_width": 2, "stride_height": 1}
@@ -72,6 +73,35 @@ CHOOSE = {
 def test_every_instruction_with_marks_is_tested():
     with_marks = {name for name, instruction in INSTRUCTIONS.items() if instruction.marks is not None}
     assert {*CASES, *SERIES, *IN_PART, "lut", "to_int4", "from_int4"} == with_marks
+
+
+def test_no_other_instruction_spreads_marks_but_reductions():
+    """An instruction whose result depends on its sources by position, and does not say how, causes false findings."""
+    spreading = {"sum", "count", "count_bitindex", "popcnt", "findfirst1", "findlast1", "histogram"}
+    spreading |= {"max", "min", "argmax", "argmin", "fabsmax", "fabsmin"}
+    by_mask = {"filter", "filter_bitindex", "select", "select_bitindex", "maskmove", "maskmove_bitindex"}
+    others = {
+        name
+        for name, instruction in INSTRUCTIONS.items()
+        if instruction.marks is None and not (elementwise(name) or cyclic(name) or compares_to_bits(name))
+    }
+    assert others == spreading | by_mask
+
+
+@pytest.mark.parametrize("name", [name for name in INSTRUCTIONS if cyclic(name)])
+def test_cyclic_instructions_depend_on_one_element_of_each_source(name):
+    instruction = INSTRUCTIONS[name]
+    dtype = instruction.types and next((kind for kind in instruction.types if kind.kind == "f"), np.dtype(np.int32))
+    attributes = {"operation": "FMA"} if name == "fusion" else {}
+    sizes = [24, 8, 4][: len(instruction.operands) - 1]
+    sources = [RNG.integers(1, 99, size).astype(dtype) for size in sizes]
+    before, after = np.zeros(24, dtype), np.zeros(24, dtype)
+    instruction.compute(before, *sources, **attributes)
+    for number, size in enumerate(sizes):
+        changed = [source.copy() for source in sources]
+        changed[number][3] += 1
+        instruction.compute(after, *changed, **attributes)
+        assert set(np.flatnonzero(before.view(np.uint8) != after.view(np.uint8)) // dtype.itemsize % size) <= {3}, name
 
 
 def test_a_byte_of_4_bit_integers_depends_on_its_two_elements():
