@@ -20,6 +20,7 @@ All computations use *positions*: indices into the records sorted by task, each 
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -43,7 +44,6 @@ class Order:
     Args:
         log: the log of a run, complete or not.
         columns: `log.columns()`.
-        without: source lines (indices) of syncs to ignore, to find out what they order.
 
     Attributes:
         position: by record, its position.
@@ -58,7 +58,7 @@ class Order:
         segment: by position, the number of barriers that its task has passed.
     """
 
-    def __init__(self, log: Log, columns: dict[str, Integers], without: Collection[int] = ()) -> None:
+    def __init__(self, log: Log, columns: dict[str, Integers]) -> None:
         self.log = log
         self._columns = columns
         task = columns["task"]
@@ -74,7 +74,7 @@ class Order:
         self.op: Integers = op
         self.detail = columns["detail"][self.record]
         self.is_sync: Flags = pipe == SYNC
-        self.left_out: Flags = self.is_sync & np.isin(self.line, list(without))
+        self.left_out: Flags = np.zeros(len(task), bool)
         launch_of_task = np.array([record.launch for record in log.tasks], np.int64)
         union = np.array([record.kind != "BLOCK" for record in log.launches], bool)
         barriers = [log.ops.index(name) for name in BARRIERS if name in log.ops]
@@ -84,10 +84,21 @@ class Order:
         kind = kind[self.record]
         self.blocks: Flags = np.array([entry.blocks for entry in classes], bool)[kind] & ~self.is_sync
         self._waits_for: Integers = np.array([entry.waits_for for entry in classes], np.int64)[kind]
-        self.awaited: Flags = self.is_sync | self.blocks
-        self.done, self.waiter = self._done()
+        self.awaited, self.done, self.waiter = self._waits()
 
-    def _done(self) -> tuple[Integers, Integers]:
+    def without(self, lines: Collection[int]) -> Order:
+        """Return the order without the syncs of some source lines (indices), to find out what they order."""
+        order = copy(self)
+        for name in [*vars(order)]:
+            if isinstance(getattr(Order, name, None), cached_property):
+                delattr(order, name)
+        order.left_out = self.is_sync & np.isin(self.line, list(lines))
+        order.awaited, order.done, order.waiter = order._waits()  # noqa: SLF001 - an order of its own
+        return order
+
+    def _waits(self) -> tuple[Flags, Integers, Integers]:
+        """Return `awaited`, `done` and `waiter`."""
+        awaited = self.is_sync | self.blocks
         positions = np.arange(len(self.task))
         last = self.first[self.task + 1] - 1
         done = np.where(self.is_sync | self.blocks, positions, last)
@@ -114,8 +125,8 @@ class Order:
                 next_waiter = np.append(candidates, len(self.task))[np.searchsorted(candidates, pending, side="right")]
                 done[pending] = np.minimum(done[pending], next_waiter + offset)
                 waiter[pending] = np.minimum(waiter[pending], next_waiter)
-                self.awaited[pending] |= next_waiter <= last[pending]
-        return done, waiter
+                awaited[pending] |= next_waiter <= last[pending]
+        return awaited, done, waiter
 
     @cached_property
     def _calls(self) -> dict[tuple[int, int], int]:

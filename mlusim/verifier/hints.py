@@ -97,7 +97,7 @@ def find_redundant(
     findings = []
     unawaited = len(_unawaited(order))
     for lines in _groups_of_lines(columns, order):
-        without = Order(log, columns, [*dropped, *lines])
+        without = order.without([*dropped, *lines])
         if len(_unawaited(without)) > unawaited or _needed(log, columns, accesses, space, without):
             continue
         dropped += lines
@@ -122,8 +122,7 @@ def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[lis
     """Yield source lines of syncs; lines that meet in one barrier form a group, as none can be removed alone."""
     is_sync = columns["pipe"] == SYNC
     # Exclude lines with other records: those operations block by themselves and cannot be removed.
-    others = {int(line) for line in columns["line"][~is_sync]}
-    lines = sorted({int(line) for line in columns["line"][is_sync]} - others)
+    lines = np.setdiff1d(columns["line"][is_sync], columns["line"][~is_sync]).tolist()
     together: list[set[int]] = []
     for _, positions in order.rounds:
         met = {int(line) for line in columns["line"][order.record[positions]]}
@@ -140,12 +139,10 @@ def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[lis
 
 def _needed(log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, order: Order) -> bool:
     """Return whether an order without some syncs has a race, or a release of a buffer in flight."""
-    early = np.flatnonzero(
-        order.position[accesses.record] - order.first[columns["task"][accesses.record]]
-        < _FIRST_OPERATIONS // max(1, len(log.tasks))
+    early = order.position[accesses.record] - order.first[columns["task"][accesses.record]] < _FIRST_OPERATIONS // max(
+        1, len(log.tasks)
     )
-    for rows in (early, slice(None)):
-        chosen = accesses.where(rows)
+    for chosen in (accesses.where(early), accesses):
         if len(in_flight(log, chosen, order)):
             return True
         for join in (within_tasks, between_tasks):

@@ -7,6 +7,7 @@ buffer count as uninitialised, whatever they are.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from mlusim.verifier.accesses import Accesses, scratch_rows
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
+from mlusim.verifier.equal_tasks import reads_to_follow
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.geometry import Integers, alike
 from mlusim.verifier.happens_before import Order
@@ -59,8 +61,9 @@ def find_uninitialised(
     unwritten = [
         Unwritten(int(accesses.record[row]), int(accesses.alloc[row]), starts, stops) for row, starts, stops, _ in reads
     ]
-    marks = Flow(log, columns, accesses, flow, unwritten)
-    reached = marks.follow()
+    followed = reads_to_follow(log, columns, accesses, flow, unwritten)
+    marks = Flow(log, columns, accesses, flow, [unwritten[number] for number in followed])
+    reached = {followed[number]: record for number, record in marks.follow().items()}
     if padding is not None:
         padding |= marks.padding
     unselected = Unselected(log, columns, accesses)
@@ -230,12 +233,14 @@ def _doubtful(accesses: Accesses) -> Flags:
 def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[Early]:
     """Return reads of uninitialised bytes."""
     by_alloc = rows[np.argsort(accesses.alloc[rows], kind="stable")]
-    alloc = accesses.alloc[by_alloc]
+    sorted_accesses = accesses.where(by_alloc)
+    alloc = sorted_accesses.alloc
     result = []
     late_reads: dict[bytes, list[_Late]] = {}
-    for members in np.split(by_alloc, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1) if len(by_alloc) else []:
-        early = _of_allocation(accesses.where(members), order, late_reads)
-        result += [(int(members[row]), starts, stops, partly) for row, starts, stops, partly in early]
+    bounds = [0, *(np.flatnonzero(alloc[1:] != alloc[:-1]) + 1).tolist(), len(alloc)]
+    for begin, end in pairwise(bounds) if len(alloc) else []:
+        early = _of_allocation(sorted_accesses.where(slice(begin, end)), order, late_reads)
+        result += [(int(by_alloc[begin + row]), starts, stops, partly) for row, starts, stops, partly in early]
     return sorted(result, key=lambda early: early[0])
 
 
@@ -282,7 +287,8 @@ def _of_allocation(
 
     Tasks often do the same in allocations of their own, so `late_reads` caches what depends on the accesses alone.
     """
-    new = np.diff(accesses.record, prepend=NONE) > 0
+    new = np.ones(len(accesses), bool)
+    np.not_equal(accesses.record[1:], accesses.record[:-1], out=new[1:])
     number = np.cumsum(new) - 1
     key = b"".join(column.tobytes() for column in (accesses.offset, accesses.geometry, accesses.write, number))
     late = late_reads.get(key)

@@ -9,7 +9,7 @@ examined, in log order (`mlusim.verifier.agenda`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ class Flow:
         columns: dict[str, Integers],
         accesses: Accesses,
         flow: AllocationFlow,
-        reads: list[Unwritten],
+        reads: Sequence[Unwritten],
     ) -> None:
         self._log = log
         self._columns = columns
@@ -85,6 +85,11 @@ class Flow:
         self.reached: dict[int, int] = {}
         self._stored: dict[tuple[int, int], int] = {}
         self._bits = MarkedBits(log.allocations, self._bytes)
+
+    @property
+    def marked(self) -> list[int]:
+        """The allocations that marks have reached."""
+        return [*self._marks]
 
     def _calls(self, marked: Flags) -> Integers:
         """By record, return a number that operations with the same effect on the same marks share.
