@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -95,7 +96,7 @@ def _options(result: Result) -> list[str]:
     words = shlex.split(result.made_by.get("command") or "")
     pairs = [word.partition("=")[::2] if word.startswith("--") and "=" in word else (word, "") for word in words]
     found = []
-    for (option, value), (following, _) in zip(pairs, [*pairs[1:], ("", "")], strict=True):
+    for (option, value), (following, _) in pairwise([*pairs, ("", "")]):
         if option in _OPTIONS:
             found.append(f"{_OPTIONS[option]}{value or following}")
     return found

@@ -75,6 +75,15 @@ def test_a_run_does_not_differ_from_itself():
     assert all(one.before == one.after for one in found.metrics)
 
 
+def test_a_run_saved_from_python_has_no_command(home):
+    shift("tight").save(home / "own.zip")
+    printed = call("diff", "own.zip", "cast --shape 64,64 --dtype float16")
+    assert [line.partition(" us  ")[2] for line in printed.splitlines()[:2]] == [
+        "tin_shift_forward on mlu370-x4, strategy tight",
+        "cast on mlu370-x4, strategy pingpong, shape 64,64, dtype float16",
+    ]
+
+
 def test_moved_lines_are_matched_by_their_text(home):
     call("run", "k.py", "--shape", "50000", "--save-run", "a.zip", "-q")
     (home / "k.py").write_text(MOVED)
