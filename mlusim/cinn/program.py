@@ -14,6 +14,7 @@ from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
 from mlusim.host.device import Device
+from mlusim.log import NONE
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
 from mlusim.ops.call import RunOptions
@@ -186,7 +187,9 @@ class _Run:
                 array = device.download(view)
                 outputs[variable.name] = array.copy() if view.allocation in taken else array
                 taken.add(view.allocation)
+        named = {*self._uploaded, *(self._views[variable].allocation for variable in program.outputs)}
         self._free(len(program))
+        self._mark_intermediates({allocation.identity for allocation in named})
         compulsory = {
             "read": sum(variable.nbytes for variable in program.inputs),
             "write": sum(variable.nbytes for variable in program.outputs),
@@ -201,6 +204,12 @@ class _Run:
         for allocation, view in views.items():
             if allocation not in needed:
                 self._device.free(view)
+
+    def _mark_intermediates(self, named: set[int]) -> None:
+        """Record that all memory other than the net's inputs and outputs is neither, for figures of the whole log."""
+        for identity, record in enumerate(self._device.log.allocations):
+            if record.task == NONE and identity not in named:
+                record.workspace = True
 
     def _check_values(self, instruction: Instruction) -> None:
         """Raise `InputError` if an operator reads values that a timing-only run does not have."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,8 +77,20 @@ class NetResult(RunFigures):
     @cached_property
     def metrics(self) -> Metrics:
         """All figures of the whole run; compulsory bytes are the net's inputs and outputs, without intermediates."""
-        theory_ops = sum(step.result.theory_ops or 0 for step in self.steps)
-        return measure(self.log, self.board, theory_ops=theory_ops, tensor_bytes=self._compulsory_bytes)
+        return measure(self.log, self.board, theory_ops=self._theory_ops(), tensor_bytes=self._compulsory_bytes)
+
+    def _theory_ops(self) -> int:
+        return sum(step.result.theory_ops or 0 for step in self.steps)
+
+    def as_result(self) -> Result:
+        """Return the whole run as one result, without plan and output: its lower bound, source lines and causes."""
+        return Result(
+            operator=self.name, output=None, board=self.board, plan=None, log=self.log, theory_ops=self._theory_ops()
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the whole run to a file for `mlusim.load`; see `Result.save`. Outputs are not included."""
+        return self.as_result().save(path)
 
     def _rows(self) -> list[tuple[str, ...]]:
         """Return the header, one row per operator and the total."""

@@ -183,6 +183,17 @@ def test_totals_are_sums_of_steps_plus_gaps():
     assert result.io_efficiency == pytest.approx(expected)
 
 
+def test_a_saved_net_has_the_figures_of_the_net(tmp_path):
+    builder, arrays = long_net()
+    result = builder.build().execute(arrays)
+    loaded = mlusim.load(result.save(tmp_path / "net.zip"))
+    assert (loaded.operator, loaded.time_ps, loaded.output) == (result.name, result.time_ps, None)
+    assert loaded.metrics.compulsory_bytes == result.metrics.compulsory_bytes
+    assert loaded.io_efficiency == result.io_efficiency
+    assert loaded.compute_efficiency == result.metrics.compute_efficiency
+    assert result.as_result().lower_bound.time_ps == loaded.lower_bound.time_ps > 0
+
+
 def test_a_net_holds_no_more_memory_than_it_needs():
     builder = NetBuilder("chain")
     x = builder.create_input(Float(32), (1024,), "x")
