@@ -9,7 +9,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from mlusim.bangc.calls import file_at, text_at
-from mlusim.bangc.image import ARENA_BYTES, GAP_BYTES, GUARD_BYTES, KINDS, LEFT, PLACED, SIGNAL, VALUES_WORD, WILD
+from mlusim.bangc.image import (
+    ARENA_BYTES,
+    ARRAYS,
+    GAP_BYTES,
+    GUARD_BYTES,
+    KINDS,
+    LEFT,
+    PLACED,
+    SIGNAL,
+    VALUES_WORD,
+    WILD,
+)
 from mlusim.bangc.lines import raise_at
 from mlusim.bangc.toolchain import INCLUDE
 from mlusim.errors import AccessError, KernelError, MissingDataError, MlusimError, OperationLimitError
@@ -27,7 +38,7 @@ PROGRAM_LIMIT_S = 600
 FIRST = VALUES_WORD
 NULL_BYTES = 1 << 16
 # Arguments of `mlusim_leave`.
-_ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP = range(7)
+_ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP, _TOO_MANY = range(8)
 _SYSTEM = ("/usr/", sys.prefix)
 _HEADERS = str(INCLUDE)
 # Locations of code that is not the user's.
@@ -84,6 +95,8 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | N
         _EXCEPTION: f"{who} threw an exception that nothing caught: {text}",
         _UNDEFINED: f"{who} called {text}, which no file defines: name its source file too",
         _HEAP: f"{who} calls {text}: a kernel has no heap, nor what needs one, as std::vector; declare an array",
+        _TOO_MANY: f"the file has more than {group_digits(ARRAYS)} arrays in one memory, and {text} is one more: "
+        "compile its kernels in several modules",
         _STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or one below",
     }
     if kind == _HEAP and text == "throw":

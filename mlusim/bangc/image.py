@@ -24,7 +24,7 @@ from mlusim.errors import CompileError
 from mlusim.files import scratch_folder
 from mlusim.memory.kinds import MemoryKind
 
-ARGUMENTS, SLOTS, ARRAYS = 32, 512, 512
+ARGUMENTS, SLOTS, ARRAYS = 32, 512, 2048
 # A call record in 64-bit words; the values come last.
 RESULT_WORD, OPERATION_WORD, LINE_WORD, COUNT_WORD, FILE_WORD, CODES_WORD, VALUES_WORD = range(7)
 KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)

@@ -21,7 +21,9 @@ typedef uint64_t Word;
 static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
 // Addresses before and behind each array that are none's: an index that leaves its array meets no other one.
 static const Word GAP = 1 << 16;
-enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, DROPPED = 1 << 14, FRESH = 1 << 15, POISON = 0xFF };
+enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 2048, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, DROPPED = 1 << 14, FRESH = 1 << 15, POISON = 0xFF };
+// Of `mlusim_leave`: a memory has more arrays than there is room for.
+enum { TOO_MANY = 7 };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8, SKIPPED = -9 };
 // Calls of a task that are found again, and in how many entries to look for one; what resuming returns for the first.
@@ -224,6 +226,7 @@ EXPORT void __tsan_func_entry(void *) {} EXPORT void __tsan_func_exit() {} EXPOR
 MOVES(__tsan_memcpy, memcpy) MOVES(__tsan_memmove, memmove) SETS(__tsan_memset)
 MOVES(__wrap_memcpy, memcpy) MOVES(__wrap_memmove, memmove) SETS(__wrap_memset)  // what headers of C++ call
 
+EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int line);
 // Gives an array its bytes: when its image is loaded, or when its function first runs.
 EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const void *initial) {
     Word space = kind & ~Word(EXTERN);
@@ -237,7 +240,7 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
         if (same || meets) return (char *)arena->base + known->offset;
     }
     Word offset = (arena->used + GAP + arena->alignment - 1) / arena->alignment * arena->alignment;
-    if (arena->count == ARRAYS) abort();
+    if (arena->count == ARRAYS) mlusim_leave(TOO_MANY, name, file, line);
     arena->arrays[arena->count++] = Array{kind, name, offset, size, file, Word(line), initial};
     arena->used = offset + size;
     if (current) back(current, PLACED);

@@ -158,7 +158,7 @@ def test_operands_of_another_core(run: Any) -> None:
 def test_2xx_needs_aligned_operands(run: Any, device: str) -> None:
     async def kernel(core: Core, key: slice) -> None:
         tile = core.nram.alloc(100, "float32")
-        core.fill(tile[key], 0)
+        core.write_zero(tile[key])
 
     for good in (slice(0, 32), slice(32, 64), slice(16, 48)):
         run(kernel, good, device=device)
@@ -166,8 +166,8 @@ def test_2xx_needs_aligned_operands(run: Any, device: str) -> None:
     for bad in (slice(0, 31), slice(1, 33), slice(8, 40), slice(0, 48), slice(64, 100), slice(96, 100)):
         with pytest.raises(
             OperandError,
-            match=r"^task 0 .* ns: fill of <.*> at byte \d+, \d+ B long: arch \d+ needs 64 B alignment and a multiple "
-            r"of 128 B; allocate whole 128 B and compute on all of them$",
+            match=r"^task 0 .* ns: write_zero of <.*> at byte \d+, \d+ B long: arch \d+ needs 64 B alignment and a "
+            r"multiple of 128 B; allocate whole 128 B and compute on all of them$",
         ):
             run(kernel, bad, device=device)
         run(kernel, bad, device="mlu370-x4")  # any count > 0 on 3xx

@@ -87,7 +87,7 @@ def test_instructions_that_a_board_lacks_are_refused():
 
     async def odd(core):
         if not core.is_memory_core:
-            core.fill(core.nram.alloc(300, "int8")[:70], 1)
+            core.write_zero(core.nram.alloc(300, "int8")[:70])
 
     device = mlusim.Device("mlu370-x4")
     device.launch(odd, dim=4)

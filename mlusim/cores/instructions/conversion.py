@@ -69,12 +69,15 @@ _NAME = re.compile(rf"^(?:__)?(?:bang_)?({_WORDS})2({_WORDS})(?:_({'|'.join(ROUN
 def conversion(name: str) -> tuple[Dtype, Dtype, str | None] | None:
     """Return source type, target type and rounding of a name such as `__bang_float2half_rn` or `float2int_tz`.
 
-    Returns None if the name is not a conversion between element types.
+    Without an ending, integers become floats by rounding to zero, as the public header says; ASSUMED: those of 64 bits,
+    which it lacks, round to nearest. Returns None if the name is not a conversion between element types.
     """
     match = _NAME.match(vector_casts().get(name, name))
     if match is None:
         return None
-    return TYPE_WORDS[match[1]], TYPE_WORDS[match[2]], match[3]
+    source, target = TYPE_WORDS[match[1]], TYPE_WORDS[match[2]]
+    to_zero = is_integer(source) and source.itemsize < INT64.itemsize and is_float(target)
+    return source, target, match[3] or ("tz" if to_zero else None)
 
 
 def convert_elements(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
@@ -134,6 +137,7 @@ CONVERSION: list[Instruction] = [
             # Older headers require a scratch buffer for some of them.
             "dst[n] src[n] src_addition[n] n",
             "dst[n] src[n] n dst_position src_position",
+            "dst[n] dst_addition[n] src[n] src_addition[n] n",
         ),
         operands=(Operand("dst", Match.FREE, ANY), Operand("src")),
         attributes=("rounding", "position"),

@@ -318,6 +318,7 @@ _WRITE_VALUE = Instruction(
     operands=(DST,),
     attributes=("value",),
     types=ANY,
+    multiple_2xx=64,
 )
 
 

@@ -326,6 +326,7 @@ TENSOR: list[Instruction] = [
         overlap=Overlap.APART,
         cost=_product,
         tensor=True,
+        multiple_2xx=64,
     ),
     Instruction(
         name="mlp",
@@ -347,6 +348,7 @@ TENSOR: list[Instruction] = [
         overlap=Overlap.APART,
         cost=_product,
         tensor=True,
+        multiple_2xx=64,
     ),
     Instruction(
         name="conv",
@@ -365,6 +367,7 @@ TENSOR: list[Instruction] = [
         cost=_convolution,
         count=_depth,
         tensor=True,
+        multiple_2xx=64,
     ),
 ]
 _CONV = TENSOR[-1]
@@ -389,6 +392,7 @@ TENSOR += [
         cost=_triangle,
         since=ARCH_322,
         tensor=True,
+        multiple_2xx=64,
     ),
     Instruction(
         name="histogram",
@@ -403,6 +407,7 @@ TENSOR += [
         overlap=Overlap.APART,
         cost=_all_rows,
         tensor=True,
+        multiple_2xx=64,
     ),
     *(
         replace(

@@ -12,7 +12,7 @@ from mlusim.cores.instructions.c_signatures import c_signature
 from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS
 from mlusim.cores.instructions.record import Extent
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.dtypes import BFLOAT16, FLOAT16
+from mlusim.dtypes import BFLOAT16, FLOAT16, is_float, is_integer
 
 
 @pytest.mark.parametrize("target", [FLOAT16, BFLOAT16], ids=str)
@@ -144,4 +144,6 @@ def test_conversions_by_name(source: str) -> None:
         for ending in ("", *(f"_{mode}" for mode in ROUNDINGS)):
             found = c_signature(f"__bang_{source}2{target}{ending}", 3)
             assert found.instruction is INSTRUCTIONS["convert"]
-            assert found.fixed == {"rounding": ending[1:] or None}
+            whole, wide = is_integer(TYPE_WORDS[source]), TYPE_WORDS[source].itemsize == 8
+            plain = "tz" if whole and not wide and is_float(TYPE_WORDS[target]) else None
+            assert found.fixed == {"rounding": ending[1:] or plain}

@@ -104,6 +104,8 @@ template <class T, class S> inline T convert(S source, Rounding mode) {
 
 }  // namespace mlusim
 
+// Without a mode conversions round to zero, as the public header says. ASSUMED: those to bfloat16, which it lacks, round
+// to nearest.
 #define MLUSIM_CONVERT(sname, stype, tname, ttype, fallback)                                                     \
     inline ttype __##sname##2##tname(stype x) { return mlusim::convert<ttype>(x, mlusim::fallback); }             \
     inline ttype __##sname##2##tname##_tz(stype x) { return mlusim::convert<ttype>(x, mlusim::TZ); }              \
@@ -120,14 +122,14 @@ template <class T, class S> inline T convert(S source, Rounding mode) {
     of(sname, stype, char, char, TZ) of(sname, stype, int8, int8_t, TZ) of(sname, stype, uchar, unsigned char, TZ) \
     of(sname, stype, uint8, uint8_t, TZ) of(sname, stype, int64, int64_t, TZ)                                     \
     of(sname, stype, uint64, uint64_t, TZ) of(sname, stype, bool, bool, TZ)
-#define MLUSIM_FROM(sname, stype, tname, ttype, fallback) MLUSIM_CONVERT(tname, ttype, sname, stype, RN)
+#define MLUSIM_FROM(sname, stype, tname, ttype, fallback) MLUSIM_CONVERT(tname, ttype, sname, stype, TZ)
 MLUSIM_INTEGERS(MLUSIM_CONVERT, float, float)
 MLUSIM_INTEGERS(MLUSIM_CONVERT, half, half)
 MLUSIM_INTEGERS(MLUSIM_CONVERT, bfloat16, bfloat16_t)
 MLUSIM_INTEGERS(MLUSIM_FROM, float, float)
 MLUSIM_INTEGERS(MLUSIM_FROM, half, half)
 MLUSIM_INTEGERS(MLUSIM_FROM, bfloat16, bfloat16_t)
-MLUSIM_CONVERT(float, float, half, half, RN)
+MLUSIM_CONVERT(float, float, half, half, TZ)
 MLUSIM_CONVERT(half, half, float, float, RN)
 MLUSIM_CONVERT(float, float, bfloat16, bfloat16_t, RN)
 MLUSIM_CONVERT(bfloat16, bfloat16_t, float, float, RN)
