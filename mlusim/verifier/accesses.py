@@ -194,12 +194,11 @@ def _narrow_to_rows(
                 cached[key] = geometries.add(first_rows(moved, rows.strides[0], row_bytes))
             chosen[row] = cached[key]
             continue
-        starts = row_numbers.astype(np.int64)
         lengths = addresses.get("lengths")
         chosen[row] = geometries.add(
-            geometry_of_rows(starts, rows.strides[0], row_bytes)
+            geometry_of_rows(row_numbers, rows.strides[0], row_bytes)
             if lengths is None
-            else runs_geometry(starts * row_bytes, lengths * row_bytes)
+            else runs_geometry(row_numbers.astype(np.int64) * row_bytes, lengths * row_bytes)
         )
 
 

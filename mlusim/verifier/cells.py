@@ -283,7 +283,7 @@ def _row_cells(rows: Rows, offset: int, step: int) -> Integers:
     """Return the first cell of each row; `offset` is in cells."""
     if rows.stride == step and not offset:
         return rows.numbers
-    return rows.numbers * (rows.stride // step) + offset
+    return rows.numbers.astype(np.int64) * (rows.stride // step) + offset
 
 
 def _count_cells(counts: Any, accesses: list[tuple[Rows, Integers]], step: int) -> None:

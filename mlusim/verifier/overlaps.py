@@ -12,6 +12,7 @@ import numpy as np
 
 from mlusim.log import NONE
 from mlusim.verifier.accesses import Accesses
+from mlusim.verifier.cells import runs_of
 from mlusim.verifier.geometry import Integers, alike, distinct, expand, overlap, shared
 
 Pairs = tuple[Integers, Integers]
@@ -64,16 +65,22 @@ def touching(accesses: Accesses, a: Integers, b: Integers, delta: Any = 0) -> In
 def disjoint(accesses: Accesses) -> bool:
     """Return whether no two accesses of one allocation share a byte; False also if that is expensive to determine.
 
-    Boxes of equal geometry are compared once per distance between them, so tiles of a tensor are cheap to compare,
-    whatever their size.
+    Compares either the pairs of accesses whose extents overlap, once per distance between equal geometries, or the
+    sorted runs of all accesses, whichever are fewer. So tiles of a tensor are cheap to compare, whatever their size.
     """
     if any(not accesses.geometries[number].strided for number in distinct(accesses.geometry).tolist()):
         return False
     ordered = accesses.where(np.argsort(accesses.low, kind="stable"))
     following = np.arange(1, len(ordered) + 1)
     last = np.searchsorted(ordered.low, ordered.high, side="left")
-    if int(np.maximum(last - following, 0).sum()) > FEW_PAIRS:
+    pairs = int(np.maximum(last - following, 0).sum())
+    runs = int(accesses.geometries.counts[accesses.geometry].sum())
+    if min(pairs, runs) > FEW_PAIRS:
         return False
+    if runs < pairs:
+        low, high, _ = runs_of(ordered)
+        order = np.argsort(low, kind="stable")
+        return bool((low[order][1:] >= high[order][:-1]).all())
     return not any(len(touching(ordered, a, b)) for a, b in chunks(following, last))
 
 

@@ -23,7 +23,7 @@ class Rows(Geometry):
     """Rows by number, `stride` bytes apart, in the order of the operation; numbers may repeat.
 
     Attributes:
-        numbers: row numbers; at least one.
+        numbers: row numbers, at least one, in the integer type of the log: a million need not be copied.
         stride: bytes from one row to the next; may be negative, or smaller than a row.
         row_bytes: bytes per row.
         end: end of the highest byte.
@@ -84,7 +84,7 @@ class Rows(Geometry):
         return self.touched_bytes
 
     def _listed_segments(self) -> tuple[Integers, Integers]:
-        starts = distinct(self.numbers) * self.stride
+        starts = distinct(self.numbers).astype(np.int64) * self.stride
         return union(starts, starts + self.row_bytes)
 
 
@@ -139,7 +139,7 @@ def geometry_of_rows(numbers: Integers, stride: int, row_bytes: int) -> Geometry
         0,
         (),
         len(numbers) * row_bytes,
-        lambda: (numbers * stride, row_bytes),
+        lambda: (numbers.astype(np.int64) * stride, row_bytes),
         numbers=numbers,
         stride=stride,
         row_bytes=row_bytes,

@@ -72,17 +72,19 @@ def test_overlap_of_rows_is_that_of_their_bytes(rows, stride, box, offset):
 
 
 @given(
-    st.lists(st.integers(-3, 9), min_size=1, max_size=9),
+    st.lists(st.integers(0, 12), min_size=1, max_size=9),
+    st.sampled_from(["int64", "int32", "uint32", "uint8"]),
     st.sampled_from([-8, -4, -3, 1, 2, 4, 8]),
     st.sampled_from([1, 2, 4, 8, 12]),
     st.booleans(),
 )
-def test_rows_are_a_single_run_if_their_bytes_are(rows, stride, row_bytes, many):
-    numbers = np.array(rows * 20 if many else rows)
+def test_rows_are_a_single_run_if_their_bytes_are(rows, kind, stride, row_bytes, many):
+    numbers = np.array(rows * 20 if many else rows, kind)
     geometry = geometry_of_rows(numbers, stride, row_bytes)
     wanted = {byte for row in rows for byte in range(row * stride, row * stride + row_bytes)}
     assert (geometry.start, geometry.stop) == (min(wanted), max(wanted) + 1)
     assert geometry.single == (len(wanted) == geometry.stop - geometry.start)
+    assert covered(geometry, 0) == wanted
 
 
 def test_interleaved_columns_of_a_large_tensor_do_not_overlap():

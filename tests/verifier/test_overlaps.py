@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlusim.log import Box
 from mlusim.verifier import overlaps
-from mlusim.verifier.geometry import alike
+from mlusim.verifier.condensed import accesses_from
+from mlusim.verifier.geometry import alike, element_starts, geometry_of
 
+TILES = st.tuples(
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from([4, 8, 12, 32, 60])), max_size=3), st.integers(0, 24)
+)
 NUMBERS = st.integers(0, 6)
 
 
@@ -21,6 +26,16 @@ def test_pairs_have_one_number_if_they_are_alike(pairs):
     assert packed.min() >= 0
     _, kind, _ = alike(*columns)
     assert np.array_equal(packed[:, None] == packed, kind[:, None] == kind)
+
+
+@given(st.lists(TILES, min_size=1, max_size=12))
+def test_accesses_are_disjoint_if_no_byte_is_in_two(tiles):
+    boxes = [Box(tuple(extent for extent, _ in axes), tuple(step for _, step in axes), 4) for axes, _ in tiles]
+    offsets = np.array([offset * 4 for _, offset in tiles], np.int64)
+    accesses = accesses_from(0, offsets, [geometry_of(box) for box in boxes])
+    starts = [np.unique(element_starts(box) + offset) for box, offset in zip(boxes, offsets.tolist(), strict=True)]
+    every = np.concatenate(starts)
+    assert overlaps.disjoint(accesses) == (len(np.unique(every)) == len(every))
 
 
 @pytest.mark.parametrize("far", [1 << 40, 1 << 61])
