@@ -1,4 +1,4 @@
-"""All instructions by name. To add one: a record in the file of its group, a row in the test of all instructions."""
+"""All instructions by name. docs/architecture.md has the steps to add one."""
 
 from __future__ import annotations
 
