@@ -51,6 +51,11 @@ def group_digits(value: int) -> str:
     return f"{value:,}".replace(",", " ")
 
 
+def plural(count: int, noun: str) -> str:
+    """Format a count with its noun: `1 tile`, `2 048 tiles`."""
+    return f"{group_digits(count)} {noun}{'' if count == 1 else 's'}"
+
+
 def binary_unit(count: float) -> tuple[str, int]:
     """Return the largest of TiB, GiB, MiB, KiB and B that is not above `count` bytes, and its size."""
     units = (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB))

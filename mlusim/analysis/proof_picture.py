@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.analysis.style import BLACK, new_figure, nothing_ran
+from mlusim.units import plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +47,7 @@ def draw_proof(maps: Sequence[ProofMap], title: str, about: str = "") -> Figure:
         ]
         verdict = " and ".join(faults) or "every element once"
         axes.set_title(
-            f"{proof_map.name}: written by {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}; {verdict}",
+            f"{proof_map.name}: written by {plural(len(tasks), 'task')}; {verdict}",
             fontsize=10,
         )
         axes.set_ylabel(_label(proof_map, 0, proof_map.split))

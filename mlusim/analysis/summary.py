@@ -12,7 +12,7 @@ from mlusim.analysis.lower_bound import LOSSES, most_sensitive_to
 from mlusim.analysis.provenance import MODEL, provenance
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES
-from mlusim.units import KIB, PS_PER_US, format_bytes, group_digits, short_bytes
+from mlusim.units import KIB, PS_PER_US, format_bytes, group_digits, plural, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.analysis.metrics import Metrics
@@ -125,7 +125,11 @@ def split_rows(result: Result) -> list[Row]:
     table = []
     if plan is not None:
         table += [
-            Row("strategy", plan.strategy, f"{plan.kind} {plan.dim}: {plan.tasks} tasks on {board.cores} cores"),
+            Row(
+                "strategy",
+                plan.strategy,
+                f"{plan.kind} {plan.dim}: {plural(plan.tasks, 'task')} on {board.cores} cores",
+            ),
             Row("tier", str(plan.tier), f"{TIER_NAMES.get(plan.tier, 'unknown')}: {plan.reason}"),
         ]
     table.append(_peak("NRAM", metrics.peak_nram_bytes, board.nram_usable_bytes, "a core"))

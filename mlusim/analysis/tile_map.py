@@ -14,7 +14,7 @@ from mlusim.analysis.plot import Plot, left_of, ticks
 from mlusim.analysis.style import core_colours
 from mlusim.analysis.tile_owner import Owners, TileGrid, logged_owners, planned_owners, tile_grid
 from mlusim.log import NONE
-from mlusim.units import group_digits
+from mlusim.units import group_digits, plural
 
 if TYPE_CHECKING:
     from mlusim.planning.plan import Plan
@@ -85,7 +85,7 @@ def tile_map_of(records: LogColumns, plan: Plan) -> TileMap:
     return TileMap(
         grid,
         panels,
-        f"{group_digits(len(plan.tiles))} {'tile' if len(plan.tiles) == 1 else 'tiles'}; {agreed}",
+        f"{plural(len(plan.tiles), 'tile')}; {agreed}",
         numbered=len(plan.tiles) <= _FEW_TILES,
         cores=board.cores,
         cores_per_cluster=board.cores_per_cluster,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cli import show
-from mlusim.units import PS_PER_US, short_bytes
+from mlusim.units import PS_PER_US, plural, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.explore.sweeping import Sweep
@@ -100,4 +100,4 @@ def _print_end(sweep: Sweep, db: str | None) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in sweep.counts.items() if count)
     before = f", {sweep.found} of them from before" if sweep.found else ""
     where = f" (in {db}{before})" if db else ""
-    show.print_text(f"\n{len(sweep)} point{'s'[: len(sweep) != 1]}: {counts}{where}")
+    show.print_text(f"\n{plural(len(sweep), 'point')}: {counts}{where}")

@@ -31,7 +31,7 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.split import MORE_NRAM
 from mlusim.results.result import Result
-from mlusim.units import format_bytes, group_digits
+from mlusim.units import format_bytes, group_digits, plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -240,7 +240,7 @@ def plan(
     record = operator_of(operator)
     if len(shapes) != len(record.inputs):
         raise InputError(
-            f"plan of {record.name} with {len(shapes)} shape{'s'[: len(shapes) != 1]}: pass one for each of its "
+            f"plan of {record.name} with {plural(len(shapes), 'shape')}: pass one for each of its "
             f"tensors, {', '.join(record.tensors)}"
         )
     data = dtype_of(input_dtype)

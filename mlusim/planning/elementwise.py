@@ -17,7 +17,7 @@ from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, task_counts
 from mlusim.planning.split import MORE_NRAM, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
-from mlusim.units import ceil_div
+from mlusim.units import ceil_div, plural
 from mlusim.units import group_digits as digits
 
 # Whole vectors (G 5.3: 128 B per cycle, and the only length on arch below 300) and whole units of the DRAM bus.
@@ -100,7 +100,7 @@ def plan_elementwise(
         tier=1 if tiles_per_task == 1 else 2,
         reason=(
             f"the {digits(share)} elements of a core {'fit' if tiles_per_task == 1 else 'are cut'} in "
-            f"{tiles_per_task} tile{'s'[: tiles_per_task > 1]}; {times}"
+            f"{plural(tiles_per_task, 'tile')}; {times}"
         ),
         arithmetic=(
             (

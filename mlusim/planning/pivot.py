@@ -15,7 +15,7 @@ import numpy as np
 
 from mlusim.hardware import Board
 from mlusim.planning.split import Cuts, cut_evenly
-from mlusim.units import ceil_div
+from mlusim.units import ceil_div, plural
 from mlusim.units import group_digits as digits
 
 # Inner pivots are tried as long as they give at most this many tiles per core.
@@ -131,6 +131,6 @@ def pivot_cuts(
 def tiles_text(board: Board, cut: Cut, buffers: int) -> str:
     """Describe the number of tiles and their size."""
     return (
-        f"usable NRAM {digits(board.nram_usable_bytes)} B in {buffers} buffer{'s'[: buffers != 1]}: "
-        f"{digits(cut.tiles)} tile{'s'[: cut.tiles != 1]} of up to {digits(cut.elements)} elements"
+        f"usable NRAM {digits(board.nram_usable_bytes)} B in {plural(buffers, 'buffer')}: "
+        f"{plural(cut.tiles, 'tile')} of up to {digits(cut.elements)} elements"
     )

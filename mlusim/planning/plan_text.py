@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.units import PS_PER_US, format_bytes
+from mlusim.units import PS_PER_US, format_bytes, plural
 from mlusim.units import group_digits as digits
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def explain(plan: Plan) -> str:
         f"  unit       {plan.unit}: {format_bytes(plan.unit_bytes)}; usable NRAM {format_bytes(usable)}{limit}",
         f"  tier       {plan.tier} ({TIER_NAMES[plan.tier]}): {plan.reason}",
         *(f"             {line}" for line in plan.arithmetic),
-        f"  launch     {plan.kind}, dim {plan.dim}: {plan.tasks} tasks on {plan.board.cores} cores"
+        f"  launch     {plan.kind}, dim {plan.dim}: {plural(plan.tasks, 'task')} on {plan.board.cores} cores"
         if plan.tier
         else "  launch     none",
     ]
@@ -42,7 +42,7 @@ def explain(plan: Plan) -> str:
             (
                 f"  balance    busiest task {digits(busiest * plan.itemsize)} B, mean "
                 f"{digits(round(mean * plan.itemsize))} B: {100 * mean / busiest:.1f} % even; "
-                f"{int((per_task == 0).sum())} tasks idle"
+                f"{plural(int((per_task == 0).sum()), 'task')} idle"
             ),
         ]
     else:

@@ -30,7 +30,7 @@ from mlusim.planning.reverse_groups import Group, Method, coalesce, method_of
 from mlusim.planning.search import Candidate, best_by_strategy
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, in_turn, max_loops
 from mlusim.planning.tiles import Tiles
-from mlusim.units import PS_PER_US, ceil_div, round_up
+from mlusim.units import PS_PER_US, ceil_div, plural, round_up
 from mlusim.units import group_digits as digits
 
 STRATEGIES: dict[str, str] = {
@@ -260,7 +260,7 @@ def _method_text(chosen: _Split, groups: tuple[Group, ...]) -> str:
     if not any(group.flipped for group in groups):
         return "nothing is reversed, so tiles are copied"
     passes = len(method.passes)
-    on_chip = f"{passes} mirror instruction{'s'[: passes != 1]} per tile"
+    on_chip = f"{plural(passes, 'mirror instruction')} per tile"
     if method.segment == chosen.cut.pivot:
         return f"contiguous loads, {on_chip}"
     return f"loads of {_segments(method, groups)} by negative source strides, {on_chip}"
@@ -273,13 +273,11 @@ def _comparison(fastest: dict[str, _Candidate], groups: tuple[Group, ...]) -> st
         method = candidate.split.method
         passes = len(method.passes)
         loads = "contiguous" if method.segment == candidate.split.cut.pivot else _segments(method, groups)
-        parts.append(
-            f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us ({loads}, {passes} mirror{'s'[: passes != 1]})"
-        )
+        parts.append(f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us ({loads}, {plural(passes, 'mirror')})")
     return f"predicted: {', '.join(parts)}"
 
 
 def _segments(method: Method, groups: tuple[Group, ...]) -> str:
     elements = math.prod(group.extent for group in groups[method.segment :])
     count = math.prod(group.extent for group in groups[: method.segment])
-    return f"{digits(count)} segments of {digits(elements)} element{'s'[: elements != 1]}"
+    return f"{digits(count)} segments of {plural(elements, 'element')}"

@@ -27,7 +27,7 @@ from mlusim.planning.split import (
 )
 from mlusim.planning.tiles import Tiles
 from mlusim.planning.tin_shift_choice import best_cut, choose
-from mlusim.units import ceil_div, round_up
+from mlusim.units import ceil_div, plural, round_up
 from mlusim.units import group_digits as digits
 
 Shape = tuple[int, int, int, int]
@@ -183,9 +183,9 @@ def _cut(shape: Shape, groups: int, segments: int, blocks: int) -> tuple[Cuts, C
     starts, stops = cut_evenly(per_group, blocks)
     first = np.arange(groups)[:, None] * per_group
     line = (
-        f"{digits(per_group)} channels per group in {digits(blocks)} block{'s'[: blocks != 1]} of up to "
-        f"{digits(ceil_div(per_group, blocks))}, {digits(time)} rows in {digits(segments)} "
-        f"segment{'s'[: segments != 1]}: the shortest predicted time of the busiest core"
+        f"{digits(per_group)} channels per group in {plural(blocks, 'block')} of up to "
+        f"{digits(ceil_div(per_group, blocks))}, {digits(time)} rows in {plural(segments, 'segment')}: the shortest "
+        "predicted time of the busiest core"
     )
     return cut_evenly(time, segments), ((first + starts).reshape(-1), (first + stops).reshape(-1)), (line,)
 
