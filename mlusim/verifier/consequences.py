@@ -113,10 +113,8 @@ def _lookup(cause: Finding, lookup: Finding) -> bool:
 
 
 def _uninitialised(cause: Finding, read: Finding) -> bool:
-    """Return whether another line reads these bytes first, or they are never written, or two tasks write others."""
+    """Return whether a part of the output read is never written, or two tasks write other bytes in their place."""
     buffer = read.fields["buffer"]
-    if cause.kind == "uninitialised":
-        return cause.fields["buffer"] == buffer and (cause.region, cause.rule) == (read.region, read.rule)
     if cause.kind == "task-race":
         return cause.writes_twice and cause.fields["buffer"] == buffer
     return cause.kind == "never-written" and cause.fields["tensor"] == buffer

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
-from mlusim.log import NONE, SCALAR, Log
+from mlusim.log import NONE, SCALAR, Box, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.geometry import Integers
+from mlusim.verifier.geometry import Integers, geometry_of
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import in_order
 
@@ -71,7 +73,7 @@ class Handshakes:
             for other, atomic in acquired.before(self._last_known(task, second)).items():
                 if other == order.task[first]:
                     done = order.done[first] < atomic or in_order(int(order.lane[first]), int(order.lane[atomic]))
-                    if first < atomic and done:
+                    if first == atomic or (first < atomic and done):
                         return True
                 elif order.before(first, atomic):
                     return True
@@ -83,7 +85,10 @@ class Handshakes:
         own_task = int(order.task[position])
         if task == own_task:
             return position
-        if order.group[task] != order.group[own_task] or order.launch[task] != order.launch[own_task]:
+        launch, own_launch = int(order.launch[task]), int(order.launch[own_task])
+        if launch < own_launch and order.launches_in_order[launch, own_launch]:
+            return int(order.first[task + 1])
+        if order.group[task] != order.group[own_task] or launch != own_launch:
             return NONE
         ends = int(order.clock_of(own_task, task)[order.segment[position]])
         first, last = int(order.first[task]), int(order.first[task + 1])
@@ -93,13 +98,14 @@ class Handshakes:
         """Process the atomics in the order in which they took effect."""
         columns, order = self._columns, self._order
         # By target, the knowledge carried by the atomics on it so far.
-        known_by_target: dict[tuple[int, int, int], Knowledge] = {}
+        known_by_target: dict[tuple[Any, ...], Knowledge] = {}
         waiting: dict[int, list[tuple[int, Knowledge]]] = {}
         for record in atomics.tolist():
             position = int(order.position[record])
             task = int(order.task[position])
             alloc, offset, box = (int(columns[f"dst_{part}"][record]) for part in ("alloc", "offset", "box"))
-            target = alloc, offset, box
+            # The same bytes may be an element, or a view of one.
+            target = alloc, offset, _bytes_of(log.boxes[box])
             before = known_by_target.setdefault(target, {})
             # Positions within a task ascend, and so do those of its acquisitions.
             acquisitions = waiting.setdefault(task, [])
@@ -143,6 +149,12 @@ class Handshakes:
             if order.lane[order.position[accesses.record[row]]] == SCALAR:
                 return int(order.position[accesses.record[row]])
         return NONE
+
+
+@lru_cache(maxsize=1 << 10)
+def _bytes_of(box: Box) -> tuple[Any, ...]:
+    geometry = geometry_of(box)
+    return () if geometry is None else (geometry.start, geometry.run, geometry.loops)
 
 
 def _join(one: Knowledge, other: Knowledge) -> None:

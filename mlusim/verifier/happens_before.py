@@ -107,6 +107,7 @@ class Order:
         full = waits & self.is_barrier
         copies = self._columns["direction"][self.record] == DIRECTION_CODES[Direction.NRAM2NRAM]
         streamed = (self.lane == VECTOR) & copies
+        by_pipes = np.isin(self.op, [code for code, name in enumerate(self.log.ops) if name == "sync_io_move_compute"])
         for lane, bits, also in (
             *((lane, bits, 0) for lane, bits in ASYNCHRONOUS_LANES.items()),
             # `sync_move` also waits for copies within NRAM.
@@ -116,6 +117,9 @@ class Order:
             if not len(pending):
                 continue
             named = waits & ~self.is_barrier & (((self.detail & bits) == bits) | ((self.detail & also) != 0))
+            if lane == POSTED:
+                # Naming all pipes is not the full sync: posted stores are in none of them.
+                named &= ~by_pipes
             for waiters, offset in (
                 (full | named | ((self.lane == lane) & self.blocks), 0),
                 # An operation that waits for a pipe before it starts finds the pipe idle, like one after a sync.

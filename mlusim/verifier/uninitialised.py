@@ -67,7 +67,7 @@ def find_uninitialised(
     if padding is not None:
         padding |= marks.padding
     unselected = Unselected(log, columns, accesses)
-    findings: dict[tuple[Any, ...], tuple[Finding, int]] = {}
+    findings: dict[tuple[Any, ...], tuple[Finding, int, Ranges]] = {}
     for number, (row, starts, stops, ever) in enumerate(reads):
         if number not in reached:
             continue
@@ -77,8 +77,8 @@ def find_uninitialised(
         is_hint = stores_itself and unselected.stored(unwritten[number])
         key_of = (int(columns["line"][record]), allocation.name, allocation.memory, is_hint)
         if key_of in findings:
-            finding, times = findings[key_of]
-            findings[key_of] = (finding, times + 1)
+            finding, times, ranges = findings[key_of]
+            findings[key_of] = (finding, times + 1, ranges)
             continue
         ends = [record] if stores_itself else [record, reached[number]]
         roles = ("leaves" if accesses.write[row] else "reads", "passes")
@@ -100,8 +100,33 @@ def find_uninitialised(
             sites=sites,
             fields={"buffer": allocation.name},
         )
-        findings[key_of] = finding, 1
-    return [replace(finding, times=times) for finding, times in findings.values()]
+        findings[key_of] = finding, 1, (starts, stops)
+    return _fold_readers([(replace(finding, times=times), ranges) for finding, times, ranges in findings.values()])
+
+
+def _fold_readers(findings: list[tuple[Finding, Ranges]]) -> list[Finding]:
+    """Return one finding for all lines that read uninitialised bytes of a buffer in common: it lacks one write."""
+    groups: list[tuple[Finding, list[Ranges], list[Finding]]] = []
+    for finding, ranges in findings:
+        for main, members, others in groups:
+            if _name(main) == _name(finding) and any(_overlap(ranges, member) for member in members):
+                members.append(ranges)
+                others.append(finding)
+                break
+        else:
+            groups.append((finding, [ranges], []))
+    return [replace(main, folded=tuple(others)) for main, _, others in groups]
+
+
+def _name(finding: Finding) -> tuple[str, str, str]:
+    return finding.kind, finding.sites[0].role, finding.fields["buffer"]
+
+
+def _overlap(one: Ranges, other: Ranges) -> bool:
+    """Return whether two sets of byte ranges, each in ascending order, have bytes in common."""
+    first = np.searchsorted(other[1], one[0], side="right")
+    inside = first < len(other[0])
+    return bool((other[0][first[inside]] < one[1][inside]).any())
 
 
 def _uninitialised(allocation: AllocationRecord, sites: tuple[Site, ...], *, partly: bool) -> Finding:

@@ -47,7 +47,8 @@ class Flow:
 
     Args:
         log, columns, accesses, flow: the run.
-        reads: the reads of uninitialised bytes; a mark is the index of its read plus one.
+        reads: the reads of uninitialised bytes. A mark is the number of reads from its read on: of several, the
+            largest is that of the first read.
     """
 
     def __init__(
@@ -128,8 +129,8 @@ class Flow:
                 read = self._reads[number]
                 marks = self._marks_of(read.alloc, record)
                 for start, stop in zip(read.starts.tolist(), read.stops.tolist(), strict=True):
-                    part = marks[start:stop]
-                    part[part == 0] = number + 1
+                    # Nothing has written these bytes, so their only marks are those of earlier reads.
+                    marks[start:stop] = len(self._reads) - number
                 self._changed(read.alloc)
             self._agenda.examined(settled=self._propagate(record))
         self._mark_reached_outputs()
@@ -161,8 +162,8 @@ class Flow:
             if self._outputs[alloc]:
                 parts = self._log.host_read_parts.get(alloc, {(0, len(marks))})
                 read = np.concatenate([marks[first:end] for first, end in parts])
-                for number in np.unique(read[read > 0]).tolist():
-                    self.reached.setdefault(number - 1, self._stored.get((alloc, number), NONE))
+                for mark in np.unique(read[read > 0]).tolist():
+                    self.reached.setdefault(len(self._reads) - mark, self._stored.get((alloc, mark), NONE))
 
     def _propagate(self, record: int) -> bool:
         """Propagate the marks of one operation; returns whether it and other calls like it change nothing.
@@ -415,18 +416,18 @@ class Flow:
 
     def _note(self, record: int, alloc: int, result: Any) -> None:
         if self._outputs[alloc]:
-            for number in np.unique(result).tolist():
-                if number:
-                    self._stored.setdefault((alloc, number), record)
+            for mark in np.unique(result).tolist():
+                if mark:
+                    self._stored.setdefault((alloc, mark), record)
 
     def _count(self, record: int, operands: Iterable[Operand], rows: Any = ...) -> None:
         """Count marks that reach registers, addresses or masks as having an effect; of all rows, or those of `rows`."""
         for operand in operands:
             marks = self._elements(operand)
             if marks is not None:
-                for number in np.unique(marks[rows]).tolist():
-                    if number:
-                        self.reached.setdefault(number - 1, record)
+                for mark in np.unique(marks[rows]).tolist():
+                    if mark:
+                        self.reached.setdefault(len(self._reads) - mark, record)
 
 
 def _records_by_allocation(accesses: Accesses, marked: Flags) -> tuple[Integers, Integers]:

@@ -150,3 +150,56 @@ def test_accesses_ordered_by_atomics_are_not_a_race(kernel, dma):
 def test_atomics_that_give_no_order_do_not_hide_a_race(kernel, fault):
     report = mlusim.verify(kernel, *CASES[kernel][0], fault, dim=(4, 1, 1))
     assert "task-race" in {finding.kind for finding in report.errors}, report.text()
+
+
+async def counted_by_elements(core, x, flag, out):
+    """Core 0 counts by an element of the flag, core 1 polls a view of it, then reads the count itself."""
+    if core.is_memory_core or core.core_id > 1:
+        return
+    held, old = core.nram.alloc(64, x.dtype, "held"), core.nram.alloc(1, "int32", "old")
+    if core.core_id == 0:
+        await core.memcpy(held, x[0])
+        await core.memcpy(out[0], held)
+        await core.atomic_reduce_add(flag[0], 1)
+    else:
+        await wait_for(core, flag, old, 1)
+        await core.memcpy(held, out[0])
+        core.mul(held, held, float(await core.load(flag[0])))
+        await core.memcpy(out[1], held)
+
+
+def test_an_element_and_a_view_of_it_are_the_same_bytes():
+    report = mlusim.verify(counted_by_elements, X, InOut(FLAG), Output((2, 64)), dim=4)
+    assert report.ok, report.text()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_launch_has_waited_for_is_known_to_the_next_one_of_its_queue(waits):
+    async def produce(core, x, middle, flag):
+        held = core.nram.alloc(64, x.dtype, "held")
+        await core.memcpy(held, x[0])
+        await core.memcpy(middle, held)
+        await core.atomic_reduce_add(flag, 1)
+
+    async def wait(core, flag):
+        old = core.nram.alloc(1, "int32", "old")
+        if waits:
+            await wait_for(core, flag, old, 1)
+
+    async def consume(core, middle, out):
+        held = core.nram.alloc(64, out.dtype, "held")
+        await core.memcpy(held, middle)
+        await core.memcpy(out, held)
+
+    device = mlusim.Device()
+    x, flag = device.upload(X, "x"), device.upload(FLAG, "flag", writable=True)
+    middle, out = device.alloc(64, X.dtype, "middle", workspace=True), device.alloc(64, X.dtype, "out")
+    one = {"kind": "BLOCK", "dim": 1}
+    device.launch(produce, x, middle, flag, queue=device.queue(), **one)
+    device.launch(wait, flag, **one)
+    device.launch(consume, middle, out, **one)
+    device.synchronize()
+    report = device.verify()
+    assert [finding.kind for finding in report.errors if finding.kind != "uninitialised"] == (
+        [] if waits else ["task-race"]
+    )

@@ -73,7 +73,7 @@ def test_a_scalar_load_is_in_order_with_vector_instructions(sync):
     assert verify(kernel, Output((8, 8)), **ONE).ok
 
 
-@pytest.mark.parametrize("sync", SYNCS)
+@pytest.mark.parametrize("sync", [*SYNCS, "sync_io_move_compute"])
 def test_only_the_full_sync_waits_for_a_posted_store(sync):
     async def kernel(core, counter, out):
         a = core.nram.alloc((1,), "float32", "a")
@@ -85,7 +85,7 @@ def test_only_the_full_sync_waits_for_a_posted_store(sync):
     assert verify(kernel, Output((1,)), Output((1,)), **ONE).ok == (sync == "sync")
 
 
-@pytest.mark.parametrize("sync", SYNCS)
+@pytest.mark.parametrize("sync", [*SYNCS, "sync_io_move_compute"])
 @pytest.mark.parametrize("memory", ["gdram", "ldram"])
 def test_only_the_full_sync_waits_for_posted_arrays(sync, memory):
     async def kernel(core, work, out):

@@ -382,3 +382,27 @@ def test_values_of_a_pool_depend_on_whole_windows(written):
 
     report = verify(kernel, np.ones(64, np.float32), Output((32,)), **ONE)
     assert len(uninitialised(report)) == (written < 64), report.text()
+
+
+def test_a_harmless_read_is_not_blamed_for_a_later_one_of_the_same_bytes():
+    async def kernel(core, x, out):
+        held, spare = core.nram.alloc(64, x.dtype, "held"), core.nram.alloc(64, x.dtype, "spare")
+        await core.memcpy(held[:60], x)
+        core.add(spare, held, held)
+        await core.memcpy(out, held)
+
+    (finding,) = uninitialised(verify(kernel, X, Output((64,)), **ONE))
+    assert [site.source for site in finding.sites] == ["await core.memcpy(out, held)"]
+
+
+def test_lines_that_read_the_same_unwritten_bytes_are_one_finding():
+    async def kernel(core, x, out, more):
+        held = core.nram.alloc(64, x.dtype, "held")
+        await core.memcpy(held[:60], x)
+        await core.memcpy(out, held)
+        await core.memcpy(more, held[30:62])
+
+    report = verify(kernel, X, Output((64,)), Output((32,)), **ONE)
+    (finding,) = uninitialised(report)
+    assert finding.region == "held[60:64], 16 B in NRAM"
+    assert [other.region for other in finding.folded] == ["held[60:62], 8 B in NRAM"]
