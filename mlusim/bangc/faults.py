@@ -37,6 +37,8 @@ PROGRAM_LIMIT_S = 600
 # Index of the first value in a call record.
 FIRST = VALUES_WORD
 NULL_BYTES = 1 << 16
+# How far below its stack one function's local data may reach.
+_FARTHEST = 1 << 30
 # Arguments of `mlusim_leave`.
 _ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP, _TOO_MANY = range(8)
 _SYSTEM = ("/usr/", sys.prefix)
@@ -70,6 +72,8 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
     if why == WILD:
         place = fault_place(module, image)
         error: MlusimError = _wild_access_error(bridge, first, third)
+        if _below_stack(image):
+            error = AccessError(_overflow(image, "the kernel"))
     elif why == SIGNAL:
         place = fault_place(module, image)
         error = signal_error(image, "the kernel", KERNEL_LIMIT_S, bridge.wild_text)
@@ -200,13 +204,22 @@ def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int],
     )
 
 
+def _below_stack(image: Image) -> bool:
+    """Whether the stack's pointer was below the stack: a function has more local data than fits."""
+    return image.stack - _FARTHEST < int(image.runtime.fault.sp) < image.stack + GUARD_BYTES
+
+
+def _overflow(image: Image, who: str) -> str:
+    return (
+        f"stack overflow: {who} has a stack of {group_digits(image.stack_size)} B; make local arrays smaller, "
+        "declare them with a memory space, or end a recursion"
+    )
+
+
 def _segmentation(image: Image, who: str, address: int, pc: int, describe: Callable[[int], str]) -> str:
     top = image.stack + image.stack_size
-    if image.stack <= address < image.stack + GUARD_BYTES:
-        return (
-            f"stack overflow: {who} has a stack of {group_digits(image.stack_size)} B; make local arrays smaller, "
-            "declare them with a memory space, or end a recursion"
-        )
+    if image.stack <= address < image.stack + GUARD_BYTES or _below_stack(image):
+        return _overflow(image, who)
     if top - GUARD_BYTES <= address < top:
         return f"{who} wrote beyond a local array, and past the end of its stack"
     if address == pc or not pc:

@@ -126,6 +126,7 @@ class Fault(ctypes.Structure):
         ("address", _WORD),
         ("pc", _WORD),
         ("accessed", _WORD),
+        ("sp", _WORD),
         ("count", _WORD),
         ("words", _WORD * 4096),
     )

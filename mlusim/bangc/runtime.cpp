@@ -61,8 +61,8 @@ struct Fibre {
     Word epoch;
 };
 
-// What a signal left behind: the last access before it, the top of the stack. A program's process shares it with its parent.
-struct Fault { Word number, address, pc, accessed, count, words[STACK_WORDS]; };
+// What a signal left behind: the last access before it, the stack's pointer and top. A program's process shares it with its parent.
+struct Fault { Word number, address, pc, accessed, sp, count, words[STACK_WORDS]; };
 static Fibre *current; static Arena *loading[KINDS];
 // References to arrays that a file declares without a size; set when another file of the image defines the array.
 static struct { Word kind; const char *name; void **reference; } declared[ARRAYS];
@@ -134,7 +134,7 @@ static void remember(Word number, Word address, Word pc, Word sp) {
     Word low = Word(current->stack) + GUARD, room = STACK_WORDS;
     if (sp < low && sp > low - 2 * GUARD) sp = low;
     Word rest = low + current->stack_size - 2 * GUARD - sp;
-    fault->number = number, fault->address = address, fault->pc = pc, fault->accessed = accessed;
+    fault->number = number, fault->address = address, fault->pc = pc, fault->accessed = accessed, fault->sp = sp;
     // The calls that had not returned; then the words of the stack, for where it was overwritten.
     fault->count = 0, tracing = true;
     if (!_setjmp(untraced)) fault->count = backtrace((void **)fault->words, FRAMES);

@@ -39,6 +39,8 @@ _COMMON = (
     "-w",
     # Errors must remain detectable instead of being optimised away.
     "-fstack-protector-strong",
+    # A frame larger than the guard below the stack touches it first.
+    "-fstack-clash-protection",
     "-fno-delete-null-pointer-checks",
     "-fno-finite-loops",
     # Keep active calls on the stack.

@@ -48,6 +48,7 @@ def module() -> bangc.Module:
         ("beyond", (), AccessError, r"faults\.mlu:19, .*\[65\] elements of float32 at byte 0 of tile, which has 256 B"),
         ("local", (), AccessError, r"faults\.mlu:25, .*instructions take neither local variables nor"),
         ("overflow", (), AccessError, r"faults\.mlu:3\d, .*stack overflow: the kernel has a stack of 1 048 576 B"),
+        ("large", (7,), AccessError, r"faults\.mlu:\d+, .*stack overflow: the kernel has a stack of 1 048 576 B"),
         ("divide", (0,), KernelError, r"faults\.mlu:46, .*division by zero"),
         ("stops", (), KernelError, r"faults\.mlu:58, .*the kernel called abort\(\)"),
         ("asserts", (2,), KernelError, r"faults\.mlu:63, .*assertion failed: n > 3"),
