@@ -24,7 +24,8 @@ cnrtMemsetD32Async 4|cnrtMallocAsync 3|cnrtFreeAsync 2|cnrtMallocFrameBuffer 3|c
 cnrtHostRegister 3|cnrtHostUnregister 1|cnrtMcacheOperation 5|cnrtFreeConstant 1|cnrtMallocHostMemory 2
 cnrtDestroyQueue 1|cnrtSyncQueue 1|cnrtCreateNotifier 1|cnrtDestroyNotifier 1
 cnrtMallocHost 2|cnrtQueryQueue 1|cnrtCastDataType_V2 7|cnrtCastDataType 6|cnrtConvertFloatToHalf 2
-cnrtConvertHalfToFloat 2|cnrtQueueCreateWithFlags 2|cnrtHostMallocWithFlags 3
+cnrtConvertHalfToFloat 2|cnrtQueueCreateWithFlags 2|cnrtHostMallocWithFlags 3|cnrtSetCurrentChannel 1
+cnrtLibGetVersion 3
 """
 _DRIVER = """
 cnInit 1|cnDeviceGet 2|cnDeviceGetAttribute 3|cnDeviceGetCount 1|cnCtxGetCurrent 1|cnCtxGetDevice 1|cnCtxCreate 3
@@ -80,7 +81,9 @@ SAME = {
     "cnrtCastDataType_V2": "cnrtCastDataType",
     "cnrtGetErrorName": "cnrtGetErrorStr",
     "cnGetErrorName": "cnGetErrorString",
-    **dict.fromkeys(("cnrtDriverGetVersion", "cnGetLibVersion", "cnGetDriverVersion"), "cnrtGetLibVersion"),
+    **dict.fromkeys(
+        ("cnrtDriverGetVersion", "cnrtLibGetVersion", "cnGetLibVersion", "cnGetDriverVersion"), "cnrtGetLibVersion"
+    ),
     **dict.fromkeys(("cnrtGetDeviceHandle", "cnDeviceGet", "cnCtxGetDevice"), "cnrtGetDevice"),
     "cnrtSetCurrentDevice": "cnrtSetDevice",
     "cnDeviceGetCount": "cnrtGetDeviceCount",
@@ -101,6 +104,7 @@ NOTHING_TO_DO = frozenset(
         "cnCtxSetCurrent",
         "cnSetCtxConfigParam",
         "cnSharedContextRelease",
+        "cnrtSetCurrentChannel",
         "cnrtSetDeviceFlag",
         "cnrtHostRegister",
         "cnrtHostUnregister",

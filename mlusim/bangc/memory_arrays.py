@@ -11,6 +11,7 @@ SPACES = {"__mlusim_nram": 0, "__mlusim_wram": 1, "__mlusim_shared": 2, "__mlusi
 _STORAGE = ("static", "extern", "inline", "constexpr", "constinit")
 _TYPE_WITH_PARENTHESES = ("decltype", "typeof", "__typeof__")
 _START_OF_BOUNDS = ("[", "=", "{")
+_POINTING = frozenset(("*", "&", "&&"))
 _RECORDS = ("struct", "union", "class", "enum")
 
 
@@ -130,7 +131,7 @@ class MemoryArrays:
 
 
 def _is_variable(body: list[Token]) -> bool:
-    """Whether a declaration is of arrays or plain variables, and not of a pointer, a function or a type."""
+    """Whether a declaration is of arrays or plain variables: not of a pointer, a reference, a function or a type."""
     texts = [token.text for token in body[_end_of_members(body) :]]
     if "typedef" in texts or "using" in texts:
         return False
@@ -138,12 +139,12 @@ def _is_variable(body: list[Token]) -> bool:
     head = []
     for index, text in enumerate(texts):
         if not depth and text in _START_OF_BOUNDS:
-            return text == "[" or "*" not in head
+            return text == "[" or not _POINTING.intersection(head)
         if text == "(" and not depth and not (index and texts[index - 1] in _TYPE_WITH_PARENTHESES):
             return False
         depth += (text == "(") - (text == ")")
         head.append(text)
-    return "*" not in head
+    return not _POINTING.intersection(head)
 
 
 def _base_and_declarator(tokens: list[Token]) -> tuple[str, list[Token]]:

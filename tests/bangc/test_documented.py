@@ -55,11 +55,19 @@ def test_on_2xx_products_and_fills_take_multiples_of_64_bytes() -> None:
     assert device.download(out).tolist() == [*sums.tolist(), *[9] * 32]
 
 
+def test_references_to_a_memory_take_no_memory(module: Module) -> None:
+    device = Device()
+    out = device.alloc(64, "float32")
+    device.launch(module["referred"], out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(out).tolist() == [100, *range(1, 63), 63 + 32]
+
+
 def test_a_memory_has_room_for_2048_arrays(module: Module) -> None:
     device = Device()
     device.launch(module["many_arrays"], dim=1, kind="BLOCK")
     message = (
-        r"documented\.mlu:46, .*: the file has more than 2 048 arrays in one memory, and a20\d\d is one more: compile"
+        r"documented\.mlu:58, .*: the file has more than 2 048 arrays in one memory, and a20\d\d is one more: compile"
     )
     with pytest.raises(KernelError, match=message):
         device.synchronize()

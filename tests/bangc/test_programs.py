@@ -151,3 +151,9 @@ def test_an_extern_c_entry_is_callable_from_a_host_file_with_its_own_half(capsys
     module = bangc.compile(KERNELS / "linkage.cpp", sources=[KERNELS / "linkage.mlu"])
     assert run_program(module, Device()) == 0
     assert capsys.readouterr().out == "wrong: 0\n"
+
+
+@pytest.mark.parametrize("board", ["mlu270", "mlu370-x4"])
+def test_the_host_reshapes_filters(board: str) -> None:
+    device = Device(board)
+    assert run_program(bangc.compile(KERNELS / "reshaped.mlu", device), device) == 0

@@ -132,6 +132,18 @@ template <class T> inline cnrtRet_t cnrtConvertHalfToFloatArray(float *floats, c
     return cnrtSuccess;
 }
 
+// Filters in the order of `__bang_reshape_filter`: those of lane 0 first, where filter i is of lane i % 64.
+inline cnrtRet_t cnrtFilterReshape(void *to, const void *from, int n, int h, int w, int c, cnrtDataType_t type) {
+    // The low digit of the number of a type is the logarithm of its bytes, plus one; bfloat16 has the width of half.
+    const int digit = (type == cnrtBfloat ? cnrtHalf : type) & 0xf;
+    const size_t bytes = size_t(h) * w * c << (digit - 1), lanes = 64, rows = n / lanes;
+    if (n % lanes) return cnrtErrorArgsInvalid;
+    for (size_t k = 0; k < size_t(n); ++k)
+        __builtin_memcpy(static_cast<char *>(to) + (k % lanes * rows + k / lanes) * bytes,
+                         static_cast<const char *>(from) + k * bytes, bytes);
+    return cnrtSuccess;
+}
+
 inline cnrtRet_t cnrtCreateQuantizedParam(cnrtQuantizedParam_t *made, int position, float scale, int offset) {
     *made = new typename std::remove_pointer<cnrtQuantizedParam_t>::type{position, scale, offset};
     return cnrtSuccess;
