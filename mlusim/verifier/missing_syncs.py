@@ -83,7 +83,8 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
 
     A barrier just before the end of a span fixes all spans with the same key that begin before it and end no earlier.
     Races at the same two lines, in either order, and races of two tasks at one of these lines belong to the same
-    finding. So do two writes at lines that a finding has already: the tasks do the same work, and no barrier mends it.
+    finding. So do races on one buffer whose later line is the same, as of the first load of a pipeline and those of its
+    loop, and two writes at lines that a finding has already: the tasks do the same work, and no barrier mends it.
     """
     remaining = sorted(findings, key=lambda item: (str(item[0].key), item[0].end, -item[0].begin))
     together: list[list[Finding]] = []
@@ -97,6 +98,8 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
     for group in sorted(together, key=lambda races: position[id(races[0])]):
         lines = group[0].lines
         same_lines = next((races for others, races in by_lines if lines <= others or others <= lines), None)
+        if same_lines is None:
+            same_lines = next((races for _, races in by_lines if _same_barrier(races[0], group[0])), None)
         if same_lines is None and group[0].writes_twice:
             same_lines = next(
                 (races for _, races in by_lines if lines <= set().union(*(race.lines for race in races))), None
@@ -106,6 +109,13 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
         else:
             same_lines += group
     return [replace(main, folded=tuple(others)) if others else main for _, (main, *others) in by_lines]
+
+
+def _same_barrier(one: Finding, other: Finding) -> bool:
+    """Return whether one barrier before the later line of both would mend both."""
+    both = one.fields["sync"] == other.fields["sync"] and one.fields["buffer"] == other.fields["buffer"]
+    later = [max((site.line, site.file) for site in race.sites) for race in (one, other)]
+    return both and one.fields["sync"] in BARRIERS and later[0] == later[1] and not other.writes_twice
 
 
 def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: Sequence[Finding]) -> list[Finding]:
