@@ -102,7 +102,11 @@ class Module:
                 break
             except CompilerError as error:
                 second = second or SecondLook()
-                if not second.learn(error.full, set().union(*(text.declared for text in self._texts))):
+                declared, called = (
+                    set().union(*names)
+                    for names in ((text.declared for text in self._texts), (text.calls for text in self._texts))
+                )
+                if not second.learn(error.full, declared, called):
                     raise CompileError(error.message) from None
         self.calls = {name: place for text in reversed(self._texts) for name, place in text.calls.items()}
         others = second.others if second is not None else ()

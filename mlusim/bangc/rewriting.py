@@ -100,7 +100,8 @@ def rewrite(
                 _assembly(source, position)
             elif token.text.startswith("__") and source.next_text(position) == "(":
                 calls.setdefault(token.text, (token.file, token.line))
-                if token.text not in defined and names.unknown(token.text):
+                undeclared = look is not None and token.text in look.others
+                if token.text not in defined and (undeclared or names.unknown(token.text)):
                     source.replace(position, position, f'::mlusim::unknown("{token.text}")')
             elif look is not None and token.text in look.others and source.next_text(position) == "(":
                 calls.setdefault(token.text, (token.file, token.line))

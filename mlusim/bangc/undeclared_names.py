@@ -62,7 +62,7 @@ class SecondLook:
 
     Attributes:
         types: undeclared type names of the vendor's libraries.
-        others: their functions and constants.
+        others: their functions and constants, and unknown intrinsics.
         maths: undeclared scalar functions.
         clashing: names of the file that the headers also declare.
     """
@@ -72,17 +72,19 @@ class SecondLook:
     maths: set[str] = field(default_factory=set)
     clashing: set[str] = field(default_factory=set)
 
-    def learn(self, message: str, declared: set[str]) -> bool:
+    def learn(self, message: str, declared: set[str], called: set[str]) -> bool:
         """Extract names from a compiler's messages; returns whether there were new ones.
 
         Args:
             message: the compiler's output.
             declared: names that the file itself declares.
+            called: names with two underscores that it calls: intrinsics, known or not.
         """
         before = self._known()
         self.maths.update(_MATHS.keys() & _found(_OTHERS, message))
         self.types.update(filter(is_of_library, _found(_TYPES, message)))
-        self.others.update(filter(is_of_library, _found(_OTHERS, message)))
+        others = _found(_OTHERS, message)
+        self.others.update(filter(is_of_library, others), others & called)
         self.types.update(name for name in self.others if name.endswith("_t"))
         self.others -= self.types
         self.clashing.update({_name_in(text) for text in _found(_CLASHES, message)} & declared)

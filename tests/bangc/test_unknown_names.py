@@ -90,3 +90,28 @@ def test_missing_intrinsics_are_told_with_line_and_remedy(
         (8, "__float2half_rnd is not simulated: did you mean __float2half_rn?"),
     ):
         assert f"kernel.mlu:{line}: {text}" in " ".join(shown.split())
+
+
+IN_A_TEMPLATE = """
+template <typename T> __mlu_func__ void widen(T *x, int n) { __extend(x, x, n); }
+__mlu_entry__ void kernel(float *out, int n) {
+    __nram__ float x[64];
+    out[0] = n;
+    if (n > 3) widen(x, n);
+    if (n > 5) __frobnicate(x, 64);
+}
+"""
+
+
+def test_an_intrinsic_of_any_name_is_an_error_only_where_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "kernel.mlu").write_text(IN_A_TEMPLATE)
+    module = bangc.compile(tmp_path / "kernel.mlu")
+    for n, line in ((3, None), (4, 2)):
+        device = Device()
+        device.launch(module["kernel"], device.alloc(1, "float32"), n, dim=1, kind="BLOCK")
+        if line is None:
+            device.synchronize()
+        else:
+            message = rf"kernel\.mlu:{line}, .*__extend is not simulated: .* the file also calls __frobnicate, unknown"
+            with pytest.raises(KernelError, match=message):
+                device.synchronize()
