@@ -28,8 +28,8 @@ print(f"a unit is {x.shape[1]} rows of {row} B: {unit} B")
 expected = ops.tin_shift_forward(x, shifts, strategy="documented").output
 steps = {}
 for nram_bytes in (16_384, 2_048, 512):
-    on = board("mlu370-x4").replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
-    result = ops.tin_shift_forward(x, shifts, device=on, strategy="documented")
+    small_board = board("mlu370-x4").replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
+    result = ops.tin_shift_forward(x, shifts, device=small_board, strategy="documented")
     assert np.array_equal(result.output, expected)
     steps[f"tier {result.plan.tier}: NRAM of {nram_bytes} B"] = Step(result, result.output, 2 * x.nbytes)
     print(f"{nram_bytes:6} B: tier {result.plan.tier}, {result.plan.reason}")

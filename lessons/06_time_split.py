@@ -21,12 +21,12 @@ from tools import show
 TIME, ROW = 10, 16
 x = np.arange(1, TIME * ROW + 1, dtype=np.float32).reshape(1, TIME, 1, ROW)
 # Four rows of 64 B fit, so ten rows are segments of 4, 4 and 2.
-on = board("mlu370-x4").replace(nram_bytes=256, nram_reserved_bytes=0)
+small_board = board("mlu370-x4").replace(nram_bytes=256, nram_reserved_bytes=0)
 
 
 def shifted(shift):
     """The run with this shift, and for each segment how many rows of it were loaded, from the log."""
-    result = ops.tin_shift_forward(x, np.array([[shift]], np.int32), device=on, strategy="documented")
+    result = ops.tin_shift_forward(x, np.array([[shift]], np.int32), device=small_board, strategy="documented")
     log, columns = result.log, result.log.columns()
     copies = np.flatnonzero(columns["op"] == log.op("memcpy"))
     copies = copies[np.argsort(columns["dst_offset"][copies], kind="stable")]

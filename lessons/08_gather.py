@@ -25,8 +25,8 @@ expected = np.take_along_axis(x, index.astype(np.int64), 1)
 
 steps = {}
 for strategy, kib in (("slab", 640), ("slab", 24), ("rows", 8)):
-    on = board("mlu370-x4").replace(nram_bytes=kib * 1024, nram_reserved_bytes=0)
-    result = ops.gather(x, index, 1, device=on, strategy=strategy)
+    small_board = board("mlu370-x4").replace(nram_bytes=kib * 1024, nram_reserved_bytes=0)
+    result = ops.gather(x, index, 1, device=small_board, strategy=strategy)
     assert np.array_equal(result.output, expected)
     name = f"tier {result.plan.tier}: {strategy}, NRAM of {kib} KiB"
     steps[name] = Step(result, result.output, x.nbytes + index.nbytes + result.output.nbytes)

@@ -28,16 +28,18 @@ async def copy(core, x, out):
 x = np.zeros(1 << 22, np.float32)
 found = {}
 for name in ("mlu370-x4", "mlu290-m5", "mlu590-h8"):
-    on = board(name)
-    counts = sorted({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64} & set(range(1, on.cores + 1)) | {on.cores})
-    rates = [run(copy, x, out=(x.shape, x.dtype), board=on, dim=count, kind="BLOCK").gbytes_per_s for count in counts]
+    target = board(name)
+    counts = sorted({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64} & set(range(1, target.cores + 1)) | {target.cores})
+    rates = [
+        run(copy, x, out=(x.shape, x.dtype), board=target, dim=count, kind="BLOCK").gbytes_per_s for count in counts
+    ]
     found[name] = counts, rates
-    peak = on.dram_bandwidth_bytes_per_s / 1e9
+    peak = target.dram_bandwidth_bytes_per_s / 1e9
     enough = next(count for count, rate in zip(counts, rates, strict=True) if rate >= 0.9 * max(rates))
     print(f"{name}: DRAM {peak:.0f} GB/s by the data sheet")
     print(f"  one core   {rates[0]:6.1f} GB/s, {rates[0] / peak:.0%} of it")
-    print(f"  all {on.cores:2}     {rates[-1]:6.1f} GB/s, {rates[-1] / peak:.0%}")
-    print(f"  {enough} of {on.cores} cores reach 90 % of the most that this kernel gets")
+    print(f"  all {target.cores:2}     {rates[-1]:6.1f} GB/s, {rates[-1] / peak:.0%}")
+    print(f"  {enough} of {target.cores} cores reach 90 % of the most that this kernel gets")
     assert rates[-1] <= peak
     assert rates[0] < 0.3 * peak
 

@@ -77,10 +77,10 @@ def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
     Raises `InputError` for anything else and for a byte order that is not this machine's.
     """
     where = f"{what}: " if what else ""
-    found = _lookup(name_or_dtype, where)
-    if found is None:
-        found = _lookup(getattr(name_or_dtype, "numpy_dtype", None), where)
-    if found is None:
+    dtype = _lookup(name_or_dtype, where)
+    if dtype is None:
+        dtype = _lookup(getattr(name_or_dtype, "numpy_dtype", None), where)
+    if dtype is None:
         near = nearest(name_or_dtype, _NAMES.values()) if isinstance(name_or_dtype, str) else ""
         text = str(name_or_dtype)[:200] if isinstance(name_or_dtype, np.dtype) else shown(name_or_dtype)
         msg = (
@@ -89,7 +89,7 @@ def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
             "attribute numpy_dtype"
         )
         raise InputError(msg)
-    return found
+    return dtype
 
 
 def dtype_name(dtype: object) -> str:

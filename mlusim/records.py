@@ -115,8 +115,8 @@ class _ColumnsUsed(dict[str, Integers]):
     def __missing__(self, name: str) -> Integers:
         if name not in COLUMNS:
             raise KeyError(name)
-        found = self[name] = self._records.column(name, slice(0, self._records.count))
-        return found
+        column = self[name] = self._records.column(name, slice(0, self._records.count))
+        return column
 
 
 class Records:

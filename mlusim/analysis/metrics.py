@@ -122,7 +122,9 @@ def measure(
     roles = log.roles()
     if tensor_bytes is None:
         tensor_bytes = {
-            side: sum(log.allocations[identity].nbytes for identity, one in roles.items() if one == role)
+            side: sum(
+                log.allocations[identity].nbytes for identity, tensor_role in roles.items() if tensor_role == role
+            )
             for side, role in (("read", "input"), ("write", "output"))
         }
     theory_io_bytes = sum(tensor_bytes.values())

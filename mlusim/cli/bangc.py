@@ -170,24 +170,24 @@ def _program(module: Module, device: Any, outputs: Outputs, **options: Any) -> i
         raise InputError(
             f"{module.path.name} is a program: it takes no --arg, --out or --no-data; name a kernel --entry"
         )
-    on = Device(device, dma=options["dma"])
-    running = Program(module, on, tuple(options["words"]))
+    simulated = Device(device, dma=options["dma"])
+    running = Program(module, simulated, tuple(options["words"]))
     return run_apart(running, partial(_run_program, running, outputs, **options))
 
 
 def _run_program(running: Program, outputs: Outputs, **options: Any) -> int:
     """Run a program, then verify it and write the requested files; returns its status."""
-    on, module = running.device, running.module
+    simulated, module = running.device, running.module
     status = running.run()
     if options["check"] or outputs.report or outputs.saved or outputs.as_json:
-        result = on.result(module.path.stem, theory_ops=options["theory_ops"])
+        result = simulated.result(module.path.stem, theory_ops=options["theory_ops"])
         if options["check"]:
-            result.report = on.verify()
+            result.report = simulated.verify()
         finish(
             result,
             outputs,
             checked=options["check"],
-            title=f"{module.path.name} on {on.board.name}\n",
+            title=f"{module.path.name} on {simulated.board.name}\n",
             more={"status": status},
         )
     return status

@@ -106,9 +106,9 @@ def call_of(
 
     kernel = kernel_of(kernel_name)
     values = settings_of(kernel, settings)
-    several = [name for name, options in values.items() if len(options) != 1]
-    if several:
-        raise InputError(f"--set {several[0]}: one value for one run; `mlusim compare`, tune and sweep take several")
+    ambiguous = [name for name, options in values.items() if len(options) != 1]
+    if ambiguous:
+        raise InputError(f"--set {ambiguous[0]}: one value for one run; `mlusim compare`, tune and sweep take several")
     launch: dict[str, Any] = {} if dim is None else {"dim": dim}
     return KernelCall(
         kernel=kernel,

@@ -156,10 +156,12 @@ def _combine_rows(
     issuer: Issuer, operation: str, target: Array, operand: Array, compare: Array | None, old: Array | None
 ) -> None:
     """Combine row by row: rows of the target may overlap, and each adds to the result of the one before."""
-    others = [one.reshape(target.shape) if one is not None and one.ndim else one for one in (operand, compare)]
+    others = [
+        value.reshape(target.shape) if value is not None and value.ndim else value for value in (operand, compare)
+    ]
     before = np.empty(target.shape, target.dtype)
     for row in np.ndindex(target.shape[:-1]):
-        operand_row, compare_row = (one[row] if one is not None and one.ndim else one for one in others)
+        operand_row, compare_row = (value[row] if value is not None and value.ndim else value for value in others)
         assert operand_row is not None
         _combine(issuer, operation, target[row], operand_row, compare_row, before[row])
     if old is not None:

@@ -280,8 +280,8 @@ class Replay:
                 continue
             if number not in issued:
                 issued[number] = issue_ps[self._records[number]]
-            taken = int(np.searchsorted(issued[number], record.start_ps, side="right"))
-            events[number].append((taken, identity, False))
+            position = int(np.searchsorted(issued[number], record.start_ps, side="right"))
+            events[number].append((position, identity, False))
             if identity in self._log.released:
                 freed = int(np.searchsorted(self._records[number], self._log.released[identity]))
                 events[number].append((freed, identity, True))

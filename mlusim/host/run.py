@@ -80,35 +80,35 @@ def run(
     placed, named = by_name(kernel, arguments, settings)
 
     def launched(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, Uploaded]:
-        on = Device(
+        simulated = Device(
             device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress, dry=dry
         )
-        on.chip.watch = watch
-        uploaded = launch(on, kernel, placed, named, dim=dim, kind=kind)
+        simulated.chip.watch = watch
+        uploaded = launch(simulated, kernel, placed, named, dim=dim, kind=kind)
         if check:
-            on.watch_host_data()
-        on.synchronize()
-        return on, uploaded
+            simulated.watch_host_data()
+        simulated.synchronize()
+        return simulated, uploaded
 
     if steady:
-        on, log = timed(lambda **options: launched(**options)[0])
+        simulated, log = timed(lambda **options: launched(**options)[0])
         return Result(
             operator=kernel_name(kernel),
             output=None,
-            board=on.board,
+            board=simulated.board,
             plan=None,
             log=log,
             theory_ops=theory_ops,
         )
-    on, uploaded = launched()
-    outputs = {name: on.download(view) for name, view in uploaded.outputs.items()} if data else {}
-    result = on.result(kernel_name(kernel), theory_ops=theory_ops)
+    simulated, uploaded = launched()
+    outputs = {name: simulated.download(view) for name, view in uploaded.outputs.items()} if data else {}
+    result = simulated.result(kernel_name(kernel), theory_ops=theory_ops)
     result.outputs = outputs
     if len(outputs) == 1:
         result.output = next(iter(outputs.values()))
     if check:
-        result.report = on.verify(name=result.operator).check(result)
-    on.close()
+        result.report = simulated.verify(name=result.operator).check(result)
+    simulated.close()
     return result
 
 

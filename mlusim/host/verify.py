@@ -91,22 +91,24 @@ def verify(
 
     repeat: Repeat | None = buffers_at if data else None
     try:
-        on, run = start()
+        simulated, run = start()
         _check_rewrites(rewrites, list(run.outputs))
         expected = _expected(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
     except (InputError, LaunchError, AllocationError, BoardError) as error:
         # The traceback should end at the caller's line.
         raise error.with_traceback(None) from None
-    on.watch_host_data()
-    stopped = _error_of(on)
-    findings = list(on.host_data)
+    simulated.watch_host_data()
+    stopped = _error_of(simulated)
+    findings = list(simulated.host_data)
     outputs: dict[str, Array] = {}
     if stopped is None and data:
-        outputs = {name: on.download(view) for name, view in run.outputs.items()}
-        findings += _against(on.log, run.outputs, expected, outputs, tolerance, repeat)
+        outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
+        findings += _against(simulated.log, run.outputs, expected, outputs, tolerance, repeat)
     name = kernel_name(kernel)
-    report = check_log(on.log, on.board, name=name, plan=plan, rewrites=rewrites, planned=planned, stopped=stopped)
-    result = on.result(report.name, theory_ops=theory_ops)
+    report = check_log(
+        simulated.log, simulated.board, name=name, plan=plan, rewrites=rewrites, planned=planned, stopped=stopped
+    )
+    result = simulated.result(report.name, theory_ops=theory_ops)
     result.plan, result.repeat = plan, repeat
     if len(outputs) == 1:
         result.output = next(iter(outputs.values()))

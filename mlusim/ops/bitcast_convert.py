@@ -96,11 +96,11 @@ def _infer(x: Tensor, *, dtype: object) -> tuple[tuple[int, ...], Dtype]:
     return as_shape("bitcast_convert: the output", bitcast_shape(x.name, x.shape, x.dtype, target)), target
 
 
-def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object) -> Plan:
+def _plan(board: Board, strategy: str, x: Tensor, *, dtype: object) -> Plan:
     shape, target = _infer(x, dtype=dtype)
     if strategy == "view":
-        return plan_view(on, shape, target.itemsize, "bitcast_convert")
-    plan = plan_elementwise(on, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
+        return plan_view(board, shape, target.itemsize, "bitcast_convert")
+    plan = plan_elementwise(board, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
     return replace(plan, strategy="copy")
 
 

@@ -97,15 +97,15 @@ def _passes(source: Dtype, target: Dtype, *, saturate: bool) -> int:
     return len(steps(source, target)) + (len(clamps(source, target)) if saturate else 0)
 
 
-def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object, saturate: bool = False) -> Plan:
+def _plan(board: Board, strategy: str, x: Tensor, *, dtype: object, saturate: bool = False) -> Plan:
     target = dtype_of(dtype)
     passes = _passes(x.dtype, target, saturate=saturate)
-    if saturate and x.dtype == BFLOAT16 and on.needs_aligned_vectors:
+    if saturate and x.dtype == BFLOAT16 and board.needs_aligned_vectors:
         raise InputError(
-            f"cast: saturate=True from bfloat16 on {on.name}: the vector unit of arch {on.arch} does not compute on "
-            "bfloat16; cast it to float32 first, then with saturate=True"
+            f"cast: saturate=True from bfloat16 on {board.name}: the vector unit of arch {board.arch} does not compute "
+            "on bfloat16; cast it to float32 first, then with saturate=True"
         )
-    return plan_elementwise(on, math.prod(x.shape), x.dtype.itemsize, target.itemsize, passes, strategy, "cast")
+    return plan_elementwise(board, math.prod(x.shape), x.dtype.itemsize, target.itemsize, passes, strategy, "cast")
 
 
 def _call(chosen: Plan, x: Input, *, dtype: object, saturate: bool = False) -> Call:

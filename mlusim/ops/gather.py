@@ -147,11 +147,11 @@ def _functions(operator: str, lookups_of: Callable[..., Lookups]) -> dict[str, A
     def check(x: Input, index: Input, **attributes: Any) -> None:
         check_values(operator, index.name, index.array, lookups_of(tensor_of(x), tensor_of(index), **attributes))
 
-    def split_up(on: Board, strategy: str, x: Tensor, index: Tensor, **attributes: Any) -> Plan:
+    def split_up(board: Board, strategy: str, x: Tensor, index: Tensor, **attributes: Any) -> Plan:
         lookups = lookups_of(x, index, **attributes)
         return split(
             LookupProblem(
-                board=on,
+                board=board,
                 lookups=lookups,
                 itemsize=x.dtype.itemsize,
                 index_itemsize=index.dtype.itemsize,

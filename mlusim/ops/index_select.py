@@ -69,9 +69,9 @@ def _check(x: Input, index: Input, *, axis: int) -> None:
     check_values("index_select", index.name, index.array, lookups)
 
 
-def _plan(on: Board, strategy: str, x: Tensor, index: Tensor, *, axis: int) -> Plan:
+def _plan(board: Board, strategy: str, x: Tensor, index: Tensor, *, axis: int) -> Plan:
     along = normal_axis("index_select", "axis", axis, len(x.shape))
-    return plan_index_select(on, x.shape, along, index.shape[0], x.dtype.itemsize, index.dtype.itemsize, strategy)
+    return plan_index_select(board, x.shape, along, index.shape[0], x.dtype.itemsize, index.dtype.itemsize, strategy)
 
 
 def _call(plan: Plan, x: Input, index: Input, *, axis: int) -> Call:

@@ -255,15 +255,16 @@ def plan(
     ]
     completed = record.complete(attributes)
     record.infer(*tensors, **completed)
-    on = board(device)
+    target = board(device)
     for tensor in tensors:
         nbytes = math.prod(tensor.shape) * tensor.dtype.itemsize
-        if nbytes > on.gdram_bytes:
+        if nbytes > target.gdram_bytes:
             raise PlanError(
                 f"{record.name}: {tensor.name} of shape {list(tensor.shape)} has {group_digits(nbytes)} B, and "
-                f"{on.name} {group_digits(on.gdram_bytes)} B of GDRAM; choose a smaller shape, or raise gdram_bytes"
+                f"{target.name} {group_digits(target.gdram_bytes)} B of GDRAM; choose a smaller shape, or raise "
+                "gdram_bytes"
             )
-    return record.planned(on, record.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed)
+    return record.planned(target, record.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed)
 
 
 def _limited(board: Board, nram_limit_bytes: int) -> Board:

@@ -143,9 +143,9 @@ def _infer(operator: str, x: Tensor, *, axis: Axes) -> tuple[tuple[int, ...], Dt
     return x.shape, x.dtype
 
 
-def _plan(operator: str, on: Board, strategy: str, x: Tensor, *, axis: Axes) -> Plan:
+def _plan(operator: str, board: Board, strategy: str, x: Tensor, *, axis: Axes) -> Plan:
     axes = normal_axes(operator, "axis", axis, len(x.shape))
-    return split(on, x.shape, axes, x.dtype.itemsize, strategy, operator)
+    return split(board, x.shape, axes, x.dtype.itemsize, strategy, operator)
 
 
 def _call(chosen: Plan, x: Input, **_: Any) -> Call:
@@ -169,10 +169,12 @@ def _infer_sequence(x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis
     return x.shape, x.dtype
 
 
-def _plan_sequence(on: Board, strategy: str, x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis: int) -> Plan:
+def _plan_sequence(
+    board: Board, strategy: str, x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis: int
+) -> Plan:
     del seq_lengths
     return split_sequence(
-        on, x.shape, *_sequence_axes(x.name, x.shape, seq_axis, batch_axis), x.dtype.itemsize, strategy
+        board, x.shape, *_sequence_axes(x.name, x.shape, seq_axis, batch_axis), x.dtype.itemsize, strategy
     )
 
 

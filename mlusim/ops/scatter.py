@@ -174,10 +174,10 @@ def _functions(operator: str, geometry_of: Callable[..., Lookups]) -> dict[str, 
         lookups = lookups_of(tensor_of(x), tensor_of(index), tensor_of(src), **attributes)
         check_values(operator, index.name, index.array, lookups)
 
-    def split_up(on: Board, strategy: str, x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Plan:
+    def split_up(board: Board, strategy: str, x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Plan:
         return split(
             LookupProblem(
-                board=on,
+                board=board,
                 lookups=lookups_of(x, index, src, **attributes),
                 itemsize=x.dtype.itemsize,
                 index_itemsize=index.dtype.itemsize,

@@ -158,9 +158,9 @@ def _infer(x: Tensor, shifts: Tensor, *, rule: str = "mluop") -> tuple[tuple[int
     return x.shape, x.dtype
 
 
-def _plan(operator: str, on: Board, strategy: str, x: Tensor, shifts: Tensor, **_: Any) -> Plan:
+def _plan(operator: str, board: Board, strategy: str, x: Tensor, shifts: Tensor, **_: Any) -> Plan:
     shape: Any = x.shape
-    return split(on, shape, shifts.shape[1], x.dtype, strategy, operator)
+    return split(board, shape, shifts.shape[1], x.dtype, strategy, operator)
 
 
 def _call(chosen: Plan, x: Input, shifts: Input, *, rule: str = "mluop") -> Call:

@@ -91,21 +91,21 @@ class Plan:
 
         Nothing is checked here: see `check` and `mlusim.verify`.
         """
-        on = board(device)
+        target = board(device)
         itemsize = dtype_of(dtype).itemsize
         largest = int(np.argmax(tiles.elements())) if len(tiles) else -1
         extents = (tiles.stop[largest] - tiles.start[largest]).tolist() if len(tiles) else [0]
         return cls(
             operator=name,
             strategy=strategy,
-            board=on,
+            board=target,
             tier=tier,
             reason=reason or "a plan made from tiles",
             arithmetic=(),
             unit=f"the largest tile, {' x '.join(map(str, extents))} elements of {itemsize} B",
             unit_bytes=int(np.prod(extents)) * itemsize,
             kind=kind,
-            dim=(on.cores_per_cluster, on.clusters, 1) if dim is None else dim,
+            dim=(target.cores_per_cluster, target.clusters, 1) if dim is None else dim,
             output_shape=tuple(int(extent) for extent in shape),
             itemsize=itemsize,
             tiles=tiles,

@@ -54,10 +54,10 @@ class Fit:
         key = (row.name, *sorted(fields.items()))
         simulated = self._simulated.get(key)
         if simulated is None:
-            on = with_values(plain, fields)
+            target = with_values(plain, fields)
             logs = []
             for factor in _SKEWS if row.time_us < _LONG_US else (1.0,):
-                skewed = on.replace(core_start_skew_ps=round(on.core_start_skew_ps * factor))
+                skewed = target.replace(core_start_skew_ps=round(target.core_start_skew_ps * factor))
                 logs.append(math.log(simulated_us(row, recreate(row, skewed))))
             simulated = self._simulated[key] = math.exp(sum(logs) / len(logs))
         return simulated
@@ -126,20 +126,23 @@ def rounded(parameter: Parameter, value: float) -> float:
     return round(round(value / parameter.step) * parameter.step, 6)
 
 
-def fields_for(on: Board, parameters: Sequence[Parameter], values: Sequence[float]) -> dict[str, float]:
+def fields_for(target: Board, parameters: Sequence[Parameter], values: Sequence[float]) -> dict[str, float]:
     """Return the parameter values that apply to a board, by field."""
     return {
         field: value
         for item, value in zip(parameters, values, strict=True)
-        if item.applies_to(on)
+        if item.applies_to(target)
         for field in item.fields
     }
 
 
-def with_values(on: Board, values: Mapping[str, float]) -> Board:
+def with_values(target: Board, values: Mapping[str, float]) -> Board:
     """Return a board with some fields replaced, each converted to the type of the field."""
-    return on.replace(
-        **{field: value if isinstance(getattr(on, field), float) else round(value) for field, value in values.items()}
+    return target.replace(
+        **{
+            field: value if isinstance(getattr(target, field), float) else round(value)
+            for field, value in values.items()
+        }
     )
 
 

@@ -32,15 +32,15 @@ _VOCABULARY = 30_522  # a row of 122088 B
 _ROW = 1024
 
 
-def recreate(row: Measurement, on: Board | None = None) -> Device:
+def recreate(row: Measurement, target: Board | None = None) -> Device:
     """Run a measurement's kernel, timing only; return the device with its log.
 
     Args:
         row: the measurement.
-        on: a board to use instead of the row's own, for fits and sensitivities.
+        target: a board to use instead of the row's own, for fits and sensitivities.
     """
     run = _RUNS[row.name.partition("-")[0]]
-    return run(row, on or board(row.board))
+    return run(row, target or board(row.board))
 
 
 def simulated_us(row: Measurement, device: Device) -> float:
@@ -67,72 +67,72 @@ def _tasks(row: Measurement) -> int:
     return int(row.launch.split()[1])
 
 
-def _copy(row: Measurement, on: Board) -> Device:
-    device = Device(on, data=False)
+def _copy(row: Measurement, target: Board) -> Device:
+    device = Device(target, data=False)
     count = _elements(row)
     x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
     return _launch(device, kernels.copy, [out], x, dim=_UNION1, kind="UNION1")
 
 
-def _concat(row: Measurement, on: Board) -> Device:
-    device = Device(on, data=False)
+def _concat(row: Measurement, target: Board) -> Device:
+    device = Device(target, data=False)
     count = row.bytes_read // np.dtype(row.dtype).itemsize // _CONCAT_BLOCKS
     blocks = [_tensor(device, count, row.dtype, f"input {index}") for index in range(_CONCAT_BLOCKS)]
     out = device.alloc((_CONCAT_BLOCKS, count), row.dtype)
     return _launch(device, kernels.copy, list(out), *blocks, dim=_UNION1, kind="BLOCK")
 
 
-def _add(row: Measurement, on: Board) -> Device:
-    device = Device(on, data=False)
+def _add(row: Measurement, target: Board) -> Device:
+    device = Device(target, data=False)
     count = _elements(row)
     a, b = (_tensor(device, count, row.dtype, name) for name in "ab")
     return _launch(device, kernels.add, a, b, device.alloc(count, row.dtype), dim=_UNION1, kind="UNION1")
 
 
-def _expand(row: Measurement, on: Board) -> Device:
-    device = Device(on, data=False)
+def _expand(row: Measurement, target: Board) -> Device:
+    device = Device(target, data=False)
     out = device.alloc(_elements(row), row.dtype)
     return _launch(device, kernels.expand, _tensor(device, 1, row.dtype), out, dim=_tasks(row), kind="BLOCK")
 
 
-def _fill_one(row: Measurement, on: Board) -> Device:
-    device = Device(on, data=False)
+def _fill_one(row: Measurement, target: Board) -> Device:
+    device = Device(target, data=False)
     return _launch(device, kernels.fill_one, device.alloc(1, row.dtype), dim=(4, 1, 1), kind="UNION1")
 
 
-def _transpose(row: Measurement, on: Board) -> Device:
-    device = Device(on, data=False)
+def _transpose(row: Measurement, target: Board) -> Device:
+    device = Device(target, data=False)
     height, width = map(int, row.shape.split("x"))
     x, out = _tensor(device, (height, width), row.dtype), device.alloc((width, height), row.dtype)
     return _launch(device, kernels.transpose, x, out, *_TRANSPOSE_TILE, dim=_UNION1, kind="UNION1")
 
 
-def _stream(row: Measurement, on: Board) -> Device:
-    device = Device(on, data=False)
+def _stream(row: Measurement, target: Board) -> Device:
+    device = Device(target, data=False)
     count = _elements(row)
     inputs = [_tensor(device, count, row.dtype, name) for name in ("a", "b")[: row.bytes_read // row.bytes_written]]
     return _launch(device, kernels.stream, device.alloc(count, row.dtype), _STREAM_NRAM_BYTES, *inputs, kind="UNION1")
 
 
-def _vector_add(row: Measurement, on: Board) -> Device:
-    device = Device(on, data=False)
+def _vector_add(row: Measurement, target: Board) -> Device:
+    device = Device(target, data=False)
     count = _elements(row)
     a, b = (_tensor(device, count, row.dtype, name) for name in "ab")
     out = device.alloc(count, row.dtype)
     return _launch(device, kernels.vector_add, a, b, out, _VECTOR_ADD_CHUNK, dim=_tasks(row), kind="BLOCK")
 
 
-def _hard_sigmoid(row: Measurement, on: Board) -> Device:
+def _hard_sigmoid(row: Measurement, target: Board) -> Device:
     # bangpy reserves no NRAM: three chunks of 43520 floats use all of its 512 KiB except 2 KiB.
-    device = Device(on.replace(nram_reserved_bytes=0), data=False)
+    device = Device(target.replace(nram_reserved_bytes=0), data=False)
     count = _elements(row)
     x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
     return _launch(device, kernels.hard_sigmoid, x, out, _HARD_SIGMOID_CHUNK, dim=_tasks(row), kind="BLOCK")
 
 
-def _scalar(row: Measurement, on: Board) -> Device:
+def _scalar(row: Measurement, target: Board) -> Device:
     # The only kind of row that needs data: its scalar loads read values.
-    device = Device(on)
+    device = Device(target)
     rows, inner, columns = _matrices(row)
     a = device.upload(np.zeros((rows, inner), row.dtype), "a")
     b = device.upload(np.zeros((inner, columns), row.dtype), "b")
@@ -154,11 +154,11 @@ def _matrices(row: Measurement) -> tuple[int, int, int]:
     return (m, n, k) if row.bytes_written in {0, m * k * itemsize} else (m, k, n)
 
 
-def _matmul(row: Measurement, on: Board) -> Device:
+def _matmul(row: Measurement, target: Board) -> Device:
     what = row.name.split("-")[1]
     if what == "scalar":
-        return _scalar(row, on)
-    device = Device(on, data=False)
+        return _scalar(row, target)
+    device = Device(target, data=False)
     rows, inner, columns = _matrices(row)
     a = _tensor(device, (rows, inner), row.dtype, "a")
     b = _tensor(device, (columns, inner), row.dtype, "b")
@@ -171,15 +171,15 @@ def _matmul(row: Measurement, on: Board) -> Device:
     return _launch(device, kernel, a, b, out, _MATMUL_ROWS, dim=_MATMUL_TASKS, kind="BLOCK")
 
 
-def _log1p(row: Measurement, on: Board) -> Device:
-    device = Device(on, data=False)
+def _log1p(row: Measurement, target: Board) -> Device:
+    device = Device(target, data=False)
     count = _elements(row)
     x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
     return _launch(device, kernels.log1p, x, out, dim=_tasks(row), kind="BLOCK")
 
 
-def _rows(row: Measurement, on: Board) -> Device:
-    device = Device(on, data=False)
+def _rows(row: Measurement, target: Board) -> Device:
+    device = Device(target, data=False)
     programs = _tasks(row)
     width = (4096 if "4KB" in row.name else 8192) // np.dtype(row.dtype).itemsize
     x = _tensor(device, (sum(_SEQUENCES), _VOCABULARY), row.dtype)

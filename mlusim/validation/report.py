@@ -190,9 +190,11 @@ def _dominant(device: Device) -> tuple[str, float]:
     from mlusim.analysis.breakdown import CAUSES
     from mlusim.analysis.metrics import measure
 
-    log, on = device.log, device.board
-    busy = sorted({task.cluster * on.cores_per_cluster + task.core for task in log.tasks if not task.is_memory_core})
-    spent = measure(log, on).core_causes_ps[busy].sum(axis=0)
+    log, target = device.log, device.board
+    busy = sorted(
+        {task.cluster * target.cores_per_cluster + task.core for task in log.tasks if not task.is_memory_core}
+    )
+    spent = measure(log, target).core_causes_ps[busy].sum(axis=0)
     longest = int(spent.argmax())
     return list(CAUSES)[longest].replace("_", " "), float(spent[longest] / spent.sum())
 

@@ -108,15 +108,17 @@ def _rounded(name: str, operation: str, rounding: str) -> Instruction:
         *first, last = (source.reshape(-1) for source in sources)
         np.copyto(result.reshape(-1), rounded(operation, first[0] if first else np.ones_like(last), last, rounding))
 
-    one = name == "recip"
+    is_reciprocal = name == "recip"
     return Instruction(
         name=f"{name}_{rounding}",
         summary=f"dst = {_SYMBOLS[name]}, rounded {_DIRECTIONS[rounding]}",
         group="Arithmetic",
         compute=compute,
-        intrinsics=tuple(f"__cn_vector_{'rcp' if one else name}_{kind}_{rounding}" for kind in ("f32", "f16")),
-        c_signatures=("dst[n] src[n] n" if one else "dst[n] src0[n] src1[n] n",),
-        operands=(DST, SRC) if one else (DST, Operand("src0"), Operand("src1")),
+        intrinsics=tuple(
+            f"__cn_vector_{'rcp' if is_reciprocal else name}_{kind}_{rounding}" for kind in ("f32", "f16")
+        ),
+        c_signatures=("dst[n] src[n] n" if is_reciprocal else "dst[n] src0[n] src1[n] n",),
+        operands=(DST, SRC) if is_reciprocal else (DST, Operand("src0"), Operand("src1")),
         types=FLOATS,
         cost=function("divide") if operation == "div" else stream,
     )

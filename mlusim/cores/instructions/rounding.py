@@ -76,5 +76,5 @@ def rounded(operation: str, a: Array, b: Array, rounding: str) -> Array:
     """
     with np.errstate(all="ignore"):
         near = _NEAREST[operation](a, b)
-        error = _ERRORS[operation](*(one.astype(np.float64) for one in (near, a, b)))
+        error = _ERRORS[operation](*(values.astype(np.float64) for values in (near, a, b)))
     return _selected(near, error, np.signbit(near), rounding)

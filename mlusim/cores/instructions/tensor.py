@@ -153,7 +153,7 @@ def _matmul_marks(result: Array, source: Array, weight: Array, **_: Any) -> None
 
 def _mlp_marks(result: Array, source: Array, weight: Array, *bias: Array, **_: Any) -> None:
     filters = filters_from(weight, result.size).max(axis=1)
-    flat = np.maximum.reduce([np.maximum(source.max(), filters), *(one.reshape(-1) for one in bias)])
+    flat = np.maximum.reduce([np.maximum(source.max(), filters), *(values.reshape(-1) for values in bias)])
     result[...] = flat.reshape(result.shape)
 
 

@@ -75,9 +75,9 @@ def _set_times(log: Log, tasks: Sequence[_TaskRecords]) -> None:
         moved = {name: values[template] + (0 if name == "latency_ps" else shift) for name, values in times.items()}
         # A skipped operation waited for the operation at the same distance as in the period that it repeats.
         before = final[np.maximum(waited[template], 0)]
-        apart = task.index[template] - np.searchsorted(task.records, before)
-        own = (waited[template] >= 0) & np.isin(before, task.records) & (apart > 0)
-        source = task.records[(np.searchsorted(task.records, filled) - apart).clip(0, len(task.records) - 1)]
+        distance = task.index[template] - np.searchsorted(task.records, before)
+        own = (waited[template] >= 0) & np.isin(before, task.records) & (distance > 0)
+        source = task.records[(np.searchsorted(task.records, filled) - distance).clip(0, len(task.records) - 1)]
         log.records.set_times(filled, moved | {"waited_for": np.where(own, source, NONE)})
 
 
@@ -133,8 +133,8 @@ class _TaskRecords:
         whole = part.operations // measured * measured
         cost = cost_of(log, self.records[first - measured : first + whole])
         before = float(cost[:measured].sum())
-        apart = cost[measured:].sum() / before - whole / measured if before else 0.0
-        return float(abs(apart) / max(whole / measured, 1.0) * self._skip.length_ps)
+        drift = cost[measured:].sum() / before - whole / measured if before else 0.0
+        return float(abs(drift) / max(whole / measured, 1.0) * self._skip.length_ps)
 
     def moved(self, times: dict[str, Integers]) -> dict[str, Integers]:
         """Return times of the simulated operations with the skipped time added."""

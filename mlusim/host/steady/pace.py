@@ -90,8 +90,8 @@ class Pace(NamedTuple):
         """
         changes = self._changes(self.spread(periods))
         whole: Numbers = np.rint(changes)
-        apart = self._lost(whole, alone_ps) - self._lost(changes, alone_ps).mean()
-        typical: Integers = whole[int(np.argmin(np.abs(apart)))].astype(np.int64)
+        deviations = self._lost(whole, alone_ps) - self._lost(changes, alone_ps).mean()
+        typical: Integers = whole[int(np.argmin(np.abs(deviations)))].astype(np.int64)
         return typical
 
     def skip_error(self, periods: float, measured: float = 0.0) -> float:
@@ -184,14 +184,16 @@ def _error(means: Numbers) -> float:
     with the square root of the length; if they compensate each other, it grows less. The growth is measured on few
     parts, so the square root is assumed unless it is clearly less.
     """
-    apart = []
+    deviations = []
     for length in _LENGTHS:
         off = means[length:] - means[:-length] - (means[-1] - means[0]) * length / _PARTS
-        apart.append(float((off**2).mean() / (1 - length / _PARTS)) ** 0.5)
+        deviations.append(float((off**2).mean() / (1 - length / _PARTS)) ** 0.5)
     growth = 0.5
-    if all(apart):
-        measured = np.polyfit(np.log(_LENGTHS), np.log(apart), 1)[0]
+    if all(deviations):
+        measured = np.polyfit(np.log(_LENGTHS), np.log(deviations), 1)[0]
         growth = float(np.clip(measured + _UNSURE_GROWTH, 0.25, 0.5))
     return max(
-        float(error * (_PARTS / length) ** growth) for length, error in zip(_LENGTHS, apart, strict=True) if length > 1
+        float(error * (_PARTS / length) ** growth)
+        for length, error in zip(_LENGTHS, deviations, strict=True)
+        if length > 1
     )

@@ -93,13 +93,13 @@ class Pattern:
         buffers = np.stack([self._buffers.coded(rows[name]) for name in _ALLOCATIONS], axis=2)
         offsets = np.stack([rows[name] for name in _OFFSETS], axis=2)
         # Offsets in a buffer belong to the class; those in GDRAM depend on the item.
-        what = np.dstack([rows["instruction"], rows["line"], np.where(buffers < NONE, offsets, 0)])
+        contents = np.dstack([rows["instruction"], rows["line"], np.where(buffers < NONE, offsets, 0)])
         distances = self._distances()
         for count in _BUFFERS:
             # What is in which buffer depends on the index of the iteration, or everything does.
             phase = self._numbered([self._index % count])
             for kind in (distances, self._numbered([distances, phase])):
-                differ = _differ(what, kind[self._issued]) | _differ(buffers, phase[self._issued])
+                differ = _differ(contents, kind[self._issued]) | _differ(buffers, phase[self._issued])
                 if not differ.any():
                     break
             else:
@@ -133,12 +133,12 @@ class Pattern:
         """
         base = int(issued[0])
         origin = self._items[self._issued[base]]
-        apart = (self._items[self._issued[issued]] - origin).astype(np.float64)
+        from_base = (self._items[self._issued[issued]] - origin).astype(np.float64)
         away = (self._items[members] - origin).astype(np.float64)
         # The directions in which the issued items differ, and by how much addresses change along each.
-        _, sizes, axes = np.linalg.svd(apart, full_matrices=False)
+        _, sizes, axes = np.linalg.svd(from_base, full_matrices=False)
         axes = axes[sizes > 1e-9 * max(float(sizes.max()), 1.0)]
-        steps = np.linalg.lstsq(apart @ axes.T, (offsets[issued] - offsets[base]).astype(np.float64), rcond=None)[0]
+        steps = np.linalg.lstsq(from_base @ axes.T, (offsets[issued] - offsets[base]).astype(np.float64), rcond=None)[0]
         along = away @ axes.T
         predicted = offsets[base] + np.rint(along @ steps).astype(np.int64)
         self._offsets[members] = predicted

@@ -223,8 +223,10 @@ class Watch:
             by_group.setdefault(team[0].group, []).append(team[0])
         groups = []
         for members in by_group.values():
-            pace = pace_of([one.ends for one in members], [one.progress for one in members], begin, end, since)
-            periods = min(self._loop_end(one) for one in members) / members[0].period.operations - pace.progress
+            pace = pace_of(
+                [member.ends for member in members], [member.progress for member in members], begin, end, since
+            )
+            periods = min(self._loop_end(member) for member in members) / members[0].period.operations - pace.progress
             groups.append(_Group(codes, members, pace, periods))
         return self._decide(loops, groups)
 
@@ -310,7 +312,7 @@ class Watch:
             if not own_periods:
                 length_ps = group_ps
             bound_ps += abs(group_ps - length_ps)
-            own_periods |= dict(zip((one.task.index for one in group.members), each.tolist(), strict=True))
+            own_periods |= dict(zip((member.task.index for member in group.members), each.tolist(), strict=True))
         if bound_ps > allowed_ps / _RESERVE or min(own_periods.values()) < 1:
             return _MORE_EVENTS
         by_task, pattern = self._pattern(loops)
