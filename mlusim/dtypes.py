@@ -42,7 +42,6 @@ COMPLEX: tuple[Dtype, ...] = (COMPLEX64, COMPLEX128)
 ALL: tuple[Dtype, ...] = (BOOL, *INTEGERS, *FLOATS, *COMPLEX)
 
 # Sets beside the tuples: the predicates run once per simulated instruction, and a set needs one hash.
-_SIGNED = frozenset(SIGNED)
 _INTEGERS = frozenset(INTEGERS)
 _FLOATS = frozenset(FLOATS)
 _COMPLEX = frozenset(COMPLEX)
@@ -106,19 +105,9 @@ def raw_dtype(dtype: object) -> Dtype:
     return _RAW[dtype_of(dtype).itemsize]
 
 
-def is_bool(dtype: Dtype) -> bool:
-    """Whether elements are truth values, one byte each."""
-    return dtype == BOOL
-
-
 def is_integer(dtype: Dtype) -> bool:
     """Whether elements are signed or unsigned integers; false for bool."""
     return dtype in _INTEGERS
-
-
-def is_signed(dtype: Dtype) -> bool:
-    """Whether elements are signed integers."""
-    return dtype in _SIGNED
 
 
 def is_float(dtype: Dtype) -> bool:

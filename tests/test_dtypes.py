@@ -47,9 +47,9 @@ def test_every_type(name: str, scalar: type[Any], width: int, kind: str) -> None
         assert dtype_of(spelling) == dtype
         assert dtype_name(spelling) == name
         assert raw_dtype(spelling).itemsize == width
-    assert dtypes.is_bool(dtype) == (kind == "bool")
+    assert (dtype == dtypes.BOOL) == (kind == "bool")
     assert dtypes.is_integer(dtype) == (dtype in dtypes.INTEGERS) == (kind in {"signed", "unsigned"})
-    assert dtypes.is_signed(dtype) == (dtype in dtypes.SIGNED) == (kind == "signed")
+    assert (dtype in dtypes.SIGNED) == (kind == "signed")
     assert (dtype in dtypes.UNSIGNED) == (kind == "unsigned")
     assert dtypes.is_float(dtype) == (dtype in dtypes.FLOATS) == (kind == "float")
     assert dtypes.is_complex(dtype) == (dtype in dtypes.COMPLEX) == (kind == "complex")

@@ -185,7 +185,7 @@ def test_fill(run: Any, dtype: np.dtype[Any]) -> None:
     values: list[Any] = [0, 1, True, 3.0]
     if dtypes.is_float(dtype):
         values += [-0.0, 0.0, float("nan"), float("inf"), -1.5, 1e300]
-    if dtypes.is_signed(dtype):
+    if dtype in dtypes.SIGNED:
         values += [-1, -100]
     for value in values:
         with np.errstate(all="ignore"):

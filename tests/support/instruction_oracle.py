@@ -7,11 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.cores.instructions.c_signatures import CSignature, c_signatures_of
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, dtype_of, is_float
 
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(20)
+
+
+def c_signature(intrinsic: str, count: int) -> CSignature:
+    """The signature of an intrinsic with that many arguments."""
+    return next(one for one in c_signatures_of(intrinsic) if one.fewest <= count <= len(one.arguments))
 
 
 def values(count: int, dtype: Any, *, low: float = -8, high: float = 8) -> Array:

@@ -6,7 +6,7 @@ be a number, `value~dst` a number whose C type is the element type of `dst`. Sha
 arguments; `itemsize` is the width of the pointer's element, `bits(n)` the number of elements that contain n bits,
 `head(n)` the number that contain a count of 128 B and n elements, `lanes(n)` n rounded up to the 64 lanes of WRAM.
 
-    c_signature("__bang_transpose", 4)      dst[width,height] src[height,width] height width
+    __bang_transpose      dst[width,height] src[height,width] height width
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from mlusim.cores.instructions.int4 import int4_conversion
 from mlusim.cores.instructions.record import Instruction
 from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
 from mlusim.cores.instructions.vector_library import vector_functions
-from mlusim.errors import OperandError, nearest
 
 _TOKEN = re.compile(r"(\w+)(\[[^\]]*\])?(\|number)?(?:=(\w+))?(?::([\w,]+))?(?:~(\w+))?$")
 _HEAD_BYTES = 128
@@ -170,21 +169,6 @@ def c_signatures_of(intrinsic: str) -> list[CSignature]:
 
 def _count_first(text: str) -> str:
     return " ".join(sorted(text.split(), key=lambda word: word != "n"))
-
-
-def c_signature(intrinsic: str, count: int) -> CSignature:
-    """Return the signature of an intrinsic with `count` arguments.
-
-    Raises `OperandError` for an unknown intrinsic, naming the nearest, or another number of arguments.
-    """
-    choices = c_signatures_of(intrinsic)
-    if not choices:
-        raise OperandError(f"{intrinsic} is not an instruction; {nearest(intrinsic, BY_INTRINSIC)}see the glossary")
-    for choice in choices:
-        if choice.fewest <= count <= len(choice.arguments):
-            return choice
-    counts = " or ".join(str(len(choice.arguments)) for choice in choices)
-    raise OperandError(f"{intrinsic} takes {counts} arguments, not {count}")
 
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {

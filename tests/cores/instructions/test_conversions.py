@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instruction_oracle import rng, run
-from mlusim.cores.instructions.c_signatures import c_signature
+from instruction_oracle import c_signature, rng, run
 from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS
 from mlusim.cores.instructions.record import Extent
 from mlusim.cores.instructions.table import INSTRUCTIONS

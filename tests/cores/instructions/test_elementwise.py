@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instruction_oracle import BITINDEX, EXACT, Array, close, rng, run, values
+from instruction_oracle import BITINDEX, EXACT, Array, c_signature, close, rng, run, values
 from mlusim.cores.core import Core
-from mlusim.cores.instructions.c_signatures import c_signature, c_signatures_of
+from mlusim.cores.instructions.c_signatures import c_signatures_of
 from mlusim.cores.instructions.record import FLOATS
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.instructions.vector_library import vector_casts, vector_functions

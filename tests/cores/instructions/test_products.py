@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from instruction_oracle import run, values
-from mlusim.cores.instructions.c_signatures import c_signature, c_signatures_of
+from instruction_oracle import c_signature, run, values
+from mlusim.cores.instructions.c_signatures import c_signatures_of
 from mlusim.dtypes import dtype_of
 
 
