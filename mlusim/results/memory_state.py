@@ -5,7 +5,7 @@ Derived from the log alone; the contents of buffers require a repeatable run (`m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,10 @@ from mlusim.hardware import Board
 from mlusim.log import NONE, SYNC, Log
 from mlusim.units import format_bytes, format_ns
 
+Array = np.ndarray[Any, Any]
+Selection = np.ndarray[Any, np.dtype[np.bool_]]
 # Returns the contents of live allocations, by index, at a time in picoseconds.
-Repeat = Callable[[int], Mapping[int, Any]]
+Repeat = Callable[[int], Mapping[int, Array]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,28 +151,37 @@ def memory_state_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat:
     if not 0 <= time_ps <= end_ps:
         raise InputError(f"time {format_ns(time_ps)}: the run lasts from 0 ns to {format_ns(end_ps)}")
     cluster, number = divmod(core, board.cores_per_cluster)
-    columns = log.columns()
-    tasks_on_core = [
+    active = [
         index
         for index, task in enumerate(log.tasks)
-        if (task.cluster, task.core) == (cluster, number) and not task.is_memory_core
+        if (task.cluster, task.core, task.is_memory_core) == (cluster, number, False)
+        and task.start_ps <= time_ps
+        and not 0 <= task.end_ps < time_ps
     ]
-    active = [i for i in tasks_on_core if log.tasks[i].start_ps <= time_ps and not 0 <= log.tasks[i].end_ps < time_ps]
-    of_active_tasks = np.isin(columns["task"], active) & (columns["pipe"] != SYNC)
-    start, end = columns["start_ps"], np.where(columns["end_ps"] < 0, np.iinfo(np.int64).max, columns["end_ps"])
-    begun, ended = start <= time_ps, end <= time_ps
-    done = np.flatnonzero(of_active_tasks & ended)
-    values = repeat(time_ps) if repeat is not None else {}
+    steps = _Steps(log, time_ps)
+    operations = np.isin(steps.columns["task"], active) & (steps.columns["pipe"] != SYNC)
+    return MemoryState(
+        time_ps=time_ps,
+        cluster=cluster,
+        core=number,
+        task=log.tasks[active[-1]].task_id if active else NONE,
+        buffers=_buffers(log, steps, time_ps, cluster, active, repeat(time_ps) if repeat is not None else {}),
+        running=steps.running(operations),
+        last=steps.last(operations),
+    )
+
+
+def _buffers(
+    log: Log, steps: _Steps, time_ps: int, cluster: int, active: Sequence[int], values: Mapping[int, Array]
+) -> tuple[Buffer, ...]:
+    """Return the live buffers of the active tasks, and those in the SRAM of their cluster."""
     buffers = []
     for identity, record in enumerate(log.allocations):
         alive = record.start_ps <= time_ps and not 0 <= record.end_ps <= time_ps
-        own = record.task in active
         shared = record.memory == "sram" and record.task >= 0 and log.tasks[record.task].cluster == cluster
-        if not alive or not (own or shared):
+        if not alive or not (record.task in active or shared):
             continue
-        writers = columns["dst_alloc"] == identity
-        written = np.flatnonzero(writers & ended)
-        latest = int(written[np.argmax(end[written])]) if len(written) else NONE
+        writers = steps.columns["dst_alloc"] == identity
         buffers.append(
             Buffer(
                 name=record.name,
@@ -178,32 +189,41 @@ def memory_state_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat:
                 dtype=record.dtype,
                 shape=record.shape,
                 nbytes=record.nbytes,
-                written=None if latest == NONE else _step(log, columns, latest),
-                writing=tuple(
-                    _step(log, columns, record) for record in np.flatnonzero(writers & begun & ~ended).tolist()
-                ),
+                written=steps.last(writers),
+                writing=steps.running(writers),
                 values=values.get(identity),
             )
         )
-    return MemoryState(
-        time_ps=time_ps,
-        cluster=cluster,
-        core=number,
-        task=log.tasks[active[-1]].task_id if active else NONE,
-        buffers=tuple(buffers),
-        running=tuple(
-            _step(log, columns, record) for record in np.flatnonzero(of_active_tasks & begun & ~ended).tolist()
-        ),
-        last=_step(log, columns, int(done[np.argmax(end[done])])) if len(done) else None,
-    )
+    return tuple(buffers)
 
 
-def _step(log: Log, columns: Mapping[str, Any], record: int) -> Step:
-    file, line, _ = log.lines[int(columns["line"][record])]
-    return Step(
-        record=record,
-        operation=log.ops[int(columns["op"][record])],
-        location=f"{Path(file).name}:{line}",
-        start_ps=int(columns["start_ps"][record]),
-        end_ps=int(columns["end_ps"][record]),
-    )
+class _Steps:
+    """The operations of a log at a time: those in flight, and the last one that has ended."""
+
+    def __init__(self, log: Log, time_ps: int) -> None:
+        self._log = log
+        self.columns = log.columns()
+        ends = self.columns["end_ps"]
+        self._end_ps = np.where(ends < 0, np.iinfo(np.int64).max, ends)
+        self._ended = self._end_ps <= time_ps
+        self._in_flight = (self.columns["start_ps"] <= time_ps) & ~self._ended
+
+    def running(self, selected: Selection) -> tuple[Step, ...]:
+        """Return the selected operations in flight."""
+        return tuple(self._step(record) for record in np.flatnonzero(selected & self._in_flight).tolist())
+
+    def last(self, selected: Selection) -> Step | None:
+        """Return the selected operation that ended last."""
+        ended = np.flatnonzero(selected & self._ended)
+        return self._step(int(ended[np.argmax(self._end_ps[ended])])) if len(ended) else None
+
+    def _step(self, record: int) -> Step:
+        log, columns = self._log, self.columns
+        file, line, _ = log.lines[int(columns["line"][record])]
+        return Step(
+            record=record,
+            operation=log.ops[int(columns["op"][record])],
+            location=f"{Path(file).name}:{line}",
+            start_ps=int(columns["start_ps"][record]),
+            end_ps=int(columns["end_ps"][record]),
+        )
