@@ -11,6 +11,7 @@ from mlusim.verifier.happens_before import BY_OFFSETS
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A wrong value may stop the run or change its control flow.
+_PRIVATE = ("nram", "wram", "ldram")
 _BAD_VALUES = ("race", "task-race", "uninitialised")
 
 
@@ -83,15 +84,19 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     Where tasks of these clusters hang, tasks are at different barriers.
     """
     if cause.kind == "hang":
-        return set(cause.fields.get("clusters", ())).issuperset(site.cluster for site in race.sites)
+        return _hangs_with(cause, race)
     if cause.kind == "task-race" and any(site.role == "reads" and site.pipe == "scalar" for site in cause.sites):
         return race.writes_twice and len(race.lines) == 1 and race.fields["buffer"] != cause.fields["buffer"]
     return _race(cause, race)
 
 
+def _hangs_with(hang: Finding, finding: Finding) -> bool:
+    return set(hang.fields.get("clusters", ())).issuperset(site.cluster for site in finding.sites)
+
+
 def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     """Fold wrong values into the first bad value, and those that are not written, or written again, into that."""
-    if cause.kind in _CAUSES:
+    if any(finding.kind in _CAUSES for finding in (cause, *cause.folded)):
         return True
     wrongly = [
         finding
@@ -115,6 +120,8 @@ def _lookup(cause: Finding, lookup: Finding) -> bool:
 def _uninitialised(cause: Finding, read: Finding) -> bool:
     """Return whether a part of the output read is never written, or two tasks write other bytes in their place."""
     buffer = read.fields["buffer"]
+    if cause.kind == "hang":
+        return read.fields["memory"] not in _PRIVATE and _hangs_with(cause, read)
     if cause.kind == "task-race":
         return cause.writes_twice and cause.fields["buffer"] == buffer
     return cause.kind == "never-written" and cause.fields["tensor"] == buffer
@@ -128,10 +135,12 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
 
 
 def _written_again(cause: Finding, again: Finding) -> bool:
-    """Return whether the second writer races on the same tensor, or the same lines race on another.
+    """Return whether the second writer races on the same tensor, or the same lines race on another, or write it again.
 
     Without the race, it might read what it replaces.
     """
+    if cause.kind == "written-again":
+        return cause.lines == again.lines
     races = (cause, *cause.folded) if cause.kind == "task-race" else ()
     writer = {(again.sites[-1].file, again.sites[-1].line)}
     return any(

@@ -13,6 +13,7 @@ before the first atomic of a chain and after the last.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -55,6 +56,7 @@ class Handshakes:
         self._accesses = accesses
         self._columns = columns
         self._acquired: dict[int, _Acquired] = {}
+        self._uses: dict[int, tuple[Integers, Integers]] = {}
         atomic = np.array([name in ATOMIC_NAMES for name in log.ops], bool)
         fetching = np.array([name in FETCHING for name in log.ops], bool)
         records = np.flatnonzero(atomic[columns["op"]] & (columns["end_ps"] >= 0))
@@ -99,7 +101,7 @@ class Handshakes:
         columns, order = self._columns, self._order
         # By target, the knowledge carried by the atomics on it so far.
         known_by_target: dict[tuple[Any, ...], Knowledge] = {}
-        waiting: dict[int, list[tuple[int, Knowledge]]] = {}
+        waiting: dict[int, deque[tuple[int, Knowledge]]] = {}
         for record in atomics.tolist():
             position = int(order.position[record])
             task = int(order.task[position])
@@ -108,9 +110,9 @@ class Handshakes:
             target = alloc, offset, _bytes_of(log.boxes[box])
             before = known_by_target.setdefault(target, {})
             # Positions within a task ascend, and so do those of its acquisitions.
-            acquisitions = waiting.setdefault(task, [])
+            acquisitions = waiting.setdefault(task, deque())
             while acquisitions and acquisitions[0][0] < position:
-                self._acquire(task, *acquisitions.pop(0))
+                self._acquire(task, *acquisitions.popleft())
             if before and fetching[columns["op"][record]]:
                 use = self._first_use(log, record, position)
                 if use != NONE:
@@ -135,20 +137,33 @@ class Handshakes:
             # The old value is returned in a register.
             return position
         accesses, order = self._accesses, self._order
-        rows = np.flatnonzero(accesses.alloc == old[0][0])
-        written = rows[(accesses.record[rows] == record) & accesses.write[rows]]
-        if not len(written):
+        rows, positions = self._uses_of(int(old[0][0]))
+        first, behind = np.searchsorted(positions, [position, position + 1]).tolist()
+        written = [row for row in rows[first:behind].tolist() if accesses.write[row]]
+        if not written:
             return NONE
-        positions = order.position[accesses.record[rows]]
-        later = (positions > position) & (order.task[positions] == order.task[position])
-        later &= (accesses.low[rows] < accesses.high[written[0]]) & (accesses.high[rows] > accesses.low[written[0]])
-        candidates = rows[later]
-        for row in candidates[np.argsort(order.position[accesses.record[candidates]], kind="stable")].tolist():
+        low, high = accesses.low[written[0]], accesses.high[written[0]]
+        for index in range(behind, len(rows)):
+            row, use = int(rows[index]), int(positions[index])
+            if order.task[use] != order.task[position]:
+                return NONE
+            if accesses.low[row] >= high or accesses.high[row] <= low:
+                continue
             if accesses.write[row]:
                 return NONE
-            if order.lane[order.position[accesses.record[row]]] == SCALAR:
-                return int(order.position[accesses.record[row]])
+            if order.lane[use] == SCALAR:
+                return use
         return NONE
+
+    def _uses_of(self, alloc: int) -> tuple[Integers, Integers]:
+        """Return the accesses to an allocation by position, and their positions."""
+        known = self._uses.get(alloc)
+        if known is None:
+            rows = np.flatnonzero(self._accesses.alloc == alloc)
+            positions = self._order.position[self._accesses.record[rows]]
+            by_position = np.argsort(positions, kind="stable")
+            known = self._uses[alloc] = rows[by_position], positions[by_position]
+        return known
 
 
 @lru_cache(maxsize=1 << 10)

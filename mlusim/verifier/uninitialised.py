@@ -98,18 +98,24 @@ def find_uninitialised(
             region=region,
             nbytes=int((stops - starts).sum()),
             sites=sites,
-            fields={"buffer": allocation.name},
+            fields={"buffer": allocation.name, "memory": allocation.memory},
         )
         findings[key_of] = finding, 1, (starts, stops)
-    return _fold_readers([(replace(finding, times=times), ranges) for finding, times, ranges in findings.values()])
+    written = {log.allocations[alloc].name for alloc in np.unique(accesses.alloc[accesses.write]).tolist()}
+    counted = [(replace(finding, times=times), ranges) for finding, times, ranges in findings.values()]
+    return _fold_readers(counted, written)
 
 
-def _fold_readers(findings: list[tuple[Finding, Ranges]]) -> list[Finding]:
-    """Return one finding for all lines that read uninitialised bytes of a buffer in common: it lacks one write."""
+def _fold_readers(findings: list[tuple[Finding, Ranges]], written: set[str]) -> list[Finding]:
+    """Return one finding for all lines that read the same uninitialised bytes of a buffer: it lacks one write.
+
+    So does a buffer that is not among those `written`, whichever bytes of it are read.
+    """
     groups: list[tuple[Finding, list[Ranges], list[Finding]]] = []
     for finding, ranges in findings:
         for main, members, others in groups:
-            if _name(main) == _name(finding) and any(_overlap(ranges, member) for member in members):
+            common = main.fields["buffer"] not in written or any(_overlap(ranges, member) for member in members)
+            if common and _name(main) == _name(finding):
                 members.append(ranges)
                 others.append(finding)
                 break

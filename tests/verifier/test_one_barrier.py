@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import mlusim
 from findings import X, the_only_error
-from mlusim import Output
+from mlusim import InOut, Output
 
 
 async def prefetch(core, x, out, fault):
@@ -38,3 +39,70 @@ def test_the_first_load_of_a_pipeline_and_those_of_its_loop_lack_one_barrier(fau
     first = prefetch.__code__.co_firstlineno
     assert (finding.kind, finding.fields["sync"]) == ("task-race", "sync_cluster")
     assert [site.line - first for site in finding.sites] == [8, 18]
+
+
+def kinds_of(finding):
+    return [one.kind for one in finding.folded]
+
+
+def test_tasks_that_do_the_work_of_others_in_place_are_one_finding():
+    async def reverse(core, x):
+        if core.is_memory_core:
+            return
+        low, high = (core.nram.alloc(8, x.dtype, name) for name in ("low", "high"))
+        # Pairs of rows: half of these would do.
+        for row in range(core.core_id, 8, 4):
+            core.memcpy_async(low, x[row])
+            core.memcpy_async(high, x[7 - row])
+            core.memcpy_async(x[row], high)
+            core.memcpy_async(x[7 - row], low)
+        await core.sync()
+
+    finding = the_only_error(reverse, InOut(X), dim=4)
+    assert (finding.kind, set(kinds_of(finding))) == ("task-race", {"task-race"})
+    assert any(one.writes_twice for one in finding.folded)
+
+
+def test_two_queues_without_a_wait_are_one_finding():
+    async def copy(core, x, out):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.memcpy(tile, x[core.task_id])
+        await core.memcpy(out[core.task_id], tile)
+
+    async def scale(core, x, out):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.memcpy(tile, x[core.task_id])
+        core.mul(tile, tile, 2.0)
+        await core.memcpy(out[core.task_id], tile)
+
+    device = mlusim.Device()
+    x, middle, out = device.upload(X, "x"), device.alloc((8, 8), X.dtype, "middle"), device.alloc((8, 8), X.dtype)
+    device.launch(copy, x, middle, kind="BLOCK", dim=8)
+    device.launch(scale, middle, out, kind="BLOCK", dim=8)
+    device.launch(scale, middle, out, kind="BLOCK", dim=8, queue=device.queue())
+    device.synchronize()
+    (finding,) = device.verify(rewrites=True).errors
+    assert finding.rule == "launches on different queues are not ordered"
+    assert kinds_of(finding) == ["task-race"]
+
+
+def test_tasks_at_different_barriers_read_what_is_not_yet_written():
+    async def kernel(core, x, out):
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        if core.is_memory_core:
+            await core.sync_cluster()
+            await core.memcpy(box, x[:4])
+            await core.sync_cluster()
+            await core.sync_cluster()
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        # Here a barrier is missing.
+        await core.sync_cluster()
+        await core.memcpy(tile, box[core.core_id])
+        await core.sync_cluster()
+        await core.memcpy(out[core.core_id], tile)
+
+    finding = the_only_error(kernel, X, Output((4, 8)), dim=4)
+    assert finding.kind == "hang"
+    assert set(kinds_of(finding)) <= {"task-race", "uninitialised"}
+    assert kinds_of(finding)

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 
-import mlusim
 from findings import ONE, X, only, the_only_error
 from mlusim import InOut, Output, verify
 
@@ -394,47 +393,6 @@ def test_the_sites_of_a_missing_sync_are_those_next_to_it():
     assert finding.remedy.endswith(f"before {finding.sites[1].location}")
 
 
-def test_tasks_that_do_the_work_of_others_in_place_are_one_finding():
-    async def reverse(core, x):
-        if core.is_memory_core:
-            return
-        low, high = (core.nram.alloc(8, x.dtype, name) for name in ("low", "high"))
-        # Pairs of rows: half of these would do.
-        for row in range(core.core_id, 8, 4):
-            core.memcpy_async(low, x[row])
-            core.memcpy_async(high, x[7 - row])
-            core.memcpy_async(x[row], high)
-            core.memcpy_async(x[7 - row], low)
-        await core.sync()
-
-    finding = the_only_error(reverse, InOut(X), dim=4)
-    assert (finding.kind, set(kinds_of(finding))) == ("task-race", {"task-race"})
-    assert any(one.writes_twice for one in finding.folded)
-
-
-def test_two_queues_without_a_wait_are_one_finding():
-    async def copy(core, x, out):
-        tile = core.nram.alloc(8, x.dtype, "tile")
-        await core.memcpy(tile, x[core.task_id])
-        await core.memcpy(out[core.task_id], tile)
-
-    async def scale(core, x, out):
-        tile = core.nram.alloc(8, x.dtype, "tile")
-        await core.memcpy(tile, x[core.task_id])
-        core.mul(tile, tile, 2.0)
-        await core.memcpy(out[core.task_id], tile)
-
-    device = mlusim.Device()
-    x, middle, out = device.upload(X, "x"), device.alloc((8, 8), X.dtype, "middle"), device.alloc((8, 8), X.dtype)
-    device.launch(copy, x, middle, kind="BLOCK", dim=8)
-    device.launch(scale, middle, out, kind="BLOCK", dim=8)
-    device.launch(scale, middle, out, kind="BLOCK", dim=8, queue=device.queue())
-    device.synchronize()
-    (finding,) = device.verify(rewrites=True).errors
-    assert finding.rule == "launches on different queues are not ordered"
-    assert kinds_of(finding) == ["task-race"]
-
-
 def test_a_number_from_a_race_explains_the_error_that_follows_whichever_instruction_returns_it():
     async def select(core, x, out):
         tile, mask, found = (core.nram.alloc(64, x.dtype, name) for name in ("tile", "mask", "found"))
@@ -465,3 +423,25 @@ def test_the_slot_that_a_pipeline_never_loads_is_one_finding():
     finding = the_only_error(pipeline, X, Output.like(X), **ONE)
     assert finding.kind == "uninitialised"
     assert "race" in kinds_of(finding)
+
+
+def test_wrong_values_from_a_workspace_that_is_not_stored_are_one_finding():
+    async def kernel(core, x, space, out):
+        tile = core.nram.alloc(x.shape, x.dtype, "tile")
+        await core.memcpy(tile, x)
+        # Here the store to the workspace is missing.
+        await core.memcpy(tile, space)
+        await core.memcpy(out, tile)
+
+    finding = the_only_error(kernel, X, Output.like(X), Output.like(X), reference={"out": X}, **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("never-written", ["uninitialised", "wrong-value"])
+
+
+def test_a_buffer_that_is_never_loaded_is_one_finding_whichever_part_is_read():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(x.shape, x.dtype, "tile")
+        await core.memcpy(out[0:4], tile[0:4])
+        await core.memcpy(out[4:8], tile[4:8])
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("uninitialised", ["uninitialised"])
