@@ -34,8 +34,8 @@ class Transfer(Flow):
     def __init__(
         self, pipe: DmaPipe, task: Task, record: int, issue_ps: int, cost: CopyCost, effect: Any, blocks: int
     ) -> None:
-        port = pipe.write_port if cost.traffic == WRITE else pipe.read_port
-        super().__init__(cost.work, cost.limit, cost.ratio, port, cost.traffic)
+        self.cost = cost
+        self.port = pipe.write_port if cost.traffic == WRITE else pipe.read_port
         self.pipe = pipe
         self.task = task
         self.record = record
@@ -158,7 +158,7 @@ class DmaPipe:
         self.current = transfer
         if self.twin is not None:
             self.twin.current = transfer
-        if transfer.work:
+        if transfer.cost.work:
             ready_ps = transfer.issue_ps + transfer.latency_ps
             if ready_ps < start_ps:
                 ready_ps = start_ps
@@ -166,7 +166,7 @@ class DmaPipe:
             # A move inside a core consists of latency only, and overlaps nothing.
             ready_ps = start_ps + transfer.latency_ps
         self.records.started(transfer.record, start_ps, ready_ps - start_ps)
-        if transfer.work:
+        if transfer.cost.work:
             self.link.join(transfer, ready_ps, now)
         elif ready_ps != now:
             transfer.callbacks = self._when_ready

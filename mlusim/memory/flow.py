@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from mlusim.units import ceil_ps
+
 READ: Final = 1
 WRITE: Final = 2
 READ_AND_WRITE: Final = 3
@@ -59,58 +61,70 @@ class Port:
         self.full = False
 
 
-class Flow:
-    """One transfer on a link.
+class LinkCost:
+    """What a transfer needs of a link; transfers that need the same share one. Never assigned to.
 
     Attributes:
         work: bytes of link time that the transfer needs.
         limit: work per picosecond that the transfer's own port allows.
         ratio: bytes of work per byte through the port, 1 or more.
-        port: the shared port, one of `Link.ports`.
-        port_rate: bytes per picosecond that the transfer alone moves through its port.
         traffic: READ, WRITE or READ_AND_WRITE.
+        port_rate: bytes per picosecond that the transfer alone moves through its port.
+        least_ps: how long it takes at its limit.
+    """
+
+    __slots__ = ("least_ps", "limit", "port_rate", "ratio", "traffic", "work")
+
+    def __init__(self, work: float, limit: float, ratio: float, traffic: int) -> None:
+        self.work = work
+        self.limit = limit
+        self.ratio = ratio
+        self.traffic = traffic
+        self.port_rate = limit / ratio
+        self.least_ps = ceil_ps(work / limit)
+
+
+class Flow:
+    """One transfer on a link. A subclass sets `cost` and `port`, the link everything else.
+
+    Attributes:
+        cost: what it needs.
+        port: the shared port, one of `Link.ports`.
+        order: its number among the flows that joined.
         weight: share of a full link or port, relative to the other flows.
         cap: work per picosecond that its own port and the shared port allow now.
         brim: the level of a full link at which it reaches its cap.
         sharing: whether it shares the link, at a rate below its cap.
         finish: when it is complete, on the virtual clock of the flows that do as it does.
+        since_ps: while nothing contends, since when it has had `finish` left to transfer.
+        callbacks: of the flow as an event; see `DmaPipe.start`.
     """
 
     __slots__ = (
         "brim",
         "callbacks",
         "cap",
+        "cost",
         "finish",
-        "limit",
         "order",
         "port",
-        "port_rate",
-        "ratio",
         "sharing",
         "since_ps",
-        "traffic",
         "weight",
-        "work",
     )
+    cost: LinkCost
+    port: Port
+    order: int
+    weight: float
+    cap: float
+    brim: float
+    sharing: bool
+    finish: float
+    since_ps: int
+    callbacks: Any
 
     # Together with `callbacks`, what SimPy requires of an event: a flow can be scheduled itself.
     _ok = True
-
-    def __init__(self, work: float, limit: float, ratio: float, port: Port, traffic: int) -> None:
-        self.work = work
-        self.weight = 1.0
-        self.limit = limit
-        self.ratio = ratio
-        self.port = port
-        self.port_rate = limit / ratio
-        self.traffic = traffic
-        self.cap = limit
-        self.brim = limit
-        self.sharing = False
-        self.finish = 0.0
-        self.since_ps = 0
-        self.order = 0
-        self.callbacks: Any = ()
 
     def done(self, now: int) -> None:
         """Called once, at time `now`, when the transfer is complete."""

@@ -18,7 +18,7 @@ from math import ceil
 from typing import Any
 
 from mlusim.memory.clock import Alarm, Clock
-from mlusim.memory.flow import INFINITE, NEVER, READ, WEIGHTS, WRITE, Flow, LinkLimits, order_of, weights
+from mlusim.memory.flow import INFINITE, NEVER, READ, WEIGHTS, WRITE, Flow, LinkCost, LinkLimits, order_of, weights
 from mlusim.memory.shares import Shares
 from mlusim.units import ceil_ps
 
@@ -45,7 +45,9 @@ class Link(Shares):
         self._rate = rate
         self._mixed_rate = rate * limits.mixed_factor
         self._weights = weights(limits.spread)
-        self._joined = 0
+        # The number of the next flow, and of the first one of this launch.
+        self._order = 0
+        self._first_order = 0
         # Mixing of reads and writes: until when ended flows of each kind count as in flight, and when mixing ends
         # because one kind has ended.
         self._mixing_ps = limits.mixing_ps if limits.mixed_factor < 1 else 0
@@ -54,7 +56,6 @@ class Link(Shares):
         self._writes_until = -1
         self._mixed_until = NEVER
         # Flows still to join: (time, order, flow), sorted.
-        self._order = 0
         self._readers = 0
         self._writers = 0
         self._arrivals: list[tuple[int, int, Flow]] = []
@@ -64,17 +65,17 @@ class Link(Shares):
 
     def restart(self) -> None:
         """Reset at the start of a launch, so that it takes the same time as on a new device."""
-        self._joined = 0
+        self._first_order = self._order
         self._reads_until = self._writes_until = -1
 
     def join(self, flow: Flow, ready_ps: int, now: int) -> None:
         """Begin a transfer at `ready_ps`, now or later."""
-        self._order = flow.order = self._order + 1
-        flow.weight = self._weights[self._joined % WEIGHTS]
-        self._joined += 1
-        insort(self._arrivals, (ready_ps, self._order, flow))
+        order = flow.order = self._order
+        self._order = order + 1
+        flow.weight = self._weights[(order - self._first_order) % WEIGHTS]
+        insort(self._arrivals, (ready_ps, order, flow))
         if not self._contended:
-            self._schedule_end(flow, flow.work, ready_ps, now)
+            self._schedule_end(flow, flow.cost.work, ready_ps, ready_ps + flow.cost.least_ps, now)
         elif not (self._completing or now <= self._armed_ps <= ready_ps):
             # The flow matters before the timer rings. When flows join while others complete, the link is shared once,
             # after all of them.
@@ -82,29 +83,29 @@ class Link(Shares):
             self._serve(now)
             self._arm(now)
 
-    def _schedule_end(self, flow: Flow, work: float, since_ps: int, now: int) -> None:
+    def _schedule_end(self, flow: Flow, work: float, since_ps: int, end_ps: int, now: int) -> None:
         """Schedule the end of a flow without contention; a hook for `QuickLink`."""
         raise NotImplementedError
 
     def _leave(self, flow: Flow, now: int) -> None:
         """Take a completed flow off the link and its port."""
-        port = flow.port
+        cost, port = flow.cost, flow.port
         flows = port.flows
         flows.remove(flow)
         port.weight -= flow.weight
         self._flows -= 1
         # Reset empty sums to exactly 0, so that rounding errors do not accumulate.
-        self._demand = self._demand - flow.limit if self._flows else 0.0
-        port.demand = port.demand - flow.port_rate if flows else 0.0
-        if flow.traffic != WRITE:
-            self._reads_until = self._mixes_until(flow, self._reads_until, now)
-        if flow.traffic != READ:
-            self._writes_until = self._mixes_until(flow, self._writes_until, now)
+        self._demand = self._demand - cost.limit if self._flows else 0.0
+        port.demand = port.demand - cost.port_rate if flows else 0.0
+        if cost.traffic != WRITE:
+            self._reads_until = self._mixes_until(cost, self._reads_until, now)
+        if cost.traffic != READ:
+            self._writes_until = self._mixes_until(cost, self._writes_until, now)
 
-    def _mixes_until(self, flow: Flow, until_ps: int, now: int) -> int:
+    def _mixes_until(self, cost: LinkCost, until_ps: int, now: int) -> int:
         """Return the time until which ended flows of one kind mix with flows of the other."""
         latest_ps = now + self._mixing_ps
-        reach_ps = flow.work * self._reach_ps + (until_ps if until_ps > now else now)
+        reach_ps = cost.work * self._reach_ps + (until_ps if until_ps > now else now)
         return latest_ps if reach_ps > latest_ps else ceil(reach_ps)
 
     def _serve(self, now: int) -> None:
@@ -128,24 +129,24 @@ class Link(Shares):
             self._enter(flow)
             # Until the link is shared anew, on one clock or the other.
             if self._weight:
-                self._begin_sharing(flow, flow.work)
+                self._begin_sharing(flow, flow.cost.work)
             else:
-                self._begin_capped(flow, flow.work)
+                self._begin_capped(flow, flow.cost.work)
             self._share(joined_ps)
 
     def _enter(self, flow: Flow) -> None:
         """Count a flow in flight."""
+        cost, port = flow.cost, flow.port
         self._flows += 1
-        self._demand += flow.limit
-        if flow.traffic != WRITE:
+        self._demand += cost.limit
+        if cost.traffic != WRITE:
             self._readers += 1
-        if flow.traffic != READ:
+        if cost.traffic != READ:
             self._writers += 1
-        port = flow.port
         port.flows.append(flow)
-        port.demand += flow.port_rate
+        port.demand += cost.port_rate
         port.weight += flow.weight
-        flow.cap = flow.limit
+        flow.cap = cost.limit
         if not port.unsettled:
             self._unsettle(port)
 
@@ -215,7 +216,7 @@ class Link(Shares):
                 break
             if not level:
                 # At best the flow has the link to itself.
-                alone = ahead + flow.work / self._alone(flow, self._rate)
+                alone = ahead + flow.cost.work / self._alone(flow, self._rate)
                 if alone < soonest:
                     soonest = alone
                 continue
@@ -223,10 +224,10 @@ class Link(Shares):
             slower = level * weight / (weight + flow.weight)
             weight += flow.weight
             port = flow.port
-            if slower * flow.weight > flow.limit or slower * (port.weight + added) > port.rate:
+            if slower * flow.weight > flow.cost.limit or slower * (port.weight + added) > port.rate:
                 # The port limits this flow and leaves more to the others: share anew when it joins.
                 return ahead
-            work = flow.work / flow.weight
+            work = flow.cost.work / flow.weight
             left = (soonest - ahead) * level
             if work < left:
                 left = work
@@ -236,7 +237,7 @@ class Link(Shares):
 
     def _alone(self, flow: Flow, rate: float) -> float:
         """Work per picosecond of a flow that has a link of `rate` to itself."""
-        return flow.limit if flow.limit < rate else rate
+        return flow.cost.limit if flow.cost.limit < rate else rate
 
     def _ring(self, alarm: Alarm) -> None:
         alarm.callbacks = alarm.calls
@@ -280,9 +281,9 @@ class Link(Shares):
         for flow in done:
             if not flow.port.unsettled:
                 self._unsettle(flow.port)
-            if flow.traffic != WRITE:
+            if flow.cost.traffic != WRITE:
                 self._readers -= 1
-            if flow.traffic != READ:
+            if flow.cost.traffic != READ:
                 self._writers -= 1
             self._leave(flow, now)
         # Completed transfers often begin the next one: the link is shared once, after all of them.

@@ -43,7 +43,7 @@ class LoadedLink(Link):
         self._growth = limits.latency_growth
 
     def _alone(self, flow: Flow, rate: float) -> float:
-        return carried(flow.limit, rate, self._growth)
+        return carried(flow.cost.limit, rate, self._growth)
 
     def _share(self, now: int) -> None:
         """Set the pace, the part of their caps at which all flows run."""

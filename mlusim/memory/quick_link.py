@@ -33,13 +33,10 @@ class QuickLink(Link):
         # How often flows have ended since contention began.
         self._ended = 0
 
-    def _schedule_end(self, flow: Flow, work: float, since_ps: int, now: int) -> None:
-        """Schedule the end of a flow at its own limit, with `work` remaining at `since_ps`."""
+    def _schedule_end(self, flow: Flow, work: float, since_ps: int, end_ps: int, now: int) -> None:
+        """Schedule the end of a flow that runs at its own limit, with `work` remaining at `since_ps`."""
         flow.finish = work
         flow.since_ps = since_ps
-        end_ps = since_ps + ceil_ps(work / flow.limit)
-        if end_ps < now:
-            end_ps = now
         flows = self._ends.get(end_ps)
         if flows is not None:
             flows.append(flow)
@@ -58,9 +55,9 @@ class QuickLink(Link):
         arrivals = self._arrivals
         while arrivals and arrivals[0][0] <= now:
             joined_ps, _, flow = arrivals[0]
-            port = flow.port
-            demand = self._demand + flow.limit
-            port_demand = port.demand + flow.port_rate
+            cost, port = flow.cost, flow.port
+            demand = self._demand + cost.limit
+            port_demand = port.demand + cost.port_rate
             if demand > self._mixed_rate or port_demand > port.rate:
                 self._begin_contention(joined_ps)
                 self._ring_now(now)
@@ -86,10 +83,10 @@ class QuickLink(Link):
         self._updated_ps = now
         for port in self.ports:
             for flow in port.flows:
-                flow.cap = flow.limit
-                self._begin_capped(flow, flow.finish - flow.limit * (now - flow.since_ps))
-                self._readers += flow.traffic != WRITE
-                self._writers += flow.traffic != READ
+                flow.cap = flow.cost.limit
+                self._begin_capped(flow, flow.finish - flow.cost.limit * (now - flow.since_ps))
+                self._readers += flow.cost.traffic != WRITE
+                self._writers += flow.cost.traffic != READ
             if port.flows:
                 self._unsettle(port)
 
@@ -105,9 +102,12 @@ class QuickLink(Link):
         for port in self.ports:
             port.unsettled = port.full = False
             for flow in port.flows:
-                self._schedule_end(flow, self._stop(flow), now, now)
+                work = self._stop(flow)
+                # Rounding may leave less than nothing.
+                end_ps = max(now + ceil_ps(work / flow.cost.limit), now)
+                self._schedule_end(flow, work, now, end_ps, now)
         for ready_ps, _, flow in self._arrivals:
-            self._schedule_end(flow, flow.work, ready_ps, now)
+            self._schedule_end(flow, flow.cost.work, ready_ps, ready_ps + flow.cost.least_ps, now)
         self._capped.clear()
         self._sharing.clear()
         self._unsettled.clear()

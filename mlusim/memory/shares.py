@@ -173,17 +173,17 @@ class Shares:
         waiting = port.flows
         while waiting:
             share = left / weight
-            more = [flow for flow in waiting if flow.port_rate > share * flow.weight]
+            more = [flow for flow in waiting if flow.cost.port_rate > share * flow.weight]
             if len(more) == len(waiting):
                 break
             for flow in waiting:
-                if flow.port_rate <= share * flow.weight:
-                    left -= flow.port_rate
+                if flow.cost.port_rate <= share * flow.weight:
+                    left -= flow.cost.port_rate
                     weight -= flow.weight
-                    self._set_cap(flow, flow.limit)
+                    self._set_cap(flow, flow.cost.limit)
             waiting = more
         for flow in waiting:
-            self._set_cap(flow, left / weight * flow.weight * flow.ratio)
+            self._set_cap(flow, left / weight * flow.weight * flow.cost.ratio)
 
     def _set_cap(self, flow: Flow, cap: float) -> None:
         if flow.cap == cap:

@@ -5,36 +5,30 @@ Planners and the simulator use the same functions; the simulator's `Link` adds t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mlusim.hardware.board_record import Board
 from mlusim.memory.copy import CopyShape
-from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE
+from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, LinkCost
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.loaded_link import carried
 from mlusim.units import PS_PER_S, ceil_ps
 
 
-# Never assigned to, but not frozen: a frozen one takes three times as long to make.
-@dataclass(slots=True, eq=False)
-class CopyCost:
-    """Cost of one copy.
+class CopyCost(LinkCost):
+    """Cost of one copy, and what it needs of the shared link (DRAM or SRAM), inefficiency included.
+
+    A move inside a core has no work. Traffic is READ, WRITE or both from the DRAM's point of view.
 
     Attributes:
-        work: bytes of time on the shared link (DRAM or SRAM), inefficiency included; 0 for a move inside a core.
-        limit: work per picosecond that the port allows.
-        ratio: bytes of work per byte through the port.
-        traffic: READ, WRITE or both, from the DRAM's point of view.
         latency_ps: from issue to the first byte.
         alone_ps: latency and transfer time on an otherwise idle board.
     """
 
-    work: float
-    limit: float
-    ratio: float
-    traffic: int
-    latency_ps: int
-    alone_ps: int
+    __slots__ = ("alone_ps", "latency_ps")
+
+    def __init__(self, work: float, limit: float, ratio: float, traffic: int, latency_ps: int, alone_ps: int) -> None:
+        super().__init__(work, limit, ratio, traffic)
+        self.latency_ps = latency_ps
+        self.alone_ps = alone_ps
 
 
 def dram_work(board: Board, bus_read_bytes: int, bus_write_bytes: int, *, strided: bool) -> float:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim.memory.clock import Clock
-from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, Flow, LinkLimits
+from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, Flow, LinkCost, LinkLimits
 from mlusim.memory.link import Link
 from mlusim.memory.loaded_link import dram_link
 from mlusim.memory.quick_link import QuickLink
@@ -39,7 +39,7 @@ class Recorded(Flow):
     __slots__ = ("ended", "following", "link", "number")
 
     def __init__(self, link: Link, number: int, wish: Wish, ended: dict[int, int]) -> None:
-        super().__init__(wish.work, wish.limit, wish.ratio, link.ports[wish.port], wish.traffic)
+        self.cost, self.port = LinkCost(wish.work, wish.limit, wish.ratio, wish.traffic), link.ports[wish.port]
         self.link, self.number, self.ended = link, number, ended
         self.following: Recorded | None = None
 

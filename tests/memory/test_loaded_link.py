@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim.memory.clock import Clock
-from mlusim.memory.flow import READ, WRITE, Flow, LinkLimits
+from mlusim.memory.flow import READ, WRITE, Flow, LinkCost, LinkLimits, Port
 from mlusim.memory.loaded_link import LoadedLink, carried, dram_link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.version import is_compiled
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(is_compiled(), reason="a compiled class cannot b
 class Recorded(Flow):
     __slots__ = ("ended", "number")
 
-    def __init__(self, number: int, ended: dict[int, int], *how: Any) -> None:
-        super().__init__(*how)
+    def __init__(self, number: int, ended: dict[int, int], cost: LinkCost, port: Port) -> None:
+        self.cost, self.port = cost, port
         self.number, self.ended = number, ended
 
     def done(self, now: int) -> None:
@@ -40,7 +40,7 @@ def run(flows: list[tuple[int, Any]], rate: float, ports: list[float], growth: f
         return lambda _: link.join(flow, clock.now, clock.now)
 
     for number, (at_ps, (work, limit, ratio, port, traffic)) in enumerate(flows):
-        clock.after(at_ps, join(Recorded(number, ended, work, limit, ratio, link.ports[port], traffic)))
+        clock.after(at_ps, join(Recorded(number, ended, LinkCost(work, limit, ratio, traffic), link.ports[port])))
     clock.run()
     return [ended[number] for number in range(len(flows))]
 

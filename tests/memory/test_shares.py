@@ -11,7 +11,7 @@ from mlusim.cores.core import Core
 from mlusim.hardware import board
 from mlusim.host.device import Device
 from mlusim.memory.clock import Clock
-from mlusim.memory.flow import READ, WRITE, Flow, LinkLimits, weights
+from mlusim.memory.flow import READ, WRITE, Flow, LinkCost, LinkLimits, weights
 from mlusim.memory.link import Link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.memory.view import View
@@ -25,7 +25,7 @@ class Recorded(Flow):
     __slots__ = ("ended",)
 
     def __init__(self, link: Link, work: float, traffic: int = READ) -> None:
-        super().__init__(work, 1.0, 1.0, link.ports[0], traffic)
+        self.cost, self.port = LinkCost(work, 1.0, 1.0, traffic), link.ports[0]
         self.ended = -1
 
     def done(self, now: int) -> None:
@@ -117,9 +117,9 @@ def test_links_do_not_switch_methods_so_often_that_moving_the_flows_costs_more_t
     scheduled = []
     schedule_end = QuickLink._schedule_end
 
-    def counted(link: QuickLink, flow: Flow, work: float, since_ps: int, now: int) -> None:
-        scheduled.append(now)
-        schedule_end(link, flow, work, since_ps, now)
+    def counted(link: QuickLink, flow: Flow, *times: float) -> None:
+        scheduled.append(flow)
+        schedule_end(link, flow, *times)
 
     monkeypatch.setattr(QuickLink, "_schedule_end", counted)
     device = Device("mlu290-m5", data=False)

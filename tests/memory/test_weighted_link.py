@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim.memory.clock import Clock
-from mlusim.memory.flow import READ, Flow, LinkLimits, weights
+from mlusim.memory.flow import READ, Flow, LinkCost, LinkLimits, weights
 from mlusim.memory.link import Link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.version import is_compiled
@@ -28,7 +28,7 @@ class Recorded(Flow):
     __slots__ = ("ended",)
 
     def __init__(self, link: Link, wish: Wish) -> None:
-        super().__init__(wish.work, wish.limit, 1.0, link.ports[wish.port], READ)
+        self.cost, self.port = LinkCost(wish.work, wish.limit, 1.0, READ), link.ports[wish.port]
         self.ended = -1
 
     def done(self, now: int) -> None:
