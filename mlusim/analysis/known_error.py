@@ -35,7 +35,7 @@ from mlusim.hardware import Board
 from mlusim.hardware.calibrated import Row, rows
 from mlusim.hardware.presets import find_preset
 from mlusim.log import TENSOR, VECTOR
-from mlusim.units import KIB, MIB, PS_PER_US, short_bytes
+from mlusim.units import KIB, MIB, PS_PER_US, plural, short_bytes
 
 MEASURED, BEYOND, NOT_MEASURED = "measured", "beyond", "not measured"
 PART = 0.9  # of all runs, that the band is to hold
@@ -138,7 +138,7 @@ class Known:
         band = f"{100 * PART:.0f} % band {bounds}"
         beyond = f"; not measured: {self.why}" if self.why else ""
         count = len(self.nearest)
-        measurements = f"{count} measurement{'s' if count != 1 else ''} of the kind {self.kind!r}"
+        measurements = f"{plural(count, 'measurement')} of the kind {self.kind!r}"
         return f"{band}; {measurements}, off by {errors} when left out of the fit{beyond}"
 
     def to_json(self) -> dict[str, Any]:

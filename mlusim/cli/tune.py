@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from mlusim.cli.option_types import ELEMENT_TYPE, NEW_FILE, SHAPE, board_names, 
 from mlusim.cli.options import STEADY, make_full_option
 from mlusim.cli.provenance import print_json, provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
+from mlusim.units import PS_PER_US, plural
 
 if TYPE_CHECKING:
     from mlusim.explore.tuning import Tuning
@@ -170,9 +171,6 @@ def _tune(
 
 def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
     """Print the result of tuning: a table and the best command, or JSON."""
-    from mlusim.analysis.summary import us_text
-    from mlusim.units import PS_PER_US
-
     if as_json:
         print_json("tune", tuning.to_json(), provenance([tuning.board]))
         return
@@ -180,42 +178,59 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
         show.print_exact(tuning.command)
         return
     rows = tuning.rows if show_all else tuning.rows[:_SHOWN]
-    best = tuning.best
-    of = f" {best['shape'].replace('x', ',')}" if "shape" in best else ""
-    show.print_text(f"{tuning.operator}{of} on {tuning.board.name}, the fastest first:\n")
-    settings = _kernel_columns(tuning) if "tier" not in best else _plan_columns(full=full)
-    columns = [*settings, "time", "", "why it is slower"]
-    lines = []
-    for row in rows:
-        cells = [str(row.get(axis, "")) for axis in settings] if "tier" not in best else _plan_cells(row, full=full)
-        why = row["why"] if full else row["why"].partition(";")[0].partition(":")[0]
-        lines.append([*cells, us_text(row["time_ps"]), "best" if row is best else _slower(row["slower"]), why])
-    show.print_columns(
-        columns,
-        lines,
-        right=range(0 if "tier" not in best else 1, len(columns) - 1),
-        keys=len(tuning.axes) if "tier" not in best else 2,
-    )
-    left = len(tuning.rows) - len(rows)
-    lines_below = [f"{left} slower ones; --all shows them"] if left else []
-    tried = f"{len(tuning.rows)} plan{'s' * (len(tuning.rows) != 1)} ran"
-    if tuning.repeats:
-        tried += f", {tuning.repeats} more settings gave the same plans"
-    if tuning.refused:
-        tried += f", {len(tuning.refused)} did not fit" if "tier" in best else f", {len(tuning.refused)} could not run"
-    lines_below.append(tried)
-    if tuning.refused and "tier" not in best:
-        lines_below += [f"could not run: {settings}: {message}" for settings, _, message in tuning.refused[:_REASONS]]
-    bound = us_text(round(best["lower_bound_us"] * PS_PER_US))
-    over = f"{best['time_us'] / best['lower_bound_us']:.2f} x " if best["lower_bound_us"] else ""
-    early = ", so the search ended early" if tuning.at_lower_bound else ""
-    lines_below.append(f"the best takes {over}the lower bound of {bound}{early}")
-    if tuning.as_good:
-        lines_below.append(f"{tuning.as_good} within 2 % of the best: no measurement tells them apart")
-    show.print_text("\n" + "\n".join(lines_below))
+    shape = f" {tuning.best['shape'].replace('x', ',')}" if "shape" in tuning.best else ""
+    show.print_text(f"{tuning.operator}{shape} on {tuning.board.name}, the fastest first:\n")
+    _print_rows(tuning, rows, full=full)
+    slower = len(tuning.rows) - len(rows)
+    hidden = [f"{slower} slower ones; --all shows them"] if slower else []
+    show.print_text("\n" + "\n".join([*hidden, *_notes(tuning)]))
     show.print_text("\nThe best one, from the shell and from Python:")
     show.print_command(tuning.command)
     show.print_call(tuning.call)
+
+
+def _has_plans(tuning: Tuning) -> bool:
+    """Whether an operator was tuned, whose points have plans with tiers; else a kernel."""
+    return "tier" in tuning.best
+
+
+def _print_rows(tuning: Tuning, rows: Sequence[dict[str, Any]], *, full: bool) -> None:
+    """Print the table of the points."""
+    from mlusim.analysis.summary import us_text
+
+    has_plans = _has_plans(tuning)
+    settings = _plan_columns(full=full) if has_plans else _kernel_columns(tuning)
+    columns = [*settings, "time", "", "why it is slower"]
+    lines = []
+    for row in rows:
+        cells = _plan_cells(row, full=full) if has_plans else [str(row.get(axis, "")) for axis in settings]
+        why = row["why"] if full else row["why"].partition(";")[0].partition(":")[0]
+        best_or_slower = "best" if row is tuning.best else _slower(row["slower"])
+        lines.append([*cells, us_text(row["time_ps"]), best_or_slower, why])
+    first_number, keys = (1, 2) if has_plans else (0, len(tuning.axes))
+    show.print_columns(columns, lines, right=range(first_number, len(columns) - 1), keys=keys)
+
+
+def _notes(tuning: Tuning) -> list[str]:
+    """Return the lines below the table: what was tried, and how good the best is."""
+    from mlusim.analysis.summary import us_text
+
+    best = tuning.best
+    tried = f"{plural(len(tuning.rows), 'plan')} ran"
+    if tuning.repeats:
+        tried += f", {tuning.repeats} more settings gave the same plans"
+    if tuning.refused:
+        tried += f", {len(tuning.refused)} {'did not fit' if _has_plans(tuning) else 'could not run'}"
+    notes = [tried]
+    if not _has_plans(tuning):
+        notes += [f"could not run: {settings}: {message}" for settings, _, message in tuning.refused[:_REASONS]]
+    bound = us_text(round(best["lower_bound_us"] * PS_PER_US))
+    over = f"{best['time_us'] / best['lower_bound_us']:.2f} x " if best["lower_bound_us"] else ""
+    early = ", so the search ended early" if tuning.at_lower_bound else ""
+    notes.append(f"the best takes {over}the lower bound of {bound}{early}")
+    if tuning.as_good:
+        notes.append(f"{tuning.as_good} within 2 % of the best: no measurement tells them apart")
+    return notes
 
 
 def _kernel_columns(tuning: Tuning) -> list[str]:

@@ -19,7 +19,7 @@ from mlusim.errors import PlanError
 from mlusim.hardware import Board, board
 from mlusim.planning import plan_text
 from mlusim.planning.tiles import Integers, Tile, Tiles, check_cover
-from mlusim.units import format_bytes
+from mlusim.units import format_bytes, plural
 
 Parameters = TypeVar("Parameters")
 
@@ -114,7 +114,7 @@ class Plan:
         )
 
     def __repr__(self) -> str:
-        summary = f"strategy {self.strategy}, tier {self.tier}, {len(self.tiles)} tile{'s' * (len(self.tiles) != 1)}"
+        summary = f"strategy {self.strategy}, tier {self.tier}, {plural(len(self.tiles), 'tile')}"
         return f"<plan of {self.operator} on {self.board.name}: {summary}>"
 
     def parameters_as(self, kind: type[Parameters]) -> Parameters:
