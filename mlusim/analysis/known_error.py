@@ -189,7 +189,7 @@ def _neighbours(kind: str, board: Board, size: int) -> tuple[str, str, list[Row]
 def _unmeasured(kind: str, board: Board) -> str:
     """Return why there are no measurements for a kind on a board; empty if there are."""
     if not kind:
-        return "a run without a kernel"
+        return "a run without operations"
     if edited := _edited(board):
         return f"a board that is not a preset ({edited})"
     if board.family not in {row.family for row in rows()}:

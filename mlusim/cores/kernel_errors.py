@@ -20,7 +20,7 @@ from mlusim.errors import (
 )
 from mlusim.memory.not_numeric import missing_attribute
 from mlusim.memory.view import View
-from mlusim.units import format_ns, group_digits
+from mlusim.units import format_ns, plural
 
 if TYPE_CHECKING:
     from mlusim.cores.task import Task
@@ -123,7 +123,7 @@ def returned_value(task: Task, value: object) -> KernelError:
 def too_many_operations(task: Task) -> OperationLimitError:
     """Return the error about a kernel that issues more operations than it may."""
     return OperationLimitError(
-        f"{group_digits(task.chip.max_operations)} operations issued and no end: an endless loop? "
+        f"{plural(task.chip.max_operations, 'operation')} issued and no end: an endless loop? "
         "If the kernel needs more, raise max_operations"
     )
 
@@ -158,4 +158,4 @@ def _unknown_instruction(core: Any, name: str) -> str:
     if "2" in plain:
         known += CONVERSIONS
     near = f"did you mean {_OF_NUMPY[plain]}? " if plain in _OF_NUMPY else nearest(plain, known)
-    return f"core.{name} is not an instruction of this core: {near}the glossary lists them all"
+    return f"core.{name} is not an instruction of this core: {near}the glossary (docs/glossary.md) lists them all"

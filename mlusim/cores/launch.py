@@ -24,6 +24,7 @@ from mlusim.errors import LaunchError, shown
 from mlusim.inputs import as_tuple
 from mlusim.log import LaunchRecord
 from mlusim.memory.view import View
+from mlusim.units import plural
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip, Cluster
@@ -343,13 +344,14 @@ def _union_of(board: Board, name: str, dim: tuple[int, int, int], kind: str) -> 
         raise LaunchError(f"{name}: task type {shown(kind)}: choose one of BLOCK, {', '.join(UNIONS)}")
     if union > min(board.max_union, board.clusters):
         raise LaunchError(
-            f"{name}: {kind} needs {union} clusters at once; {board.name} takes at most UNION{board.max_union} "
-            f"and has {board.clusters} clusters"
+            f"{name}: {kind} needs {plural(union, 'cluster')} at once; {board.name} takes at most "
+            f"UNION{board.max_union} and has {plural(board.clusters, 'cluster')}"
         )
-    width = union * board.cores_per_cluster
+    cores = board.cores_per_cluster
+    width = union * cores
     if dim[0] % width:
         raise LaunchError(
-            f"{name}: dim.x = {dim[0]} for {kind}: it must be a multiple of {width} "
-            f"({board.cores_per_cluster} cores x {union} clusters); try {-(-dim[0] // width) * width}"
+            f"{name}: dim.x = {dim[0]} for {kind}: it must be a multiple of {width} ({plural(cores, 'core')} x "
+            f"{plural(union, 'cluster')}); try {-(-dim[0] // width) * width}"
         )
     return union

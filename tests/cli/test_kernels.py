@@ -299,10 +299,17 @@ def test_an_invalid_launch_is_a_usage_error_in_every_command(home, command, word
     assert message in mlusim(command, "k.py:add", "--shape", "5000", *words, code=2)
 
 
+@pytest.mark.parametrize("command", ["run", "verify", "compare", "tune"])
+def test_a_setting_given_as_an_option_names_the_option_that_sets_it(home, command):
+    text = mlusim(command, "k.py:add", "--shape", "5000", "--tile", "8", code=2)
+    assert "No such option '--tile'" in text
+    assert "; tile is a parameter of the kernel: --set tile=VALUE; see `mlusim" in text
+
+
 @pytest.mark.parametrize("command", ["run", "verify", "compare"])
 def test_a_launch_too_large_for_the_board_is_an_input_error(home, command):
     text = mlusim(command, "k.py:add", "--shape", "5000", "--dim", "6,1,1", code=2)
-    assert "add: dim.x = 6 for UNION1: it must be a multiple of 4 (4 cores x 1 clusters); try 8" in text
+    assert "add: dim.x = 6 for UNION1: it must be a multiple of 4 (4 cores x 1 cluster); try 8" in text
 
 
 def test_a_launch_too_large_for_the_board_is_a_failed_sweep_point(home):
