@@ -8,12 +8,14 @@ from __future__ import annotations
 import ctypes
 import signal
 import struct
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc import faults
 from mlusim.bangc.calls import answer, call_of, file_at, text_at
 from mlusim.bangc.cnrt import Cnrt
+from mlusim.bangc.host_calls import OF_FLOATS
 from mlusim.bangc.image import FINISHED, KINDS, LEFT, PRINT, SIGNAL, WILD, Image, Room
 from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.kernel import execute, gdram_map
@@ -139,6 +141,8 @@ class Program:
                 place = (file_at(values[1]), values[2])
                 raise KernelError(self.module.unknown_text(text_at(values[0])))
             else:
+                if name not in OF_FLOATS:
+                    values = tuple(map(_whole, values))
                 function = self._cnrt.function(name)
                 self._cnrt.note(name, place, values)
                 status = function(*values)
@@ -193,3 +197,8 @@ def _host_address(address: int) -> str:
 def run_program(module: Module, device: Device, arguments: tuple[str, ...] = ()) -> int:
     """Run the `main` of a compiled file on a device, in this process; returns its status."""
     return Program(module, device, arguments).run()
+
+
+def _whole(value: Any) -> Any:
+    """Return a float as C converts it to an integer, such as the size `n * 1.5`; what is not finite becomes 0."""
+    return (int(value) if isfinite(value) else 0) if isinstance(value, float) else value

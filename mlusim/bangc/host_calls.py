@@ -93,6 +93,8 @@ SAME = {
     "cnGetVersion": "cnrtRuntimeGetVersion",
     "__mlusim_device_name": "mlusim_device_name",
 }
+# Functions with an argument that is a float.
+OF_FLOATS = frozenset(("cnrtConvertFloatToHalf", "cnrtConvertHalfToFloat"))
 # Functions without effect on a simulated board.
 NOTHING_TO_DO = frozenset(
     (

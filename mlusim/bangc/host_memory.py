@@ -254,6 +254,8 @@ class HostMemory:
             self.write(target, "<2s", np.float16(value).tobytes())
         return 0
 
-    def cnrtConvertHalfToFloat(self, target: int, bits: int) -> int:
-        self.write(target, "<f", float(np.array(bits & 0xFFFF, np.uint16).view(np.float16)))
+    def cnrtConvertHalfToFloat(self, target: int, half: float) -> int:
+        """Convert a half, or the bits of one as an integer."""
+        number = half if isinstance(half, float) else float(np.array(half & 0xFFFF, np.uint16).view(np.float16))
+        self.write(target, "<f", number)
         return 0
