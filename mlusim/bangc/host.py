@@ -51,7 +51,7 @@ class Program:
         self._cnrt = Cnrt(device)
         self._names = [intrinsic.name for intrinsic in intrinsics()]
         rooms: list[Room | None] = [Room(module.board.vector_alignment_bytes) for _ in KINDS]
-        self._image = Image(module.runtime, module.binary, rooms, host=True)
+        self._image = Image(module.runtime, module.binary, rooms, module.variables.room, host=True)
 
     def run(self) -> int:
         """Run `main`; returns its status. Raises the errors of kernels, and an error for a fault of the program."""
@@ -173,10 +173,10 @@ class Program:
         word = called.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
 
         async def task(core: Core) -> None:
-            gdram = gdram_map(core.issuer.chip)
+            image, gdram = module.image(core), gdram_map(core.issuer.chip)
             gdram.freed = self._cnrt.freed
             offset = function - base if function else 0
-            await execute(core, module, word, module.image(core), gdram, offset, body - base, blob)
+            await execute(core, module, word, image, gdram, offset, body - base, blob)
 
         kernel = entry_function(file_at(file), line, word, task)
         kernel.__name__ = kernel.__qualname__ = called

@@ -29,6 +29,8 @@ ARGUMENTS, SLOTS, ARRAYS = 32, 512, 2048
 RESULT_WORD, OPERATION_WORD, LINE_WORD, COUNT_WORD, FILE_WORD, CODES_WORD, VALUES_WORD = range(7)
 KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
 SRAM = 2
+# The number of variables in GDRAM, which all images of a binary share.
+VARIABLES = len(KINDS)
 # What resuming returns: the number of an intrinsic; beyond FIRST_KNOWN that of a known call; or one of these.
 FIRST_KNOWN = 1 << 32
 FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT, SKIPPED = range(-1, -10, -1)
@@ -238,20 +240,26 @@ class Image:
         runtime: the fibre library.
         binary: the shared object.
         rooms: by number of `KINDS`; None if the unit has no such memory.
+        variables: the room of the variables in GDRAM, which all images share.
         host: it runs `main` instead of a kernel.
     """
 
-    def __init__(self, runtime: Runtime, binary: Path, rooms: list[Room | None], *, host: bool = False) -> None:
+    def __init__(
+        self, runtime: Runtime, binary: Path, rooms: list[Room | None], variables: Room, *, host: bool = False
+    ) -> None:
         self.runtime = runtime
         self.rooms = rooms
         arenas = (ctypes.POINTER(Arena) * len(KINDS))()
-        for number, room in enumerate(rooms):
+        loading = (ctypes.POINTER(Arena) * (VARIABLES + 1))()
+        for number, room in enumerate([*rooms, variables]):
             if room is not None:
-                arenas[number] = ctypes.pointer(room.arena)
+                loading[number] = ctypes.pointer(room.arena)
+        for number in range(VARIABLES):
+            arenas[number] = loading[number]
         with scratch_folder() as folder:
             copy = folder / f"{binary.stem}.so"
             copy.write_bytes(binary.read_bytes())
-            runtime.library.mlusim_loading(ctypes.cast(arenas, ctypes.c_void_p), int(not host))
+            runtime.library.mlusim_loading(ctypes.cast(loading, ctypes.c_void_p), int(not host))
             try:
                 self.library: Any = _open(copy)
             finally:

@@ -53,8 +53,8 @@ def kernel_of(module: Module, point: EntryPoint) -> Kernel:
 
 async def run(core: Core, module: Module, point: EntryPoint, arguments: tuple[Any, ...]) -> None:
     """Run one task: the C++ runs from one call of the simulator to the next."""
-    gdram = gdram_map(core.issuer.chip)
     image = module.image(core)
+    gdram = gdram_map(core.issuer.chip)
     # The tasks of a launch have the same arguments.
     launch = core.issuer.task.job.launch.index
     if gdram.packed[0] != launch:

@@ -45,7 +45,7 @@ def _load(library: Runtime, binary: Path) -> None:
         for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)
         signal.alarm(_LIMIT_S)
-        Image(library, binary, [Room(1) for _ in KINDS], host=True)
+        Image(library, binary, [Room(1) for _ in KINDS], Room(1), host=True)
         status = 0
     except CompileError:
         status = _REFUSED  # the parent process gets the same error, with its message

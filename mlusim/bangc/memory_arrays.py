@@ -8,6 +8,9 @@ from mlusim.bangc.undeclared_names import OWN
 # Added to a memory's number: the array may be another file's, as in `runtime.cpp`.
 _EXTERN = 8
 SPACES = {"__mlusim_nram": 0, "__mlusim_wram": 1, "__mlusim_shared": 2, "__mlusim_ldram": 3}
+# Words of variables in GDRAM; they also stand before functions.
+_VARIABLES = {"__mlusim_device": 4, "__mlusim_const": 4}
+SPACES |= _VARIABLES
 _STORAGE = ("static", "extern", "inline", "constexpr", "constinit")
 _TYPE_WITH_PARENTHESES = ("decltype", "typeof", "__typeof__")
 _START_OF_BOUNDS = ("[", "=", "{")
@@ -43,7 +46,8 @@ class MemoryArrays:
         start = self._start(position)
         stop = source.end_of_declaration(position)
         body = without_attributes(tokens[start:stop])
-        if stop >= len(tokens) or in_class or not _is_variable(body):
+        is_function = tokens[position].text in _VARIABLES and not (at_file_scope and _is_global(tokens[start:stop]))
+        if stop >= len(tokens) or in_class or is_function or not _is_variable(body):
             # A parameter, a pointer or a member: the space is that of the target, which its address determines anyway.
             source.replace(position, position, "")
             return position + 1
@@ -128,6 +132,18 @@ class MemoryArrays:
             f"typedef {base} mlusim_t{number} {bounds}; "
             f"static mlusim_t{number} &{name} = *::mlusim::array_in_memory<mlusim_t{number}>({where});"
         )
+
+
+def _is_global(declaration: list[Token]) -> bool:
+    """Whether a declaration with a word of `_VARIABLES` is of variables that need an address in GDRAM.
+
+    Functions have these words, too. Constants without bounds stay constant expressions.
+    """
+    words = [token.text for token in declaration]
+    if "template" in words or "constexpr" in words or any(word in SPACES and word not in _VARIABLES for word in words):
+        return False
+    is_constant = "const" in words or "__mlusim_const" in words
+    return _is_variable(without_attributes(declaration)) and ("[" in words or not is_constant)
 
 
 def _is_variable(body: list[Token]) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mlusim.bangc import intrinsics, toolchain
 from mlusim.bangc.compilation import CompilerError, Options, build, check, preprocess
 from mlusim.bangc.debug_lines import line_table
+from mlusim.bangc.device_variables import DeviceVariables
 from mlusim.bangc.entries import Entry
 from mlusim.bangc.entry_points import EntryPoint, entry_point
 from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
@@ -51,7 +52,8 @@ class Cluster:
         if image is None:
             alignment = self.module.board.vector_alignment_bytes
             rooms: list[Room | None] = [self.sram if kind == SRAM else Room(alignment) for kind in range(len(KINDS))]
-            image = self.images[core_id] = Image(self.module.runtime, self.module.binary, rooms)
+            shared = self.module.variables.room
+            image = self.images[core_id] = Image(self.module.runtime, self.module.binary, rooms, shared)
         return image
 
 
@@ -62,6 +64,7 @@ class Module:
         path: the source file.
         board: the board that it was compiled for.
         entries: names of the entries; templates are instantiated by name.
+        variables: its variables in GDRAM.
         missing: intrinsics that the file calls and the simulator does not support, with file and line of the first
             call.
     """
@@ -86,6 +89,7 @@ class Module:
         self._kernels: dict[str, Kernel] = {}
         self._pools: weakref.WeakKeyDictionary[Chip, dict[int, Cluster]] = weakref.WeakKeyDictionary()
         self._free: list[Cluster] = []
+        self.variables = DeviceVariables(path.name, on.vector_alignment_bytes)
         self._points: dict[str, EntryPoint] | None = None
         files = (path, *sources)
         plain = [preprocess(file, on, options) for file in files]
@@ -174,7 +178,7 @@ class Module:
         return _line_of(self.binary, address, avoided)
 
     def image(self, core: Core) -> Image:
-        """Return the image of a core of a device."""
+        """Return the image of a core of a device, whose GDRAM then has the file's variables."""
         chip, unit = core.issuer.chip, core.issuer.unit
         clusters = self._pools.get(chip)
         if clusters is None:
@@ -184,7 +188,9 @@ class Module:
         cluster = clusters.get(unit.cluster.index)
         if cluster is None:
             cluster = clusters[unit.cluster.index] = self._free.pop() if self._free else Cluster(self)
-        return cluster.image(unit.core_id)
+        image = cluster.image(unit.core_id)
+        self.variables.place(chip)
+        return image
 
     def _release(self, clusters: dict[int, Cluster]) -> None:
         for cluster in clusters.values():

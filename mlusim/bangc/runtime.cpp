@@ -63,7 +63,7 @@ struct Fibre {
 
 // What a signal left behind: the last access before it, the stack's pointer and top. A program's process shares it with its parent.
 struct Fault { Word number, address, pc, accessed, sp, count, words[STACK_WORDS]; };
-static Fibre *current; static Arena *loading[KINDS];
+static Fibre *current; static Arena *loading[KINDS + 1];  // the last: variables in GDRAM, one for all images
 // References to arrays that a file declares without a size; set when another file of the image defines the array.
 static struct { Word kind; const char *name; void **reference; } declared[ARRAYS];
 static Word declared_count;
@@ -230,11 +230,11 @@ EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int l
 // Gives an array its bytes: when its image is loaded, or when its function first runs.
 EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const void *initial) {
     Word space = kind & ~Word(EXTERN);
-    Arena *arena = current ? current->arenas[space] : loading[space];
+    Arena *arena = current && space < KINDS ? current->arenas[space] : loading[space];
     if (!arena) leave(PLACED, space, Word(name), Word(line));
     for (Array *known = arena->arrays; known < arena->arrays + arena->count; ++known) {
         if (known->size != size || strcmp(known->name, name)) continue;
-        bool same = space == SRAM && known->line == Word(line) && !strcmp(known->file, file);  // the cluster's
+        bool same = (space == SRAM || space == GDRAM) && known->line == Word(line) && !strcmp(known->file, file);  // the cluster's, or the board's
         bool meets = current ? kind & EXTERN : (kind | known->kind) & EXTERN;  // of another file, which defines it
         if (meets && !current) known->kind &= kind, known->initial = known->initial ? known->initial : initial;
         if (same || meets) return (char *)arena->base + known->offset;
@@ -251,7 +251,7 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
 }
 // Finds an array of another file by its name, now or when that file is initialised.
 EXPORT void *mlusim_find(Word space, const char *name, void **reference) {
-    const Arena *arena = current ? current->arenas[space] : loading[space];
+    const Arena *arena = current && space < KINDS ? current->arenas[space] : loading[space];
     for (Word k = 0; arena && k < arena->count; ++k)
         if (!strcmp(arena->arrays[k].name, name)) return (char *)arena->base + arena->arrays[k].offset;
     if (!current && declared_count < ARRAYS) declared[declared_count++] = {space, name, reference};
@@ -260,7 +260,7 @@ EXPORT void *mlusim_find(Word space, const char *name, void **reference) {
 
 EXPORT void mlusim_loading(Arena **arenas, int mute) {
     declared_count = 0;
-    for (int k = 0; k < KINDS; ++k) loading[k] = arenas ? arenas[k] : nullptr, muted = mute;  // static initializers run once for each image
+    for (int k = 0; k <= KINDS; ++k) loading[k] = arenas ? arenas[k] : nullptr, muted = mute;  // static initializers run once for each image
 }
 EXPORT int mlusim_print(const char *format, va_list list) {
     char *text;

@@ -30,8 +30,8 @@ void *memset(void *to, int value, size_t size) noexcept __asm__("__tsan_memset")
 #define __mlu_shared__ __mlusim_shared
 #define __mlu_entry__ __mlusim_entry
 #define __mlu_global__ __mlusim_entry
-#define __mlu_const__
-#define __mlu_device__
+#define __mlu_const__ __mlusim_const
+#define __mlu_device__ __mlusim_device
 #define __mlu_func__
 #define __mlu_host__
 #define __mlu_builtin__

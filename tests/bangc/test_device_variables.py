@@ -1,0 +1,77 @@
+"""Variables of a file in GDRAM: `__mlu_device__` and `__mlu_const__`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.bangc import Module
+from mlusim.errors import AllocationError, KernelError
+
+KERNEL = Path(__file__).parent / "kernels" / "device_variables.mlu"
+
+
+@pytest.fixture(scope="module")
+def module() -> Module:
+    return bangc.compile(KERNEL)
+
+
+def _kept(module: Module, device: Device) -> list[int]:
+    out = device.alloc(4, "int32")
+    device.launch(module["kept"], out, dim=1, kind="BLOCK")
+    device.synchronize()
+    return [int(value) for value in device.download(out)]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_all_cores_and_launches_share_them(module: Module, again: bool) -> None:
+    """A new device begins with the initial values."""
+    device = Device()
+    out = device.alloc((4, 64), "float32")
+    for _ in range(1 + again):
+        device.launch(module["exchange"], out, dim=4, kind="UNION1")
+    device.synchronize()
+    expected = np.repeat([[3.0], [5.0], [7.0], [1.0]], 64, axis=1)
+    assert np.array_equal(device.download(out), expected)
+    assert _kept(module, device) == [4 + 4 * again, 10, 27 + 7 * again, 6 + 4 + 7]
+    device.verify().check()
+
+
+def test_the_checker_finds_their_races(module: Module) -> None:
+    device = Device()
+    device.launch(module["races"], dim=4, kind="UNION1")
+    device.synchronize()
+    assert any("task 0 and task 1 write the same bytes of counter" in str(one) for one in device.verify().errors)
+
+
+def test_they_have_bytes_in_a_timing_only_run(module: Module) -> None:
+    device = Device(data=False)
+    device.launch(module["kept"], device.alloc(4, "int32", keep_data=True), dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.result().time_us > 0
+
+
+def test_a_device_that_ran_before_another_has_lost_them(module: Module) -> None:
+    first, second = Device(), Device()
+    assert _kept(module, first) == _kept(module, second) == [0, 10, 20, 17]
+    message = (
+        "another device has run device_variables.mlu meanwhile, and has its variables in GDRAM .*: compile the file"
+    )
+    with pytest.raises(KernelError, match=message):
+        _kept(module, first)
+
+
+def test_large_ones_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "large.mlu").write_text(
+        "__mlu_device__ float large[100 * 1000 * 1000];\n__mlu_entry__ void kernel(float *out) { out[0] = large[5]; }\n"
+    )
+    device = Device()
+    device.launch(bangc.compile(tmp_path / "large.mlu")["kernel"], device.alloc(1, "float32"), dim=1, kind="BLOCK")
+    message = (
+        r"large\.mlu:1, .*the variables in GDRAM of large\.mlu take more than 268 435 456 B: allocate large ones by"
+    )
+    with pytest.raises(AllocationError, match=message):
+        device.synchronize()
