@@ -142,7 +142,7 @@ class Program:
                 raise KernelError(self.module.unknown_text(text_at(values[0])))
             else:
                 if name not in OF_FLOATS:
-                    values = tuple(map(_whole, values))
+                    values = [_whole(value) for value in values]
                 function = self._cnrt.function(name)
                 self._cnrt.note(name, place, values)
                 status = function(*values)

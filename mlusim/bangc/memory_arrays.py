@@ -74,6 +74,9 @@ class MemoryArrays:
                     continue
                 defined_here = not external or _end_of_bounds(declarator) < len(declarator)
                 new.append(self._reference(kind if defined_here else kind | _EXTERN, base, declarator, marker))
+            elif _end_of_bounds(declarator) < len(declarator):
+                # Declared by `extern` before: this adds its value.
+                new.append(self._reference(kind, base, declarator, marker, again=True))
         source.replace(start, stop, " ".join(new) or ";")
         return stop + 1
 
@@ -115,7 +118,8 @@ class MemoryArrays:
             f"static {element} *{name} = ::mlusim::array_elsewhere<{element}>({kind}, {text}, &{name});"
         )
 
-    def _reference(self, kind: int, base: str, declarator: list[Token], marker: Token) -> str:
+    def _reference(self, kind: int, base: str, declarator: list[Token], marker: Token, *, again: bool = False) -> str:
+        """Return a reference to an array; `again`: to one that has a reference of its name, which it gives a value."""
         name = declarator[0].text
         self.defined.add(name)
         end = _end_of_bounds(declarator)
@@ -126,7 +130,8 @@ class MemoryArrays:
         if initial:
             # At function scope the value is set whenever the declaration is reached.
             made = f"static {base} mlusim_i{number} {bounds} {joined(initial)}; typedef decltype(mlusim_i{number}) "
-            made += f"mlusim_t{number}; static mlusim_t{number} &{name} = "
+            reference = f"mlusim_r{number}" if again else name
+            made += f"mlusim_t{number}; static mlusim_t{number} &{reference} = "
             return made + f"*::mlusim::array_in_memory<mlusim_t{number}>({where}, &mlusim_i{number});"
         return (
             f"typedef {base} mlusim_t{number} {bounds}; "
@@ -152,7 +157,7 @@ def _is_variable(body: list[Token]) -> bool:
     if "typedef" in texts or "using" in texts:
         return False
     depth = 0
-    head = []
+    head: list[str] = []
     for index, text in enumerate(texts):
         if not depth and text in _START_OF_BOUNDS:
             return text == "[" or not _POINTING.intersection(head)

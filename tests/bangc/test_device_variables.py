@@ -20,7 +20,7 @@ def module() -> Module:
 
 
 def _kept(module: Module, device: Device) -> list[int]:
-    out = device.alloc(4, "int32")
+    out = device.alloc(5, "int32")
     device.launch(module["kept"], out, dim=1, kind="BLOCK")
     device.synchronize()
     return [int(value) for value in device.download(out)]
@@ -36,7 +36,7 @@ def test_all_cores_and_launches_share_them(module: Module, again: bool) -> None:
     device.synchronize()
     expected = np.repeat([[3.0], [5.0], [7.0], [1.0]], 64, axis=1)
     assert np.array_equal(device.download(out), expected)
-    assert _kept(module, device) == [4 + 4 * again, 10, 27 + 7 * again, 6 + 4 + 7]
+    assert _kept(module, device) == [4 + 4 * again, 10, 27 + 7 * again, 6 + 4 + 7, 10]
     device.verify().check()
 
 
@@ -49,14 +49,14 @@ def test_the_checker_finds_their_races(module: Module) -> None:
 
 def test_they_have_bytes_in_a_timing_only_run(module: Module) -> None:
     device = Device(data=False)
-    device.launch(module["kept"], device.alloc(4, "int32", keep_data=True), dim=1, kind="BLOCK")
+    device.launch(module["kept"], device.alloc(5, "int32", keep_data=True), dim=1, kind="BLOCK")
     device.synchronize()
     assert device.result().time_us > 0
 
 
 def test_a_device_that_ran_before_another_has_lost_them(module: Module) -> None:
     first, second = Device(), Device()
-    assert _kept(module, first) == _kept(module, second) == [0, 10, 20, 17]
+    assert _kept(module, first) == _kept(module, second) == [0, 10, 20, 17, 10]
     message = (
         "another device has run device_variables.mlu meanwhile, and has its variables in GDRAM .*: compile the file"
     )
