@@ -11,7 +11,6 @@ device.download(out)
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,17 +22,15 @@ from simpy.core import EmptySchedule
 from mlusim.cores.chip import Chip
 from mlusim.cores.launch import UNIONS, Job, Kernel, Launch, Queue, as_grid
 from mlusim.cores.source_line import close_forgotten
-from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import NOTED, AllocationError, InputError, LaunchError, MlusimError, shown
+from mlusim.dtypes import dtype_of
+from mlusim.errors import NOTED, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board
 from mlusim.host.argument_windows import note_windows
+from mlusim.host.device_memory import DeviceMemory
 from mlusim.host.garbage import fewer_collections
 from mlusim.host.run_end import check_deadlock, check_time
 from mlusim.host.watchdog import Watchdog
-from mlusim.inputs import as_array, as_count, as_shape, as_text, check_flags, check_operations, check_seconds
-from mlusim.log import Log
-from mlusim.memory.allocation import check_usable
-from mlusim.memory.view import View
+from mlusim.inputs import as_count, check_operations, check_seconds
 from mlusim.verifier.check_by_default import note_device
 
 if TYPE_CHECKING:
@@ -49,7 +46,7 @@ _CLOSED = "closed"
 DEFAULT_STALL_S = 20.0
 
 
-class Device:
+class Device(DeviceMemory):
     """A board with its memories, clock and log.
 
     Args:
@@ -86,17 +83,15 @@ class Device:
         check_seconds("stall_s", stall_s)
         if dma not in ("complete", "late"):
             raise InputError(f"dma={shown(dma)}: choose 'complete' or 'late'")
-        self.board = board(device)
+        target = board(device)
         if log_folder is not None and not Path(log_folder).is_dir():
             raise InputError(f"log_folder={str(log_folder)!r} is not a folder: make it, or name an existing one")
         late = dma == "late"
-        self._chip = Chip(
-            self.board, data=data, late=late, max_operations=max_operations, log_folder=log_folder, dry=dry
-        )
+        chip = Chip(target, data=data, late=late, max_operations=max_operations, log_folder=log_folder, dry=dry)
+        super().__init__(chip)
         self._watch = Watchdog(self._chip, stall_s=stall_s, progress=progress)
         self._default_queue: Queue | None = None
         self._launches: list[Launch] = []
-        self._broken = ""
         self._stopped = ""
         self._error: BaseException | None = None
         self._running = False
@@ -104,8 +99,6 @@ class Device:
         self._host_data: HostDataWatch | None = None
         if note_device(self):
             self.watch_host_data()
-        # The kernel queued last, until it has run.
-        self._waiting = ""
         # A chip and its parts form reference cycles. No one can run a chip without its device, so free its bytes with
         # the device, long before the garbage collector would: the next device then reuses the memory. The reference is
         # weak because the chip of a failed run refers to its error, whose traceback refers to the device.
@@ -117,139 +110,9 @@ class Device:
         return f"<device {self.board.name}: {count} launch{'es' * (count != 1)}{waiting}>"
 
     @property
-    def log(self) -> Log:
-        """All records of all launches so far."""
-        return self._chip.log
-
-    @property
-    def chip(self) -> Chip:
-        """The simulated chip: clusters, cores, memories, links and clock."""
-        return self._chip
-
-    @property
-    def data(self) -> bool:
-        """Whether memories hold data."""
-        return self._chip.data
-
-    @property
     def stopped(self) -> str:
         """The error that ended the run, as text; empty if there was none."""
         return self._stopped
-
-    def upload(
-        self, array: np.ndarray[Any, Any], name: str = "input", *, keep_data: bool = False, writable: bool = False
-    ) -> View:
-        """Copy an array to GDRAM, as an input that no kernel may write.
-
-        Args:
-            array: any NumPy array; a C-contiguous one is used without a copy, so do not modify it meanwhile.
-            name: name in messages and reports.
-            keep_data: hold its bytes even in a timing-only run, for scalar loads.
-            writable: kernels may write it, as the input and output of an in-place kernel; always a copy.
-
-        Raises `AllocationError` if it does not fit, `InputError` for anything but an array, and for an element type
-        that the board does not support.
-        """
-        check_flags(keep_data=keep_data, writable=writable)
-        as_text("name", name)
-        array = as_array(name, array)
-        dtype = dtype_of(array.dtype, name)
-        adopt = None
-        # A broadcast array may be far larger than its memory: allocation refuses it.
-        if (self._chip.data or keep_data) and array.nbytes <= self.board.gdram_bytes:
-            contiguous = array.copy(order="C") if writable else np.ascontiguousarray(array)
-            adopt = contiguous.reshape(-1).view(np.uint8)
-        allocation = self._chip.allocate(
-            self._chip.gdram,
-            array.nbytes,
-            name,
-            dtype=dtype_name(dtype),
-            shape=array.shape,
-            now=self._chip.environment.now,
-            adopt=adopt,
-            read_only=not writable,
-        )
-        if writable:
-            self.log.host_writes.add(allocation.identity)
-        if keep_data:
-            allocation.buffer = adopt
-        return _whole(View.of(allocation, array.shape, dtype))
-
-    def alloc(
-        self,
-        shape: int | tuple[int, ...],
-        dtype: object,
-        name: str = "output",
-        *,
-        workspace: bool = False,
-        keep_data: bool = False,
-        overwritten: bool = False,
-    ) -> View:
-        """Allocate GDRAM that kernels may write. Filled with 0xFF bytes, or uninitialised if large.
-
-        Args:
-            shape: extents, or a single extent for rank 1.
-            dtype: element type.
-            name: name in messages and reports.
-            workspace: not an output: data that launches leave for later ones, and that may be written partially.
-            keep_data: hold bytes even in a timing-only run, for scalar stores and loads.
-            overwritten: kernels write every element before anything reads it, so a large tensor may use host memory of
-                an earlier result that nobody refers to any more. That saves time: fresh memory has to be cleared.
-
-        Raises `AllocationError` if it does not fit, `InputError` for an invalid shape, element type or option.
-        """
-        check_flags(workspace=workspace, keep_data=keep_data, overwritten=overwritten)
-        as_text("name", name)
-        element = dtype_of(dtype, name)
-        extents = as_shape(f"{name}: the shape", shape)
-        nbytes = math.prod(extents) * element.itemsize
-        allocation = self._chip.allocate(
-            self._chip.gdram,
-            nbytes,
-            name,
-            dtype=dtype_name(element),
-            shape=extents,
-            now=self._chip.environment.now,
-            workspace=workspace,
-            overwritten=overwritten,
-        )
-        if keep_data and allocation.buffer is None:
-            allocation.buffer = np.full(nbytes, 0xFF, np.uint8)
-        return _whole(View.of(allocation, extents, element))
-
-    def free(self, view: View) -> None:
-        """Free GDRAM. Raises `AllocationError` if it is already free, or belongs to another device; see `download`."""
-        self._check_own(view)
-        self._chip.free(view.allocation, self._chip.environment.now)
-
-    def download(self, view: View) -> np.ndarray[Any, Any]:
-        """Return the elements of a GDRAM view, as an array on the simulated bytes: later launches may change them.
-
-        Inputs are returned read-only.
-
-        Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or memory of another device,
-        `InputError` while launches are pending, and for anything but a view.
-        """
-        self._check_own(view)
-        check_usable(view.allocation, write=False)
-        self._check_ran(f"download of {view!r}")
-        array = view.typed().view()
-        if view.allocation.read_only:
-            # These may be the bytes of the array that the caller uploaded.
-            array.setflags(write=False)
-        return array
-
-    def _check_ran(self, what: str) -> None:
-        if self._waiting and not self._broken:
-            raise InputError(f"{what} before {self._waiting} has run: a launch only queues; call synchronize() first")
-
-    def _check_own(self, view: View) -> None:
-        if not isinstance(view, View):
-            raise InputError(
-                f"{shown(view)} is not a tensor of the device: pass what alloc or upload returned, or a part of it"
-            )
-        if view.allocation.memory is not self._chip.gdram:
-            raise AllocationError(f"{view!r} lies in {view.allocation.memory.name}, not in the GDRAM of this device")
 
     def queue(self) -> Queue:
         """Create an in-order queue; different queues may overlap."""
@@ -473,10 +336,3 @@ def _release(chip: ref[Chip]) -> None:
     alive = chip()
     if alive is not None:
         alive.release()
-
-
-def _whole(tensor: View) -> View:
-    """Create the array of a tensor in advance: arrays of its slices are then cheap slices of it."""
-    if tensor.allocation.buffer is not None:
-        tensor.typed()
-    return tensor
