@@ -237,6 +237,8 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
         bool same = (space == SRAM || space == GDRAM) && known->line == Word(line) && !strcmp(known->file, file);  // the cluster's, or the board's
         bool meets = current ? kind & EXTERN : (kind | known->kind) & EXTERN;  // of another file, which defines it
         if (meets && !current) known->kind &= kind, known->initial = known->initial ? known->initial : initial;
+        // Where it is defined tells it from others of its name when the next image is loaded.
+        if (meets && !current && !(kind & EXTERN)) known->file = file, known->line = Word(line);
         if (same || meets) return (char *)arena->base + known->offset;
     }
     Word offset = (arena->used + GAP + arena->alignment - 1) / arena->alignment * arena->alignment;

@@ -75,3 +75,45 @@ def test_large_ones_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(AllocationError, match=message):
         device.synchronize()
+
+
+FIRST = """
+extern __mlu_shared__ float tile[4 * 32];
+extern __mlu_device__ int counter;
+__mlu_func__ void put(float value);
+__mlu_entry__ void mix(float *out) {
+  if (__is_mpu()) return;
+  __nram__ float row[32];
+  put(taskId + 1);
+  __sync_all_ipu();
+  __memcpy(row, tile + (taskId + 1) % 4 * 32, sizeof(row), SRAM2NRAM);
+  out[taskId] = row[0] + counter;
+}
+"""
+SECOND = """
+extern __mlu_device__ int counter;
+__mlu_shared__ float tile[4 * 32];
+__mlu_device__ int counter = 100;
+__mlu_func__ void put(float value) {
+  __nram__ float row[32];
+  __nram__ int old;
+  __bang_write_value(row, 32, value);
+  __memcpy(tile + taskId * 32, row, sizeof(row), NRAM2SRAM);
+  __bang_atomic_add(&old, &counter, 1);
+}
+"""
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_cores_and_files_share_memory_that_one_file_defines(tmp_path: Path, swapped: bool) -> None:
+    files = []
+    for name, text in (("first.mlu", FIRST), ("second.mlu", SECOND)):
+        files.append(tmp_path / name)
+        files[-1].write_text(text)
+    main, other = files[::-1] if swapped else files
+    device = Device()
+    out = device.alloc(4, "float32")
+    device.launch(bangc.compile(main, sources=[other])["mix"], out, dim=4, kind="UNION1")
+    device.synchronize()
+    assert device.download(out).tolist() == [106, 107, 108, 105]
+    device.verify().check()
