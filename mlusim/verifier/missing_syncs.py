@@ -83,8 +83,8 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
 
     A barrier just before the end of a span fixes all spans with the same key that begin before it and end no earlier.
     Races at the same two lines, in either order, and races of two tasks at one of these lines belong to the same
-    finding. So do races on one buffer whose later line is the same, as of the first load of a pipeline and those of its
-    loop, and two writes at lines that a finding has already: the tasks do the same work, and no barrier mends it.
+    finding. So do races that one barrier next to an operation of both mends, as of the first load of a pipeline and
+    those of its loop, and two writes at lines that a finding has already: the tasks do the same work twice.
     """
     remaining = sorted(findings, key=lambda item: (str(item[0].key), item[0].end, -item[0].begin))
     together: list[list[Finding]] = []
@@ -112,10 +112,21 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
 
 
 def _same_barrier(one: Finding, other: Finding) -> bool:
-    """Return whether one barrier before the later line of both would mend both."""
-    both = one.fields["sync"] == other.fields["sync"] and one.fields["buffer"] == other.fields["buffer"]
-    later = [max((site.line, site.file) for site in race.sites) for race in (one, other)]
-    return both and one.fields["sync"] in BARRIERS and later[0] == later[1] and not other.writes_twice
+    """Return whether one barrier mends both: after their first operation, before their second, or their later line."""
+    if one.fields["sync"] != other.fields["sync"] or one.fields["sync"] not in BARRIERS:
+        return False
+    if _at_one_line(one) or _at_one_line(other):
+        return False
+    (first, second), (other_first, other_second) = (
+        [(site.file, site.line) for site in race.sites] for race in (one, other)
+    )
+    later = max(first, second) == max(other_first, other_second) and one.fields["buffer"] == other.fields["buffer"]
+    return first == other_first or second == other_second or (later and not other.writes_twice)
+
+
+def _at_one_line(finding: Finding) -> bool:
+    """Return whether tasks execute one line on the same bytes: no barrier mends that."""
+    return len(finding.lines) == 1
 
 
 def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: Sequence[Finding]) -> list[Finding]:
@@ -141,12 +152,13 @@ def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: S
 def _barrier_mends(finding: Finding, points: set[Point]) -> bool:
     """Return whether the barrier missing in a race between tasks could be added at one of the points."""
     first, last = sorted(finding.sites, key=lambda site: site.line)
-    if finding.fields["sync"] not in BARRIERS or first.file != last.file:
+    if finding.fields["sync"] not in BARRIERS or first.file != last.file or _at_one_line(finding):
         return False
+    begin, end = (site.line for site in finding.sites)
     in_file = [point for point in points if point.file == first.file]
     return any(
-        (point.kind == "before" and first.line < point.line <= last.line)
-        or (point.kind == "after" and first.line <= point.line < last.line)
+        (point.kind == "before" and (first.line < point.line <= last.line or point.line == end))
+        or (point.kind == "after" and (first.line <= point.line < last.line or point.line == begin))
         for point in in_file
     )
 

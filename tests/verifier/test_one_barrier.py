@@ -106,3 +106,24 @@ def test_tasks_at_different_barriers_read_what_is_not_yet_written():
     assert finding.kind == "hang"
     assert set(kinds_of(finding)) <= {"task-race", "uninitialised"}
     assert kinds_of(finding)
+
+
+def test_an_operation_between_two_others_lacks_one_barrier_for_both():
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        more = core.sram.alloc((4, 8), x.dtype, "more")
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        if core.core_id == 0:
+            await core.memcpy(box, x[0:4])
+            await core.memcpy(more, x[4:8])
+        else:
+            # Here a barrier is missing.
+            await core.memcpy(tile, box[core.core_id])
+            core.square(tile, tile)
+            await core.memcpy(more[core.core_id], tile)
+            await core.memcpy(out[core.core_id], tile)
+
+    finding = the_only_error(kernel, X, InOut(X[:4]), dim=4)
+    assert (finding.kind, kinds_of(finding)) == ("task-race", ["task-race"])
