@@ -1,0 +1,32 @@
+"""Numbers as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from mlusim.units import format_bytes, group_digits, plural, short_bytes
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 tiles"), (1, "1 tile"), (2, "2 tiles"), (2048, "2 048 tiles"), (-1, "-1 tiles")]
+)
+def test_a_count_agrees_with_its_noun(count: int, text: str) -> None:
+    assert plural(count, "tile") == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(7, "7"), (1840, "1 840"), (12_345_678, "12 345 678")])
+def test_digits_are_grouped(value: int, text: str) -> None:
+    assert group_digits(value) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "short", "exact"),
+    [
+        (100, "100 B", "100 B"),
+        (655_360, "640 KiB", "655 360 B (640 KiB)"),
+        (1 << 31, "2 GiB", "2 147 483 648 B (2 GiB)"),
+    ],
+)
+def test_bytes_have_the_largest_unit_that_fits(count: int, short: str, exact: str) -> None:
+    assert short_bytes(count) == short
+    assert format_bytes(count) == exact
