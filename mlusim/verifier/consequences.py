@@ -152,7 +152,7 @@ def _written_again(cause: Finding, again: Finding) -> bool:
 
 # By kind of consequence, a predicate: whether a cause explains it.
 _EXPLAINS: dict[str, Callable[[Finding, Finding], bool]] = {
-    **dict.fromkeys(("access", "allocation", "copy", "operand", "endless"), _stop),
+    **dict.fromkeys(("access", "allocation", "copy", "operand", "endless", "stopped"), _stop),
     "race": _race,
     "release": _release,
     "task-race": _task_race,

@@ -445,3 +445,15 @@ def test_a_buffer_that_is_never_loaded_is_one_finding_whichever_part_is_read():
 
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
     assert (finding.kind, kinds_of(finding)) == ("uninitialised", ["uninitialised"])
+
+
+def test_a_number_from_a_race_explains_the_error_that_python_raises_for_it():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        core.memcpy_async(tile, x[0])
+        count = int(await core.load(tile[7]))
+        await core.memcpy(out[:count], x[:count])
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("race", ["stopped"])
+    assert "also   stopped: the kernel raised ValueError: cannot convert float NaN to integer" in finding.text()
