@@ -203,8 +203,9 @@ class Records:
         code = self.instruction(*(row.pop(name) for name in INSTRUCTION))
         return self.add(code, **row)
 
-    def started(self, record: int, start_ps: int, latency_ps: int) -> None:
-        """Set when an operation began, and the part of its start-up that was not hidden."""
+    def started(self, record: int, start_ps: int, latency_ps: int, waited_for: int) -> None:
+        """Set when an operation began, the part of its start-up that was not hidden, and what it waited for."""
+        self._quads[record * _QUADS + _WAITED_FOR] = waited_for
         position = record * _LONGS
         self._longs[position + _START] = start_ps
         self._longs[position + _LATENCY] = latency_ps

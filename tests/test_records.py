@@ -36,7 +36,7 @@ def test_records_can_be_completed_later() -> None:
     code = records.instruction(*range(len(INSTRUCTION)))
     for number in range(40_000):
         assert records.add(code, 3, 4, number, number, NONE) == number
-    records.started(39_999, 50, 7)
+    records.started(39_999, 50, 7, 11)
     records.ended(39_999, 60)
     records.waited(39_999, 12)
     values = records.values(39_999)

@@ -229,7 +229,7 @@ def _issue(
             start_ps = task.now_ps = unit.vector_free_ps
             waited_for = unit.vector_record
     # A copy on an idle pipe starts immediately; `pipe.start` handles the others.
-    starts = pipe.current is None and geometry.has_work and not waits
+    starts = not pipe.engine.busy and geometry.has_work and not waits
     record = issuer.records.add(
         geometry.instructions[blocking],
         task.index,
@@ -254,14 +254,12 @@ def _issue(
             task.pending_io += 1
         else:
             task.pending_move += 1
-        pipe.current = transfer
-        if pipe.twin is not None:
-            pipe.twin.current = transfer
+        pipe.engine.busy = True
         pipe.link.join(transfer, start_ps + transfer.latency_ps, issuer.chip.environment.now)
     elif waits:
         task.when_idle(partial(pipe.submit_after_wait, transfer))
     else:
-        pipe.submit(transfer)
+        pipe.submit(transfer, waited_for)
 
 
 def _issue_to_memory_core(

@@ -38,7 +38,7 @@ def large_copy_effect(issuer: Issuer, dst: Place, src: Place, to: Array, origin:
         if origin.flags.c_contiguous:
             first = src[0].address + src[1]
             held = origin if origin.shape == to.shape else origin.reshape(to.shape)
-            return first, first + origin.nbytes, to, held
+            return to, held, first, first + origin.nbytes
     elif deferred is not None and src[0].read_only and to.flags.c_contiguous:
         first = dst[0].address + dst[1]
         if first not in deferred.written_early:

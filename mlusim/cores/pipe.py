@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.memory.deferred import Piece
+from mlusim.log import NONE
 from mlusim.memory.flow import WRITE, Flow
 from mlusim.memory.link import Link
 from mlusim.memory.timing import CopyCost
@@ -53,39 +53,49 @@ class Transfer(Flow):
             unit = task.unit
             if unit.effects:
                 unit.act_until(now)
-            if self.blocks or not pipe.late:
-                if unit.late_effects:
-                    # A pipe is in order: copies that wait for its sync act before those issued after it.
-                    unit.apply_late(io=pipe is not unit.move, move=pipe is unit.move)
-                deferred = unit.deferred
-                if deferred is not None and type(effect) is Piece:
-                    deferred.put(effect)
-                elif type(effect) is tuple:
-                    if deferred is not None and len(effect) == 4:
-                        deferred.store(*effect)
-                    elif deferred is not None and unit.pieces:
-                        deferred.copy(*effect)
-                    else:
-                        to, origin = effect
-                        to[...] = origin
-                else:
-                    if unit.pieces:
-                        unit.settle()
-                    effect()
-            elif type(effect) is tuple:
-                unit.late_effects.append((pipe, partial(np.copyto, *effect)))
+            if pipe.late:
+                self._act_in_late_mode()
+            elif type(effect) is tuple and not unit.pieces:
+                effect[0][...] = effect[1]
+            elif unit.deferred is not None:
+                unit.deferred.act(effect)
             else:
-                unit.late_effects.append((pipe, effect))
-        queue = pipe.queue
-        if queue:
-            following = queue.popleft()
-            pipe.records.waited(following.record, record)
-            following.pipe.start(following, max(now, following.issue_ps), now)
+                effect()
+        engine = pipe.engine
+        if engine.queue:
+            following: Transfer = engine.queue.popleft()
+            start_ps = following.issue_ps
+            following.pipe.start(following, now if now > start_ps else start_ps, now, record)
         else:
-            pipe.current = None
-            if pipe.twin is not None:
-                pipe.twin.current = None
+            engine.busy = False
         task.transfer_done(self, now)
+
+    def _act_in_late_mode(self) -> None:
+        """Copy the bytes of a blocking copy; leave those of another to the sync that orders it."""
+        effect, pipe, unit = self.effect, self.pipe, self.task.unit
+        call = partial(np.copyto, *effect) if type(effect) is tuple else effect
+        if not self.blocks:
+            unit.late_effects.append((pipe, call))
+            return
+        if unit.late_effects:
+            # A pipe is in order: copies that wait for its sync act before those issued after it.
+            unit.apply_late(io=pipe is not unit.move, move=pipe is unit.move)
+        call()
+
+
+class Engine:
+    """What processes the transfers of a pipe.
+
+    Attributes:
+        busy: whether a transfer is in progress.
+        queue: the transfers that wait for it.
+    """
+
+    __slots__ = ("busy", "queue")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.queue: deque[Transfer] = deque()
 
 
 class DmaPipe:
@@ -102,14 +112,12 @@ class DmaPipe:
         "_environment",
         "_schedule",
         "_when_ready",
-        "current",
+        "engine",
         "late",
         "link",
         "log",
-        "queue",
         "read_port",
         "records",
-        "twin",
         "unit",
         "write_port",
     )
@@ -119,9 +127,7 @@ class DmaPipe:
         self.link = link
         self.read_port = link.ports[read_port]
         self.write_port = link.ports[write_port]
-        self.current: Transfer | None = None
-        self.queue: deque[Transfer] = deque()
-        self.twin: DmaPipe | None = None
+        self.engine = Engine()
         self.log = unit.chip.log
         self.records = unit.chip.log.records
         self.late = unit.chip.late
@@ -131,33 +137,33 @@ class DmaPipe:
 
     def share_engine(self, twin: DmaPipe) -> None:
         """Serialise two pipes in program order: before the 3xx series IO-DMA and Move-DMA are not independent."""
-        self.twin, twin.twin = twin, self
-        twin.queue = self.queue
+        twin.engine = self.engine
 
-    def submit(self, transfer: Transfer) -> None:
-        """Submit a transfer; it begins when the previous ones are complete."""
+    def submit(self, transfer: Transfer, waited_for: int = NONE) -> None:
+        """Submit a transfer; it begins when the previous ones are complete.
+
+        If there are none, `waited_for` is the record that it has waited for.
+        """
         task = transfer.task
         if self is task.unit.move:
             task.pending_move += 1
         else:
             task.pending_io += 1
-        if self.current is None:
-            self.start(transfer, transfer.issue_ps, self._environment.now)
+        engine = self.engine
+        if engine.busy:
+            engine.queue.append(transfer)
         else:
-            self.queue.append(transfer)
+            engine.busy = True
+            self.start(transfer, transfer.issue_ps, self._environment.now, waited_for)
 
     def submit_after_wait(self, transfer: Transfer) -> None:
         """Submit a blocking transfer after all earlier instructions of its core have completed."""
         task = transfer.task
         transfer.issue_ps = task.now_ps
-        self.records.waited(transfer.record, task.waited_for)
-        self.submit(transfer)
+        self.submit(transfer, task.waited_for)
 
-    def start(self, transfer: Transfer, start_ps: int, now: int) -> None:
+    def start(self, transfer: Transfer, start_ps: int, now: int, waited_for: int) -> None:
         """Begin a transfer at `start_ps`, with the part of its start-up that the previous transfer did not hide."""
-        self.current = transfer
-        if self.twin is not None:
-            self.twin.current = transfer
         if transfer.cost.work:
             ready_ps = transfer.issue_ps + transfer.latency_ps
             if ready_ps < start_ps:
@@ -165,7 +171,7 @@ class DmaPipe:
         else:
             # A move inside a core consists of latency only, and overlaps nothing.
             ready_ps = start_ps + transfer.latency_ps
-        self.records.started(transfer.record, start_ps, ready_ps - start_ps)
+        self.records.started(transfer.record, start_ps, ready_ps - start_ps, waited_for)
         if transfer.cost.work:
             self.link.join(transfer, ready_ps, now)
         elif ready_ps != now:

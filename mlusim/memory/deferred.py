@@ -132,7 +132,7 @@ class Deferred:
                 return None if source is None else _without_copy(source, shape)
         return None
 
-    def store(self, first: int, last: int, target: Array, held: Array) -> None:
+    def store(self, target: Array, held: Array, first: int, last: int) -> None:
         """Store `held`, the array on [first, last), in `target`, each row from its source or from memory."""
         rows = len(target)
         row_bytes = (last - first) // rows
@@ -157,6 +157,18 @@ class Deferred:
             if done < start:
                 target[done:start] = held[done:start]
             done = stop
+
+    def act(self, effect: Any) -> None:
+        """Apply the effect of a copy, as `mlusim.cores.copy_effect` returns it."""
+        if type(effect) is Piece:
+            self.put(effect)
+        elif type(effect) is not tuple:
+            self.settle()
+            effect()
+        elif len(effect) == 2:
+            self.copy(*effect)
+        else:
+            self.store(*effect)
 
     def copy(self, to: Array, origin: Array) -> None:
         """Copy arrays, either of which may lie in this memory; writes only the deferred bytes that the copy reads."""

@@ -206,7 +206,7 @@ def test_a_store_takes_each_row_from_where_it_is() -> None:
     memory.held_bytes(0, 32)[:] = 7
     owes.put(Piece(8, 24, np.arange(16, dtype=np.uint8).reshape(2, 8)))
     target = np.full((4, 8), 99, np.uint8)
-    owes.store(0, 32, target, memory.held_bytes(0, 32).reshape(4, 8))
+    owes.store(target, memory.held_bytes(0, 32).reshape(4, 8), 0, 32)
     assert target.reshape(-1).tolist() == [7] * 8 + list(range(16)) + [7] * 8
     assert memory.held_bytes(8, 24).tolist() == [7] * 16
     assert len(owes.pieces) == 1

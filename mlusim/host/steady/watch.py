@@ -388,14 +388,14 @@ def _waits_in_pipe(loop: TaskLoop, operations: int, now: int) -> bool | None:
     ahead = loop.records[loop.position + 2 : loop.position + 2 + operations]
     if len(ahead) < operations:
         return False
-    queue = [*islice(loop.task.unit.io.queue, operations)]
+    queue = [*islice(loop.task.unit.io.engine.queue, operations)]
     if not np.array_equal([transfer.record for transfer in queue], ahead):
         return None
     return True if loop.task.now_ps + max(transfer.latency_ps for transfer in queue) <= now else None
 
 
 def _take_out(task: Task, operations: int) -> None:
-    queue = task.unit.io.queue
+    queue = task.unit.io.engine.queue
     for _ in range(operations):
         queue.popleft()
     task.pending_io -= operations
