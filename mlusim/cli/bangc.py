@@ -29,6 +29,7 @@ from mlusim.errors import InputError
 if TYPE_CHECKING:
     from mlusim.bangc.host import Program
     from mlusim.bangc.module import Module
+    from mlusim.hardware import Board
 
 _HELP = """\
 Run BANG C, unmodified, on a simulated board.
@@ -95,7 +96,7 @@ def run(
     define: Sequence[str],
     std: str,
     compiler: str | None,
-    device: Any,
+    device: Board,
     **options: Any,
 ) -> int:
     """Run an entry of a .mlu file on arrays, or its main() as a program."""
@@ -122,7 +123,7 @@ for _option in argument_options():
         run.params.append(_option)
 
 
-def _entry(module: Module, entry: str, device: Any, outputs: Outputs, **options: Any) -> int:
+def _entry(module: Module, entry: str, device: Board, outputs: Outputs, **options: Any) -> int:
     import inspect
 
     from mlusim.explore.kernel_call import KernelCall
@@ -161,7 +162,7 @@ def _entry(module: Module, entry: str, device: Any, outputs: Outputs, **options:
     )
 
 
-def _program(module: Module, device: Any, outputs: Outputs, **options: Any) -> int:
+def _program(module: Module, device: Board, outputs: Outputs, **options: Any) -> int:
     from mlusim.bangc.host import Program
     from mlusim.bangc.own_process import run_apart
     from mlusim.host.device import Device
@@ -205,7 +206,7 @@ def check(
     define: Sequence[str],
     std: str,
     compiler: str | None,
-    device: Any,
+    device: Board,
     as_json: bool,
     quiet: bool,
 ) -> int:

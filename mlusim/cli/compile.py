@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from mlusim.cli import show
 from mlusim.cli.options import compile_options, device_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlusim.hardware import Board
 
 _HELP = """\
 Compile BANG C files, or load Python files, and show their kernels, parameters and errors. No kernel runs.
@@ -30,7 +33,7 @@ Examples:
 @device_option
 @compile_options
 @output_options
-def compile_(*, files: Sequence[str], device: Any, as_json: bool, quiet: bool, **options: Any) -> int:
+def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool, **options: Any) -> int:
     """Compile or load kernels."""
     for file in files:
         if Path(file).suffix not in {".py", ".mlu"}:
@@ -71,7 +74,7 @@ def _loaded(file: str) -> dict[str, Any]:
     return {"file": file, "error": error, "kernels": kernels}
 
 
-def _compiled(file: str, device: Any, options: dict[str, Any]) -> dict[str, Any]:
+def _compiled(file: str, device: Board, options: dict[str, Any]) -> dict[str, Any]:
     """Compile a BANG C file: its entries and missing intrinsics. Parameters are C++ types and are not listed."""
     from mlusim.bangc.survey import survey
 

@@ -18,6 +18,7 @@ from mlusim.cli.run import strategy_option
 if TYPE_CHECKING:
     import numpy as np
 
+    from mlusim.hardware import Board
     from mlusim.results.result import Result
 
     Array = np.ndarray[Any, Any]
@@ -70,7 +71,7 @@ _SECTIONS = {
 @output_options
 def demo(
     *,
-    device: Any,
+    device: Board,
     strategy: str | None,
     out: str | None,
     save: str | None,

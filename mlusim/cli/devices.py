@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -51,15 +51,15 @@ Examples:
 @click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="With --toml: write it to FILE.")
 @full_option
 @output_options
-def devices(device: Any, *, as_toml: bool, out: str | None, full: bool, as_json: bool, quiet: bool) -> None:
+def devices(device: Board | None, *, as_toml: bool, out: str | None, full: bool, as_json: bool, quiet: bool) -> None:
     """List the boards, or show one: every parameter with its source."""
     if out is not None and not as_toml:
         raise InputError(f"--out {out}: it goes with --toml, which makes a board file")
     if as_toml and as_json:
         raise InputError("--toml and --json are two ways to print a board: choose one")
-    if as_toml and device is None:
-        raise InputError("--toml shows one board: name it, as in `mlusim devices mlu370-x4 --toml`")
     if as_toml:
+        if device is None:
+            raise InputError("--toml shows one board: name it, as in `mlusim devices mlu370-x4 --toml`")
         _print_toml(device, out, quiet=quiet)
     elif as_json:
         _print_json(device)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mlusim.explore.kernel_call import KernelCall
+    from mlusim.hardware import Board
     from mlusim.ops.sensitivity import Sensitivity
 
 _max_operations_option = click.option(
@@ -83,7 +84,7 @@ def make_run(kernel_name: str) -> click.Command:
 def _run(
     kernel_name: str,
     *,
-    device: Any,
+    device: Board,
     check: bool,
     sensitivity: bool,
     no_data: bool,
@@ -119,7 +120,7 @@ def inputs_of(kernel_name: str, arguments: Sequence[str]) -> list[str]:
 
 def finish_kernel(
     call: KernelCall,
-    device: Any,
+    device: Board,
     outputs: Outputs,
     *,
     check: bool,
@@ -162,7 +163,7 @@ def finish_kernel(
     return 0 if result.report is None or result.report.ok else 1
 
 
-def _sensitivity(call: KernelCall, device: Any, *, data: bool) -> list[Sensitivity]:
+def _sensitivity(call: KernelCall, device: Board, *, data: bool) -> list[Sensitivity]:
     """Return how the time of a kernel depends on the uncertain parameters of the board."""
     from mlusim.ops.sensitivity import sensitivity_of
 
@@ -255,7 +256,7 @@ def make_verify(kernel_name: str) -> click.Command:
 def _verify(
     kernel_name: str,
     *,
-    device: Any,
+    device: Board,
     reference: str | None,
     tolerance: float,
     rewrites: Sequence[str],

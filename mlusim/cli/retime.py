@@ -13,6 +13,7 @@ from mlusim.cli.outputs import Outputs, finish
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
+    from mlusim.hardware import Board
     from mlusim.results.result import Result
 
 _HELP = """\
@@ -52,7 +53,7 @@ Examples:
 def retime(
     *,
     run: str,
-    device: Any,
+    device: Board | None,
     changes: tuple[str, ...],
     keep_split: bool,
     **options: Any,

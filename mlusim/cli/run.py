@@ -264,7 +264,7 @@ def help_if_alone(context: click.Context) -> None:
 def _run(
     command: Command,
     *,
-    device: Any,
+    device: Board,
     strategy: str | None,
     out: str | None,
     explain: bool,
