@@ -35,13 +35,16 @@ _NOT_CONSTANT = (
 )
 # Types of arrays with a memory space in the rewritten text.
 _ARRAY_TYPE = re.compile(r"mlusim_t\d+(?: ?&)?")
+# Other names of the rewritten text: initial values, records, references. An error about one follows from another error.
+_REWRITTEN = re.compile(r"mlusim_[irs]\d+")
 # The lines that are appended to a file.
 _ENTRIES = re.compile(rf"^{ENTRIES}:(?:\d+:)* ?", re.MULTILINE)
 
 
 def compiler_text(text: str, path: Path) -> str:
     """Return the compiler's messages from the first error on."""
-    lines = _without_candidates(_with_array_sizes([line for line in text.splitlines() if line.strip()]))
+    lines = _with_array_sizes([line for line in text.splitlines() if line.strip()])
+    lines = _without_candidates(_without_consequences(lines))
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
     context = first
     while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
@@ -61,6 +64,19 @@ def _with_array_sizes(lines: list[str]) -> list[str]:
             excerpt = [after for after in lines[index + 1 : index + 2] if _PLACING not in after]
             return [*lines[:index], line[: call.start()] + _NOT_CONSTANT, *excerpt]
     return lines
+
+
+def _without_consequences(lines: list[str]) -> list[str]:
+    """Leave out errors about names of the rewritten text that come after another error."""
+    shown: list[str] = []
+    drops = after_error = False
+    for line in lines:
+        if _MESSAGE.search(line):
+            drops = after_error and _REWRITTEN.search(line) is not None
+            after_error = after_error or "error" in line
+        if not drops:
+            shown.append(line)
+    return shown
 
 
 def _without_candidates(lines: list[str]) -> list[str]:

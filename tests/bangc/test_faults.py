@@ -169,3 +169,13 @@ def test_a_pointer_in_the_place_of_a_number_is_an_error_with_the_order_of_argume
     message = r"swapped\.mlu:4, .*argument 4, n, is a number, .* \(dst, src0, src1, n\)"
     with pytest.raises(OperandError, match=message):
         device.synchronize()
+
+
+def test_a_missing_semicolon_after_an_array_is_one_error_in_the_users_words(tmp_path: Path) -> None:
+    source = tmp_path / "wrong.mlu"
+    source.write_text(
+        "__mlu_entry__ void kernel(float *out) {\n  __nram__ float a[64]\n  a[0] = 1;\n  out[0] = a[0];\n}\n"
+    )
+    with pytest.raises(CompileError, match=r"(?s)wrong\.mlu does not compile.*wrong\.mlu:[23]:\d+: error: ") as raised:
+        bangc.compile(source)
+    assert "mlusim_" not in str(raised.value)
