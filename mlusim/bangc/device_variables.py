@@ -68,3 +68,4 @@ class DeviceVariables:
             # Also in a timing-only run: compiled code accesses these bytes.
             made.buffer = content
             chip.log.host_writes.add(made.identity)
+            chip.log.of_file.add(made.identity)

@@ -37,7 +37,9 @@ def test_all_cores_and_launches_share_them(module: Module, again: bool) -> None:
     expected = np.repeat([[3.0], [5.0], [7.0], [1.0]], 64, axis=1)
     assert np.array_equal(device.download(out), expected)
     assert _kept(module, device) == [4 + 4 * again, 10, 27 + 7 * again, 6 + 4 + 7, 10]
-    device.verify().check()
+    report = device.verify()
+    report.check()
+    assert not [hint for hint in report.hints if hint.kind == "unused"]
 
 
 def test_the_checker_finds_their_races(module: Module) -> None:
