@@ -141,6 +141,9 @@ def _written_again(cause: Finding, again: Finding) -> bool:
     """
     if cause.kind == "written-again":
         return cause.lines == again.lines
+    if cause.kind == "uninitialised":
+        # The load of what is replaced is missing.
+        return replace(cause, sites=cause.sites[1:]).lines == again.lines
     races = (cause, *cause.folded) if cause.kind == "task-race" else ()
     writer = {(again.sites[-1].file, again.sites[-1].line)}
     return any(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses, scratch_rows
@@ -101,31 +102,32 @@ def find_uninitialised(
             fields={"buffer": allocation.name, "memory": allocation.memory},
         )
         findings[key_of] = finding, 1, (starts, stops)
-    written = {log.allocations[alloc].name for alloc in np.unique(accesses.alloc[accesses.write]).tolist()}
-    counted = [(replace(finding, times=times), ranges) for finding, times, ranges in findings.values()]
-    return _fold_readers(counted, written)
+    return _fold_readers(log, [(replace(finding, times=times), ranges) for finding, times, ranges in findings.values()])
 
 
-def _fold_readers(findings: list[tuple[Finding, Ranges]], written: set[str]) -> list[Finding]:
-    """Return one finding for all lines that read the same uninitialised bytes of a buffer: it lacks one write.
+def _fold_readers(log: Log, findings: list[tuple[Finding, Ranges]]) -> list[Finding]:
+    """Return one finding for all lines of a kernel that read uninitialised bytes of a buffer: it lacks a write.
 
-    So does a buffer that is not among those `written`, whichever bytes of it are read.
+    In GDRAM, where tasks share a tensor, only for lines that have bytes in common.
     """
-    groups: list[tuple[Finding, list[Ranges], list[Finding]]] = []
+    groups: list[tuple[tuple[str, ...], list[Ranges], list[Finding]]] = []
     for finding, ranges in findings:
-        for main, members, others in groups:
-            common = main.fields["buffer"] not in written or any(_overlap(ranges, member) for member in members)
-            if common and _name(main) == _name(finding):
+        buffer = _buffer_of(log, finding)
+        for name, members, group in groups:
+            if name == buffer and ("gdram" not in name or any(_overlap(ranges, member) for member in members)):
                 members.append(ranges)
-                others.append(finding)
+                group.append(finding)
                 break
         else:
-            groups.append((finding, [ranges], []))
-    return [replace(main, folded=tuple(others)) for main, _, others in groups]
+            groups.append((buffer, [ranges], [finding]))
+    return [replace(main, folded=tuple(others)) if others else main for _, _, (main, *others) in groups]
 
 
-def _name(finding: Finding) -> tuple[str, str, str]:
-    return finding.kind, finding.sites[0].role, finding.fields["buffer"]
+def _buffer_of(log: Log, finding: Finding) -> tuple[str, ...]:
+    """Return what the findings of one buffer have in common: kind and role, its memory and name, and the kernel."""
+    site = finding.sites[0]
+    launch = log.launches[log.tasks[log.records.values(site.record)["task"]].launch]
+    return finding.kind, site.role, finding.fields["memory"], finding.fields["buffer"], launch.kernel
 
 
 def _overlap(one: Ranges, other: Ranges) -> bool:
@@ -336,11 +338,21 @@ def _of_allocation(
         # If nothing orders the write and the read, it is a race and reported as one: the run's order is accidental.
         now = int(position[number[read.row]])
         starts, stops, partly = read.unwritten(
-            tuple(first for first in read.later if order.before(now, int(position[first])))
+            tuple(first for first in read.later if _comes_first(order, now, int(position[first])))
         )
         if len(starts):
             result.append((read.row, starts, stops, partly))
     return result
+
+
+def _comes_first(order: Order, read: int, write: int) -> bool:
+    """Return whether a read precedes a write: always, or in this run, if they exclude each other and so do not race."""
+    if order.before(read, write):
+        return True
+    names = order.log.ops
+    if names[int(order.op[read])] in ATOMIC_NAMES and names[int(order.op[write])] in ATOMIC_NAMES:
+        return True
+    return "lock" in names and bool(order.locks_held[read] & order.locks_held[write])
 
 
 def find_unused(log: Log, accesses: Accesses) -> list[Finding]:

@@ -457,3 +457,31 @@ def test_a_number_from_a_race_explains_the_error_that_python_raises_for_it():
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
     assert (finding.kind, kinds_of(finding)) == ("race", ["stopped"])
     assert "also   stopped: the kernel raised ValueError: cannot convert float NaN to integer" in finding.text()
+
+
+def test_a_load_of_what_is_replaced_that_is_missing_is_one_finding():
+    async def kernel(core, x, total):
+        if core.is_memory_core:
+            return
+        held, part = (core.nram.alloc(8, x.dtype, name) for name in ("held", "part"))
+        await core.memcpy(part, x[core.core_id])
+        await core.lock(1)
+        # Here the load of the total is missing.
+        core.add(held, held, part)
+        await core.memcpy(total, held)
+        await core.unlock(1)
+
+    finding = the_only_error(kernel, X, InOut(np.zeros(8, np.float32)), dim=4)
+    assert (finding.kind, kinds_of(finding)) == ("uninitialised", ["written-again"])
+
+
+def test_parts_of_a_buffer_that_lines_read_before_its_load_are_one_finding():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(x.shape, x.dtype, "tile")
+        await core.memcpy(out[0:2], tile[0:2])
+        await core.memcpy(out[2:4], tile[2:4])
+        await core.memcpy(tile, x)
+        await core.memcpy(out[4:8], tile[4:8])
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("uninitialised", ["uninitialised"])

@@ -406,3 +406,31 @@ def test_lines_that_read_the_same_unwritten_bytes_are_one_finding():
     (finding,) = uninitialised(report)
     assert finding.region == "held[60:64], 16 B in NRAM"
     assert [other.region for other in finding.folded] == ["held[60:62], 8 B in NRAM"]
+
+
+@pytest.mark.parametrize("by", ["lock", "atomic"])
+def test_operations_that_exclude_each_other_in_any_order_may_read_unwritten_bytes(by):
+    """Task 0 reads first in the run; there is no race, so nothing else tells."""
+
+    async def kernel(core, x, total, out):
+        held = core.nram.alloc(60, x.dtype, "held")
+        await core.memcpy(held, x)
+        if by == "atomic" and core.task_id == 0:
+            await core.atomic_add(held, total, held)
+        elif by == "atomic":
+            core.scalar(10_000)
+            await core.atomic_reduce_exch(total, held)
+        else:
+            core.scalar(10_000 * core.task_id)
+            await core.lock(0)
+            if core.task_id == 0:
+                await core.memcpy(held, total)
+            else:
+                await core.memcpy(total, held)
+            await core.unlock(0)
+        if core.task_id == 0:
+            await core.memcpy(out, held)
+
+    report = verify(kernel, X, Output((60,)), Output((60,)), kind="BLOCK", dim=2)
+    (finding,) = report.errors
+    assert (finding.kind, finding.fields["buffer"]) == ("uninitialised", "total")
