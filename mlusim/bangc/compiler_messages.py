@@ -13,7 +13,9 @@ _MOST_LINES = 40
 _CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?:<[^()]*>)?(?:\((.*)\))?(?:\u2019|')")
 # The beginning of a message, and the source lines that follow one.
 _MESSAGE = re.compile(r": (In |fatal error:|error:|warning:|required from )")
-_EXCERPT = re.compile(r" +\d* \|")
+_EXCERPT = re.compile(r" +(\d*) \| ?")
+# The place that a message is about.
+_PLACE = re.compile(r"(.+?):\d+:\d+: (?:fatal error|error|warning|note):")
 # Words of CUDA, and what BANG C has instead.
 _OF_CUDA = {
     "__global__": "__mlu_entry__",
@@ -44,7 +46,7 @@ _ENTRIES = re.compile(rf"^{ENTRIES}:(?:\d+:)* ?", re.MULTILINE)
 def compiler_text(text: str, path: Path) -> str:
     """Return the compiler's messages from the first error on."""
     lines = _with_array_sizes([line for line in text.splitlines() if line.strip()])
-    lines = _without_candidates(_without_consequences(lines))
+    lines = _with_own_lines(_without_candidates(_without_consequences(lines)))
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
     context = first
     while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
@@ -77,6 +79,37 @@ def _without_consequences(lines: list[str]) -> list[str]:
         if not drops:
             shown.append(line)
     return shown
+
+
+def _with_own_lines(lines: list[str]) -> list[str]:
+    """Show lines as the user's file has them.
+
+    clang quotes the rewritten text, with macros expanded; g++ reads the file. Marks below a line that is replaced point
+    to columns of the other text and are left out.
+    """
+    shown: list[str] = []
+    own: list[str] = []
+    drops = False
+    for line in lines:
+        if place := _PLACE.match(line):
+            own = _lines_of(place[1])
+        excerpt = _EXCERPT.match(line)
+        if excerpt is None or not excerpt[1]:
+            if excerpt is None or not drops:
+                shown.append(line)
+            continue
+        number = int(excerpt[1])
+        users = own[number - 1].rstrip() if 0 < number <= len(own) else None
+        drops = users is not None and users.split() != line[excerpt.end() :].split()
+        shown.append(f"{excerpt[0]}{users}" if drops else line)
+    return shown
+
+
+def _lines_of(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # a name that the compiler made up, such as <built-in>
+        return []
 
 
 def _without_candidates(lines: list[str]) -> list[str]:

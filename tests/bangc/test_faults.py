@@ -11,6 +11,7 @@ import pytest
 
 from mlusim import Device, bangc
 from mlusim.bangc import faults
+from mlusim.bangc.compiler_messages import compiler_text
 from mlusim.errors import (
     AccessError,
     CompileError,
@@ -179,3 +180,24 @@ def test_a_missing_semicolon_after_an_array_is_one_error_in_the_users_words(tmp_
     with pytest.raises(CompileError, match=r"(?s)wrong\.mlu does not compile.*wrong\.mlu:[23]:\d+: error: ") as raised:
         bangc.compile(source)
     assert "mlusim_" not in str(raised.value)
+
+
+def test_lines_of_the_rewritten_text_are_quoted_as_the_user_wrote_them(tmp_path: Path) -> None:
+    source = tmp_path / "wrong.mlu"
+    source.write_text("__nram__ float a[N];\n\twrong = 1;\n")
+    quoted = (
+        f"{source}:1:9: error: expected ';'\n"
+        "    1 |   static float mlusim_i1 [64]; typedef decltype(mlusim_i1) mlusim_t1;\n"
+        "      |         ^\n"
+        f"{source}:2:3: error: use of undeclared identifier 'wrong'\n"
+        "    2 |  wrong = 1;\n"
+        "      |  ^~~~~\n"
+    )
+    assert compiler_text(quoted, source) == (
+        "wrong.mlu does not compile:\n"
+        f"{source}:1:9: error: expected ';'\n"
+        "    1 | __nram__ float a[N];\n"
+        f"{source}:2:3: error: use of undeclared identifier 'wrong'\n"
+        "    2 |  wrong = 1;\n"
+        "      |  ^~~~~"
+    )
