@@ -19,8 +19,9 @@ Checks:
   missing_syncs, remedies  races that one sync would fix, and that sync
   releases                 buffers released while a transfer may use them
   uninitialised            uninitialised reads, unused allocations, leaks; `uninitialised_flow` follows their effect
-  marks, marked_bits       what each instruction passes on of them, by element and, for bit masks, by bit
-  agenda, allocation_flow  which operations it has to look at
+  marks, propagation       what each instruction and each operation passes on of them
+  mark_store               where they are kept: `operand_marks` by operand, else by byte; `marked_bits` by bit
+  agenda, allocation_flow  which operations it has to look at; `equal_tasks`: which tasks
   coverage, overwrites     the split proof: each byte written once, by the right task
   plan_comparison          whether a run follows its plan
   early_exit, locks_left   deadlocks, errors in kernels, locks that are not released

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -49,27 +49,32 @@ class Agenda:
 
     Args:
         records: operations that are examined in any case.
+        operations: returns the operations of an allocation, and the number of the call that each of them is.
+
+    Attributes:
+        present: the operation that is examined.
     """
 
-    def __init__(self, records: Iterable[int]) -> None:
+    def __init__(self, records: Iterable[int], operations: Callable[[int], tuple[Integers, Integers]]) -> None:
         # The next operation of each allocation whose operations are examined; -1 stands for `records`.
         self._queue = [(record, -1) for record in records]
         heapq.heapify(self._queue)
         self._walks: dict[int, _Walk] = {}
-        self._record = -1
+        self._operations = operations
+        self.present = -1
         self._allocs: list[int] = []
 
     def next(self) -> int | None:
         """Return the next operation, or None at the end."""
         while self._queue:
-            self._record = self._queue[0][0]
+            self.present = self._queue[0][0]
             self._allocs.clear()
-            while self._queue and self._queue[0][0] == self._record:
+            while self._queue and self._queue[0][0] == self.present:
                 alloc = heapq.heappop(self._queue)[1]
                 if self._is_due(alloc) and alloc not in self._allocs:
                     self._allocs.append(alloc)
             if self._allocs:
-                return self._record
+                return self.present
         return None
 
     def _is_due(self, alloc: int) -> bool:
@@ -77,11 +82,13 @@ class Agenda:
         if alloc < 0:
             return True
         walk = self._walks[alloc]
-        return not walk.asleep and walk.records[walk.position] == self._record
+        return not walk.asleep and walk.records[walk.position] == self.present
 
-    def add(self, alloc: int, records: Integers, calls: Integers) -> None:
-        """Examine operations of an allocation, of which `calls` are the calls: those after the present one."""
-        self._walks[alloc] = walk = _Walk(records, calls)
+    def add(self, alloc: int) -> None:
+        """Examine operations of an allocation: those after the present one."""
+        records, calls = self._operations(alloc)
+        begin = int(np.searchsorted(records, self.present, side="right"))
+        self._walks[alloc] = walk = _Walk(records[begin:], calls[begin:])
         self._wake(alloc, walk)
 
     def changed(self, alloc: int) -> None:
@@ -111,7 +118,7 @@ class Agenda:
                 heapq.heappush(self._queue, (walk.records[walk.position], alloc))
 
     def _wake(self, alloc: int, walk: _Walk) -> None:
-        position = bisect_right(walk.records, self._record)
+        position = bisect_right(walk.records, self.present)
         if position == walk.position and not walk.asleep:
             return
         walk.position = position

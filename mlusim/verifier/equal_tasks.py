@@ -51,10 +51,9 @@ def reads_to_follow(
     if has_equals[reached[reached != NONE]].any():
         return everything
     models = [reads[number] for number in np.flatnonzero(grouped & (first[task] == task)).tolist()]
-    trial = Flow(log, columns, accesses, flow, models)
-    if trial.follow() or trial.padding or (owner[trial.marked] == NONE).any():
-        return everything
-    return np.flatnonzero(~grouped).tolist()
+    if Flow(log, columns, accesses, flow, models).stays_in(owner != NONE):
+        return np.flatnonzero(~grouped).tolist()
+    return everything
 
 
 def _owners(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Integers:

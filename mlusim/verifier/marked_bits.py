@@ -29,6 +29,10 @@ class MarkedBits:
         self._marks_of = marks_of
         self._bits: dict[int, Bits] = {}
 
+    def __contains__(self, alloc: int) -> bool:
+        """Whether the bits of an allocation may be marked apart from each other."""
+        return alloc in self._bits
+
     def _of(self, alloc: int) -> Bits:
         bits = self._bits.get(alloc)
         if bits is None:

@@ -8,6 +8,7 @@ import pytest
 import mlusim
 from mlusim.verifier import uninitialised
 from mlusim.verifier.equal_tasks import reads_to_follow
+from mlusim.verifier.operand_marks import OperandMarks
 
 TASKS, WIDTH, VALID, ROWS = 4, 8, 5, 6
 UNION = {"kind": "UNION1", "dim": TASKS}
@@ -138,7 +139,9 @@ def findings_of(device, **options):
 
 
 def follow_all(monkeypatch):
+    """Follow all tasks, and keep all marks by byte."""
     monkeypatch.setattr(uninitialised, "reads_to_follow", lambda *arguments: list(range(len(arguments[-1]))))
+    monkeypatch.setattr(OperandMarks, "add", lambda marks, alloc: False)
 
 
 @pytest.mark.parametrize("name", KERNELS)
