@@ -16,7 +16,7 @@ from mlusim.bangc import faults
 from mlusim.bangc.calls import answer, call_of, file_at, text_at
 from mlusim.bangc.cnrt import Cnrt
 from mlusim.bangc.host_calls import OF_FLOATS
-from mlusim.bangc.image import FINISHED, KINDS, LEFT, PRINT, SIGNAL, WILD, Image, Room
+from mlusim.bangc.image import FINISHED, KINDS, LEFT, PRINT, SIGNAL, UNSYNCED, WILD, Image, Room
 from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.kernel import execute, gdram_map
 from mlusim.bangc.lines import entry_function
@@ -64,6 +64,8 @@ class Program:
                     self._call(why)
                 elif why == PRINT:
                     faults.print_text(image)
+                elif why == UNSYNCED:
+                    self._touched()
                 elif why == FINISHED or (why == LEFT and image.words[faults.FIRST] & 0xFF == faults.EXIT):
                     break
                 else:
@@ -149,8 +151,20 @@ class Program:
         except MlusimError as error:
             raise self._located(error, place) from error.__cause__
         answer(image.words, status)
-        ranges, image.record.range_count = self._cnrt.ranges()
-        image.record.ranges, self._ranges = ctypes.cast(ranges, type(image.record.ranges)), ranges
+        self._set_ranges()
+
+    def _touched(self) -> None:
+        """Note that the program uses host memory that an asynchronous copy may still use."""
+        address, counter, write = (self._image.words[faults.FIRST + k] for k in range(3))
+        place = faults.place_of(self.module, counter - self._image.base) or (str(self.module.path), 0)
+        self._cnrt.order.touched(address, write=bool(write), place=place)
+        self._set_ranges()
+
+    def _set_ranges(self) -> None:
+        record, in_flight = self._image.record, self._cnrt.order.in_flight()
+        ranges, record.range_count = self._cnrt.ranges(in_flight)
+        record.in_flight = len(in_flight)
+        record.ranges, self._ranges = ctypes.cast(ranges, type(record.ranges)), ranges
 
     def _launch(  # noqa: PLR0917 - the call's own arguments
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.bangc.host_calls import STATUS
+from mlusim.bangc.host_spans import Region
 from mlusim.bangc.image import Range
 from mlusim.cores.convert import ROUND
 from mlusim.dtypes import BFLOAT16
@@ -67,14 +68,14 @@ class HostMemory:
             content = struct.pack(layout, *values)
             ctypes.memmove(target, content, len(content))
 
-    def ranges(self) -> tuple[Any, int]:
-        """Return device memory, sorted by address."""
-        blocks = sorted((base, view.nbytes) for base, view in self._memory.items())
-        return (Range * max(len(blocks), 1))(*[Range(base, size, 0) for base, size in blocks]), len(blocks)
+    def ranges(self, in_flight: list[tuple[int, int, int]]) -> tuple[Any, int]:
+        """Return device memory, and host memory in flight, sorted by address."""
+        blocks = sorted([*((base, view.nbytes, 0) for base, view in self._memory.items()), *in_flight])
+        return (Range * max(len(blocks), 1))(*[Range(*block) for block in blocks]), len(blocks)
 
-    def regions(self) -> list[tuple[int, int]]:
-        """Address and bytes of all device memory."""
-        return [(base, view.nbytes) for base, view in self._memory.items()]
+    def regions(self) -> list[Region]:
+        """All device memory."""
+        return [Region(base, view.nbytes, view.allocation.identity) for base, view in self._memory.items()]
 
     def at(self, address: int) -> tuple[View, int] | None:
         """Return the device memory that contains an address, and the byte in it."""

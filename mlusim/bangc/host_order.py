@@ -1,8 +1,9 @@
 """Missing waits of host programs: memory used while a queued launch or copy may still access it.
 
 In the simulation every CNRT call that accesses memory first runs everything queued, so a program without the waits
-works. On a board it does not. Each such call gets the hint `unsynced`. Launches in two queues that nothing orders are
-noted in the log, so that the checker finds their races.
+works. On a board it does not. Each such call gets the hint `unsynced`, and so does an access of the program's own to
+host memory that an asynchronous copy may still use. Launches in two queues that nothing orders are noted in the log, so
+that the checker finds their races. What a launch uses is known when it has run: copies are compared with it at the end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.bangc.host_spans import LaunchUse, Region, Span, conflict, in_flight, spans_of
 from mlusim.log import NONE, Remark
 
 if TYPE_CHECKING:
@@ -26,18 +28,41 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A launch or an asynchronous copy: its queue, its device memory, and whether it writes to the host.
+    """A launch or an asynchronous copy: its queue, and the device memory to which it has an address.
 
-    `launch` is the index of a launch in the log.
+    A copy has the bytes that it uses, and those of them that are on the host; a launch has its index in the log.
     """
 
     name: str
     place: Place
     queue: int
-    memory: frozenset[int]
-    is_copy: bool
-    to_host: bool = False
+    memory: frozenset[Region]
+    spans: tuple[Span, ...] = ()
+    host: tuple[Span, ...] = ()
     launch: int = NONE
+
+    @property
+    def is_copy(self) -> bool:
+        return self.launch == NONE
+
+    @property
+    def to_host(self) -> bool:
+        return any(span.writes for span in self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A copy and a launch that nothing orders: the bytes of the copy, and the memory that both have an address of.
+
+    `name` and `place` are those of the later one.
+    """
+
+    name: str
+    place: Place
+    earlier: _Pending
+    launch: int
+    spans: tuple[Span, ...]
+    memory: frozenset[Region]
 
 
 class HostOrder:
@@ -52,11 +77,14 @@ class HostOrder:
         self._placed: dict[int, set[int]] = {}
         # Those that a blocking call has waited for, although it named another queue or none. ASSUMED: it does.
         self._assumed_done: set[int] = set()
+        # Copies with a hint: what else uses their memory has the same cause.
+        self._told: set[int] = set()
+        self._suspects: list[_Suspect] = []
 
     def launched(
-        self, name: str, place: Place, queue: int, content: bytes, memory: Sequence[tuple[int, int]], launch: int
+        self, name: str, place: Place, queue: int, content: bytes, memory: Sequence[Region], launch: int
     ) -> None:
-        """Handle a launch with the bytes of its arguments; `memory` is (address, bytes) of each allocation."""
+        """Handle a launch with the bytes of its arguments, and all device memory."""
         ordered = self._before.get(queue, set()) | self._assumed_done
         self._log.unordered.update(
             (pending.launch, launch)
@@ -65,8 +93,10 @@ class HostOrder:
         )
         words = struct.unpack_from(f"<{len(content) // _WORD_BYTES}Q", content)
         used = _used(words, memory)
-        self._check(name, place, queue, used, copies_only=True)
-        self._add(_Pending(name, place, queue, used, is_copy=False, launch=launch))
+        for number, pending in self._pending.items():
+            if pending.is_copy and number not in self._before.get(queue, set()):
+                self._suspect(name, place, pending, launch, pending.spans, used & pending.memory)
+        self._add(_Pending(name, place, queue, used, launch=launch))
 
     def called(self, name: str, place: Place, values: Sequence[Any], queues: Iterable[int], memory: Any) -> None:
         """Handle a CNRT call, before it takes effect."""
@@ -90,37 +120,83 @@ class HostOrder:
             self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
         elif "Memcpy" in name or "Memset" in name:
             self._copied(name, place, [value for value in values if isinstance(value, int)], set(queues), memory)
+        elif name in ("cnrtFreeHost", "cnFreeHost"):
+            self._check(name, place, _DEFAULT_QUEUE, (Span(first, first + 1, writes=True),), frozenset())
         elif "Free" in name or "QueueDestroy" in name:
             self._assumed_done.update(self._pending)
 
-    def ended(self) -> None:
-        """Report copies to the host that the program has not waited for at its end."""
-        for pending in self._pending.values():
-            if pending.to_host:
-                self._remark(pending.name, pending.place, f"nothing waits for {pending.name}, and main ends")
+    def in_flight(self) -> list[tuple[int, int, int]]:
+        """Host memory that copies may still use: address, bytes and flags of `Range`."""
+        return in_flight([span for number, span in self._host_spans() if number not in self._told])
 
-    def _copied(self, name: str, place: Place, values: list[int], queues: set[int], memory: Any) -> None:
-        used = _used(values, memory)
+    def touched(self, address: int, *, write: bool, place: Place) -> None:
+        """Handle an access of the program's own to host memory in flight; one for each copy."""
+        for number, span in self._host_spans():
+            if number not in self._told and span.first <= address < span.end and (write or span.writes):
+                self._told.add(number)
+                self._unsynced("main", place, self._pending[number])
+                return
+
+    def ended(self) -> None:
+        """Report copies to the host that the program has not waited for at its end, and those beside launches."""
+        for number, pending in self._pending.items():
+            if pending.to_host and number not in self._told:
+                self._remark(pending.name, pending.place, f"nothing waits for {pending.name}, and main ends")
+        use = LaunchUse(self._log)
+        found: set[tuple[str, Place]] = set()
+        for suspect in self._suspects:
+            call = suspect.name, suspect.place
+            if call not in found and use.conflicts(suspect.launch, suspect.spans, suspect.memory):
+                found.add(call)
+                self._unsynced(*call, suspect.earlier)
+
+    def _host_spans(self) -> list[tuple[int, Span]]:
+        return [(number, span) for number, pending in self._pending.items() for span in pending.host]
+
+    def _copied(self, name: str, place: Place, values: list[int], queues: set[int], memory: Sequence[Region]) -> None:
+        spans = spans_of(name, values)
+        used = frozenset(region for region in memory for span in spans if region.overlaps(span))
         if "Async" not in name:
-            self._check(name, place, _DEFAULT_QUEUE, used)
+            self._check(name, place, _DEFAULT_QUEUE, spans, used)
             self._assumed_done.update(self._pending)
+            # One hint for each launch: what follows this copy follows the launch, too.
+            self._finish({number for number, pending in self._pending.items() if not pending.is_copy})
             return
         queue = next((value for value in values if value in queues), _DEFAULT_QUEUE)
-        self._check(name, place, queue, used)
-        to_host = "Memcpy" in name and not _used(values[:1], memory) and bool(used)
-        self._add(_Pending(name, place, queue, used, is_copy=True, to_host=to_host))
+        self._check(name, place, queue, spans, used)
+        host = tuple(span for span in spans if not any(region.overlaps(span) for region in used))
+        self._add(_Pending(name, place, queue, used, spans, host))
 
-    def _check(self, name: str, place: Place, queue: int, used: frozenset[int], *, copies_only: bool = False) -> None:
+    def _check(self, name: str, place: Place, queue: int, spans: tuple[Span, ...], used: frozenset[Region]) -> None:
+        """Compare a copy with all that is pending and not before it in its queue."""
         ordered = self._before.get(queue, set())
+        told = False
         for number, pending in self._pending.items():
-            if number in ordered or not used & pending.memory or (copies_only and not pending.is_copy):
+            if number in ordered:
                 continue
-            verb = "put into a queue" if pending.is_copy else "launched"
-            at = f"{Path(pending.place[0]).name}:{pending.place[1]}"
-            self._remark(
-                name, place, f"{name} uses memory of {pending.name}, {verb} at {at}, which nothing has waited for"
-            )
-            return
+            if not pending.is_copy:
+                self._suspect(name, place, pending, pending.launch, spans, used & pending.memory)
+            elif not told and conflict(spans, pending.spans):
+                told = True
+                self._told.add(number)
+                self._unsynced(name, place, pending)
+
+    def _suspect(
+        self,
+        name: str,
+        place: Place,
+        earlier: _Pending,
+        launch: int,
+        spans: tuple[Span, ...],
+        memory: frozenset[Region],
+    ) -> None:
+        if memory:
+            self._suspects.append(_Suspect(name, place, earlier, launch, spans, memory))
+
+    def _unsynced(self, name: str, place: Place, earlier: _Pending) -> None:
+        verb = "put into a queue" if earlier.is_copy else "launched"
+        at = f"{Path(earlier.place[0]).name}:{earlier.place[1]}"
+        self._remark(name, place, f"{name} uses memory of {earlier.name}, {verb} at {at}, which nothing has waited for")
 
     def _remark(self, name: str, place: Place, title: str) -> None:
         line = self._log.source_line(*place, "main")
@@ -136,7 +212,6 @@ class HostOrder:
             self._pending.pop(number, None)
 
 
-def _used(words: Iterable[int], memory: Iterable[tuple[int, int]]) -> frozenset[int]:
-    """Return the base addresses of the allocations that contain some of the addresses."""
-    regions = tuple(memory)
-    return frozenset(base for word in words for base, size in regions if base <= word < base + size)
+def _used(words: Iterable[int], memory: Sequence[Region]) -> frozenset[Region]:
+    """Return the device memory that contains some of the addresses."""
+    return frozenset(region for word in words for region in memory if region.base <= word < region.base + region.size)

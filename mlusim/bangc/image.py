@@ -33,7 +33,9 @@ SRAM = 2
 VARIABLES = len(KINDS)
 # What resuming returns: the number of an intrinsic; beyond FIRST_KNOWN that of a known call; or one of these.
 FIRST_KNOWN = 1 << 32
-FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT, SKIPPED = range(-1, -10, -1)
+FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT, SKIPPED, UNSYNCED = range(-1, -11, -1)
+# Flags of a range: host memory that a copy may still use, and whether it writes there.
+IN_FLIGHT, WRITTEN = 4, 8
 ARENA_BYTES = 1 << 28
 # Unused addresses between the arrays of an arena; they take no capacity.
 GAP_BYTES = 1 << 16
@@ -60,7 +62,7 @@ class Call(ctypes.Structure):
 
 
 class Range(ctypes.Structure):
-    """A range of GDRAM; bit 0 of `flags`: read-only, bit 1: without bytes."""
+    """A range of GDRAM; bit 0 of `flags`: read-only, bit 1: without bytes. Or one of the host: `IN_FLIGHT`."""
 
     _fields_ = (("base", _WORD), ("size", _WORD), ("flags", _WORD))
 
@@ -99,6 +101,7 @@ class Fibre(ctypes.Structure):
         ("arenas", ctypes.POINTER(Arena) * len(KINDS)),
         ("ranges", ctypes.POINTER(Range)),
         ("range_count", _WORD),
+        ("in_flight", _WORD),
         ("image", _WORD),
         ("image_size", _WORD),
         ("device", _WORD),

@@ -21,11 +21,11 @@ typedef uint64_t Word;
 static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
 // Addresses before and behind each array that are none's: an index that leaves its array meets no other one.
 static const Word GAP = 1 << 16;
-enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 2048, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, DROPPED = 1 << 14, FRESH = 1 << 15, POISON = 0xFF };
+enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 2048, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, IN_FLIGHT = 4, WRITTEN = 8, DROPPED = 1 << 14, FRESH = 1 << 15, POISON = 0xFF };
 // Of `mlusim_leave`: a memory has more arrays than there is room for.
 enum { TOO_MANY = 7 };
 // What a fibre switches back for, below the numbers of the intrinsics.
-enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8, SKIPPED = -9 };
+enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8, SKIPPED = -9, UNSYNCED = -10 };
 // Calls of a task that are found again, and in how many entries to look for one; what resuming returns for the first.
 enum { KNOWN_CALLS = 1 << 12, PROBES = 8 };
 static const int64_t FIRST_KNOWN = int64_t(1) << 32;
@@ -42,7 +42,7 @@ struct Fibre {
     Call call;
     Arena *arenas[KINDS];
     Range *ranges;
-    Word range_count, image, image_size, device, absent, astray, pending, limit_ticks;  // absent: memories that the core lacks, a bit each; astray: whether it has a value from one
+    Word range_count, in_flight, image, image_size, device, absent, astray, pending, limit_ticks;  // absent: memories that the core lacks, a bit each; astray: whether it has a value from one
     Run *runs;
     Word run_count, run_capacity;
     char *stack;
@@ -164,14 +164,25 @@ static bool in_array(const Arena *arena, Word address, Word size, Slot &slot) {
 
 // Whether bytes are as fresh memory has them.
 static bool fresh(Word at, Word size) { for (; size && *(unsigned char *)at == POISON; --size) ++at; return !size; }
+// All but the board's memory is a program's own, but a copy may still use it.
+static void touch_of_host(Fibre *f, Word address, Word size, Word write, Word pc) {
+    int64_t found = range_of(f, address);
+    if (found < 0) return;
+    Word flags = f->ranges[found].read_only;
+    if (!(flags & IN_FLIGHT)) wild(address, pc, write | size << 1);
+    if (!write && !(flags & WRITTEN)) return;
+    Call saved = f->call;
+    f->call.value[0] = address, f->call.value[1] = pc, f->call.value[2] = write;
+    back(f, UNSYNCED), f->call = saved;
+}
 static void touch(Word address, Word size, Word write, Word pc) {
     Fibre *f = current;
     accessed = pc;
     if (!f) return;
     take_back(f);
-    if (address - Word(f->stack) < f->stack_size || address - f->image < f->image_size) return;
-    // All but the board's memory is a program's own.
-    if (!f->device) return f->range_count && range_of(f, address) >= 0 ? wild(address, pc, write | size << 1) : (void)0;
+    bool own = address - Word(f->stack) < f->stack_size || address - f->image < f->image_size;
+    if (!f->device) return (own ? f->in_flight : f->range_count) ? touch_of_host(f, address, size, write, pc) : (void)0;
+    if (own) return;
     Word kind = KINDS, range = 0, read_only = 0;
     for (Word k = 0; k < KINDS; ++k)
         if (f->arenas[k] && address - f->arenas[k]->base <= NRAM_BYTES_MASK) kind = k;

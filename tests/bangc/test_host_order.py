@@ -1,0 +1,55 @@
+"""Asynchronous copies of a host program: what the host, other copies and launches do beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.bangc.host import Program
+from mlusim.verifier.findings import Finding
+
+FILE = Path(__file__).parent / "kernels" / "host_order.mlu"
+
+
+@pytest.fixture(scope="module")
+def module() -> bangc.Module:
+    return bangc.compile(FILE)
+
+
+def _findings(module: bangc.Module, what: str) -> list[Finding]:
+    device = Device()
+    assert Program(module, device, (what,)).run() == 0
+    return [finding for finding in device.verify().findings if finding.kind != "unused"]
+
+
+@pytest.mark.parametrize(
+    "what", ["sound", "halves", "source is read", "input is replaced in order", "input is copied back"]
+)
+def test_copies_and_launches_that_do_not_meet_need_no_wait(module: bangc.Module, what: str) -> None:
+    assert not _findings(module, what)
+
+
+@pytest.mark.parametrize(
+    ("what", "user", "earlier"),
+    [
+        ("other half is read", "main", "cnrtMemcpyAsync"),
+        ("source is overwritten", "main", "cnrtMemcpyAsync"),
+        ("pinned memory is freed", "cnrtFreeHost", "cnrtMemcpyAsync"),
+        ("input is replaced", "cnrtMemcpyAsync", "twice"),
+        ("heap", "main", "cnrtMemcpyAsync"),
+        ("stack", "main", "cnrtMemcpyAsync"),
+        ("static", "main", "cnrtMemcpyAsync"),
+        ("copied on", "main", "cnrtMemcpyAsync"),
+        ("same target", "cnrtMemcpyAsync", "cnrtMemcpyAsync"),
+    ],
+)
+def test_memory_that_a_copy_or_a_launch_may_still_use_is_one_hint(
+    module: bangc.Module, what: str, user: str, earlier: str
+) -> None:
+    (hint,) = _findings(module, what)
+    assert hint.kind == "unsynced"
+    assert hint.title.startswith(f"{user} uses memory of {earlier}, ")
+    lines = FILE.read_text().splitlines()
+    assert lines[hint.to_json()["line"] - 1].endswith(f"// {what}")
