@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, file_at, text_at
-from mlusim.bangc.faults import LIBRARIES
 from mlusim.bangc.filter_forms import FilterForms
 from mlusim.bangc.gdram_map import GdramMap
 from mlusim.bangc.image import (
@@ -278,7 +277,7 @@ class Bridge:
         """Return the line number in the log of a plain access, by the address of its instruction."""
         found = self._pcs.get(pc)
         if found is None:
-            where = self.module.line_of(pc - self.image.base, LIBRARIES) or (str(self.module.path), 1, "")
+            where = self.module.line_of(pc - self.image.base) or (str(self.module.path), 1, "")
             found = self._pcs[pc] = self.issuer.log.source_line(where[0], where[1], function)
         return found
 

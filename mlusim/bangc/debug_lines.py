@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from mlusim.bangc.toolchain import INCLUDE
+
 Place = tuple[str, int]
 
 # Instead of a line: end of the code.
 _END = -1
+# Files of the system and of Python's environment.
+_SYSTEM = ("/usr/", sys.prefix)
+# Files of the wheel's compiler. It builds its C++ library once for all environments of a user, from any of them.
+_WHEEL = "/ziglang/lib/"
+HEADERS = str(INCLUDE)
+
+
+def is_system(file: str) -> bool:
+    """Whether a file belongs to the system, to Python's environment or to a compiler."""
+    return file.startswith(_SYSTEM) or _WHEEL in file
 
 
 class LineTable:
@@ -48,11 +61,15 @@ class LineTable:
         """Return the call sites of the functions inlined at an address, innermost first."""
         return [(file, line) for low, high, file, line in self._inlined if low <= address < high]
 
-    def find_outside(self, address: int, avoided: tuple[str, ...]) -> Place | None:
-        """Return file and line of an address, or of an enclosing call, in a file without a prefix in `avoided`."""
+    def find_in_users_code(self, address: int) -> Place | None:
+        """Return file and line of an address, or of an enclosing call, outside libraries and headers of BANG C."""
         location = self.find(address)
         places = ([location] if location is not None else []) + self.calls(address)
-        return next((place for place in places if place[0] and not place[0].startswith(avoided)), None)
+        return next((place for place in places if place[0] and not _is_library(place[0])), None)
+
+
+def _is_library(file: str) -> bool:
+    return is_system(file) or file.startswith(HEADERS)
 
 
 @lru_cache(maxsize=32)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from mlusim.bangc.calls import file_at, text_at
+from mlusim.bangc.debug_lines import HEADERS, is_system
 from mlusim.bangc.image import (
     ARENA_BYTES,
     ARRAYS,
@@ -22,7 +23,6 @@ from mlusim.bangc.image import (
     WILD,
 )
 from mlusim.bangc.lines import raise_at
-from mlusim.bangc.toolchain import INCLUDE
 from mlusim.errors import AccessError, KernelError, MissingDataError, MlusimError, OperationLimitError
 from mlusim.units import group_digits
 
@@ -41,10 +41,6 @@ NULL_BYTES = 1 << 16
 _FARTHEST = 1 << 30
 # Arguments of `mlusim_leave`.
 _ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP, _TOO_MANY = range(8)
-_SYSTEM = ("/usr/", sys.prefix)
-_HEADERS = str(INCLUDE)
-# Locations of code that is not the user's.
-LIBRARIES = (*_SYSTEM, _HEADERS)
 Place = tuple[str, int]
 
 
@@ -118,7 +114,7 @@ def fault_place(module: Module, image: Image) -> Place | None:
     others: list[Place | None] = []
     for offset in ((last - image.base) if last else -1, *returns):
         place = place_of(module, offset)
-        if place is not None and not place[0].startswith(_SYSTEM):
+        if place is not None and not is_system(place[0]):
             return place
         others.append(place)
     return next(filter(None, others), None)
@@ -126,8 +122,8 @@ def fault_place(module: Module, image: Image) -> Place | None:
 
 def place_of(module: Module, offset: int) -> Place | None:
     """Return the line of an address of the binary outside our headers; preferably in the user's code."""
-    location = module.line_of(offset, LIBRARIES)
-    return None if location is None or location[0].startswith(_HEADERS) else location[:2]
+    location = module.line_of(offset)
+    return None if location is None or location[0].startswith(HEADERS) else location[:2]
 
 
 def _wild_access_error(bridge: Bridge, address: int, flags: int) -> MlusimError:

@@ -170,12 +170,12 @@ class Module:
             self._boards[key] = module
         return module
 
-    def line_of(self, address: int, avoided: tuple[str, ...] = ()) -> tuple[str, int, str] | None:
+    def line_of(self, address: int) -> tuple[str, int, str] | None:
         """Return file, line and function of an address of the binary.
 
-        Inlined code of a header whose path begins with an entry of `avoided` is attributed to the calling line.
+        Inlined code of a library's header is attributed to the calling line.
         """
-        return _line_of(self.binary, address, avoided)
+        return _line_of(self.binary, address)
 
     def image(self, core: Core) -> Image:
         """Return the image of a core of a device, whose GDRAM then has the file's variables."""
@@ -254,9 +254,9 @@ class Module:
 
 
 @lru_cache(maxsize=4096)
-def _line_of(binary: Path, address: int, avoided: tuple[str, ...]) -> tuple[str, int, str] | None:
+def _line_of(binary: Path, address: int) -> tuple[str, int, str] | None:
     table = line_table(binary)
-    location = table.find_outside(address, avoided) or table.find(address)
+    location = table.find_in_users_code(address) or table.find(address)
     return (*location, "") if location is not None and location[0] else None
 
 

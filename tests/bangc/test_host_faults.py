@@ -10,6 +10,7 @@ import pytest
 import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc import faults
+from mlusim.bangc.debug_lines import is_system
 from mlusim.bangc.host import Program
 from mlusim.bangc.own_process import run_apart
 from mlusim.errors import InputError, MlusimError
@@ -138,3 +139,11 @@ def test_the_checker_knows_what_a_program_uploads_orders_and_copies_back(
         assert report.errors[0].remedy.endswith("a notifier that the first one places: cnrtQueueWaitNotifier")
     saved = mlusim.load(device.save(tmp_path / "run.npz"))
     assert [finding.kind for finding in check_log(saved.log, saved.board).errors] == kinds
+
+
+def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environment_it_was_built() -> None:
+    """The compiler's cache serves all environments, and names files of the one that built it."""
+    library = "lib/python3.11/site-packages/ziglang/lib/libcxxabi/src/cxa_handlers.cpp"
+    assert is_system(f"/home/someone/another-environment/{library}")
+    assert is_system("/usr/include/c++/12/vector")
+    assert not is_system("/home/someone/kernels/handlers.cpp")
