@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.errors import InputError, shown
+from mlusim.errors import InputError, nearest, shown
 
 Array = np.ndarray[Any, Any]
 MAX_RANK = 64
@@ -107,6 +107,17 @@ def as_count(what: str, value: Any, *, least: int = 1) -> int:
 def check_operations(theory_ops: Any) -> int | None:
     """Return the declared number of operations, or None."""
     return None if theory_ops is None else as_count("theory_ops", theory_ops, least=0)
+
+
+def check_choice(what: str, value: object, known: Iterable[str]) -> None:
+    """Raise `InputError` for an unknown name, suggesting the nearest one."""
+    names = list(known)
+    near = ""
+    if isinstance(value, str):
+        if value in names:
+            return
+        near = nearest(value, names)
+    raise InputError(f"{what}={shown(value)}: {near}choose one of {', '.join(names)}")
 
 
 def check_flags(**flags: object) -> None:

@@ -313,3 +313,36 @@ def test_an_object_with_a_numeric_path_is_not_a_path():
         mlusim.MlusimError, match=r"^Numbered\(\) is not a path: pass a string such as 'run.zip', or a Path$"
     ):
         mlusim.board(Numbered())
+
+
+FLAGS = [
+    (run, ("data", "progress", "check", "steady")),
+    (mlusim.Device, ("data", "progress", "dry")),
+    (lambda **flag: mlusim.verify(copy, X, OUT, **flag), ("data",)),
+    (lambda **flag: mlusim.ops.flip(X, 0, **flag), ("data", "progress", "check", "steady")),
+    (lambda **flag: mlusim.retime(run(), **flag), ("keep_split", "barriers", "progress")),
+    (lambda **flag: run().save("unused.zip", **flag), ("output",)),
+    (lambda **flag: mlusim.sweep("flip", shape=(4, 4), workers=0, **flag), ("data", "steady", "retry", "progress")),
+    (lambda **flag: mlusim.tune("flip", shape=(4, 4), workers=0, **flag), ("steady", "progress")),
+]
+
+
+@pytest.mark.parametrize(("call", "flag"), [(call, flag) for call, flags in FLAGS for flag in flags])
+def test_a_flag_is_true_or_false_at_every_door(call, flag):
+    with pytest.raises(mlusim.InputError, match=f"^{flag}='no': choose True or False$"):
+        call(**{flag: "no"})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda value: run(kind=value), r"task type array\(\[\], .*: choose one of BLOCK, UNION1"),
+        (lambda value: run(dma=value), r"dma=array\(\[\], .*: choose one of complete, late"),
+        (mlusim.plan, r"no operator array\(\[\], .*there are bitcast_convert"),
+        (lambda value: mlusim.verify(copy, X, OUT, planned=value), r"planned=array\(\[\], .* is not text"),
+    ],
+    ids=["kind", "dma", "operator", "planned"],
+)
+def test_an_array_is_no_name(call, message):
+    with pytest.raises(mlusim.MlusimError, match=message):
+        call(np.zeros(0))

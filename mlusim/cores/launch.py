@@ -316,7 +316,7 @@ def check_launch(
         raise LaunchError(f"{name}: dim {shown(axes[0] if alone else axes)}: {_GRID}")
     if min(dim) < 1 or max(dim) > MAX_GRID:
         raise LaunchError(f"{name}: dim {dim}: each axis of a grid is 1 to {MAX_GRID}; loop inside the kernel")
-    return 0 if kind == "BLOCK" else _union_of(chip.board, name, dim, kind)
+    return 0 if isinstance(kind, str) and kind == "BLOCK" else _union_of(chip.board, name, dim, kind)
 
 
 def _check_kernel(kernel: Kernel, name: str) -> None:

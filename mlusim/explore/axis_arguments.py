@@ -15,8 +15,7 @@ from mlusim.explore.sources import UserKernel, kernel_of
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.run import three_axes
 from mlusim.host.steady.steady import check_steady
-from mlusim.inputs import as_count, as_shape, check_operations
-from mlusim.ops.call import check_choice
+from mlusim.inputs import as_count, as_shape, check_choice, check_operations
 from mlusim.ops.commands import Command, command_of
 
 _LAUNCH = ("dim", "kind", "theory_ops")

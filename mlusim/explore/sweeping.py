@@ -16,7 +16,7 @@ from mlusim.explore.runner import Runner
 from mlusim.explore.sources import check_not_loading
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 from mlusim.explore.table import data_frame, write_table
-from mlusim.inputs import as_count, as_file, as_path, as_paths, as_tuple
+from mlusim.inputs import as_count, as_file, as_path, as_paths, as_tuple, check_flags
 from mlusim.progress import Bar
 
 if TYPE_CHECKING:
@@ -221,6 +221,7 @@ def sweep(
     `MlusimError` if no process can be started. Ctrl-C raises `KeyboardInterrupt`; finished points are kept.
     """
     check_not_loading()
+    check_flags(retry=retry, progress=progress)
     axes = axes_of(
         operation,
         shape=shape,

@@ -21,6 +21,7 @@ from mlusim.explore.sources import check_not_loading
 from mlusim.explore.store import DONE, Store
 from mlusim.explore.sweeping import run_axes
 from mlusim.hardware import Board
+from mlusim.inputs import check_flags
 from mlusim.ops.commands import command_of, flag_of
 from mlusim.progress import Bar
 
@@ -140,6 +141,7 @@ def tune(
     Raises `InputError` for several values where a single one is required, and if no plan fits; otherwise like `sweep`.
     """
     check_not_loading()
+    check_flags(progress=progress)
     name = by_name(operator)
     own = is_kernel(name)
     if strategy is None and not own:

@@ -30,7 +30,7 @@ from mlusim.host.device_memory import DeviceMemory
 from mlusim.host.garbage import fewer_collections
 from mlusim.host.run_end import check_deadlock, check_time
 from mlusim.host.watchdog import Watchdog
-from mlusim.inputs import as_count, check_operations, check_seconds
+from mlusim.inputs import as_count, check_choice, check_flags, check_operations, check_seconds
 from mlusim.verifier.check_by_default import note_device
 
 if TYPE_CHECKING:
@@ -77,12 +77,10 @@ class Device(DeviceMemory):
         log_folder: str | Path | None = None,
         dry: bool = False,
     ) -> None:
-        if not isinstance(data, bool | np.bool_):
-            raise InputError(f"data={shown(data)}: choose True, or False for a timing-only run")
+        check_flags(data=data, progress=progress, dry=dry)
         as_count("max_operations", max_operations)
         check_seconds("stall_s", stall_s)
-        if dma not in ("complete", "late"):
-            raise InputError(f"dma={shown(dma)}: choose 'complete' or 'late'")
+        check_choice("dma", dma, ("complete", "late"))
         target = board(device)
         if log_folder is not None and not Path(log_folder).is_dir():
             raise InputError(f"log_folder={str(log_folder)!r} is not a folder: make it, or name an existing one")

@@ -16,7 +16,7 @@ from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, 
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.run import Uploaded, by_name, launch
-from mlusim.inputs import as_array, check_operations
+from mlusim.inputs import as_array, as_text, check_flags, check_operations
 from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
@@ -75,6 +75,7 @@ def verify(
     is reported as a finding, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched.
     """
     check_operations(theory_ops)
+    check_flags(data=data)
     placed, named = by_name(kernel, arguments, settings, verify)
     _check_options(plan, planned, rewrites, tolerance)
     if plan is not None and dim is None:
@@ -130,7 +131,7 @@ def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> No
     """Raise `InputError` for options of an invalid type or value."""
     if plan is not None and not isinstance(plan, Plan):
         raise InputError(f"plan={shown(plan)} is not a plan: make one with mlusim.plan(NAME, *shapes)")
-    if planned and plan is None:
+    if as_text("planned", planned) and plan is None:
         raise InputError(
             f"planned={shown(planned)} names the output that a plan splits, and there is no plan: pass plan= too"
         )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
 from mlusim.dtypes import Dtype
-from mlusim.errors import InputError, nearest, shown
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.steady.steady import check_steady, timed, too_few
 from mlusim.host.steady.watch import Watch
@@ -142,7 +141,7 @@ def run(
     `VerificationError`.
     """
     plan = call.plan
-    check_steady(steady=steady, data=data, check=bool(check))
+    check_steady(steady=steady, data=data, check=False if check is None else check)
 
     def launched(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, View]:
         device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations, dry=dry)
@@ -190,14 +189,3 @@ def verified(result: Result, *, check: bool | None) -> Result:
         report = check_log(result.log, result.board, name=result.operator, plan=result.plan)
         result.report = report.check(result)
     return result
-
-
-def check_choice(what: str, value: str, known: Iterable[str]) -> None:
-    """Raise `InputError` for an unknown name, suggesting the nearest one."""
-    names = list(known)
-    near = ""
-    if isinstance(value, str):
-        if value in names:
-            return
-        near = nearest(value, names)
-    raise InputError(f"{what}={shown(value)}: {near}choose one of {', '.join(names)}")

@@ -23,9 +23,9 @@ from mlusim.errors import AllocationError, InputError, PlanError, nearest, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_array, as_shape
+from mlusim.inputs import as_array, as_shape, check_choice
 from mlusim.memory.view import View
-from mlusim.ops.call import Call, Input, RunOptions, check_choice, launch, run, verified
+from mlusim.ops.call import Call, Input, RunOptions, launch, run, verified
 from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, complete
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request

@@ -24,7 +24,7 @@ OPERATORS = _operators()
 
 def operator_of(name: str) -> Operator:
     """Return an operator by name. Raises `InputError`."""
-    if name not in OPERATORS:
+    if not isinstance(name, str) or name not in OPERATORS:
         text = shown(name)
         raise InputError(f"no operator {text}; {nearest(text[1:-1], OPERATORS)}there are {', '.join(OPERATORS)}")
     return OPERATORS[name]

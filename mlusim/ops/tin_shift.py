@@ -17,9 +17,9 @@ from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_shape
+from mlusim.inputs import as_shape, check_choice
 from mlusim.kernels.tin_shift import kernel_of
-from mlusim.ops.call import Call, Input, RunOptions, check_choice
+from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.operator import Operator, apply, plan
 from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema
 from mlusim.planning.plan import Plan
@@ -29,6 +29,8 @@ from mlusim.results.result import Result
 
 _RULES = ("mluop", "adjoint")
 _RANK = 4
+# Numbers of groups that the remedy tries: bounded, so that the error comes at once for any G.
+_TRIED = 65_536
 
 
 def tin_shift_forward(
@@ -138,7 +140,9 @@ def check_tin_shift(
             "may be 0; skip the call where there is nothing to shift"
         )
     if channels % groups:
-        fitting = next(divisor for divisor in range(groups, 0, -1) if channels % divisor == 0)
+        most = min(groups, channels)
+        tried = range(most, max(most - _TRIED, 0), -1)
+        fitting = next((divisor for divisor in tried if channels % divisor == 0), 1)
         raise InputError(
             f"C = {channels} channels do not divide into G = {groups} groups: C must be a multiple of G; "
             f"G = {fitting} would do"

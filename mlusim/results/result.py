@@ -18,6 +18,7 @@ from mlusim.analysis.lower_bound import LowerBound, lower_bound_of
 from mlusim.analysis.metrics import Metrics, measure
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
+from mlusim.inputs import check_flags
 from mlusim.log import Log
 from mlusim.results.figures import RunFigures
 from mlusim.results.memory_state import MemoryState, Repeat, memory_state_of
@@ -140,6 +141,7 @@ class Result(RunFigures):
         """
         from mlusim.results.saved import Saved, write
 
+        check_flags(output=output)
         return write(
             Saved(
                 operator=self.operator,

@@ -25,6 +25,7 @@ from mlusim.errors import InputError, KernelError, LaunchError, PlanError, Simul
 from mlusim.hardware import Board
 from mlusim.hardware import board as board_of
 from mlusim.host.replay import replay
+from mlusim.inputs import check_flags
 from mlusim.log import NONE, VECTOR, Log
 from mlusim.memory.kinds import MemoryKind
 from mlusim.ops.operator import Operator
@@ -82,6 +83,7 @@ def retime(
     Raises `InputError` if the run cannot be timed there, with the value, the rule and the remedy; `BoardError` for a
     board or a parameter that does not exist or breaks a rule.
     """
+    check_flags(keep_split=keep_split, barriers=barriers, progress=progress)
     result = run if isinstance(run, Result) else load(run)
     target = result.board if device is None else board_of(device)
     if parameters:

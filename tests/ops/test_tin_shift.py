@@ -181,6 +181,11 @@ class TestPlan:
     def test_plan_checks_arguments_like_the_operator(self) -> None:
         with pytest.raises(InputError, match="C = 256 channels do not divide into G = 3 groups"):
             plan_tin_shift((2, 8, 256, 196), 3)
+        # The remedy does not try every number below G.
+        with pytest.raises(InputError, match=r"G = 1000000000000000000000 groups: .*; G = 256 would do"):
+            plan_tin_shift((2, 8, 256, 196), 10**21)
+        with pytest.raises(InputError, match=r"; G = 1 would do"):
+            plan_tin_shift((2, 8, 10**18 + 9, 196), 10**17)
         with pytest.raises(PlanError, match="no element of 4 B fits"):
             plan_tin_shift((1, 1, 1, 1), device=board("mlu370-x4").replace(nram_bytes=64, nram_reserved_bytes=0))
 

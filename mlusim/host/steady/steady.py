@@ -10,6 +10,7 @@ from mlusim.host.device import Device
 from mlusim.host.steady.expand import expand
 from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM
 from mlusim.host.steady.watch import ALLOWED, Watch
+from mlusim.inputs import check_flags
 from mlusim.log import Log
 
 _FEWEST = WARM + MEASURED + LEFT
@@ -69,7 +70,8 @@ def _without_loops(log: Log) -> str:
 
 
 def check_steady(*, steady: bool, data: bool, check: bool = False) -> None:
-    """Raise `InputError` for options that are incompatible with steady-state timing."""
+    """Raise `InputError` for options that are incompatible with steady-state timing, or neither True nor False."""
+    check_flags(steady=steady, data=data, check=check)
     if steady and data:
         raise InputError(
             "steady=True (--steady) with data: it leaves operations out, so nothing is computed; add data=False "
