@@ -7,11 +7,8 @@ are therefore one missing sync, and are reported together.
 
 from __future__ import annotations
 
-import ast
-import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +18,7 @@ from mlusim.log import Log
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.remedies import FULL_SYNC, SYNC_PIPES
+from mlusim.verifier.source_loops import loop_around
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
@@ -172,7 +170,7 @@ def _points(log: Log, order: Order, race: Race) -> set[Point]:
         (file, line, function), (next_file, next_line, next_function) = log.lines[one], log.lines[other]
         points |= {Point(0, "before", next_file, next_line), Point(1, "after", file, line)}
         if (file, function) == (next_file, next_function) and next_line <= line:
-            begin = _loop_around(file, next_line, line)
+            begin = loop_around(file, next_line, line)
             if begin:
                 points.add(Point(2, "loop", file, begin))
     return points
@@ -207,20 +205,3 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
     else:
         remedy = f"{waits}, {point.kind} {name}"
     return replace(main, folded=(*main.folded, *others), remedy=remedy, fields=main.fields | {"sync": sync})
-
-
-def _loop_around(file: str, first: int, last: int) -> int:
-    """Return the first line of the innermost loop around both lines; 0 if there is none, or no Python source."""
-    around = [loop for loop in _loops(file) if loop[0] <= first and last <= loop[1]]
-    return max(around, default=(0, 0))[0]
-
-
-@lru_cache(maxsize=64)
-def _loops(file: str) -> tuple[tuple[int, int], ...]:
-    """Return the first and the last line of every loop of a Python file."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return ()
-    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For | ast.AsyncFor | ast.While))
-    return tuple((loop.lineno, loop.end_lineno or loop.lineno) for loop in loops)

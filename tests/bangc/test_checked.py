@@ -58,6 +58,13 @@ def test_a_faulty_kernel_is_found(module: bangc.Module, name: str) -> None:
     assert "checked.mlu:" in found[0].text()
 
 
+def test_a_sync_missing_at_the_end_of_a_loop_is_one_finding(module: bangc.Module) -> None:
+    (finding,) = mlusim.verify(module["pipeline_without_its_sync"], X, Output.like(X), dim=4).errors
+    assert finding.kind == "race"
+    loop = next(number for number, line in enumerate(module.path.read_text().splitlines(), 1) if "// a loop" in line)
+    assert finding.remedy.endswith(f"at the end of the loop at checked.mlu:{loop}")
+
+
 def test_a_copy_that_needs_ascending_order_is_a_hint(module: bangc.Module) -> None:
     report = mlusim.verify(module["shifts_down"], X, Output.like(X), dim=4)
     hints = [finding for finding in report.findings if finding.kind == "overlapping-copy"]
