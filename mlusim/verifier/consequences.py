@@ -81,10 +81,14 @@ def _release(cause: Finding, release: Finding) -> bool:
 def _task_race(cause: Finding, race: Finding) -> bool:
     """Return whether tasks hang at a barrier, or do the same twice since a number that they load races.
 
-    Where tasks of these clusters hang, tasks are at different barriers.
+    Where tasks of these clusters hang, tasks are at different barriers. Stores of one line that leave their tensor
+    meet for the same reason.
     """
     if cause.kind == "hang":
         return _hangs_with(cause, race)
+    if cause.kind == "access":
+        # The stores of one line, which also leave their tensor: their address or their strides are wrong.
+        return race.writes_twice and race.lines == {(cause.fields.get("file"), cause.fields.get("line"))}
     if cause.kind == "task-race" and any(site.role == "reads" and site.pipe == "scalar" for site in cause.sites):
         return race.writes_twice and len(race.lines) == 1 and race.fields["buffer"] != cause.fields["buffer"]
     return _race(cause, race)
@@ -128,8 +132,10 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
 
 
 def _never_written(cause: Finding, gap: Finding) -> bool:
-    """Return whether the same line writes other bytes twice instead."""
+    """Return whether the same line writes other bytes twice instead, or another output twice in place of this one."""
     instead = cause.kind == "written-again" or (cause.kind == "task-race" and cause.writes_twice)
+    if cause.kind == "written-again" and cause.fields["tensor"] != gap.fields["tensor"]:
+        return not gap.sites and gap.nbytes == cause.nbytes and len(cause.lines) > 1
     tensor = cause.fields.get("tensor", cause.fields.get("buffer"))
     return instead and tensor == gap.fields["tensor"] and gap.lines == cause.lines
 
