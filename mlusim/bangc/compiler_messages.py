@@ -39,13 +39,22 @@ _NOT_CONSTANT = (
 _ARRAY_TYPE = re.compile(r"mlusim_t\d+(?: ?&)?")
 # Other names of the rewritten text: initial values, records, references. An error about one follows from another error.
 _REWRITTEN = re.compile(r"mlusim_[irs]\d+")
+# A launch whose arguments do not fit its entry, and an entry that returns a value, as the headers see them.
+_LAUNCH = re.compile(
+    r"error: no match(?:ing function)? for call to .*?FunctionLauncher<[\w:]+(?:, ([^\u2019']*?))?>[\u2019')]+"
+    r"(?: (\(.*\)))?.*"
+)
+_RETURNING = re.compile(r"error: (?:invalid )?\W?static_cast\W? from (?:type )?[\u2018'](.+?) \(\*\)\(.*")
+_HEADERS = str(Path(__file__).parent / "include")
 # The lines that are appended to a file.
+_ENTRY_EXCERPTS = re.compile(rf"^({ENTRIES}:[^\n]*)(?:\n +\d* \|[^\n]*)+", re.MULTILINE)
 _ENTRIES = re.compile(rf"^{ENTRIES}:(?:\d+:)* ?", re.MULTILINE)
 
 
 def compiler_text(text: str, path: Path) -> str:
     """Return the compiler's messages from the first error on."""
     lines = _with_array_sizes([line for line in text.splitlines() if line.strip()])
+    lines = _without_headers(_with_words_of_launches(lines))
     lines = _with_own_lines(_without_candidates(_without_consequences(lines)))
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
     context = first
@@ -54,6 +63,7 @@ def compiler_text(text: str, path: Path) -> str:
     shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
     words = dict.fromkeys(_WORD_OF_CUDA.findall(shown))
     notes = "".join(f"\nnote: {word} is a word of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words)
+    shown = _ENTRY_EXCERPTS.sub(r"\1", shown)
     shown = _ENTRIES.sub(f"{path}: at the end of the file: ", shown)
     return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}{notes}"
 
@@ -66,6 +76,37 @@ def _with_array_sizes(lines: list[str]) -> list[str]:
             excerpt = [after for after in lines[index + 1 : index + 2] if _PLACING not in after]
             return [*lines[:index], line[: call.start()] + _NOT_CONSTANT, *excerpt]
     return lines
+
+
+def _with_words_of_launches(lines: list[str]) -> list[str]:
+    """Say of a launch and an entry what is wrong with them."""
+
+    def of_launch(match: re.Match[str]) -> str:
+        passed = "" if match[2] is None else f", and the launch passes {match[2]}"
+        return f"error: the arguments of the launch do not fit the entry: it takes ({match[1] or ''}){passed}"
+
+    def of_result(match: re.Match[str]) -> str:
+        return f"error: an entry returns void, and this one {match[1]}; store the result through a pointer"
+
+    return [_RETURNING.sub(of_result, _LAUNCH.sub(of_launch, line)) for line in lines]
+
+
+def _without_headers(lines: list[str]) -> list[str]:
+    """Leave out lines of mlusim's headers; of notes about them, keep what they say of the call."""
+    shown: list[str] = []
+    drops = False
+    for line in lines:
+        if _EXCERPT.match(line):
+            if not drops:
+                shown.append(line)
+            continue
+        place = _PLACE.match(line)
+        drops = _HEADERS in line and (place is None or place[0].endswith("note:"))
+        if not drops:
+            shown.append(line)
+        elif place and "candidate: " not in line:
+            shown.append("note: " + line[place.end() :].strip().removeprefix("candidate function not viable: "))
+    return shown
 
 
 def _without_consequences(lines: list[str]) -> list[str]:

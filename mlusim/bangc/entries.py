@@ -134,7 +134,8 @@ def rewrite_main(source: Source, position: int) -> bool:
 
 def registrations(entries: list[Entry], instantiate: tuple[str, ...], *, has_main: bool) -> str:
     """Return the end of the file: an object per entry, in the entry's namespace, that registers it."""
-    lines = [f'\n# 1 "{ENTRIES}"\n']
+    end = f'\n# 1 "{ENTRIES}"\n'
+    lines = [end]
     for number, entry in enumerate(entries):
         if not entry.template:
             pointer = f"static_cast<void (*)({', '.join(entry.types)})>(&{entry.name})"
@@ -145,6 +146,7 @@ def registrations(entries: list[Entry], instantiate: tuple[str, ...], *, has_mai
             if entry.template and base.strip() in (entry.name, entry.qualified, entry.launch_name):
                 lines.append(_registration(number, entry, f"&{entry.name}<{arguments}", instance))
                 break
+    lines.append(f"{end};\n")
     if has_main:
         lines.append(
             "static void mlusim_run_main(int count, char **words) "
@@ -158,6 +160,7 @@ def _registration(number: int, entry: Entry, pointer: str, name: str) -> str:
     head = "".join(f"namespace {scope} {{ " for scope in entry.scopes)
     parameters = ",".join(entry.parameters).replace(OWN, "")
     return (
+        f"# {entry.line} {quoted(entry.file)}\n"
         f"{head}static void *mlusim_entry_{number} = ::mlusim::enter({pointer}, {quoted(name)}, "
         f'"{parameters}", {quoted(entry.file)}, {entry.line});{" }" * len(entry.scopes)}\n'
     )

@@ -212,10 +212,17 @@ class Runtime:
         return 0 <= address - self._base < self._size
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
+def _loaded() -> list[Runtime]:
+    return []
+
+
 def load_runtime(path: Path) -> Runtime:
-    """Return the runtime of a compiler."""
-    return Runtime(path)
+    """Return the runtime of this process: that of the first compiler. Images of all compilers call into it."""
+    runtimes = _loaded()
+    if not runtimes:
+        runtimes.append(Runtime(path))
+    return runtimes[0]
 
 
 class Room:

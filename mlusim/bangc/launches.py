@@ -40,7 +40,7 @@ def _start_of_callee(source: Source, position: int) -> int:
     while index >= 0:
         if tokens[index].kind == "other" and tokens[index].text in (">", ")", "]"):
             closing = tokens[index].text
-            opening = source.opening(index)
+            opening = _opening_angle(source, index) if closing == ">" else source.opening(index)
             if opening < 0:
                 break
             index = opening - 1
@@ -62,6 +62,42 @@ def _start_of_callee(source: Source, position: int) -> int:
     return start
 
 
+def _opening_angle(source: Source, position: int) -> int:
+    """Return the `<` of the template arguments that end at `position`, which may contain comparisons; -1 for none."""
+    tokens = source.tokens
+    depth, found, index = 0, -1, position
+    while index >= 0 and tokens[index].text not in (";", "(", "[", "{"):
+        text = tokens[index].text
+        if text in (")", "]", "}"):
+            index = source.opening(index)
+            if index < 0:
+                break
+        elif text == ">" and not _touches(tokens, index, "="):
+            depth += 1
+        elif text == "<" and _opens_arguments(tokens, index):
+            depth = max(depth - 1, 0)
+            if not depth:
+                found = index
+                if tokens[index - 2].text != ",":
+                    break
+                # In `name<int, n < 4>`, the list may begin before `n`.
+                depth = 1
+        index -= 1
+    return found
+
+
+def _opens_arguments(tokens: list[Token], index: int) -> bool:
+    """Whether a `<` follows a name and is not part of `<=` or `<<`."""
+    compares = _touches(tokens, index, "=") or _touches(tokens, index, "<")
+    return index > 0 and tokens[index - 1].kind == "word" and not compares
+
+
+def _touches(tokens: list[Token], index: int, text: str) -> bool:
+    """Whether the next token is `text`, without a blank between."""
+    after = tokens[index + 1] if index + 1 < len(tokens) else None
+    return after is not None and after.text == text and after.start == tokens[index].stop
+
+
 def _ends_an_operand(tokens: list[Token], index: int) -> bool:
     """Whether a token ends an operand, so that a bracket or an operator may follow, as after a name."""
     if index < 0:
@@ -74,11 +110,11 @@ def _ends_an_operand(tokens: list[Token], index: int) -> bool:
 def arguments_of_template(tokens: list[Token]) -> int:
     """Return the number of arguments between the first angle brackets; 0 without any."""
     depth = count = 0
-    for token in tokens:
-        if token.text == "<":
+    for index, token in enumerate(tokens):
+        if token.text == "<" and _opens_arguments(tokens, index):
             depth += 1
             count = max(count, 1)
-        elif token.text == ">":
+        elif token.text == ">" and not _touches(tokens, index, "="):
             depth -= 1
         elif token.text == "," and depth == 1:
             count += 1

@@ -73,16 +73,15 @@ class Source:
         return matching(self.tokens, position)
 
     def opening(self, position: int) -> int:
-        """Return the token that opens the bracket closed at `position`, including angle brackets; -1 for none."""
-        angle = self.tokens[position].text == ">"
+        """Return the token that opens the bracket closed at `position`; -1 for none."""
         depth = 0
         for index in range(position, -1, -1):
             token = self.tokens[index]
             if token.kind != "other":
                 continue
-            if token.text in _CLOSING or (angle and token.text == ">"):
+            if token.text in _CLOSING:
                 depth += 1
-            elif token.text in _OPENING or (angle and token.text == "<"):
+            elif token.text in _OPENING:
                 depth -= 1
                 if depth == 0:
                     return index

@@ -1,0 +1,100 @@
+"""`name<<<...>>>` as authors write it, and what is said of a launch or an entry that does not fit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.bangc.host import run_program
+from mlusim.bangc.rewriting import rewrite
+from mlusim.errors import CompileError
+
+UNFIT = "error: the arguments of the launch do not fit the entry"
+
+
+@pytest.mark.parametrize(
+    ("callee", "name"),
+    [
+        ("k<int, 1 < 2>", "k<int, 1 < 2>"),
+        ("k<int, n < 4>", "k<int, n < 4>"),
+        ("k<int, n <= 2>", "k<int, n <= 2>"),
+        ("k<int, n >= 2>", "k<int, n >= 2>"),
+        ("k<int, 1 << 3>", "k<int, 1 << 3>"),
+        ("k<int, sizeof(int) < 4>", "k<int, sizeof(int) < 4>"),
+        ("k<T<int, 7>::v, A<B<int>>>", "k<T<int, 7>::v, A<B<int>>>"),
+        ("a < b; k<int>", "k<int>"),
+        ("n++, k<int>", "k<int>"),
+        ("if (a < b) k<int>", "k<int>"),
+        ("space::k<int, (1 > 0)>", "space::k<int, (1 > 0)>"),
+    ],
+)
+def test_the_name_of_a_launch_may_have_comparisons(callee: str, name: str) -> None:
+    text = rewrite(f'# 1 "file.mlu"\nvoid f() {{ {callee}<<<dim, type, queue>>>(p); }}\n').text
+    found = re.search(r'::mlusim::launcher\("(.*?)", (.*), dim, type, queue\)\(p\)', text)
+    assert found is not None
+    assert found.groups() == (name, name)
+
+
+def test_a_launch_with_a_comparison_runs(tmp_path: Path) -> None:
+    file = tmp_path / "compared.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <cnrt.h>\n"
+        "template <class T, bool less> __mlu_entry__ void k(T *y) {\n"
+        "  if (taskId == 0 && !__is_mpu()) *y += less ? 1 : 2;\n}\n"
+        "constexpr int n = 3;\n"
+        "int main() {\n"
+        "  int *y, sum;\n  cnrtMalloc((void **)&y, 4);\n  cnrtMemset(y, 0, 4);\n"
+        "  k<int, n < 4><<<1, cnrtFuncTypeBlock, nullptr>>>(y);\n"
+        "  k<int, n >= 4><<<1, cnrtFuncTypeBlock, nullptr>>>(y);\n"
+        "  cnrtSyncDevice();\n  cnrtMemcpy(&sum, y, 4, cnrtMemcpyDevToHost);\n  return sum;\n}\n"
+    )
+    assert run_program(bangc.compile(file), Device()) == 3
+
+
+@pytest.mark.parametrize("compiler", ["g++", "ziglang"])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "__mlu_entry__ int k(float *y) { return 1; }\n",
+            r"wrong\.mlu:2:.*: error: an entry returns void, and this one int; store",
+        ),
+        (
+            "__mlu_entry__ void k(float *y, int) {}\nint main() {\n  k<<<1, cnrtFuncTypeBlock, 0>>>((int *)0, 1);\n}\n",
+            rf"wrong\.mlu:4:\d+: {UNFIT}: it takes \(float ?\*, int\).*note: no known conversion",
+        ),
+        (
+            "__mlu_entry__ void k(int n) {}\nint main() {\n  k<<<1, cnrtFuncTypeBlock, 0>>>();\n}\n",
+            rf"wrong\.mlu:4:\d+: {UNFIT}: it takes \(int\).*note: .* (?:1|single) argument",
+        ),
+        (
+            "__mlu_entry__ void k(int n) {\n  if (n) {\n}\n",
+            r"wrong\.mlu: at the end of the file: .*error: expected .*note: to match this",
+        ),
+    ],
+)
+def test_errors_of_entries_and_launches_are_in_the_users_words(
+    tmp_path: Path, text: str, message: str, compiler: str
+) -> None:
+    file = tmp_path / "wrong.mlu"
+    file.write_text("#include <cnrt.h>\n" + text)
+    with pytest.raises(CompileError, match=f"(?s){message}") as raised:
+        bangc.compile(file, compiler=compiler)
+    assert "mlusim" not in str(raised.value).replace(str(tmp_path), "")
+
+
+def test_files_of_two_compilers_run_in_one_process(tmp_path: Path) -> None:
+    for number, compiler in enumerate(["g++", "ziglang", "g++"]):
+        file = tmp_path / f"two{number}.mlu"
+        file.write_text(
+            "#include <bang.h>\n__mlu_entry__ void k(float *y) {\n  __nram__ float t[64];\n"
+            f"  __bang_write_value(t, 64, {number}.5f);\n  t[0] += 1;\n  __memcpy(y, t, 256, NRAM2GDRAM);\n}}\n"
+        )
+        device = Device()
+        out = device.alloc(64, "float32")
+        device.launch(bangc.compile(file, compiler=compiler)["k"], out, dim=1, kind="BLOCK")
+        device.synchronize()
+        assert device.download(out).tolist() == [number + 1.5] + [number + 0.5] * 63
