@@ -120,6 +120,15 @@ def check_choice(what: str, value: object, known: Iterable[str]) -> None:
     raise InputError(f"{what}={shown(value)}: {near}choose one of {', '.join(names)}")
 
 
+def as_mapping(what: str, value: object) -> Mapping[str, Any]:
+    """Return a mapping of names to values; {} for None."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise InputError(f"{what}={shown(value)}: pass a dictionary of names and values, such as {{'NAME': [1, 2]}}")
+    return value
+
+
 def check_flags(**flags: object) -> None:
     """Raise `InputError` for an option that is neither True nor False: the text "no" would count as True."""
     for name, value in flags.items():

@@ -346,3 +346,17 @@ def test_a_flag_is_true_or_false_at_every_door(call, flag):
 def test_an_array_is_no_name(call, message):
     with pytest.raises(mlusim.MlusimError, match=message):
         call(np.zeros(0))
+
+
+@pytest.mark.parametrize("option", ["vary", "settings"])
+@pytest.mark.parametrize("value", [True, [1], np.zeros(0), {1: 2}], ids=repr)
+def test_settings_of_a_sweep_are_a_dictionary(option, value):
+    with pytest.raises(mlusim.InputError, match=rf"^{option}=.*: pass a dictionary of names and values, such as "):
+        mlusim.sweep(copy, arguments=["x=float32:8", "out=float32:8"], workers=0, **{option: value})
+
+
+@pytest.mark.parametrize("bits", [[], None, 24, 32.0], ids=repr)
+def test_a_width_is_one_of_those_of_its_kind(bits):
+    assert mlusim.cinn.Float(np.int64(32)) == mlusim.cinn.Float(32)
+    with pytest.raises(mlusim.InputError, match=r"^Float\(.*\): there are Float types of 16, 32, 64 bits$"):
+        mlusim.cinn.Float(bits)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
 
 from mlusim.dtypes import (
     BFLOAT16,
@@ -78,8 +80,8 @@ def Float16() -> Type:
     return Type(FLOAT16, "Float16()")
 
 
-def _type_of_width(kind: str, bits: int, known: Mapping[int, Dtype]) -> Type:
-    if bits not in known:
+def _type_of_width(kind: str, bits: Any, known: Mapping[int, Dtype]) -> Type:
+    if not isinstance(bits, Integral) or bits not in known:
         widths = ", ".join(map(str, known))
         raise InputError(f"{kind}({shown(bits)}): there are {kind} types of {widths} bits")
-    return Type(known[bits], f"{kind}({bits})")
+    return Type(known[int(bits)], f"{kind}({bits})")

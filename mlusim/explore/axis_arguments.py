@@ -15,7 +15,7 @@ from mlusim.explore.sources import UserKernel, kernel_of
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.run import three_axes
 from mlusim.host.steady.steady import check_steady
-from mlusim.inputs import as_count, as_shape, check_choice, check_operations
+from mlusim.inputs import as_count, as_mapping, as_shape, check_choice, check_operations
 from mlusim.ops.commands import Command, command_of
 
 _LAUNCH = ("dim", "kind", "theory_ops")
@@ -31,7 +31,7 @@ def axes_of(
     nram_bytes: Any,
     nram_limit_bytes: Any,
     cores: Any,
-    vary: Mapping[str, Any],
+    vary: Mapping[str, Any] | None,
     data: bool,
     seed: int,
     steady: bool = False,
@@ -42,7 +42,7 @@ def axes_of(
 ) -> Axes:
     """Return the validated axes for the arguments of `sweep`. Raises `InputError` and `BoardError`."""
     own = {name: several(value) for name, value in options.items()}
-    of_kernel = {name: several(value) for name, value in (settings or {}).items()}
+    of_kernel = {name: several(value) for name, value in as_mapping("settings", settings).items()}
     empty = [name for name, values in (*own.items(), *of_kernel.items()) if not values]
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
@@ -72,7 +72,7 @@ def axes_of(
         nram_limits=_whole("nram_limit_bytes", nram_limit_bytes),
         nram_sizes=_whole("nram_bytes", nram_bytes),
         core_counts=_whole("cores", cores),
-        vary={parameter: _board_values(parameter, values) for parameter, values in vary.items()},
+        vary={parameter: _board_values(parameter, values) for parameter, values in as_mapping("vary", vary).items()},
         options=subject.options,
         launch=subject.launch,
         dtype_name=subject.dtype_name,

@@ -231,7 +231,7 @@ def sweep(
         nram_bytes=nram_bytes,
         nram_limit_bytes=nram_limit_bytes,
         cores=cores,
-        vary=vary or {},
+        vary=vary,
         data=data,
         seed=seed,
         steady=steady,
