@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.verifier.findings import Finding, Site
@@ -132,12 +133,23 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
 
 
 def _never_written(cause: Finding, gap: Finding) -> bool:
-    """Return whether the same line writes other bytes twice instead, or another output twice in place of this one."""
+    """Return whether the same line writes other bytes twice instead, or another output twice in place of this one.
+
+    Outputs that lack the same part lack the same turn of a loop.
+    """
+    if cause.kind == "never-written":
+        return bool(gap.sites and cause.sites) and _share(cause) == _share(gap)
     instead = cause.kind == "written-again" or (cause.kind == "task-race" and cause.writes_twice)
     if cause.kind == "written-again" and cause.fields["tensor"] != gap.fields["tensor"]:
         return not gap.sites and gap.nbytes == cause.nbytes and len(cause.lines) > 1
     tensor = cause.fields.get("tensor", cause.fields.get("buffer"))
     return instead and tensor == gap.fields["tensor"] and gap.lines == cause.lines
+
+
+def _share(gap: Finding) -> tuple[Fraction, ...]:
+    """Return where in its tensor a gap begins and ends, and how much of it is missing."""
+    first, end, nbytes = (gap.fields[name] for name in ("first_byte", "end_byte", "of_bytes"))
+    return Fraction(first, nbytes), Fraction(end, nbytes), Fraction(gap.nbytes, nbytes)
 
 
 def _written_again(cause: Finding, again: Finding) -> bool:

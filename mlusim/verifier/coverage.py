@@ -228,7 +228,12 @@ class Coverage:
             sites=sites,
             rule="every byte of an output must be written exactly once; these keep what was in memory",
             remedy=f"look for a bound that is too small, or a tile that is skipped{by_plan}",
-            fields={"tensor": allocation.name},
+            fields={
+                "tensor": allocation.name,
+                "first_byte": int(starts[0]),
+                "end_byte": int(stops[-1]),
+                "of_bytes": allocation.nbytes,
+            },
         )
 
     def _written_again(

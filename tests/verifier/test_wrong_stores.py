@@ -48,3 +48,26 @@ def test_stores_of_one_line_that_meet_and_leave_their_tensor_are_one_finding() -
     (finding,) = mlusim.verify(rows_that_meet, X, Output((208,), np.float32), **BLOCK).errors
     assert finding.kind == "access"
     assert [one.kind for one in finding.folded] == ["task-race"]
+
+
+async def rows_and_firsts(core: Core, x: Any, out: Any, firsts: Any, *, rows: int, more: int) -> None:
+    """Store `rows` rows, and the first element of each; `more` further ones."""
+    tile = core.nram.alloc(64, "float32")
+    for row in range(core.task_id, rows + more, core.task_dim):
+        await core.memcpy(tile, x[row])
+        await core.memcpy(firsts[row : row + 1], tile[:1])
+        if row < rows:
+            await core.memcpy(out[row], tile)
+
+
+def test_the_same_part_missing_of_two_outputs_is_one_finding() -> None:
+    many = np.ones((9, 64), np.float32)
+    firsts = Output((9,), np.float32)
+    (finding,) = mlusim.verify(rows_and_firsts, many, Output.like(many), firsts, rows=8, more=0, **BLOCK).errors
+    assert finding.kind == "never-written"
+    assert [one.title for one in finding.folded] in (
+        ["4 B of firsts are never written"],
+        ["256 B of out are never written"],
+    )
+    report = mlusim.verify(rows_and_firsts, many, Output.like(many), firsts, rows=7, more=1, **BLOCK)
+    assert [one.kind for one in report.errors] == ["never-written"] * 2
