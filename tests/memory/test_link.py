@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -10,25 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fluid_link import Wish, fluid, port_then_link
 from mlusim.memory.clock import Clock
 from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, Flow, LinkCost, LinkLimits
 from mlusim.memory.link import Link
 from mlusim.memory.loaded_link import dram_link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.version import is_compiled
-
-
-@dataclass
-class Wish:
-    """One transfer: when it joins and what it needs."""
-
-    at_ps: int
-    work: float
-    limit: float
-    ratio: float
-    port: int
-    traffic: int
-
 
 pytestmark = pytest.mark.skipif(is_compiled(), reason="a compiled class cannot be a base class here")
 
@@ -94,58 +81,6 @@ def max_min(rate: float, ports: list[float], flows: list[Wish]) -> list[float]:
     return rates
 
 
-def shares(total: float, wanted: list[float]) -> list[float]:
-    """Max-min fair shares of one resource."""
-    given_shares = [0.0] * len(wanted)
-    left = len(wanted)
-    for k in sorted(range(len(wanted)), key=wanted.__getitem__):
-        given_shares[k] = min(wanted[k], total / left)
-        total -= given_shares[k]
-        left -= 1
-    return given_shares
-
-
-def port_then_link(rate: float, ports: list[float], flows: list[Wish]) -> list[float]:
-    """A fair share of the port in bytes, and then of the link in work."""
-    limits = [0.0] * len(flows)
-    for port, capacity in enumerate(ports):
-        here = [k for k, flow in enumerate(flows) if flow.port == port]
-        for k, share in zip(here, shares(capacity, [flows[k].limit / flows[k].ratio for k in here]), strict=True):
-            limits[k] = share * flows[k].ratio
-    return shares(rate, limits)
-
-
-def fluid(
-    rate: float, ports: list[float], wishes: list[Wish], mixed: float, rule: Any, mixing_ps: int = 0
-) -> dict[int, float]:
-    """When each transfer is done, in exact fluid time."""
-    now = 0.0
-    until_ps = {READ: -1.0, WRITE: -1.0}
-    waiting = sorted(range(len(wishes)), key=lambda k: wishes[k].at_ps)
-    left: dict[int, float] = {}
-    ended: dict[int, float] = {}
-    while waiting or left:
-        flows = [wishes[k] for k in left]
-        both = all(now < until_ps[kind] or any(f.traffic & kind for f in flows) for kind in (READ, WRITE))
-        rates = dict(zip(left, rule(rate * mixed if both else rate, ports, flows), strict=True))
-        until = min((left[k] / rates[k] for k in left), default=float("inf"))
-        arrival = wishes[waiting[0]].at_ps - now if waiting else float("inf")
-        # What has ended of one kind counts for a while: then all rates change.
-        over = min((time - now for time in until_ps.values() if time > now), default=float("inf"))
-        step = min(until, arrival, over)
-        now += step
-        for k in list(left):
-            left[k] -= rates[k] * step
-            if left[k] <= 1e-9:
-                ended[k] = now
-                del left[k]
-                until_ps |= {kind: now + mixing_ps for kind in (READ, WRITE) if wishes[k].traffic & kind}
-        while waiting and wishes[waiting[0]].at_ps <= now:
-            k = waiting.pop(0)
-            left[k] = wishes[k].work
-    return ended
-
-
 def wish_lists(*, ratio_by_port: bool) -> st.SearchStrategy[list[Wish]]:
     ratios = st.sampled_from([1.0, 1.087, 1.25])
     wish = st.builds(
@@ -189,9 +124,8 @@ def assert_agrees(ended: dict[int, int], ideal: dict[int, float]) -> None:
 def test_sharing_is_max_min_fair(
     rate: float, ports: list[float], wishes: list[Wish], mixed: float, mixing_ps: int
 ) -> None:
-    assert_agrees(
-        run(rate, ports, wishes, mixed, mixing_ps=mixing_ps), fluid(rate, ports, wishes, mixed, max_min, mixing_ps)
-    )
+    ideal = fluid(rate, ports, wishes, max_min, mixed=mixed, mixing_ps=mixing_ps)
+    assert_agrees(run(rate, ports, wishes, mixed, mixing_ps=mixing_ps), ideal)
 
 
 @given(rate=RATES, ports=PORTS, wishes=wish_lists(ratio_by_port=False), mixed=st.sampled_from([1.0, 0.94]))
@@ -199,7 +133,7 @@ def test_sharing_is_max_min_fair(
 def test_a_port_is_shared_in_bytes_and_the_link_in_work(
     rate: float, ports: list[float], wishes: list[Wish], mixed: float
 ) -> None:
-    assert_agrees(run(rate, ports, wishes, mixed), fluid(rate, ports, wishes, mixed, port_then_link))
+    assert_agrees(run(rate, ports, wishes, mixed), fluid(rate, ports, wishes, port_then_link, mixed=mixed))
 
 
 def loaded(growth: float) -> Any:
@@ -230,7 +164,9 @@ def loaded(growth: float) -> Any:
 def test_a_loaded_link_slows_everyone_by_one_factor(
     rate: float, ports: list[float], wishes: list[Wish], mixed: float, growth: float
 ) -> None:
-    assert_agrees(run(rate, ports, wishes, mixed, growth=growth), fluid(rate, ports, wishes, mixed, loaded(growth)))
+    assert_agrees(
+        run(rate, ports, wishes, mixed, growth=growth), fluid(rate, ports, wishes, loaded(growth), mixed=mixed)
+    )
 
 
 @given(wishes=wish_lists(ratio_by_port=True), rate=RATES)
@@ -243,7 +179,7 @@ def test_a_run_repeats(wishes: list[Wish], rate: float) -> None:
 def wish(
     work: float, limit: float = 1.0, at_ps: int = 0, port: int = 0, ratio: float = 1.0, traffic: int = READ
 ) -> Wish:
-    return Wish(at_ps, work, limit, ratio, port, traffic)
+    return Wish(at_ps, work, limit, port, ratio, traffic)
 
 
 def test_alone_a_transfer_goes_at_its_own_limit() -> None:
@@ -381,7 +317,7 @@ def test_the_shortcut_for_uncontended_transfers_changes_no_time(
         for number, (work, limit, traffic, think_ps) in enumerate(copies):
             # Each core does its copies one after the other, as soon as it has thought.
             core = number % cores
-            after = Delayed(link, number, Wish(0, work, limit, 1.0, core % 2, traffic), ended)
+            after = Delayed(link, number, Wish(0, work, limit, core % 2, traffic=traffic), ended)
             after.delay_ps = latency_ps + think_ps
             if core in last:
                 last[core].following = after

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fluid_link import Wish, fluid, port_then_link
 from mlusim.memory.clock import Clock
 from mlusim.memory.flow import READ, Flow, LinkCost, LinkLimits, weights
 from mlusim.memory.link import Link
@@ -15,13 +16,6 @@ from mlusim.memory.quick_link import QuickLink
 from mlusim.version import is_compiled
 
 pytestmark = pytest.mark.skipif(is_compiled(), reason="a compiled class cannot be a base class here")
-
-
-class Wish(NamedTuple):
-    at_ps: int
-    work: float
-    limit: float
-    port: int
 
 
 class Recorded(Flow):
@@ -46,44 +40,6 @@ def run(rate: float, ports: list[float], wishes: list[Wish], spread: float) -> l
     return [flow.ended for flow in flows]
 
 
-def by_weight(total: float, wanted: dict[int, float], shares: tuple[float, ...]) -> dict[int, float]:
-    """Divide one resource by weight: nobody gets more than it wants, and what it leaves goes to the others."""
-    given_to: dict[int, float] = {}
-    weight = sum(shares[k] for k in wanted)
-    for k in sorted(wanted, key=lambda k: wanted[k] / shares[k]):
-        given_to[k] = min(wanted[k], total * shares[k] / weight)
-        total -= given_to[k]
-        weight -= shares[k]
-    return given_to
-
-
-def fluid(rate: float, ports: list[float], wishes: list[Wish], spread: float) -> list[float]:
-    """When each transfer is done in exact fluid time: ports are shared by weight, then the link."""
-    shares = weights(spread)
-    now = 0.0
-    left: dict[int, float] = {}
-    waiting = sorted(range(len(wishes)), key=lambda k: wishes[k].at_ps)
-    ended = [0.0] * len(wishes)
-    while waiting or left:
-        caps: dict[int, float] = {}
-        for port, capacity in enumerate(ports):
-            caps |= by_weight(capacity, {k: wishes[k].limit for k in left if wishes[k].port == port}, shares)
-        rates = by_weight(rate, caps, shares)
-        step = min((left[k] / rates[k] for k in left), default=float("inf"))
-        if waiting:
-            step = min(step, wishes[waiting[0]].at_ps - now)
-        now += step
-        for k in list(left):
-            left[k] -= rates[k] * step
-            if left[k] <= 1e-9:
-                ended[k] = now
-                del left[k]
-        while waiting and wishes[waiting[0]].at_ps <= now:
-            k = waiting.pop(0)
-            left[k] = wishes[k].work
-    return ended
-
-
 wish_lists = st.lists(
     st.builds(
         Wish,
@@ -106,8 +62,10 @@ def test_ports_and_link_are_shared_by_weight(
     rate: float, ports: list[float], wishes: list[Wish], spread: float
 ) -> None:
     ends = run(rate, ports, wishes, spread)
+    weighted = [replace(wish, weight=weight) for wish, weight in zip(wishes, weights(spread), strict=False)]
+    ideal = fluid(rate, ports, weighted, port_then_link)
     # Ends are rounded up to picoseconds, each of which may delay what comes after it.
-    assert ends == [pytest.approx(end, abs=2 * len(wishes)) for end in fluid(rate, ports, wishes, spread)]
+    assert ends == [pytest.approx(ideal[k], abs=2 * len(wishes)) for k in range(len(wishes))]
 
 
 @given(rates, port_lists, wish_lists, spreads)
