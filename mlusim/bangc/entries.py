@@ -12,6 +12,8 @@ ENTRY_WORD = "__mlusim_entry"
 MAIN = "mlusim_main"
 # The file name of the lines that are appended.
 ENTRIES = "<entries>"
+# The number of parameters of a template with a parameter pack.
+_PACK = 1 << 16
 
 
 @dataclass(slots=True)
@@ -24,7 +26,7 @@ class Entry:
         parameters: names of its parameters.
         types: their declarations, without default values.
         file, line: location of its definition.
-        template: number of template parameters; 0 for a function.
+        template: number of template parameters, `_PACK` if one is a pack; 0 for a function.
         launch_name: the name, with namespaces or types if another entry has the same name; empty for a member.
     """
 
@@ -82,7 +84,10 @@ def _next_opening(tokens: list[Token], position: int) -> int:
 
 def _parameters_of_template(tokens: list[Token]) -> int:
     close = next((index for index in range(len(tokens) - 1, 0, -1) if tokens[index].text == ">"), len(tokens))
-    return len(split_at_commas(tokens[2:close]))
+    parts = split_at_commas(tokens[2:close])
+    # A pack takes more arguments than any launch gives.
+    has_pack = any("..." in spaced(part).replace(" ", "") for part in parts)
+    return _PACK if has_pack else len(parts)
 
 
 def _without_default(tokens: list[Token]) -> list[Token]:

@@ -233,7 +233,7 @@ class Module:
             if templates:
                 raise InputError(
                     f"{name} of {self.path.name} is a template: name what it is instantiated with, such as "
-                    f"{name}<{', '.join(['float'] * templates[0].template)}>"
+                    f"{name}<{', '.join(['float'] * min(templates[0].template, 2))}>"
                 )
             there = ", ".join(self.entries) or "none: no function is __mlu_entry__ or __mlu_global__"
             raise InputError(f"{self.path.name} has no entry {name!r}; {nearest(name, points)}its entries: {there}")

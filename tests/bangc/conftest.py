@@ -23,6 +23,26 @@ except InputError as error:
     MISSING = str(error)
 
 
+@pytest.fixture(params=["g++", "ziglang"])
+def compiler(request: pytest.FixtureRequest) -> str:
+    """Each compiler that is there: a test that needs one that is not is skipped."""
+    return _available(request.param)
+
+
+@pytest.fixture
+def both_compilers() -> tuple[str, str]:
+    """The system's compiler and the wheel's; a test is skipped without either."""
+    return _available("g++"), _available("ziglang")
+
+
+def _available(command: str) -> str:
+    try:
+        toolchain.find_compiler(command)
+    except InputError as error:
+        pytest.skip(str(error))
+    return command
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if MISSING and "/bangc/" in str(item.path):
