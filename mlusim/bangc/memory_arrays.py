@@ -55,10 +55,13 @@ class MemoryArrays:
         external = any(token.text == "extern" for token in body)
         words = [token for token in body if token.text not in SPACES and token.text not in _STORAGE]
         declarators = split_at_commas(words)
-        base, first = _base_and_declarator(declarators[0])
+        base, declarators[0] = _base_and_declarator(declarators[0])
+        if not all(declarators):
+            # A variable without a name: the compiler says what is missing.
+            source.replace(position, position, "")
+            return position + 1
         marker = tokens[position]
         new = []
-        declarators[0] = first
         if "{" in base:
             self._number += 1
             new.append(f"typedef {base} mlusim_s{self._number};")
