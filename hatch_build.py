@@ -58,6 +58,7 @@ MODULES = (
     "mlusim/memory/loaded_link.py",
     "mlusim/memory/loops.py",
     "mlusim/memory/quick_link.py",
+    "mlusim/memory/row_copy.py",
     "mlusim/memory/shares.py",
     "mlusim/memory/timing.py",
     "mlusim/memory/view.py",

@@ -20,7 +20,6 @@ from mlusim.cores.row_loop import (
     check_rows,
     iterations_of,
     loop_of_runs,
-    move_rows,
     row_bytes_of,
     row_numbers,
     rows_apart,
@@ -72,9 +71,9 @@ def scalar_copy(
     loop = loop_of(issuer, "scalar_copy", dst, src, dst_rows, src_rows)
 
     def finish() -> None:
-        issuer.unit.apply_until(issuer.task.now_ps)
+        issuer.unit.act_until(issuer.task.now_ps)
         if issuer.has_data and loop.selected:
-            move_rows(dst, src, loop.dst_rows, loop.src_rows, loop.selected)
+            issuer.unit.copy_rows(loop.effect(dst, src))
 
     return scalar_loop(issuer, line, dst, src, loop, extra_cycles, finish)
 
@@ -190,7 +189,8 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     if not rows_apart(dst, src, *row_choices):
         check_apart(name, dst, src)
     iterations = iterations_of(name, dst, src, *row_choices)
-    issuer.unit.apply_until(issuer.task.now_ps)
+    lists = [choice.index if isinstance(choice, Addresses) else choice for choice in row_choices]
+    issuer.unit.prepare(issuer.task.now_ps, [rows for rows in lists if isinstance(rows, View)])
     rows: list[Indices | None] = []
     selected: Indices | None = None
     address = AddressInstructions()

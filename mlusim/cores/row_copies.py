@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.pipe import Transfer
-from mlusim.cores.row_loop import RowLoop, check_apart, check_rows, move_rows, move_runs, row_bytes_of, rows_shape
+from mlusim.cores.row_loop import RowLoop, check_apart, check_rows, row_bytes_of, rows_shape
 from mlusim.cores.scalar import Passed, check_view
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
@@ -21,8 +21,6 @@ from mlusim.memory.loops import AddressInstructions, rows_cost
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mlusim.cores.issuer import Issuer
 
 _REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, MemoryKind.NRAM)
@@ -64,7 +62,7 @@ def by_offsets(
     if far.memory not in _REACHED_BY_OFFSETS or near.memory is not MemoryKind.NRAM:
         raise CopyError(f"{name} from {src!r} to {dst!r}: it goes from NRAM to NRAM, GDRAM or LDRAM or back")
     check_apart(name, dst, src)
-    issuer.unit.apply_until(issuer.task.now_ps)
+    issuer.unit.prepare(issuer.task.now_ps, (offsets,) if mask is None else (offsets, mask))
     check_rows(name, near, None, offsets.size)
     rows: Indices | None = None
     selected: Indices | None = None
@@ -135,11 +133,7 @@ def copy_loop(
     issuer.log.loops[record] = loop.record(method)
     if indices[1:]:
         issuer.log.more_operands[record] = indices[1:]
-    effect: Callable[[], None] | None = None
-    if issuer.has_data and loop.lengths is not None and loop.src_rows is not None:
-        effect = partial(move_runs, dst, src, loop.src_rows, loop.lengths, loop.selected)
-    elif issuer.has_data and loop.selected:
-        effect = partial(move_rows, dst, src, loop.dst_rows, loop.src_rows, loop.selected)
+    effect = loop.effect(dst, src) if issuer.has_data and loop.selected else None
     if direction.by_memory_core:
         unit = unit.cluster.memory_core
     pipe = unit.io if off_chip else unit.move

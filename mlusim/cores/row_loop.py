@@ -13,6 +13,7 @@ from mlusim.memory.addresses import Addresses, Indices
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import AddressInstructions, row_units, run_units, worst_row_units
+from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.view import View, byte_span
 
 Rows = Indices | Addresses | View | None
@@ -46,6 +47,10 @@ class RowLoop(NamedTuple):
     def record(self, method: str, extra_cycles: int = 0) -> LoopRecord:
         """Return the loop as recorded in the log."""
         return LoopRecord(method, self.iterations, self.selected, *self.address, extra_cycles, self.unread)
+
+    def effect(self, dst: View, src: View) -> RowCopy:
+        """Return the effect of the loop on memory."""
+        return RowCopy(dst, src, self.dst_rows, self.src_rows, self.selected, self.lengths)
 
 
 def row_bytes_of(name: str, view: View) -> int:
@@ -183,27 +188,3 @@ def _runs_shape(
         rows = np.cumsum(lengths) - lengths
         bus_write, partly = run_units(dst, rows, lengths, row_bytes, unit_bytes, writes=True)
     return CopyShape(direction, nbytes, -(-nbytes // runs), runs, (), (), bus_read + partly, bus_write, runs > 1)
-
-
-def move_runs(dst: View, src: View, starts: Indices, lengths: Indices, count: int) -> None:
-    """Copy runs of rows, `count` in all, one behind the other."""
-    origin = src.raw()
-    runs = [origin[first:last] for first, last in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
-    np.concatenate(runs, out=dst.raw()[:count])
-
-
-def move_rows(dst: View, src: View, dst_rows: Indices | None, src_rows: Indices | None, count: int) -> None:
-    """Copy rows in order: for a repeated destination the last row remains."""
-    to, origin = dst.raw(), src.raw()
-    if dst_rows is None:
-        target = to[:count]
-        if src_rows is None:
-            target[...] = origin[:count]
-        elif target.flags.c_contiguous and origin.flags.c_contiguous:
-            # The rows are checked; "clip" avoids a buffer in NumPy.
-            np.take(origin, src_rows, axis=0, out=target, mode="clip")
-        else:
-            target[...] = origin[src_rows]
-        return
-    # NumPy assigns through one index array in order, so the last of repeated rows remains; tests check it.
-    to[dst_rows] = origin[:count] if src_rows is None else origin[src_rows]

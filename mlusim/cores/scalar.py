@@ -83,7 +83,7 @@ def read(
     task, unit = issuer.task, issuer.unit
     task.unawaited = record
     if source.allocation.memory is unit.nram:
-        value = partial(_value_at, unit, end_ps, value)
+        value = partial(_value_at, unit, end_ps, source, value)
     elif unit.posted:
         value = partial(_value_after_stores, unit, value)
     if stops:
@@ -93,8 +93,8 @@ def read(
     return task.loaded
 
 
-def _value_at(unit: Unit, end_ps: int, value: Callable[[], Any]) -> Any:
-    unit.apply_until(end_ps)
+def _value_at(unit: Unit, end_ps: int, source: View, value: Callable[[], Any]) -> Any:
+    unit.prepare(end_ps, (source,))
     return value()
 
 

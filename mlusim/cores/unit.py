@@ -11,6 +11,8 @@ from mlusim.cores.pipe import DmaPipe
 from mlusim.memory.allocation import Memory
 from mlusim.memory.deferred import Deferred, Piece
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.row_copy import RowCopy
+from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip, Cluster
@@ -133,6 +135,19 @@ class Unit:
         self.act_until(now)
         if self.pieces:
             self.settle()
+
+    def prepare(self, now: int, views: Sequence[View]) -> None:
+        """Bring the bytes of these views up to date as of `now`, as `apply_until` does for the whole memory."""
+        self.act_until(now)
+        if self.pieces and self.deferred is not None:
+            self.deferred.prepare(views)
+
+    def copy_rows(self, copy: RowCopy) -> None:
+        """Copy rows at the end of a scalar loop."""
+        if self.pieces and self.deferred is not None:
+            self.deferred.copy_rows(copy)
+        else:
+            copy()
 
     def act_until(self, now: int) -> None:
         """Apply the effects of all vector instructions that have ended by `now`, in order."""

@@ -3,7 +3,8 @@
 Most kernels load a tile of an input, move or convert it as a whole, and store it. Inputs never change while kernels
 run, so the bytes of a large load need not pass through the simulated NRAM: it records their source, and the store
 copies them from there, in one pass over the host's memory instead of two. Before any other access to bytes of the
-NRAM, they are written; overwriting them cancels the deferred load.
+NRAM, they are written; overwriting them cancels the deferred load. Rows that are stored in such a tile by number, as
+a scatter does, are deferred with it: the host applies all updates of a tile at once, while it is in the cache.
 
 Only host time depends on this. Simulated times, records and all visible bytes are those of plain copies;
 `tests/memory/test_deferred.py` compares random kernels with and without deferral.
@@ -17,8 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mlusim.memory.row_copy import Indices, RowCopy
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mlusim.memory.allocation import Memory
+    from mlusim.memory.view import View
 
 Array = np.ndarray[Any, Any]
 
@@ -28,6 +34,8 @@ MIN_SEGMENT_BYTES = 256
 # Operations on other bytes that check the deferred loads before all of these are written: the checks of a few more
 # operations would cost as much.
 _MAX_CHECKS = 16
+# Rows stored in a deferred load before it is written, in times of its own bytes: they are kept with their numbers.
+_MAX_UPDATES = 2
 
 
 class Conversion(NamedTuple):
@@ -41,25 +49,31 @@ class Piece:
     """Bytes [first, last) of a memory that are still to be written: the elements of `source` in C order.
 
     A source of rank 0 is the value of all elements. With a conversion, the source is contiguous, and the bytes are
-    those of its converted elements.
+    those of its converted elements. `updates` are rows that were stored since: their numbers and values, in order.
     """
 
-    __slots__ = ("conversion", "first", "last", "source")
+    __slots__ = ("conversion", "first", "last", "source", "updates")
 
     def __init__(self, first: int, last: int, source: Array, conversion: Conversion | None = None) -> None:
         self.first = first
         self.last = last
         self.source = source
         self.conversion = conversion
+        self.updates: list[tuple[Array, Array]] = []
 
     def elements(self, first: int, last: int) -> Array | None:
-        """Return the part of the source for bytes [first, last), or None if a bound falls inside one of its rows."""
+        """Return the part of the source for bytes [first, last).
+
+        Returns None if a bound falls inside one of its rows, or for a part of bytes whose rows have been updated.
+        """
         source = self.source
+        if first == self.first and last == self.last:
+            return source
+        if self.updates:
+            return None
         if not source.ndim:
             itemsize = source.itemsize
             return None if (first - self.first) % itemsize or (last - self.first) % itemsize else source
-        if first == self.first and last == self.last:
-            return source
         row_bytes = (self.last - self.first) // len(source)
         start, left = divmod(first - self.first, row_bytes)
         stop, over = divmod(last - self.first, row_bytes)
@@ -76,24 +90,31 @@ class Piece:
         Returns false, without effect, if a bound falls inside a row of the source or elements do not match.
         """
         source = self.elements(first, last)
-        if source is None:
+        if source is None or (self.updates and not target.flags.c_contiguous):
             return False
+        if not self._write_source(source, target):
+            return False
+        for rows, values in self.updates:
+            # Row numbers of 64 bits are what NumPy converts all others to, more slowly.
+            target.reshape(-1).view(values.dtype).reshape(-1, *values.shape[1:])[rows.astype(np.int64)] = values
+        return True
+
+    def _write_source(self, source: Array, target: Array) -> bool:
         if self.conversion is not None:
             compute, dtype = self.conversion
             if not target.flags.c_contiguous or target.itemsize != dtype.itemsize:
                 return False
             compute(target.view(dtype).reshape(source.shape), source)
             return True
-        if source.dtype is not target.dtype:
-            source = _as_dtype(source, target.dtype)
-            if source is None:
-                return False
-        if source.ndim and source.shape != target.shape:
+        elements = source if source.dtype is target.dtype else _as_dtype(source, target.dtype)
+        if elements is None:
+            return False
+        if elements.ndim and elements.shape != target.shape:
             if target.flags.c_contiguous:
-                target = target.reshape(source.shape)
+                target = target.reshape(elements.shape)
             else:
-                source = source.reshape(target.shape)
-        target[...] = source
+                elements = elements.reshape(target.shape)
+        target[...] = elements
         return True
 
 
@@ -125,7 +146,7 @@ class Deferred:
     def find(self, first: int, last: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         """Return the source of exactly bytes [first, last), not copied, with this shape and dtype, or None."""
         for piece in self.pieces:
-            if piece.first == first and piece.last == last and piece.conversion is None:
+            if piece.first == first and piece.last == last and piece.conversion is None and not piece.updates:
                 source = _as_dtype(piece.source, dtype)
                 if source is not None and not source.ndim:
                     return np.ndarray(shape, dtype, source, 0, (0,) * len(shape))
@@ -162,6 +183,8 @@ class Deferred:
         """Apply the effect of a copy, as `mlusim.cores.copy_effect` returns it."""
         if type(effect) is Piece:
             self.put(effect)
+        elif type(effect) is RowCopy:
+            self.copy_rows(effect)
         elif type(effect) is not tuple:
             self.settle()
             effect()
@@ -183,6 +206,50 @@ class Deferred:
             else:
                 self.settle(*span)
         to[...] = origin
+
+    def copy_rows(self, copy: RowCopy) -> None:
+        """Copy rows. Rows that are stored in the bytes of one deferred load, and only there, are deferred with it."""
+        dst = copy.dst
+        self._settle_view(copy.src)
+        if dst.allocation.memory is self._memory:
+            start = dst.allocation.address + dst.offset
+            first, last = start + dst.layout.low, start + dst.layout.high
+            if not dst.layout.is_contiguous:
+                self.settle(first, last)
+            elif copy.dst_rows is None:
+                self.forget(start, start + dst.layout.row.nbytes * copy.count)
+            elif self._update(first, last, copy.dst_rows, copy):
+                return
+            else:
+                self.settle(first, last)
+        self.passed_by()
+        copy()
+
+    def _update(self, first: int, last: int, rows: Indices, copy: RowCopy) -> bool:
+        """Defer storing rows of bytes [first, last). Returns false, without effect, if these are not one piece."""
+        for piece in self.pieces:
+            if piece.first == first and piece.last == last:
+                updates = piece.updates
+                updated = len(rows) + sum(len(earlier) for earlier, _ in updates)
+                if updated * copy.dst.layout.row.nbytes > _MAX_UPDATES * (last - first):
+                    return False
+                values = copy.rows()
+                # The kernel may change its row numbers, and they take half the memory this way.
+                updates.append((rows.astype(np.int32), values.copy() if copy.src_rows is None else values))
+                self._checks = 0
+                return True
+        return False
+
+    def prepare(self, views: Sequence[View]) -> None:
+        """Write the deferred bytes of views of any memory that are about to be read."""
+        self.passed_by()
+        for view in views:
+            self._settle_view(view)
+
+    def _settle_view(self, view: View) -> None:
+        if view.allocation.memory is self._memory:
+            start = view.allocation.address + view.offset
+            self.settle(start + view.layout.low, start + view.layout.high)
 
     def passed_by(self) -> None:
         """Count an operation that is neither a deferred load nor a store of one; after many, write all pieces.

@@ -35,6 +35,7 @@ class Layout:
         size: number of elements.
         nbytes: bytes of all elements.
         is_contiguous: whether elements follow each other in C order without gaps.
+        low, high: range [low, high) of bytes that the elements span, gaps included, counted from the first element.
         unpack: function (buffer, offset) to a tuple with one element as a Python number, or None for element types that
             `struct` does not have.
         row: the layout without the first axis; for rank 0 the layout itself.
@@ -46,8 +47,10 @@ class Layout:
     __slots__ = (
         "cuts",
         "dtype",
+        "high",
         "is_contiguous",
         "itemsize",
+        "low",
         "nbytes",
         "parts",
         "reshaped",
@@ -66,6 +69,9 @@ class Layout:
         self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
         self.is_contiguous = is_contiguous(shape, strides, dtype.itemsize)
+        reaches = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)] if self.size else []
+        self.low = sum(reach for reach in reaches if reach < 0)
+        self.high = sum(reach for reach in reaches if reach > 0) + (dtype.itemsize if self.size else 0)
         self.unpack = _unpack(dtype)
         self.row = layout_of(shape[1:], strides[1:], dtype) if shape else self
         self.parts: dict[int, Layout] = _Derived(self._part)

@@ -347,10 +347,8 @@ restore_docstring(Pointer)
 
 
 def byte_span(view: View) -> tuple[int, int]:
-    """Return the range [first, last) of bytes of its allocation that a view with elements spans, gaps included."""
-    reaches = [(extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True)]
-    first = view.offset + sum(reach for reach in reaches if reach < 0)
-    return first, view.offset + sum(reach for reach in reaches if reach > 0) + view.itemsize
+    """Return the range [first, last) of bytes of its allocation that a view spans, gaps included."""
+    return view.offset + view.layout.low, view.offset + view.layout.high
 
 
 def _extents(shape: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:

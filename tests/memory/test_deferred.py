@@ -15,6 +15,7 @@ from mlusim.cores.core import Core
 from mlusim.memory.allocation import Memory
 from mlusim.memory.deferred import Deferred, Piece, _without_copy
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.view import View
 
 ROWS, WIDTH, COPIED = 24, 16, 8
@@ -34,6 +35,11 @@ STEPS = (
     "zero",
     "add",
     "move",
+    "update",
+    "update_part",
+    "update_by_offsets",
+    "update_from_gdram",
+    "runs",
     "peek",
 )
 steps = st.lists(
@@ -49,10 +55,13 @@ async def program(core: Core, x: View, out: View, seen: list[bytes], plan: list[
     held = core.nram.alloc((ROWS, WIDTH), x.dtype)
     spare = core.nram.alloc((ROWS, WIDTH), x.dtype)
     half = core.nram.alloc((ROWS, WIDTH), np.float16)
+    offsets = core.nram.alloc(ROWS, np.int32)
     for name, first, count, other in plan:
         last = min(first + count, ROWS)
         rows = held[first:last]
         size = last - first
+        # Some rows repeatedly, and not in order.
+        numbers = np.arange(size) * (2 * other + 3) % ROWS
         match name:
             case "load":
                 core.memcpy_async(rows, x[other : other + size])
@@ -82,6 +91,25 @@ async def program(core: Core, x: View, out: View, seen: list[bytes], plan: list[
                 core.add(spare[first:last], spare[first:last], rows)
             case "move":
                 core.move(spare[:size], rows)
+            case "update":
+                await core.scalar_copy(held, spare[:size], numbers)
+                # A register may change once the loop is over.
+                numbers[:] = 0
+            case "update_part":
+                await core.scalar_copy(held[first:last], spare[:size], numbers % size, np.arange(size)[::-1])
+            case "update_by_offsets":
+                core.store_array(offsets[:size], numbers)
+                if core.board.has_gather:
+                    core.scatter(held, spare[first:last], offsets[:size])
+                else:
+                    await core.scalar_copy(held, spare[first:last], offsets[:size])
+            case "update_from_gdram":
+                await core.memcpy_rows(held, x, numbers, numbers + other, blocking=False)
+            case "runs":
+                starts = np.arange(0, size, 4) + other
+                lengths = np.minimum(1 + numbers[: len(starts)] % 4, size)
+                lengths[-1] = 1
+                await core.memcpy_rows(held, x, None, starts, lengths=lengths, blocking=False)
             case "peek":
                 seen.append(core.peek(spare[first:last] if other % 2 else rows).tobytes())
             case "fresh":
@@ -236,6 +264,71 @@ def test_a_copy_writes_what_it_reads_and_forgets_what_it_overwrites() -> None:
     owes.copy(target, np.ones(8, np.uint8))
     assert target.all()
     assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(8, 16), (40, 64)]
+
+
+def rows_in_gdram(count: int) -> View:
+    allocation = Memory(MemoryKind.GDRAM, "the GDRAM", 128).allocate(2 * count, "rows", 1)
+    return View.of(allocation, (count, 2), np.dtype(np.uint8))
+
+
+def updated() -> tuple[Memory, Deferred, View]:
+    """A deferred load of 32 bytes, of which some rows of 2 bytes have been stored since, one of them twice."""
+    memory, owes = memory_of(128)
+    held = View.of(memory.allocate(32, "held", 0), (16, 2), np.dtype(np.uint8))
+    rows = rows_in_gdram(4)
+    rows.typed()[...] = np.arange(200, 208).reshape(4, 2)
+    owes.put(Piece(0, 32, np.arange(32, dtype=np.uint8).reshape(4, 8)))
+    owes.copy_rows(RowCopy(held, rows, np.array([3, 0, 3, 15]), None, 4))
+    rows.typed()[...] = 0
+    return memory, owes, held
+
+
+UPDATED = [202, 203, *range(2, 6), 204, 205, *range(8, 30), 206, 207]
+
+
+def test_rows_stored_in_a_deferred_load_are_deferred_with_it() -> None:
+    memory, owes, _ = updated()
+    assert len(owes.pieces) == 1
+    assert (memory.held_bytes(0, 32) == 0xFF).all()
+    target = np.zeros((2, 16), np.uint8)
+    owes.store(target, memory.held_bytes(0, 32).reshape(2, 16), 0, 32)
+    assert target.reshape(-1).tolist() == UPDATED
+    owes.settle()
+    assert memory.held_bytes(0, 32).tolist() == UPDATED
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 8), (8, 16), (24, 32), (3, 5)])
+def test_any_part_of_updated_bytes_is_read_as_updated(first: int, last: int) -> None:
+    memory, owes, _ = updated()
+    target = np.zeros(last - first, np.uint8)
+    owes.store(target, memory.held_bytes(first, last), first, last)
+    assert target.tolist() == UPDATED[first:last]
+
+
+def test_overwriting_a_part_of_updated_bytes_leaves_the_rest_updated() -> None:
+    memory, owes, _ = updated()
+    owes.copy(memory.held_bytes(0, 8), np.full(8, 9, np.uint8))
+    owes.settle()
+    assert memory.held_bytes(0, 32).tolist() == [9] * 8 + UPDATED[8:]
+
+
+def test_updated_bytes_go_to_a_target_with_gaps_through_the_memory() -> None:
+    memory, owes, _ = updated()
+    target = np.zeros((4, 16), np.uint8)
+    owes.store(target[:, :8], memory.held_bytes(0, 32).reshape(4, 8), 0, 32)
+    assert target[:, :8].reshape(-1).tolist() == UPDATED
+    assert not target[:, 8:].any()
+
+
+def test_more_updates_than_a_deferred_load_has_bytes_are_written() -> None:
+    """They would take more memory than the bytes themselves."""
+    memory, owes, held = updated()
+    spare = rows_in_gdram(16)
+    spare.typed()[...] = 7
+    for expected in (1, 0):
+        owes.copy_rows(RowCopy(held, spare, np.arange(16), None, 16))
+        assert len(owes.pieces) == expected
+    assert memory.held_bytes(0, 32).tolist() == [7] * 32
 
 
 def test_pieces_that_many_copies_pass_by_are_written() -> None:

@@ -1,0 +1,68 @@
+"""The effect on memory of a loop of row copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mlusim.memory.view import View
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class RowCopy:
+    """dst[dst_rows[i]] = src[src_rows[i]], in order; for a repeated destination the last row remains.
+
+    Attributes:
+        dst, src: views whose first axis is the rows.
+        dst_rows, src_rows: row numbers, checked; None for 0, 1, 2, ...
+        count: number of rows.
+        lengths: for runs of contiguous rows, which are written one behind the other, the length of each; `src_rows`
+            has the first row of each run.
+    """
+
+    __slots__ = ("count", "dst", "dst_rows", "lengths", "src", "src_rows")
+
+    def __init__(
+        self,
+        dst: View,
+        src: View,
+        dst_rows: Indices | None,
+        src_rows: Indices | None,
+        count: int,
+        lengths: Indices | None = None,
+    ) -> None:
+        self.dst = dst
+        self.src = src
+        self.dst_rows = dst_rows
+        self.src_rows = src_rows
+        self.count = count
+        self.lengths = lengths
+
+    def __call__(self) -> None:
+        """Copy the rows."""
+        to, origin, rows = self.dst.raw(), self.src.raw(), self.src_rows
+        if self.dst_rows is not None:
+            # NumPy assigns through one index array in order, so the last of repeated rows remains; tests check it.
+            to[self.dst_rows] = self.rows()
+            return
+        target = to[: self.count]
+        if rows is None:
+            target[...] = origin[: self.count]
+        elif self.lengths is not None:
+            runs = [
+                origin[first:last] for first, last in zip(rows.tolist(), (rows + self.lengths).tolist(), strict=True)
+            ]
+            np.concatenate(runs, out=target)
+        elif target.flags.c_contiguous and origin.flags.c_contiguous:
+            # The rows are checked; "clip" avoids a buffer in NumPy.
+            np.take(origin, rows, axis=0, out=target, mode="clip")
+        else:
+            target[...] = origin[rows]
+
+    def rows(self) -> np.ndarray[Any, Any]:
+        """Return the rows of the source, for as many rows of the destination."""
+        origin = self.src.raw()
+        return origin[: self.count] if self.src_rows is None else origin[self.src_rows]
