@@ -223,7 +223,7 @@ def make_verify(kernel_name: str) -> click.Command:
         "Verify a kernel of your own: races, uninitialised reads, deadlocks, wrong results.",
         "mlusim verify add.py:add --shape 1000000 --reference add.py:expected",
         sections={
-            "Verification": ("reference", "tolerance", "dma", "rewrites", "max_operations"),
+            "Verification": ("reference", "tolerance", "absolute_tolerance", "dma", "rewrites", "max_operations"),
             "Output": _OUTPUT,
         },
     )
@@ -244,6 +244,13 @@ def make_verify(kernel_name: str) -> click.Command:
             metavar="NUMBER",
             help="Largest difference from the reference, relative to it. [default: 0, bit for bit]",
         ),
+        click.option(
+            "--absolute-tolerance",
+            type=click.FloatRange(min=0),
+            default=0.0,
+            metavar="NUMBER",
+            help="Largest difference in addition to that, for results near 0. [default: 0]",
+        ),
         click.option("--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."),
         dma_option,
         _max_operations_option,
@@ -259,6 +266,7 @@ def _verify(
     device: Board,
     reference: str | None,
     tolerance: float,
+    absolute_tolerance: float,
     rewrites: Sequence[str],
     dma: str,
     max_operations: int | None,
@@ -270,8 +278,9 @@ def _verify(
     call = call_of(kernel_name, **own)
     targets = _targets(out, inputs)
     expected = None if reference is None else _reference(reference)
-    more = {} if max_operations is None else {"max_operations": max_operations}
-    verified = call.verify(device, reference=expected, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma, **more)
+    more: dict[str, Any] = {} if max_operations is None else {"max_operations": max_operations}
+    more |= {"tolerance": tolerance, "absolute_tolerance": absolute_tolerance}
+    verified = call.verify(device, reference=expected, rewrites=tuple(rewrites), dma=dma, **more)
     written = [] if verified.stopped else _write_outputs(targets, verified.outputs)
     files = [name for name in (outputs.saved, outputs.operations, outputs.report) if name]
     if verified.result is not None and files:

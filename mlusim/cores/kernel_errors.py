@@ -36,16 +36,22 @@ class Abandoned(BaseException):
     error: MlusimError | None = None
 
 
-# NumPy's names of instructions that are called otherwise, for the message about an unknown name.
-_OF_NUMPY = {
+# Names of instructions and attributes in NumPy, Triton and CUDA, for the message about an unknown name.
+_ELSEWHERE = {
     "multiply": "mul",
     "subtract": "sub",
     "divide": "div",
+    "true_divide": "div",
+    "negative": "neg",
+    "reciprocal": "recip",
+    "power": "pow",
     "copy": "memcpy",
     "copyto": "memcpy",
     "full": "fill",
     "zeros": "write_zero",
+    "arange": "incseq",
     "astype": "convert",
+    "where": "mask_select",
     "greater": "gt",
     "greater_equal": "ge",
     "less": "lt",
@@ -53,7 +59,38 @@ _OF_NUMPY = {
     "equal": "eq",
     "not_equal": "ne",
     "absolute": "abs",
+    "rint": "round",
+    "sigmoid": "active_sigmoid",
+    "gelu": "active_gelu",
+    "bitwise_and": "band",
+    "bitwise_or": "bor",
+    "bitwise_xor": "bxor",
+    "bitwise_not": "bnot",
+    "invert": "bnot",
+    "left_shift": "sll",
+    "right_shift": "srl",
     "dot": "matmul",
+    "trans": "transpose",
+    "cumsum": "integral",
+    "take": "memcpy_rows",
+    "program_id": "task_id",
+    "blockIdx": "task_id",
+    "threadIdx": "task_id",
+    "num_programs": "task_dim",
+    "gridDim": "task_dim",
+    "blockDim": "task_dim",
+    "syncthreads": "sync_cluster",
+    "sync_threads": "sync_cluster",
+    "barrier": "sync_cluster",
+    "debug_barrier": "sync_cluster",
+    "atomicAdd": "atomic_reduce_add",
+    "atomicMax": "atomic_reduce_max",
+    "atomicMin": "atomic_reduce_min",
+    "atomicCAS": "atomic_reduce_cas",
+    "shared": "sram",
+    "printf": "peek",
+    "print": "peek",
+    "device_print": "peek",
 }
 
 
@@ -142,8 +179,8 @@ def _raised(error: BaseException) -> str:
     if isinstance(error, AttributeError) and isinstance(error.obj, View):
         text = missing_attribute(error.obj, str(error.name))
     elif isinstance(error, AttributeError) and type(error.obj).__module__.startswith("mlusim."):
-        near = nearest(str(error.name), [name for name in dir(error.obj) if not name.startswith("_")])
-        text = f"{text}: {near}".rstrip(": ")
+        names = [name for name in dir(error.obj) if not name.startswith("_")]
+        text += f": {nearest(str(error.name), names).rstrip() or 'it has ' + ', '.join(names)}"
     words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
     if isinstance(error, AttributeError) and isinstance(error.obj, list):
         words += "; a list among the arguments stays a list: pass np.array(...), which is uploaded to GDRAM"
@@ -157,5 +194,6 @@ def _unknown_instruction(core: Any, name: str) -> str:
     known = [known for known in dir(core) if not known.startswith("_")]
     if "2" in plain:
         known += CONVERSIONS
-    near = f"did you mean {_OF_NUMPY[plain]}? " if plain in _OF_NUMPY else nearest(plain, known)
-    return f"core.{name} is not an instruction of this core: {near}the glossary (docs/glossary.md) lists them all"
+    near = f"did you mean {_ELSEWHERE[plain]}? " if plain in _ELSEWHERE else nearest(plain, known)
+    pages = "docs/instructions.md and docs/glossary.md list them all"
+    return f"core.{name} is not an instruction of this core: {near}{pages}"

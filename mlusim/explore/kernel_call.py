@@ -21,7 +21,7 @@ from mlusim.host.arguments import FileInput, InOut, Output, assign, parse_argume
 from mlusim.host.array_files import split_key
 from mlusim.host.device import Device
 from mlusim.host.run import run as run_kernel
-from mlusim.host.verify import Reference, verify
+from mlusim.host.verify import verify
 from mlusim.results.result import Result
 from mlusim.verifier.report import Report
 
@@ -143,7 +143,7 @@ class KernelCall:
             partial(self.run, board, data=False, **options), partial(self.run, board, data=True, **options)
         )
 
-    def verify(self, board: Board, *, reference: Reference = None, tolerance: float = 0.0, **options: Any) -> Report:
+    def verify(self, board: Board, **options: Any) -> Report:
         """Verify the kernel on a temporary device; see `mlusim.verify`. Raises `InputError`."""
         if self.kernel.launches:
             raise InputError(
@@ -154,7 +154,7 @@ class KernelCall:
             launch = {**self.launch, "theory_ops": self.theory_ops}
             more = {**launch, **options, **only}
             with _refused_as_input():
-                return verify(function, *values, device=board, reference=reference, tolerance=tolerance, **more)
+                return verify(function, *values, device=board, **more)
 
     def _launched(self, device: Device) -> Result:
         if self.arguments or self.launch or self.shape is None:

@@ -39,6 +39,7 @@ def verify(
     kind: str = "UNION1",
     reference: Reference = None,
     tolerance: float = 0.0,
+    absolute_tolerance: float = 0.0,
     plan: Plan | None = None,
     planned: str = "",
     rewrites: bool | tuple[str, ...] = (),
@@ -60,7 +61,9 @@ def verify(
         dim, kind: the launch, as in `Device.launch`; by default those of the plan, or one task per core.
         reference: the expected outputs: an array (for a single output), a tuple of arrays in the order of the outputs,
             a mapping by name, or a function of the input arrays that returns one of these.
-        tolerance: largest difference relative to the reference; 0 compares bits, with all NaNs equal.
+        tolerance: largest difference relative to the reference, such as 1e-5.
+        absolute_tolerance: largest difference in addition to that, such as 1e-6, for sums that cancel to almost 0.
+            Without a tolerance, bits are compared, with all NaNs equal.
         plan: the split that the kernel should follow. It is checked first, and the run compared with it.
         planned: name of the output that the plan splits, if several outputs have the plan's shape.
         rewrites: names of outputs that may be written more than once; True for all.
@@ -77,7 +80,8 @@ def verify(
     check_operations(theory_ops)
     check_flags(data=data)
     placed, named = by_name(kernel, arguments, settings, verify)
-    _check_options(plan, planned, rewrites, tolerance)
+    _check_options(plan, planned, rewrites)
+    tolerances = _tolerance("tolerance", tolerance), _tolerance("absolute_tolerance", absolute_tolerance)
     if plan is not None and dim is None:
         dim, kind = plan.dim, plan.kind
 
@@ -104,7 +108,7 @@ def verify(
     outputs: dict[str, Array] = {}
     if stopped is None and data:
         outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
-        findings += _against(simulated.log, run.outputs, expected, outputs, tolerance, repeat)
+        findings += _against(simulated.log, run.outputs, expected, outputs, tolerances, repeat)
     name = kernel_name(kernel)
     report = check_log(
         simulated.log, simulated.board, name=name, plan=plan, rewrites=rewrites, planned=planned, stopped=stopped
@@ -127,7 +131,7 @@ def _error_of(device: Device) -> MlusimError | None:
     return None
 
 
-def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> None:
+def _check_options(plan: Any, planned: Any, rewrites: Any) -> None:
     """Raise `InputError` for options of an invalid type or value."""
     if plan is not None and not isinstance(plan, Plan):
         raise InputError(f"plan={shown(plan)} is not a plan: make one with mlusim.plan(NAME, *shapes)")
@@ -140,9 +144,14 @@ def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> No
         raise InputError(
             f"rewrites={shown(rewrites)}: pass a tuple of names of outputs, such as ('out',), or True for all"
         )
-    number = isinstance(tolerance, int | float | np.number)
-    if not number or not 0 <= tolerance < np.inf:
-        raise InputError(f"tolerance={shown(tolerance)}: it must be a number of at least 0, relative to the reference")
+
+
+def _tolerance(name: str, value: Any) -> float:
+    """Return a tolerance. Raises `InputError` for anything but a number of at least 0."""
+    if not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
+        of = "relative to the reference" if name == "tolerance" else "the largest difference itself"
+        raise InputError(f"{name}={shown(value)}: it must be a number of at least 0, {of}")
+    return float(value)
 
 
 def _check_rewrites(rewrites: Any, outputs: list[str]) -> None:
@@ -157,13 +166,13 @@ def _against(
     views: Mapping[str, View],
     expected: Mapping[str, Array],
     outputs: dict[str, Array],
-    tolerance: float,
+    tolerances: tuple[float, float],
     repeat: Repeat | None,
 ) -> list[Finding]:
     """Return the findings on outputs that differ from the reference. Raises `InputError` for another shape."""
     try:
         findings = [
-            differs(log, views[name], outputs[name], reference, tolerance, repeat)
+            differs(log, views[name], outputs[name], reference, *tolerances, repeat)
             for name, reference in expected.items()
         ]
     except InputError as error:

@@ -20,6 +20,9 @@ from mlusim.verifier.producer import last_writer, producer_of
 
 Array = np.ndarray[Any, Any]
 
+# Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
+_ROUNDING = 2.0**-10
+
 
 def differs(
     log: Log,
@@ -27,6 +30,7 @@ def differs(
     result: Array,
     expected: Array,
     tolerance: float = 0.0,
+    absolute_tolerance: float = 0.0,
     repeat: Callable[[int], Mapping[int, Array]] | None = None,
 ) -> Finding | None:
     """Compare an output with its reference; None if they are equal.
@@ -36,7 +40,9 @@ def differs(
         output: the tensor.
         result, expected: arrays. Raises `InputError` if shape or element type differ.
         repeat: returns the contents of on-chip buffers at a time in ps, by allocation; used to show the operands.
-        tolerance: largest difference relative to the reference; 0 compares bits, with all NaNs equal.
+        tolerance: largest difference relative to the reference.
+        absolute_tolerance: largest difference in addition to that. Without either, bits are compared, with all NaNs
+            equal.
     """
     identity = output.allocation.identity
     allocation = log.allocations[identity]
@@ -44,8 +50,9 @@ def differs(
         raise InputError(
             f"the reference of {allocation.name} is {expected.dtype} {list(expected.shape)} and the output "
             f"{result.dtype} {list(result.shape)}: they must be the same"
+            + ("" if expected.dtype == result.dtype else f"; convert the reference: .astype('{result.dtype}')")
         )
-    wrong = np.flatnonzero(_unequal(result, expected, tolerance).reshape(-1))
+    wrong = _wrong(result, expected, tolerance, absolute_tolerance)
     if not len(wrong):
         return None
     itemsize = result.dtype.itemsize
@@ -62,25 +69,60 @@ def differs(
         nbytes=int((stops - starts).sum()),
         sites=writer,
         location=read,
-        rule="the output must equal the reference" + (f" within {tolerance:g} of it" if tolerance else ", bit by bit"),
-        remedy=("check the operation that made these bytes" if len(writer) > 1 else "check where this store reads them")
+        rule=_rule(tolerance, absolute_tolerance),
+        remedy=(
+            ("check the operation that made these bytes" if len(writer) > 1 else "check where this store reads them")
+            + _if_rounding(result, expected, wrong)
+        )
         if writer
         else "no operation writes this element",
         fields={"tensor": allocation.name, "elements": len(wrong)},
     )
 
 
-def _unequal(result: Array, expected: Array, tolerance: float) -> Array:
+def _wrong(result: Array, expected: Array, tolerance: float, absolute_tolerance: float) -> Array:
+    """Return the flat positions of the elements that differ by more than the tolerances."""
     raw = f"V{result.dtype.itemsize}" if result.dtype.itemsize > 8 else f"u{result.dtype.itemsize}"
+    actual, reference = np.ascontiguousarray(result).reshape(-1), np.ascontiguousarray(expected).reshape(-1)
+    wrong = np.flatnonzero(np.asarray(actual.view(raw) != reference.view(raw)))
     with np.errstate(all="ignore"):
-        unequal: Array = np.asarray(result.reshape(result.shape or (1,)).copy().view(raw)) != np.asarray(
-            expected.reshape(expected.shape or (1,)).copy().view(raw)
-        )
-        actual, reference = result.reshape(unequal.shape), expected.reshape(unequal.shape)
-        unequal &= ~((actual != actual) & (reference != reference))  # noqa: PLR0124 - NaN alone is not itself
-        if tolerance:
-            unequal &= ~(np.abs(actual - reference) <= tolerance * np.abs(reference))
-    return unequal
+        actual, reference = actual[wrong], reference[wrong]
+        tolerated = (actual != actual) & (reference != reference)  # noqa: PLR0124 - NaN alone is not itself
+        if tolerance or absolute_tolerance:
+            # An infinity is within no tolerance, and none makes a finite value an infinity.
+            actual, reference = _wide(actual), _wide(reference)
+            close = np.abs(actual - reference) <= absolute_tolerance + tolerance * np.abs(reference)
+            tolerated |= (actual == reference) | (np.isfinite(reference) & close)
+    kept: Array = wrong[~tolerated]
+    return kept
+
+
+def _wide(values: Array) -> Array:
+    """Return values in a type in which their differences neither wrap nor overflow."""
+    return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
+
+
+def _rule(tolerance: float, absolute_tolerance: float) -> str:
+    limits = [f"{tolerance:g} of it"] if tolerance else []
+    limits += [f"{absolute_tolerance:g}"] if absolute_tolerance else []
+    return "the output must equal the reference" + (f" within {' plus '.join(limits)}" if limits else ", bit by bit")
+
+
+def _if_rounding(result: Array, expected: Array, wrong: Array) -> str:
+    """Return, where all differences are as small as those of rounding, the tolerance that would admit them."""
+    if result.dtype.kind in "biu":
+        return ""
+    with np.errstate(all="ignore"):
+        actual, reference = _wide(result.reshape(-1)[wrong]), _wide(expected.reshape(-1)[wrong])
+        finite = np.isfinite(expected)
+        largest = float(np.abs(actual - reference).max())
+        scale = float(np.abs(_wide(expected[finite])).max()) if finite.any() else 0.0
+    if not 0 < largest <= _ROUNDING * scale:
+        return ""
+    return (
+        f"; if it is only rounding (the largest difference is {largest:.2g}), admit it: absolute_tolerance or "
+        "--absolute-tolerance"
+    )
 
 
 def _origin(

@@ -269,6 +269,14 @@ async def name_of_numpy(core: Core) -> None:
     core.multiply(1, 2)  # named
 
 
+async def name_of_triton(core: Core) -> None:
+    core.program_id(0)  # named
+
+
+async def zeros_of_numpy(core: Core) -> None:
+    core.nram.zeros(8, "float32")  # named
+
+
 async def name_of_bang_c(core: Core) -> None:
     core.__bang_add(1, 2)  # named
 
@@ -335,9 +343,9 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (
         no_such_method,
         UnknownNameError,
-        r"core\.memcopy is not an instruction of this core: did you mean memcpy\? the glossary",
+        r"core\.memcopy is not an instruction of this core: did you mean memcpy\? docs/instructions",
     ),
-    (task_id_as_in_bang_c, UnknownNameError, r"core\.taskId is not .*: did you mean task_id\? the glossary"),
+    (task_id_as_in_bang_c, UnknownNameError, r"core\.taskId is not .*: did you mean task_id\? docs/instructions"),
     (no_such_allocation, KernelError, r".*'Scratch' object has no attribute 'allocate': did you mean alloc\?$"),
     (a_list_for_a_view, OperandError, r"fill\(dst, value\): dst is a view, not \[1, 2, 3\]$"),
     (forgotten_and_raised, KernelError, "the kernel raised ValueError: before it was awaited: False$"),
@@ -351,7 +359,9 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (attribute_of_an_array, KernelError, ".* a view has no attribute 'T': view.transpose.. swaps the axes$"),
     (misspelt_attribute, KernelError, r".* a view has no attribute 'shap': did you mean shape\?$"),
     (arithmetic_of_an_array, KernelError, ".* a view has no attribute 'mean': compute with instructions, such as"),
-    (name_of_numpy, UnknownNameError, r"core\.multiply is not an instruction of this core: did you mean mul\? the"),
+    (name_of_numpy, UnknownNameError, r"core\.multiply is not an instruction of this core: did you mean mul\? docs"),
+    (name_of_triton, UnknownNameError, r"core\.program_id is not an instruction .*: did you mean task_id\? docs"),
+    (zeros_of_numpy, KernelError, r".*'Scratch' object has no attribute 'zeros': it has adopt, alloc, free_bytes, "),
     (name_of_bang_c, UnknownNameError, r"core\.__bang_add is not an instruction of this core: did you mean add\?"),
     (stores_a_text, OperandError, "store with '1': the value must be a number, not str$"),
     (stores_none, OperandError, "store with None: the value must be a number, not NoneType$"),

@@ -97,7 +97,7 @@ def test_a_failing_reference_is_an_error_at_its_line():
 
 
 def test_a_reference_of_another_shape_or_type_is_refused():
-    with pytest.raises(InputError, match=r"^the reference of out is float64 \[8, 8\] and the output float32 \[8, 8\]"):
+    with pytest.raises(InputError, match=r"output float32 \[8, 8\].*convert the reference: \.astype\('float32'\)$"):
         verify(double, X, Output.like(X), reference=X.astype(float), **ONE)
 
 
@@ -109,6 +109,56 @@ def test_bits_or_a_tolerance():
     assert not verify(double, X, Output.like(X), reference=X * 2.01, tolerance=1e-3, **ONE).ok
     nan = np.full((8, 8), np.nan, np.float32)
     assert verify(double, nan, Output.like(X), reference=-nan, **ONE).ok
+
+
+async def copied(core, x, out):
+    if core.task_id or core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape, x.dtype)
+    await core.memcpy(tile, x)
+    await core.memcpy(out, tile)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "reference", "options", "ok"),
+    [
+        # Differences neither wrap nor overflow, and infinities are near nothing else.
+        ("int8", 127, -128, {"tolerance": 0.01}, False),
+        ("int8", 100, -100, {"tolerance": 1.9}, False),
+        ("int8", 100, -100, {"tolerance": 2.0}, True),
+        ("uint8", 3, 4, {"tolerance": 0.25}, True),
+        ("uint8", 3, 4, {"tolerance": 0.24}, False),
+        ("bool", True, False, {"tolerance": 0.5}, False),
+        ("float16", 60000, -60000, {"tolerance": 1.0}, False),
+        ("float32", 1, np.inf, {"tolerance": 1e-3}, False),
+        ("float32", -np.inf, np.inf, {"tolerance": 1e-3}, False),
+        ("float32", np.inf, 1, {"absolute_tolerance": 1e30}, False),
+        ("float32", np.inf, np.inf, {"tolerance": 1e-3}, True),
+        ("float32", np.nan, 1, {"tolerance": 1e3}, False),
+        ("complex64", 1 + 1j, 1 + 1.0001j, {"tolerance": 1e-3}, True),
+        # Near 0 a relative tolerance admits nothing.
+        ("float32", 1e-9, 0, {"tolerance": 1e-3}, False),
+        ("float32", 1e-9, 0, {"tolerance": 1e-3, "absolute_tolerance": 1e-8}, True),
+        ("float32", 1 + 2e-3, 1, {"tolerance": 1e-3, "absolute_tolerance": 1e-8}, False),
+        ("float32", -0.0, 0.0, {"absolute_tolerance": 1e-30}, True),
+    ],
+)
+def test_tolerances(dtype, value, reference, options, ok):
+    x, expected = np.full(3, value, dtype), np.full(3, reference, dtype)
+    assert verify(copied, x, Output.like(x), reference=expected, **options, **ONE).ok is ok
+
+
+def test_a_rule_names_its_tolerances_and_differences_like_those_of_rounding_their_size():
+    x = np.array([1.0, 0.0, 1e-6], np.float32)
+    options = {"tolerance": 1e-4, "absolute_tolerance": 1e-9}
+    (finding,) = verify(copied, x, Output.like(x), reference=np.float32([1, 0, 0]), **options, **ONE).findings
+    assert finding.rule == "the output must equal the reference within 0.0001 of it plus 1e-09"
+    assert finding.remedy == (
+        "check the operation that made these bytes; if it is only rounding (the largest difference is 1e-06), "
+        "admit it: absolute_tolerance or --absolute-tolerance"
+    )
+    (finding,) = verify(copied, x, Output.like(x), reference=np.float32([2, 0, 0]), **ONE).findings
+    assert "rounding" not in finding.remedy
 
 
 def test_a_view_of_another_device_is_refused():
@@ -342,6 +392,10 @@ def test_invalid_arguments_show_only_the_callers_line():
         ({"rewrites": ("o",)}, "rewrites names ['o'], which are not outputs: the outputs are ['out']"),
         ({"tolerance": "1"}, "tolerance='1': it must be a number of at least 0, relative to the reference"),
         ({"tolerance": -1.0}, "tolerance=-1.0: it must be a number of at least 0, relative to the reference"),
+        (
+            {"absolute_tolerance": -1},
+            "absolute_tolerance=-1: it must be a number of at least 0, the largest difference itself",
+        ),
         ({"tolerance": float("nan")}, "tolerance=nan: it must be a number of at least 0, relative to the reference"),
     ],
 )

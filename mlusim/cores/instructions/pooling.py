@@ -182,7 +182,7 @@ def _pair_fits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str
     stride = int(attributes["value_index_stride"])
     if stride < nbytes:
         return f"value_index_stride is at least the bytes of the values, {nbytes}"
-    return "" if operands[0].nbytes >= stride + nbytes else f"dst has room for values and indices, {stride + nbytes} B"
+    return "" if operands[0].nbytes >= stride + nbytes else f"dst needs {stride + nbytes} B, for values and indices"
 
 
 def _spread(result: Array, source: Array, share: Callable[[int], Array], attributes: Mapping[str, Any]) -> None:

@@ -94,9 +94,9 @@ def _find(which: int) -> Callable[..., None]:
 
 
 def one_element(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    """Check that the result has room for one element."""
+    """Check that the result has an element."""
     del attributes
-    return "" if operands[0].size else "dst has room for one element"
+    return "" if operands[0].size else "dst needs one element"
 
 
 def _first_element(result: Extent, source: Extent) -> Runs:
@@ -117,7 +117,7 @@ def _first_of_lines(result: Extent, source: Extent) -> Runs:
 def _value_and_index(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     needed = operands[1].itemsize + _INDEX_BYTES
-    return "" if operands[0].nbytes >= needed else f"dst has room for the value and its index, {needed} B"
+    return "" if operands[0].nbytes >= needed else f"dst needs {needed} B, for the value and its index in 64 bits"
 
 
 def _reduction(
@@ -155,11 +155,11 @@ REDUCTIONS: list[Instruction] = [
         writes=_first_of_lines,
         marks=_line_marks,
     ),
-    _reduction("max", "dst = the largest of src, then its index", _extremum(np.argmax), _PAIR, **_EXTREMUM),
-    _reduction("min", "dst = the smallest of src, then its index", _extremum(np.argmin), _PAIR, **_EXTREMUM),
+    _reduction("max", "dst = the largest of src, then its index in 64 bits", _extremum(np.argmax), _PAIR, **_EXTREMUM),
+    _reduction("min", "dst = the smallest of src, then its index in 64 bits", _extremum(np.argmin), _PAIR, **_EXTREMUM),
     _reduction(
         "argmax",
-        "dst = the largest of src, then the index of the first such",
+        "dst = the largest of src, then the index of the first such, in 64 bits",
         _extremum(np.argmax),
         _PAIR,
         since=SERIES_3XX,
@@ -167,7 +167,7 @@ REDUCTIONS: list[Instruction] = [
     ),
     _reduction(
         "argmin",
-        "dst = the smallest of src, then the index of the first such",
+        "dst = the smallest of src, then the index of the first such, in 64 bits",
         _extremum(np.argmin),
         _PAIR,
         since=SERIES_3XX,
@@ -175,7 +175,7 @@ REDUCTIONS: list[Instruction] = [
     ),
     _reduction(
         "fabsmax",
-        "dst = the largest magnitude of src, then its index",
+        "dst = the largest magnitude of src, then its index in 64 bits",
         _extremum(np.argmax, magnitude=True),
         _PAIR,
         since=SERIES_3XX,
@@ -183,7 +183,7 @@ REDUCTIONS: list[Instruction] = [
     ),
     _reduction(
         "fabsmin",
-        "dst = the smallest magnitude of src, then its index",
+        "dst = the smallest magnitude of src, then its index in 64 bits",
         _extremum(np.argmin, magnitude=True),
         _PAIR,
         since=SERIES_3XX,

@@ -121,7 +121,7 @@ def _masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     result, source, mask = operands
     if mask.size < source.size:
         return "mask needs as many elements as src"
-    return "" if result.size else "dst has room for one element"
+    return "" if result.size else "dst needs one element"
 
 
 def _bit_masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
@@ -131,7 +131,7 @@ def _bit_masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
         return "the number of elements is a multiple of 8"
     if mask.nbytes * 8 < source.size:
         return f"the mask has {source.size // 8} B, one bit an element"
-    return "" if result.size else "dst has room for one element"
+    return "" if result.size else "dst needs one element"
 
 
 def _as_many(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> Callable[..., str]:
@@ -146,7 +146,7 @@ def _with_head(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> C
     def check(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
         needed = HEAD_BYTES + -(-operands[1].nbytes // HEAD_BYTES) * HEAD_BYTES
         if operands[0].nbytes < needed:
-            return f"dst has room for the count, 128 B, and for all elements, {needed} B together"
+            return f"dst needs 128 B for the count, and {needed - HEAD_BYTES} B for all elements"
         return inner(operands, attributes)
 
     return check

@@ -78,14 +78,17 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
             r"add of .*: they overlap; the result would depend on the order",
         ),
         (lambda core, t: core.fusion(t, t, t, t, "FXX"), r"fusion of .*: the operation is one of FMA, FMS, "),
-        (lambda core, t: core.argmax(t[:2], t[32:]), r"argmax of .*: dst has room for the value and its index, 12 B$"),
+        (
+            lambda core, t: core.argmax(t[:2], t[32:]),
+            r"argmax of .*: dst needs 12 B, for the value and its index in 64 bits$",
+        ),
         (
             lambda core, t: core.maskmove(t[:8], t[16:32], t[32:48]),
             r"maskmove of .*: dst needs as many elements as src$",
         ),
         (
             lambda core, t: core.select(t[:8], t[16:32], t[32:48]),
-            r"select of .*: dst has room for the count, 128 B, and",
+            r"select of .*: dst needs 128 B for the count, and",
         ),
         (lambda core, t: core.lut(t, t.view("uint32"), t[:3]), r"lut of .*: the table has a multiple of 64 elements$"),
         (
@@ -94,7 +97,7 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
         ),
         (
             lambda core, t: core.ad(t, t, t),
-            r"core\.ad is not an instruction of this core: did you mean \w+\? the glossary",
+            r"core\.ad is not an instruction of this core: did you mean \w+\? docs/instructions",
         ),
         (lambda core, t: core.half2float(t, t), r"half2float of .*: it takes float16 to float32; name the other conv"),
         (
