@@ -14,9 +14,11 @@ from mlusim.cli.kernel import finish_kernel
 from mlusim.cli.kernel_arguments import argument_options
 from mlusim.cli.options import (
     COMPILE_OPTIONS,
+    check_option,
     compile_options,
     device_option,
     dma_option,
+    no_data_option,
     output_options,
     report_option,
     save_run_option,
@@ -81,8 +83,8 @@ Examples:
 )
 @compile_options
 @device_option
-@click.option("--check", is_flag=True, help="Verify the run: races, uninitialised reads, the split proof.")
-@click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes.")
+@check_option
+@no_data_option
 @dma_option
 @click.option("--out", "-o", multiple=True, metavar="[NAME=]FILE", help="Write an output to FILE, as .npy.")
 @report_option

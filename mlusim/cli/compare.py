@@ -12,7 +12,7 @@ import click
 from mlusim.cli.comparison import print_comparison
 from mlusim.cli.kernel_search import make_compare
 from mlusim.cli.option_types import complete_from
-from mlusim.cli.options import devices_option, full_option, output_options, steady_option
+from mlusim.cli.options import devices_option, full_option, output_options, parameters, steady_option
 from mlusim.cli.run import (
     OperatorCommand,
     OperatorGroup,
@@ -33,17 +33,8 @@ _SECTIONS = {"Board and split": ("device", "strategies"), "Output": ("no_data", 
 
 
 def _make_compare(command: Command) -> click.Command:
-    made = OperatorCommand(
-        command.name,
-        command=command,
-        params=input_options(command),
-        sections=input_sections(command) | _SECTIONS,
-        callback=partial(_compare, command),
-        help=f"Strategies of {command.name} side by side. {command.summary}\n\n\b\nExample:\n"
-        f"  mlusim compare {command.name} {_example(command)}",
-        short_help=command.summary,
-    )
-    options = (
+    options = parameters(
+        devices_option,
         click.option(
             "--strategy",
             "strategies",
@@ -57,10 +48,16 @@ def _make_compare(command: Command) -> click.Command:
         full_option,
         output_options,
     )
-    target: Any = made
-    for option in (devices_option, *options):
-        option(target)
-    return made
+    return OperatorCommand(
+        command.name,
+        command=command,
+        params=[*input_options(command), *options],
+        sections=input_sections(command) | _SECTIONS,
+        callback=partial(_compare, command),
+        help=f"Strategies of {command.name} side by side. {command.summary}\n\n\b\nExample:\n"
+        f"  mlusim compare {command.name} {_example(command)}",
+        short_help=command.summary,
+    )
 
 
 _HELP = """\

@@ -14,10 +14,13 @@ from mlusim.cli.kernel_arguments import call_of, is_kernel, kernel_command
 from mlusim.cli.kernel_completion import complete_reference
 from mlusim.cli.option_types import FILE
 from mlusim.cli.options import (
+    check_option,
     csv_option,
     device_option,
     dma_option,
+    no_data_option,
     output_options,
+    parameters,
     report_option,
     save_run_option,
     sensitivity_option,
@@ -67,17 +70,16 @@ def make_run(kernel_name: str) -> click.Command:
             "Output": _OUTPUT,
         },
     )
-    for option in (
+    command.params += parameters(
         device_option,
-        click.option("--check", is_flag=True, help="Verify the run: races, uninitialised reads, the split proof."),
+        check_option,
         sensitivity_option,
-        click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
+        no_data_option,
         steady_option,
         dma_option,
         _max_operations_option,
         *_OUTPUT_OPTIONS,
-    ):
-        option(command)
+    )
     return command
 
 
@@ -227,7 +229,7 @@ def make_verify(kernel_name: str) -> click.Command:
             "Output": _OUTPUT,
         },
     )
-    for option in (
+    command.params += parameters(
         device_option,
         click.option(
             "--reference",
@@ -255,8 +257,7 @@ def make_verify(kernel_name: str) -> click.Command:
         dma_option,
         _max_operations_option,
         *_OUTPUT_OPTIONS,
-    ):
-        option(command)
+    )
     return command
 
 

@@ -13,7 +13,7 @@ import click
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_completion import setting_names
 from mlusim.cli.option_types import ELEMENT_TYPE, GRID, OPERATIONS, SHAPE, Kinds, complete_assignment
-from mlusim.cli.options import COMPILE_OPTIONS, compile_options, make_seed_option
+from mlusim.cli.options import COMPILE_OPTIONS, compile_options, parameters, seed_option
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
             metavar="DTYPE",
             help="Element type of the tensors of --shape. [default: float32]",
         ),
-        make_seed_option(),
+        *parameters(seed_option),
         click.Option(
             ["--dim"],
             multiple=several,

@@ -10,7 +10,14 @@ import click
 from mlusim.cli import show
 from mlusim.cli.kernel_arguments import METAVAR, call_of, kernel_command, settings_of
 from mlusim.cli.kernel_completion import complete_kernel_argument
-from mlusim.cli.options import device_name_option, devices_option, full_option, output_options, steady_option
+from mlusim.cli.options import (
+    device_name_option,
+    devices_option,
+    full_option,
+    output_options,
+    parameters,
+    steady_option,
+)
 
 if TYPE_CHECKING:
     from mlusim.explore.kernel_call import KernelCall
@@ -27,15 +34,14 @@ def make_compare(kernel_name: str) -> click.Command:
         several=True,
         sections={"Output": ("no_data", "steady", "full", "as_json", "quiet")},
     )
-    for option in (
+    command.params += parameters(
         click.argument("others", nargs=-1, metavar=f"[{METAVAR}]...", shell_complete=complete_kernel_argument),
         devices_option,
         click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
         steady_option,
         full_option,
         output_options,
-    ):
-        option(command)
+    )
     return command
 
 
@@ -108,7 +114,7 @@ def _calls(
 
 def make_tune(kernel_name: str) -> click.Command:
     """Create `mlusim tune FILE.py:KERNEL`."""
-    from mlusim.cli.tune import tune_options
+    from mlusim.cli.tune import TUNE_OPTIONS
 
     command = kernel_command(
         kernel_name,
@@ -121,8 +127,7 @@ def make_tune(kernel_name: str) -> click.Command:
             "Output": ("show_all", "full", "as_json", "quiet"),
         },
     )
-    device_name_option(command)
-    command.params += tune_options()
+    command.params += parameters(device_name_option, *TUNE_OPTIONS)
     return command
 
 

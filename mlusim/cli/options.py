@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,125 +15,99 @@ from mlusim.errors import InputError
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DEFAULT_DEVICE = "mlu370-x4"
-_FULL = "All columns; a table that is wider than the terminal comes in parts."
+_BOARD = "Board: a preset (see `mlusim devices`), or a TOML file of your own."
 SAVE_RUN = "Write the whole run to FILE, for `mlusim report`, `mlusim retime` and mlusim.load."
 
 
-def device_option(function: Function) -> Function:
-    """--device."""
-    return click.option(
-        "--device",
-        "-d",
-        type=DEVICE,
-        default=DEFAULT_DEVICE,
-        show_default=True,
-        metavar="NAME|FILE",
-        help="Board: a preset (see `mlusim devices`), or a TOML file of your own.",
-    )(function)
+def parameters(*options: Callable[[Any], Any]) -> list[click.Parameter]:
+    """Return decorators as the parameters of a command that is made by a call."""
+    command = click.Command(None)
+    for option in options:
+        option(command)
+    return command.params
 
 
-def device_name_option(function: Function) -> Function:
-    """--device as a name, for commands that print a command again."""
-    return click.option(
-        "--device",
-        "-d",
-        default=DEFAULT_DEVICE,
-        show_default=True,
-        metavar="NAME|FILE",
-        shell_complete=complete_from(board_names),
-        help="Board: a preset (see `mlusim devices`), or a TOML file of your own.",
-    )(function)
-
-
-def devices_option(function: Function) -> Function:
-    """--device of a command for several boards."""
-    return click.option(
-        "--device",
-        "-d",
-        default=DEFAULT_DEVICE,
-        show_default=True,
-        metavar="NAMES",
-        shell_complete=complete_from(board_names),
-        help="Boards, separated by commas: presets (see `mlusim devices`), TOML files.",
-    )(function)
-
-
-def make_seed_option() -> click.Option:
-    """--seed, for a list of parameters."""
-    return click.Option(
-        ["--seed"], type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Seed of random inputs. [default: 0]"
-    )
-
-
-def make_full_option() -> click.Option:
-    """--full, for a list of parameters."""
-    return click.Option(["--full"], is_flag=True, help=_FULL)
-
-
-def full_option(function: Function) -> Function:
-    """--full."""
-    return click.option("--full", is_flag=True, help=_FULL)(function)
-
-
-def report_option(function: Function) -> Function:
-    """--report."""
-    return click.option(
-        "--report",
-        type=DIRECTORY,
-        metavar="DIR",
-        help="Write to DIR: report.html, pictures (timeline, tile map, traffic, bandwidth), summary.json, trace.json.",
-    )(function)
-
-
-def save_run_option(function: Function) -> Function:
-    """--save-run."""
-    return click.option("--save-run", type=NEW_FILE, metavar="FILE", help=SAVE_RUN)(function)
-
-
-def sensitivity_option(function: Function) -> Function:
-    """--sensitivity."""
-    text = "Show how the time moves with each uncertain parameter, 20 % each way."
-    return click.option("--sensitivity", is_flag=True, help=text)(function)
-
-
-def csv_option(function: Function) -> Function:
-    """--csv."""
-    return click.option(
-        "--csv",
-        "operations",
-        type=NEW_FILE,
-        metavar="FILE",
-        help="Write a line for each operation to FILE, with its times.",
-    )(function)
-
-
-STEADY: Mapping[str, Any] = {
-    "is_flag": True,
-    "help": "Timing only: simulate until the tasks repeat themselves, and extrapolate the rest, with a bound.",
-}
-
-
-def steady_option(function: Function) -> Function:
-    """--steady."""
-    return click.option("--steady", **STEADY)(function)
-
-
-def dma_option(function: Function) -> Function:
-    """--dma."""
-    return click.option(
-        "--dma",
-        type=click.Choice(["complete", "late"]),
-        default="complete",
-        show_default=True,
-        help="When an asynchronous copy acts: as it completes, or only when a sync orders it.",
-    )(function)
+device_option = click.option(
+    "--device",
+    "-d",
+    type=DEVICE,
+    default=DEFAULT_DEVICE,
+    show_default=True,
+    metavar="NAME|FILE",
+    help=_BOARD,
+)
+# The board as a name, for commands that print a command again.
+device_name_option = click.option(
+    "--device",
+    "-d",
+    default=DEFAULT_DEVICE,
+    show_default=True,
+    metavar="NAME|FILE",
+    shell_complete=complete_from(board_names),
+    help=_BOARD,
+)
+devices_option = click.option(
+    "--device",
+    "-d",
+    default=DEFAULT_DEVICE,
+    show_default=True,
+    metavar="NAMES",
+    shell_complete=complete_from(board_names),
+    help="Boards, separated by commas: presets (see `mlusim devices`), TOML files.",
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Seed of random inputs. [default: 0]"
+)
+full_option = click.option(
+    "--full", is_flag=True, help="All columns; a table that is wider than the terminal comes in parts."
+)
+report_option = click.option(
+    "--report",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Write to DIR: report.html, pictures (timeline, tile map, traffic, bandwidth), summary.json, trace.json.",
+)
+save_run_option = click.option("--save-run", type=NEW_FILE, metavar="FILE", help=SAVE_RUN)
+check_option = click.option(
+    "--check", is_flag=True, help="Verify the run: races, uninitialised reads, the split proof."
+)
+sensitivity_option = click.option(
+    "--sensitivity", is_flag=True, help="Show how the time moves with each uncertain parameter, 20 % each way."
+)
+no_data_option = click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes.")
+csv_option = click.option(
+    "--csv",
+    "operations",
+    type=NEW_FILE,
+    metavar="FILE",
+    help="Write a line for each operation to FILE, with its times.",
+)
+steady_option = click.option(
+    "--steady",
+    is_flag=True,
+    help="Timing only: simulate until the tasks repeat themselves, and extrapolate the rest, with a bound.",
+)
+dma_option = click.option(
+    "--dma",
+    type=click.Choice(["complete", "late"]),
+    default="complete",
+    show_default=True,
+    help="When an asynchronous copy acts: as it completes, or only when a sync orders it.",
+)
+workers_option = click.option(
+    "--workers",
+    "-j",
+    type=click.IntRange(min=0),
+    metavar="NUMBER",
+    help="Number of processes; 0: run in this one. [default: one per core]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors.")
 
 
 def output_options(function: Function) -> Function:
     """--json, --quiet and --force."""
-    function = force_option(function)
-    function = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")(function)
-    return click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors.")(function)
+    return quiet_option(json_option(force_option(function)))
 
 
 def check_directory(option: str, text: str | None, names: Iterable[str] | None = None) -> None:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import click
 
 from mlusim.errors import InputError
 from mlusim.files import is_ours
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _GIVEN, _FORCE = "mlusim.paths", "mlusim.force"
 _PART = re.compile(r"(.*\.(?:npz|npy|py|mlu)):[^:/\\]*", re.IGNORECASE | re.DOTALL)  # file.npz:key, file.py:function
@@ -51,22 +49,13 @@ def _keep_force(ctx: click.Context, param: click.Parameter, value: bool) -> None
     ctx.meta[_FORCE] = value
 
 
-_FORCE_ABOUT: dict[str, Any] = {
-    "is_flag": True,
-    "expose_value": False,
-    "callback": _keep_force,
-    "help": "Replace files that mlusim did not write.",
-}
-
-
-def force_option(function: Function) -> Function:
-    """--force."""
-    return click.option("--force", **_FORCE_ABOUT)(function)
-
-
-def make_force_option() -> click.Option:
-    """--force, for a list of parameters."""
-    return click.Option(["--force"], **_FORCE_ABOUT)
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_force,
+    help="Replace files that mlusim did not write.",
+)
 
 
 def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:

@@ -16,9 +16,12 @@ from mlusim.cli.kernel_completion import complete_kernel
 from mlusim.cli.operators import ENTRIES, flag, options_of, summaries
 from mlusim.cli.option_types import ELEMENT_TYPE, FILE, NEW_FILE, SHAPE, SIZE, complete_from
 from mlusim.cli.options import (
+    check_option,
     csv_option,
     device_option,
+    no_data_option,
     output_options,
+    parameters,
     report_option,
     save_run_option,
     sensitivity_option,
@@ -190,16 +193,8 @@ _SECTIONS = {
 
 def make_operator(command: Command) -> click.Command:
     """Create `mlusim run OPERATOR`."""
-    made = OperatorCommand(
-        command.name,
-        command=command,
-        params=input_options(command),
-        sections=input_sections(command) | _SECTIONS,
-        callback=partial(_run, command),
-        help=f"{command.summary}\n\n\b\nExample:\n  mlusim run {command.name} {command.usage}",
-        short_help=command.summary,
-    )
-    options = (
+    options = parameters(
+        device_option,
         strategy_option(command.name),
         click.option(
             "--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the result to FILE, as .npy."
@@ -213,20 +208,24 @@ def make_operator(command: Command) -> click.Command:
             help="Print the plan: unit, tier, arithmetic, tiles, balance; with --json all tiles.",
         ),
         click.option("--dry-run", is_flag=True, help="Plan only: print the plan, and run nothing."),
-        click.option("--check", is_flag=True, help="Verify the run: races, uninitialised reads, the split proof."),
+        check_option,
         sensitivity_option,
-        click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
+        no_data_option,
         steady_option,
         click.option(
             "--nram-limit", type=SIZE, metavar="SIZE", help="Limit on the NRAM of a core that the plan uses: 64KiB."
         ),
         output_options,
     )
-    # Applied to a command, as here, click's decorators append each option.
-    target: Any = made
-    for option in (device_option, *options):
-        option(target)
-    return made
+    return OperatorCommand(
+        command.name,
+        command=command,
+        params=[*input_options(command), *options],
+        sections=input_sections(command) | _SECTIONS,
+        callback=partial(_run, command),
+        help=f"{command.summary}\n\n\b\nExample:\n  mlusim run {command.name} {command.usage}",
+        short_help=command.summary,
+    )
 
 
 _HELP = """\

@@ -14,10 +14,10 @@ from mlusim.cli import show
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import argument_options, is_kernel, named, settings_of, with_compile_options
 from mlusim.cli.operators import flag, options_of
-from mlusim.cli.options import COMPILE_OPTIONS
+from mlusim.cli.options import COMPILE_OPTIONS, parameters
 from mlusim.cli.provenance import made_by
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
-from mlusim.cli.sweep_options import SECTIONS, axis_options, run_options, several_options
+from mlusim.cli.sweep_options import RUN_OPTIONS, SECTIONS, axis_options, several_options
 from mlusim.cli.sweep_table import print_sweep
 from mlusim.errors import InputError, MlusimError
 
@@ -50,19 +50,23 @@ class SweepGroup(OperatorGroup):
 
 def _make_sweep(command: Command) -> click.Command:
     own = options_of((*command.attributes, *command.example_attributes))
-    dtype = click.Option(
-        [flag(command.data_option), "element_type"],
+    dtype = click.option(
+        flag(command.data_option),
+        "element_type",
         multiple=True,
         metavar="DTYPES",
         help="Element types of the inputs, separated by commas. [default: float32]",
     )
     axes = axis_options(operator=True, strategies=lambda: command.strategies)
-    values = [parameter.name or "" for parameter in (axes[0], dtype, *axes[1:3], *own)]
+    names = [option.name or "" for option in own]
     return OperatorCommand(
         command.name,
         command=command,
-        params=[axes[0], dtype, *axes[1:], *several_options(own), *run_options()],
-        sections={"Values to combine": [*values, "nram_limit"], **SECTIONS},
+        params=[*parameters(*axes, dtype), *several_options(own), *parameters(*RUN_OPTIONS)],
+        sections={
+            "Values to combine": ["shape", "element_type", "device", "strategy", *names, "nram_limit"],
+            **SECTIONS,
+        },
         callback=partial(_sweep_operator, command),
         help=f"Sweep {command.name} over every combination of the values given. {command.summary}\n\n\b\nExample:\n"
         f"  mlusim sweep {command.name} --shape {_SHAPES.get(command.name, '1024,256..4096*2')}"
@@ -83,16 +87,16 @@ _OF_KERNELS = ("arg", "settings", "theory_ops", "dim", "kind")
 
 def make_sweep_kernel(kernel_name: str) -> click.Command:
     """Create `mlusim sweep FILE.py:KERNEL`."""
-    axes = axis_options(operator=False)
     own = [parameter for parameter in argument_options(kernel_name, several=True) if parameter.name in _OF_KERNELS]
-    dtype = click.Option(
-        ["--dtype", "element_type"],
+    dtype = click.option(
+        "--dtype",
+        "element_type",
         multiple=True,
         metavar="DTYPES",
         help="Element types of the tensors without --arg, separated by commas. [default: float32]",
     )
-    version = click.Option(
-        ["--kernel-version"],
+    version = click.option(
+        "--kernel-version",
         default="",
         metavar="TEXT",
         help="Version of what the key of a point cannot include, such as a file that the kernel reads: a new version "
@@ -100,7 +104,7 @@ def make_sweep_kernel(kernel_name: str) -> click.Command:
     )
     command = SectionedCommand(
         kernel_name,
-        params=[*own, dtype, version, *axes, *run_options()],
+        params=[*own, *parameters(dtype, version, *axis_options(operator=False), *RUN_OPTIONS)],
         sections={
             "Kernel": (*_OF_KERNELS, "kernel_version"),
             "Compilation": COMPILE_OPTIONS,

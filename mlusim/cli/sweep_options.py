@@ -13,13 +13,18 @@ from mlusim.cli.option_types import (
     NEW_FILE,
     ParamType,
     Shape,
-    board_names,
     board_parameters,
     complete_assignment,
     complete_from,
 )
-from mlusim.cli.options import STEADY, make_full_option, make_seed_option
-from mlusim.cli.paths import make_force_option
+from mlusim.cli.options import (
+    devices_option,
+    full_option,
+    output_options,
+    seed_option,
+    steady_option,
+    workers_option,
+)
 
 DEFAULT_DB = "sweep.sqlite"
 
@@ -107,150 +112,118 @@ SECTIONS = {
 }
 
 
-def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tuple) -> list[click.Parameter]:
+def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tuple) -> list[Callable[[Any], Any]]:
     """Return the axes of every sweep; an operator also has strategies and plans."""
-    options: list[click.Parameter] = [
-        click.Option(
-            ["--shape"],
-            multiple=True,
-            required=operator,
-            type=Several(Shape()),
-            metavar="SHAPE",
-            help="Shape of the inputs: 2,8,256,196; may be repeated; an extent may be a range: 2,8,256,49..784*2.",
-        ),
-        click.Option(
-            ["--device", "-d"],
-            default="mlu370-x4",
-            show_default=True,
-            metavar="NAMES",
-            shell_complete=complete_from(board_names),
-            help="Boards, separated by commas: presets (see `mlusim devices`), TOML files.",
-        ),
-        *_board_axes(),
-    ]
-    if operator:
-        options.insert(
-            2,
-            click.Option(
-                ["--strategy"],
-                multiple=True,
-                metavar="NAMES",
-                shell_complete=complete_from(lambda: [*strategies(), "all"]),
-                help="Separated by commas, or all. See below.",
-            ),
-        )
-        options.append(
-            click.Option(
-                ["--nram-limit"],
-                type=Values("nram_limit_bytes"),
-                metavar="SIZES",
-                help="Limit on the NRAM that a plan uses; makes tiles smaller, and leaves the board as it is.",
-            )
-        )
-    return options
+    shape = click.option(
+        "--shape",
+        multiple=True,
+        required=operator,
+        type=Several(Shape()),
+        metavar="SHAPE",
+        help="Shape of the inputs: 2,8,256,196; may be repeated; an extent may be a range: 2,8,256,49..784*2.",
+    )
+    if not operator:
+        return [shape, devices_option, *_BOARD_AXES]
+    strategy = click.option(
+        "--strategy",
+        multiple=True,
+        metavar="NAMES",
+        shell_complete=complete_from(lambda: [*strategies(), "all"]),
+        help="Separated by commas, or all. See below.",
+    )
+    nram_limit = click.option(
+        "--nram-limit",
+        type=Values("nram_limit_bytes"),
+        metavar="SIZES",
+        help="Limit on the NRAM that a plan uses; makes tiles smaller, and leaves the board as it is.",
+    )
+    return [shape, devices_option, strategy, *_BOARD_AXES, nram_limit]
 
 
-def _board_axes() -> list[click.Parameter]:
-    """Return the options that vary parameters of the board."""
-    return [
-        click.Option(
-            ["--nram"],
-            type=Values("nram_bytes"),
-            metavar="SIZES",
-            help="NRAM of a core that a kernel may use: 64KiB,1MiB.",
-        ),
-        click.Option(
-            ["--cores"],
-            type=Values("cores"),
-            metavar="NUMBERS",
-            help="MLU cores in use, whole clusters or part of one; they share the whole board's DRAM.",
-        ),
-        click.Option(
-            ["--bandwidth"],
-            type=Values("dram_bandwidth_bytes_per_s"),
-            metavar="RATES",
-            help="Nominal DRAM bandwidth: 307.2GB/s,614.4GB/s.",
-        ),
-        click.Option(
-            ["--vary"],
-            multiple=True,
-            shell_complete=complete_assignment(board_parameters),
-            metavar="NAME=VALUES",
-            help="Any parameter of the board: dma_read_latency_ps=200ns..800ns*2. May be repeated.",
-        ),
-    ]
+# Options that vary parameters of the board.
+_BOARD_AXES = (
+    click.option(
+        "--nram",
+        type=Values("nram_bytes"),
+        metavar="SIZES",
+        help="NRAM of a core that a kernel may use: 64KiB,1MiB.",
+    ),
+    click.option(
+        "--cores",
+        type=Values("cores"),
+        metavar="NUMBERS",
+        help="MLU cores in use, whole clusters or part of one; they share the whole board's DRAM.",
+    ),
+    click.option(
+        "--bandwidth",
+        type=Values("dram_bandwidth_bytes_per_s"),
+        metavar="RATES",
+        help="Nominal DRAM bandwidth: 307.2GB/s,614.4GB/s.",
+    ),
+    click.option(
+        "--vary",
+        multiple=True,
+        shell_complete=complete_assignment(board_parameters),
+        metavar="NAME=VALUES",
+        help="Any parameter of the board: dma_read_latency_ps=200ns..800ns*2. May be repeated.",
+    ),
+)
 
-
-def run_options() -> list[click.Parameter]:
-    """Return the options for running a sweep and for its output."""
-    return [
-        click.Option(
-            ["--data"], is_flag=True, help="Run on real bytes. By default timing only: the same figures, sooner."
-        ),
-        click.Option(["--steady"], **STEADY),
-        make_seed_option(),
-        click.Option(
-            ["--db"],
-            type=NEW_FILE,
-            default=DEFAULT_DB,
-            show_default=True,
-            metavar="FILE",
-            help="SQLite file for finished points. They do not run again, so a stopped sweep can be resumed.",
-        ),
-        click.Option(["--no-db"], is_flag=True, help="Do not store points in a file."),
-        click.Option(["--retry"], is_flag=True, help="Run failed points of the file again."),
-        click.Option(
-            ["--workers", "-j"],
-            type=click.IntRange(min=0),
-            metavar="NUMBER",
-            help="Number of processes; 0: run in this one. [default: one per core]",
-        ),
-        click.Option(["--dask"], metavar="ADDRESS", help="Run on the cluster of a Dask scheduler: tcp://host:8786."),
-        click.Option(
-            ["--shard"],
-            type=Shard(),
-            metavar="I/N",
-            help="Run only the I-th of N parts of the points, each with its own --db, as jobs of a cluster.",
-        ),
-        click.Option(
-            ["--merge"],
-            multiple=True,
-            type=FILE,
-            metavar="FILE",
-            help="Merge the points of another file, such as a shard's, into --db. May be repeated.",
-        ),
-        *_output_options(),
-    ]
-
-
-def _output_options() -> list[click.Parameter]:
-    """Return the options for the table and the picture of a sweep."""
-    return [
-        click.Option(
-            ["--out", "--output", "-o", "output"],
-            type=NEW_FILE,
-            metavar="FILE",
-            help="Write the table to FILE: .parquet, .csv or .json.",
-        ),
-        click.Option(
-            ["--plot"],
-            metavar="FIGURES",
-            help="Draw time, efficiency, traffic, or columns of the table, separated by commas.",
-        ),
-        click.Option(
-            ["--against"],
-            metavar="AXIS",
-            help="Axis of the picture: nram, cores, bandwidth, shape_3, strategy, ... [default: the one with most "
-            "values]",
-        ),
-        click.Option(
-            ["--picture"],
-            type=NEW_FILE,
-            metavar="FILE",
-            help="File of the picture, .png or .svg. [default: beside -o, or sweep.png]",
-        ),
-        make_full_option(),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of the table."),
-        click.Option(["--quiet", "-q"], is_flag=True, help="Print nothing but errors."),
-        make_force_option(),
-    ]
+# How a sweep runs, and its output.
+RUN_OPTIONS = (
+    click.option("--data", is_flag=True, help="Run on real bytes. By default timing only: the same figures, sooner."),
+    steady_option,
+    seed_option,
+    click.option(
+        "--db",
+        type=NEW_FILE,
+        default=DEFAULT_DB,
+        show_default=True,
+        metavar="FILE",
+        help="SQLite file for finished points. They do not run again, so a stopped sweep can be resumed.",
+    ),
+    click.option("--no-db", is_flag=True, help="Do not store points in a file."),
+    click.option("--retry", is_flag=True, help="Run failed points of the file again."),
+    workers_option,
+    click.option("--dask", metavar="ADDRESS", help="Run on the cluster of a Dask scheduler: tcp://host:8786."),
+    click.option(
+        "--shard",
+        type=Shard(),
+        metavar="I/N",
+        help="Run only the I-th of N parts of the points, each with its own --db, as jobs of a cluster.",
+    ),
+    click.option(
+        "--merge",
+        multiple=True,
+        type=FILE,
+        metavar="FILE",
+        help="Merge the points of another file, such as a shard's, into --db. May be repeated.",
+    ),
+    click.option(
+        "--out",
+        "--output",
+        "-o",
+        "output",
+        type=NEW_FILE,
+        metavar="FILE",
+        help="Write the table to FILE: .parquet, .csv or .json.",
+    ),
+    click.option(
+        "--plot",
+        metavar="FIGURES",
+        help="Draw time, efficiency, traffic, or columns of the table, separated by commas.",
+    ),
+    click.option(
+        "--against",
+        metavar="AXIS",
+        help="Axis of the picture: nram, cores, bandwidth, shape_3, strategy, ... [default: the one with most values]",
+    ),
+    click.option(
+        "--picture",
+        type=NEW_FILE,
+        metavar="FILE",
+        help="File of the picture, .png or .svg. [default: beside -o, or sweep.png]",
+    ),
+    full_option,
+    output_options,
+)

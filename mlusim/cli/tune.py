@@ -11,8 +11,16 @@ import click
 from mlusim.cli import show
 from mlusim.cli.kernel_search import make_tune
 from mlusim.cli.operators import flag, options_of
-from mlusim.cli.option_types import ELEMENT_TYPE, NEW_FILE, SHAPE, board_names, complete_from
-from mlusim.cli.options import STEADY, make_full_option
+from mlusim.cli.option_types import ELEMENT_TYPE, NEW_FILE, SHAPE, complete_from
+from mlusim.cli.options import (
+    device_name_option,
+    full_option,
+    json_option,
+    parameters,
+    seed_option,
+    steady_option,
+    workers_option,
+)
 from mlusim.cli.provenance import print_json, provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 from mlusim.units import PS_PER_US, plural
@@ -33,43 +41,30 @@ _EXAMPLES = {
 
 
 def _make_tune(command: Command) -> click.Command:
-    dtype = click.Option(
-        [flag(command.data_option), "element_type"],
+    dtype = click.option(
+        flag(command.data_option),
+        "element_type",
         type=ELEMENT_TYPE,
         metavar="DTYPE",
         help="Element type of the inputs. [default: float32]",
     )
-    run: list[click.Parameter] = [
-        click.Option(["--shape"], required=True, type=SHAPE, metavar="SHAPE", help="Shape of the inputs: 2,8,256,196."),
+    run = parameters(
+        click.option("--shape", required=True, type=SHAPE, metavar="SHAPE", help="Shape of the inputs: 2,8,256,196."),
         dtype,
-        click.Option(
-            ["--device", "-d"],
-            default="mlu370-x4",
-            show_default=True,
-            metavar="NAME|FILE",
-            shell_complete=complete_from(board_names),
-            help="Board: a preset (see `mlusim devices`), or a TOML file of your own.",
-        ),
-        click.Option(
-            ["--strategy"],
+        device_name_option,
+        click.option(
+            "--strategy",
             multiple=True,
             metavar="NAMES",
             shell_complete=complete_from(lambda: command.strategies),
             help="Strategies, separated by commas. [default: all]",
         ),
-    ]
-    seed = click.Option(
-        ["--seed"],
-        type=click.IntRange(min=0),
-        default=0,
-        metavar="NUMBER",
-        help="Seed of the random inputs. [default: 0]",
     )
     own = options_of((*command.attributes, *command.example_attributes))
     return OperatorCommand(
         command.name,
         command=command,
-        params=[*run, *own, seed, *tune_options()],
+        params=[*run, *own, *parameters(seed_option, *TUNE_OPTIONS)],
         sections={
             "What to tune": [parameter.name or "" for parameter in (*run, *own)],
             "How it runs": ("seed", "steady", "db", "workers"),
@@ -82,27 +77,21 @@ def _make_tune(command: Command) -> click.Command:
     )
 
 
-def tune_options() -> list[Any]:
-    """Return the options of tuning, for operators and kernels."""
-    return [
-        click.Option(["--steady"], **STEADY),
-        click.Option(
-            ["--db"],
-            type=NEW_FILE,
-            metavar="FILE",
-            help="SQLite file for finished points, as for `mlusim sweep`. [default: none]",
-        ),
-        click.Option(
-            ["--workers", "-j"],
-            type=click.IntRange(min=0),
-            metavar="NUMBER",
-            help="Number of processes; 0: run in this one. [default: one per core]",
-        ),
-        click.Option(["--all", "show_all"], is_flag=True, help=f"Print every plan that ran, not the first {_SHOWN}."),
-        make_full_option(),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of the table."),
-        click.Option(["--quiet", "-q"], is_flag=True, help="Print the command for the best one, and nothing else."),
-    ]
+# The options of tuning, for operators and kernels.
+TUNE_OPTIONS = (
+    steady_option,
+    click.option(
+        "--db",
+        type=NEW_FILE,
+        metavar="FILE",
+        help="SQLite file for finished points, as for `mlusim sweep`. [default: none]",
+    ),
+    workers_option,
+    click.option("--all", "show_all", is_flag=True, help=f"Print every plan that ran, not the first {_SHOWN}."),
+    full_option,
+    json_option,
+    click.option("--quiet", "-q", is_flag=True, help="Print the command for the best one, and nothing else."),
+)
 
 
 _HELP = """\
