@@ -10,8 +10,9 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.help_format import SectionedCommand
-from mlusim.cli.kernel import finish_kernel
-from mlusim.cli.kernel_arguments import argument_options
+from mlusim.cli.kernel_arguments import argument_options, given
+from mlusim.cli.kernel_outputs import run_kernel
+from mlusim.cli.operator_group import help_if_alone
 from mlusim.cli.options import (
     COMPILE_OPTIONS,
     check_option,
@@ -25,7 +26,6 @@ from mlusim.cli.options import (
 )
 from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.provenance import print_json, provenance_without_runs
-from mlusim.cli.run import help_if_alone
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,11 +47,7 @@ Examples:
 """
 
 
-@click.group(help=_HELP, invoke_without_command=True)
-@click.pass_context
-def bangc(context: click.Context) -> None:
-    """Run BANG C, unmodified, on a simulated board."""
-    help_if_alone(context)
+bangc = click.Group("bangc", help=_HELP, callback=help_if_alone, invoke_without_command=True)
 
 
 _SECTIONS = {
@@ -133,11 +129,6 @@ def _entry(module: Module, entry: str, device: Board, outputs: Outputs, **option
 
     kernel = module[entry]
     names = tuple(inspect.signature(kernel).parameters)[1:]
-    launch: dict[str, Any] = {}
-    if options["dim"] is not None:
-        launch["dim"] = options["dim"]
-    if options["kind"]:
-        launch["kind"] = options["kind"]
     call = KernelCall(
         kernel=UserKernel(
             name=kernel.__name__,
@@ -151,11 +142,11 @@ def _entry(module: Module, entry: str, device: Board, outputs: Outputs, **option
         arguments=tuple(options["arg"]),
         shape=options["shape"],
         dtype=options["dtype"] or "float32",
-        launch=launch,
+        launch=given(dim=options["dim"], kind=options["kind"]),
         seed=options["seed"],
         theory_ops=options["theory_ops"],
     )
-    return finish_kernel(
+    return run_kernel(
         call,
         device,
         outputs,

@@ -1,38 +1,35 @@
-"""`mlusim compare OPERATOR`: compare its strategies on one input; the results must be equal."""
+"""`mlusim compare OPERATOR`, `mlusim compare FILE.py:KERNEL`: strategies or kernels on one input; equal results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.comparison import print_comparison
-from mlusim.cli.kernel_search import make_compare
+from mlusim.cli.compare_table import print_comparison
+from mlusim.cli.kernel_arguments import METAVAR, call_of, given, kernel_command, settings_of
+from mlusim.cli.kernel_completion import complete_kernel_argument
+from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
+from mlusim.cli.operator_inputs import input_options, input_sections, inputs_json, read_inputs
 from mlusim.cli.option_types import complete_from
 from mlusim.cli.options import devices_option, full_option, output_options, parameters, steady_option
-from mlusim.cli.run import (
-    OperatorCommand,
-    OperatorGroup,
-    help_if_alone,
-    input_options,
-    input_sections,
-    inputs_json,
-    read_inputs,
-)
 from mlusim.errors import PlanError
 
 if TYPE_CHECKING:
+    from mlusim.explore.kernel_call import KernelCall
     from mlusim.hardware import Board
     from mlusim.ops.commands import Command
     from mlusim.results.result import Result
 
-_SECTIONS = {"Board and split": ("device", "strategies"), "Output": ("no_data", "steady", "full", "as_json", "quiet")}
+_no_data_option = click.option("--no-data", is_flag=True, help="Timing only: results are not compared.")
+_OUTPUT = ("no_data", "steady", "full", "as_json", "quiet")
+_SECTIONS = {"Board and split": ("device", "strategies"), "Output": _OUTPUT}
 
 
-def _make_compare(command: Command) -> click.Command:
+def _make_operator(command: Command) -> click.Command:
     options = parameters(
         devices_option,
         click.option(
@@ -43,20 +40,18 @@ def _make_compare(command: Command) -> click.Command:
             shell_complete=complete_from(lambda: [*command.strategies, "all"]),
             help="Strategies, separated by commas, or all; may be repeated. [default: all]",
         ),
-        click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
+        _no_data_option,
         steady_option,
         full_option,
         output_options,
     )
     return OperatorCommand(
-        command.name,
-        command=command,
+        command,
+        _compare,
+        about=f"Strategies of {command.name} side by side. {command.summary}",
+        example=f"mlusim compare {command.name} {_example(command)}",
         params=[*input_options(command), *options],
         sections=input_sections(command) | _SECTIONS,
-        callback=partial(_compare, command),
-        help=f"Strategies of {command.name} side by side. {command.summary}\n\n\b\nExample:\n"
-        f"  mlusim compare {command.name} {_example(command)}",
-        short_help=command.summary,
     )
 
 
@@ -76,13 +71,6 @@ Examples:
 def _example(command: Command) -> str:
     """Return the first tensors of its example for `mlusim run`, without files to write."""
     return command.usage.partition(" --out")[0].partition(" --explain")[0]
-
-
-@click.group(cls=OperatorGroup, help=_HELP, make=_make_compare, kernel=make_compare)
-@click.pass_context
-def compare(context: click.Context) -> None:
-    """Compare the strategies of an operator on one input."""
-    help_if_alone(context)
 
 
 def _compare(
@@ -159,3 +147,88 @@ def _planned(
         else:
             planned[label] = board, name
     return planned, refused
+
+
+def _make_kernel(kernel_name: str) -> click.Command:
+    """Create `mlusim compare FILE.py:KERNEL [FILE.py:KERNEL]...`."""
+    return kernel_command(
+        kernel_name,
+        _compare_kernels,
+        about="Compare kernels of your own, or one with several settings; checks that their outputs are equal.",
+        example="mlusim compare add.py:simple add.py:buffered --shape 1000000",
+        options=(
+            click.argument("others", nargs=-1, metavar=f"[{METAVAR}]...", shell_complete=complete_kernel_argument),
+            devices_option,
+            _no_data_option,
+            steady_option,
+            full_option,
+            output_options,
+        ),
+        several=True,
+        sections={"Output": _OUTPUT},
+    )
+
+
+def _compare_kernels(
+    kernel_name: str,
+    *,
+    others: Sequence[str],
+    device: str,
+    no_data: bool,
+    steady: bool,
+    full: bool,
+    as_json: bool,
+    quiet: bool,
+    **own: Any,
+) -> None:
+    from mlusim.bangc.kernel_files import KernelName, is_kernel_file
+    from mlusim.explore.axis_values import boards_of
+    from mlusim.explore.compare import compare
+
+    boards = boards_of(device)
+    calls = {}
+    more = {"steady": True} if steady else {}
+    options = kernel_name.options if isinstance(kernel_name, KernelName) else {}
+    kernels = (kernel_name, *(KernelName(other, options) if is_kernel_file(other) else other for other in others))
+    for name in kernels:
+        for board in boards:
+            for label, call in _calls(name, **own):
+                words = [call.kernel.name if len({*kernels}) > 1 else "", board.name if len(boards) > 1 else "", label]
+                calls[", ".join(filter(None, words)) or call.kernel.name] = (call, board)
+
+    def operation(strategy: str) -> Result:
+        call, board = calls[strategy]
+        return call.run(board, data=not no_data, progress=not quiet, **more)
+
+    rows = compare(operation, calls)
+    title = f"{', '.join(kernels)} on {', '.join(board.name for board in boards)}"
+    facts = {
+        "kernels": list(kernels),
+        "boards": [board.name for board in boards],
+        "inputs": next(iter(calls.values()))[0].tensors(),
+    }
+    print_comparison(
+        title, "kernel", rows, facts, boards=boards, data=not no_data, full=full, as_json=as_json, quiet=quiet
+    )
+
+
+def _calls(
+    kernel_name: str, *, settings: Sequence[str], dim: Sequence[tuple[int, ...]], kind: list[str] | None, **own: Any
+) -> list[tuple[str, KernelCall]]:
+    """Return a call per combination of settings and launches, each with a label of its differences."""
+    from dataclasses import replace
+
+    from mlusim.explore.sources import kernel_of
+
+    base = call_of(kernel_name, settings=(), dim=None, kind=None, **own)
+    axes: dict[str, list[Any]] = settings_of(kernel_of(kernel_name), settings)
+    lists = [*axes.items(), *given(dim=list(dim), kind=kind).items()]  # a setting may also be named dim or kind
+    results = []
+    for values in product(*(several for _, several in lists)):
+        pairs = [(name, value) for (name, _), value in zip(lists, values, strict=True)]
+        label = ", ".join(f"{name}={value}" for (name, value), (_, of) in zip(pairs, lists, strict=True) if len(of) > 1)
+        results.append((label, replace(base, settings=dict(pairs[: len(axes)]), launch=dict(pairs[len(axes) :]))))
+    return results
+
+
+compare = OperatorGroup("compare", help=_HELP, make=_make_operator, make_kernel=_make_kernel)

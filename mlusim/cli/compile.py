@@ -28,7 +28,7 @@ Examples:
 """
 
 
-@click.command(name="compile", help=_HELP, short_help="Compile or load kernels; show their parameters and errors.")
+@click.command(name="compile", help=_HELP)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @device_option
 @compile_options

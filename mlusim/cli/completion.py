@@ -30,7 +30,7 @@ Examples:
 """
 
 
-@click.command(cls=SectionedCommand, help=_HELP, short_help="Print a script for shell completion.")
+@click.command(cls=SectionedCommand, help=_HELP)
 @click.argument("shell", type=click.Choice(_SHELLS), required=False, metavar="[bash|zsh|fish]")
 def completion(shell: str | None) -> None:
     """Print the script that makes a shell complete commands."""

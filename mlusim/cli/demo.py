@@ -9,11 +9,11 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.help_format import SectionedCommand
+from mlusim.cli.operator_inputs import strategy_option
 from mlusim.cli.operators import ENTRIES
 from mlusim.cli.option_types import DIRECTORY, NEW_FILE
 from mlusim.cli.options import check_directory, device_option, output_options, report_option, save_run_option
 from mlusim.cli.outputs import Outputs, finish
-from mlusim.cli.run import strategy_option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,9 +51,7 @@ _SECTIONS = {
 }
 
 
-@click.command(
-    cls=SectionedCommand, sections=_SECTIONS, help=_HELP, short_help="Shift the colours of a photograph in time."
-)
+@click.command(cls=SectionedCommand, sections=_SECTIONS, help=_HELP)
 @device_option
 @strategy_option("tin_shift", "See `mlusim run tin_shift --help`. [default: auto]")
 @click.option(

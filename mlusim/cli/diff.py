@@ -33,7 +33,7 @@ Examples:
 _SHOWN = 8
 
 
-@click.command(help=_HELP, short_help="Compare two runs side by side.")
+@click.command(help=_HELP)
 @click.argument("before", type=FILE, metavar="A")
 @click.argument("after", type=FILE, metavar="B")
 @click.option("--report", type=DIRECTORY, metavar="DIR", help="Write diff.html to DIR, with both timelines.")

@@ -30,7 +30,7 @@ Examples:
 _SHOWN = 8
 
 
-@click.command(help=_HELP, short_help="Explain where the time of a run went, and what to try.")
+@click.command(help=_HELP)
 @click.argument("run", type=FILE, metavar="RUN")
 @click.option("--full", is_flag=True, help=f"All lines, not the first {_SHOWN}.")
 @output_options

@@ -27,7 +27,7 @@ Examples:
 _UNITS = {"": PS_PER_NS, "ps": 1, "ns": PS_PER_NS, "us": 10**6, "ms": 10**9, "s": 10**12}
 
 
-@click.command(help=_HELP, short_help="Show one core of a saved run at one moment.")
+@click.command(help=_HELP)
 @click.argument("run", type=FILE, metavar="RUN")
 @click.option("--at", "at", required=True, metavar="TIME", help="Simulated time.")
 @click.option("--core", type=int, default=0, show_default=True, metavar="N", help="Number of the core on the board.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ast import literal_eval
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -109,17 +109,21 @@ def call_of(
     ambiguous = [name for name, options in values.items() if len(options) != 1]
     if ambiguous:
         raise InputError(f"--set {ambiguous[0]}: one value for one run; `mlusim compare`, tune and sweep take several")
-    launch: dict[str, Any] = {} if dim is None else {"dim": dim}
     return KernelCall(
         kernel=kernel,
         arguments=tuple(arg),
         shape=shape,
         dtype=dtype or "float32",
         settings={name: chosen[0] for name, chosen in values.items()},
-        launch=launch | ({"kind": kind} if kind else {}),
+        launch=given(dim=dim, kind=kind),
         seed=seed,
         theory_ops=theory_ops,
     )
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that were given: neither None nor an empty list."""
+    return {name: value for name, value in options.items() if value not in (None, [], ())}
 
 
 def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -200,22 +204,35 @@ _SECTIONS = {
 
 
 def kernel_command(
-    kernel_name: str, callback: Callable[..., Any], about: str, example: str, **more: Any
+    kernel_name: str,
+    callback: Callable[..., Any],
+    *,
+    about: str,
+    example: str,
+    options: Sequence[Callable[[Any], Any]],
+    sections: Mapping[str, Sequence[str]],
+    several: bool = False,
 ) -> click.Command:
-    """Create a command for FILE.py:KERNEL, with the options for its arguments."""
-    sections = {**_SECTIONS, **more.pop("sections", {})}
-    several = more.pop("several", False)
+    """Create a command for FILE.py:KERNEL, with the options for its arguments.
 
-    def call(**options: Any) -> Any:
-        return callback(named(kernel_name, options), **options)
+    Args:
+        kernel_name: FILE.py:KERNEL.
+        callback: called with it, and with the options by name.
+        about, example: the first and the last lines of the help.
+        options: options of the command, besides the arguments of the kernel.
+        sections: the headings for them in the help.
+        several: settings and launches may have several values.
+    """
+
+    def call(**values: Any) -> Any:
+        return callback(named(kernel_name, values), **values)
 
     command = SectionedCommand(
         kernel_name,
-        params=argument_options(kernel_name, several=several),
-        sections=sections,
+        params=[*argument_options(kernel_name, several=several), *parameters(*options)],
+        sections={**_SECTIONS, **sections},
         callback=call,
         help=f"{about}\n\n\b\nExample:\n  {example}",
         short_help=about,
-        **more,
     )
     return with_compile_options(kernel_name, command)

@@ -82,7 +82,7 @@ class _RequestError(Exception):
         self.code = code
 
 
-@click.command(help=_HELP, short_help="Serve tools by the Model Context Protocol (MCP).")
+@click.command(help=_HELP)
 def mcp() -> None:
     """Serve tools to a program."""
     stream = sys.stdin.buffer

@@ -65,6 +65,7 @@ class Commands(Mapping[str, click.Command]):
         module = import_module(f"mlusim.cli.{name}")
         # `compile` is a function of Python.
         command: click.Command = getattr(module, f"{name}_", None) or getattr(module, name)
+        command.short_help = SUMMARIES[name]
         _use_help_context(command)
         return command
 

@@ -31,7 +31,7 @@ Examples:
 """
 
 
-@click.command(help=_HELP, short_help="Show saved runs as HTML pages.")
+@click.command(help=_HELP)
 @click.argument("runs", type=FILE, metavar="RUN...", nargs=-1, required=True)
 @click.option(
     "--out",

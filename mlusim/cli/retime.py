@@ -31,7 +31,7 @@ Examples:
 """
 
 
-@click.command(help=_HELP, short_help="Time a saved run on another board.")
+@click.command(help=_HELP)
 @click.argument("run", type=FILE, metavar="RUN")
 @click.option(
     "--device", "-d", type=DEVICE, metavar="NAME|FILE", help="Board: a preset, or a TOML file. [default: the run's]"

@@ -12,11 +12,11 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.help_format import SectionedCommand
-from mlusim.cli.kernel_arguments import argument_options, is_kernel, named, settings_of, with_compile_options
+from mlusim.cli.kernel_arguments import argument_options, given, is_kernel, named, settings_of, with_compile_options
+from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operators import flag, options_of
 from mlusim.cli.options import COMPILE_OPTIONS, parameters
 from mlusim.cli.provenance import made_by
-from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 from mlusim.cli.sweep_options import RUN_OPTIONS, SECTIONS, axis_options, several_options
 from mlusim.cli.sweep_table import print_sweep
 from mlusim.errors import InputError, MlusimError
@@ -48,7 +48,7 @@ class SweepGroup(OperatorGroup):
         return super().parse_args(ctx, args)
 
 
-def _make_sweep(command: Command) -> click.Command:
+def _make_operator(command: Command) -> click.Command:
     own = options_of((*command.attributes, *command.example_attributes))
     dtype = click.option(
         flag(command.data_option),
@@ -60,18 +60,16 @@ def _make_sweep(command: Command) -> click.Command:
     axes = axis_options(operator=True, strategies=lambda: command.strategies)
     names = [option.name or "" for option in own]
     return OperatorCommand(
-        command.name,
-        command=command,
+        command,
+        _sweep_operator,
+        about=f"Sweep {command.name} over every combination of the values given. {command.summary}",
+        example=f"mlusim sweep {command.name} --shape {_SHAPES.get(command.name, '1024,256..4096*2')}"
+        f"{_NEEDS.get(command.name, '')} --strategy all --plot time",
         params=[*parameters(*axes, dtype), *several_options(own), *parameters(*RUN_OPTIONS)],
         sections={
             "Values to combine": ["shape", "element_type", "device", "strategy", *names, "nram_limit"],
             **SECTIONS,
         },
-        callback=partial(_sweep_operator, command),
-        help=f"Sweep {command.name} over every combination of the values given. {command.summary}\n\n\b\nExample:\n"
-        f"  mlusim sweep {command.name} --shape {_SHAPES.get(command.name, '1024,256..4096*2')}"
-        f"{_NEEDS.get(command.name, '')} --strategy all --plot time",
-        short_help=command.summary,
     )
 
 
@@ -85,7 +83,7 @@ _NEEDS = dict.fromkeys(("reverse", "flip"), " --axis -1") | {
 _OF_KERNELS = ("arg", "settings", "theory_ops", "dim", "kind")
 
 
-def make_sweep_kernel(kernel_name: str) -> click.Command:
+def _make_kernel(kernel_name: str) -> click.Command:
     """Create `mlusim sweep FILE.py:KERNEL`."""
     own = [parameter for parameter in argument_options(kernel_name, several=True) if parameter.name in _OF_KERNELS]
     dtype = click.option(
@@ -136,19 +134,6 @@ Examples:
 """
 
 
-@click.group(
-    cls=SweepGroup,
-    help=_HELP,
-    short_help="Simulate every combination of the values given.",
-    make=_make_sweep,
-    kernel=make_sweep_kernel,
-)
-@click.pass_context
-def sweep(context: click.Context) -> None:
-    """Simulate every combination of shapes, boards and strategies."""
-    help_if_alone(context)
-
-
 def _sweep_operator(command: Command, **options: Any) -> None:
     own = {
         attribute.name: options.pop(attribute.name) for attribute in (*command.attributes, *command.example_attributes)
@@ -175,13 +160,7 @@ def _sweep_kernel(
     from mlusim.explore.sources import kernel_of
 
     kernel = named(kernel, options)
-    values: dict[str, Any] = {"dtype": _flat(element_type)} if element_type else {}
-    if dim:
-        values["dim"] = list(dim)
-    if kind:
-        values["kind"] = kind
-    if theory_ops is not None:
-        values["theory_ops"] = theory_ops
+    values = given(dtype=_flat(element_type), dim=list(dim), kind=kind, theory_ops=theory_ops)
     own = kernel_of(kernel).settings
     for name, text in _pairs("--vary", options["vary"]):
         if name in own:
@@ -365,3 +344,6 @@ def _client(address: str | None, workers: int | None) -> Any:
         return make(address, timeout=_DASK_S)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"--dask {address}: no scheduler answers there: {error}") from None
+
+
+sweep = SweepGroup("sweep", help=_HELP, make=_make_operator, make_kernel=_make_kernel)

@@ -1,15 +1,15 @@
-"""`mlusim tune OPERATOR`: the fastest strategy and tiles for a shape on a board, with the reason."""
+"""`mlusim tune OPERATOR`, `mlusim tune FILE.py:KERNEL`: the fastest plan or settings on a board, with the reason."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlusim.cli import show
-from mlusim.cli.kernel_search import make_tune
+from mlusim.cli.kernel_arguments import given, kernel_command, settings_of
+from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operators import flag, options_of
 from mlusim.cli.option_types import ELEMENT_TYPE, NEW_FILE, SHAPE, complete_from
 from mlusim.cli.options import (
@@ -21,16 +21,12 @@ from mlusim.cli.options import (
     steady_option,
     workers_option,
 )
-from mlusim.cli.provenance import print_json, provenance
-from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
-from mlusim.units import PS_PER_US, plural
+from mlusim.cli.tune_table import PLANS_SHOWN, print_tuning
 
 if TYPE_CHECKING:
-    from mlusim.explore.tuning import Tuning
     from mlusim.ops.commands import Command
 
-_SHOWN = 8
-_REASONS = 3
+_OUTPUT = ("show_all", "full", "as_json", "quiet")
 _EXAMPLES = {
     "tin_shift": "--shape 2,8,256,196 --dtype float16",
     "reverse": "--shape 1024,1024 --axis -1",
@@ -40,7 +36,7 @@ _EXAMPLES = {
 }
 
 
-def _make_tune(command: Command) -> click.Command:
+def _make_operator(command: Command) -> click.Command:
     dtype = click.option(
         flag(command.data_option),
         "element_type",
@@ -62,23 +58,20 @@ def _make_tune(command: Command) -> click.Command:
     )
     own = options_of((*command.attributes, *command.example_attributes))
     return OperatorCommand(
-        command.name,
-        command=command,
-        params=[*run, *own, *parameters(seed_option, *TUNE_OPTIONS)],
+        command,
+        _tune,
+        about=f"Find the fastest strategy and tiles of {command.name}. {command.summary}",
+        example=f"mlusim tune {command.name} {_EXAMPLES.get(command.name, '--shape 512,512')}",
+        params=[*run, *own, *parameters(seed_option, *_TUNE_OPTIONS)],
         sections={
             "What to tune": [parameter.name or "" for parameter in (*run, *own)],
             "How it runs": ("seed", "steady", "db", "workers"),
-            "Output": ("show_all", "full", "as_json", "quiet"),
+            "Output": _OUTPUT,
         },
-        callback=partial(_tune, command),
-        help=f"Find the fastest strategy and tiles of {command.name}. {command.summary}\n\n\b\nExample:\n"
-        f"  mlusim tune {command.name} {_EXAMPLES.get(command.name, '--shape 512,512')}",
-        short_help=command.summary,
     )
 
 
-# The options of tuning, for operators and kernels.
-TUNE_OPTIONS = (
+_TUNE_OPTIONS = (
     steady_option,
     click.option(
         "--db",
@@ -87,7 +80,7 @@ TUNE_OPTIONS = (
         help="SQLite file for finished points, as for `mlusim sweep`. [default: none]",
     ),
     workers_option,
-    click.option("--all", "show_all", is_flag=True, help=f"Print every plan that ran, not the first {_SHOWN}."),
+    click.option("--all", "show_all", is_flag=True, help=f"Print every plan that ran, not the first {PLANS_SHOWN}."),
     full_option,
     json_option,
     click.option("--quiet", "-q", is_flag=True, help="Print the command for the best one, and nothing else."),
@@ -106,15 +99,6 @@ Examples:
   mlusim tune tin_shift --shape 2,8,256,196 --dtype float16 --device mlu590-h8
   mlusim tune add.py:add --shape 1000000 --set tile=1024..16384*2
 """
-
-
-@click.group(
-    cls=OperatorGroup, help=_HELP, short_help="Find the fastest strategy and tiles.", make=_make_tune, kernel=make_tune
-)
-@click.pass_context
-def tune(context: click.Context) -> None:
-    """Find the fastest strategy and tiles for a shape and board."""
-    help_if_alone(context)
 
 
 def _tune(
@@ -158,93 +142,71 @@ def _tune(
     print_tuning(tuning, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
 
 
-def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
-    """Print the result of tuning: a table and the best command, or JSON."""
-    if as_json:
-        print_json("tune", tuning.to_json(), provenance([tuning.board]))
-        return
-    if quiet:
-        show.print_exact(tuning.command)
-        return
-    rows = tuning.rows if show_all else tuning.rows[:_SHOWN]
-    shape = f" {tuning.best['shape'].replace('x', ',')}" if "shape" in tuning.best else ""
-    show.print_text(f"{tuning.operator}{shape} on {tuning.board.name}, the fastest first:\n")
-    _print_rows(tuning, rows, full=full)
-    slower = len(tuning.rows) - len(rows)
-    hidden = [f"{slower} slower ones; --all shows them"] if slower else []
-    show.print_text("\n" + "\n".join([*hidden, *_notes(tuning)]))
-    show.print_text("\nThe best one, from the shell and from Python:")
-    show.print_command(tuning.command)
-    show.print_call(tuning.call)
+def _make_kernel(kernel_name: str) -> click.Command:
+    """Create `mlusim tune FILE.py:KERNEL`."""
+    return kernel_command(
+        kernel_name,
+        _tune_kernel,
+        about="Find the fastest settings of a kernel of your own, by running every combination of the given values.",
+        example="mlusim tune add.py:add --shape 1000000 --set tile=1024..16384*2",
+        options=(
+            device_name_option,
+            *_TUNE_OPTIONS,
+        ),
+        several=True,
+        sections={
+            "How it runs": ("db", "workers"),
+            "Output": _OUTPUT,
+        },
+    )
 
 
-def _has_plans(tuning: Tuning) -> bool:
-    """Whether an operator was tuned, whose points have plans with tiers; else a kernel."""
-    return "tier" in tuning.best
+def _tune_kernel(
+    kernel_name: str,
+    *,
+    device: str,
+    db: str | None,
+    workers: int | None,
+    show_all: bool,
+    full: bool,
+    as_json: bool,
+    quiet: bool,
+    arg: Sequence[str],
+    settings: Sequence[str],
+    shape: tuple[int, ...] | None,
+    dtype: Any,
+    seed: int,
+    steady: bool,
+    dim: Sequence[tuple[int, ...]],
+    kind: list[str] | None,
+    theory_ops: int | None,
+) -> None:
+    from mlusim.explore.sources import kernel_of
+    from mlusim.explore.tuning import tune
+
+    if db is not None:
+        from mlusim.cli.files import check_file
+
+        check_file("--db", db)
+    tuning = tune(
+        kernel_name,
+        shape=shape,
+        arguments=arg,
+        dtype=dtype,
+        device=device,
+        seed=seed,
+        steady=steady,
+        db=db,
+        workers=workers,
+        progress=not (quiet or as_json),
+        settings=settings_of(kernel_of(kernel_name), settings),
+        **given(dim=list(dim), kind=kind, theory_ops=theory_ops),
+    )
+    print_tuning(tuning, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
+    if len(tuning.rows) == 1 and not (tuning.refused or quiet or as_json):
+        show.print_text(
+            "\nNothing was varied: give several values, such as --set NAME=4,8,16 or --dim 4,1,1 --dim 4,8,1"
+        )
 
 
-def _print_rows(tuning: Tuning, rows: Sequence[dict[str, Any]], *, full: bool) -> None:
-    """Print the table of the points."""
-    from mlusim.analysis.summary import us_text
-
-    has_plans = _has_plans(tuning)
-    settings = _plan_columns(full=full) if has_plans else _kernel_columns(tuning)
-    columns = [*settings, "time", "", "why it is slower"]
-    lines = []
-    for row in rows:
-        cells = _plan_cells(row, full=full) if has_plans else [str(row.get(axis, "")) for axis in settings]
-        why = row["why"] if full else row["why"].partition(";")[0].partition(":")[0]
-        best_or_slower = "best" if row is tuning.best else _slower(row["slower"])
-        lines.append([*cells, us_text(row["time_ps"]), best_or_slower, why])
-    first_number, keys = (1, 2) if has_plans else (0, len(tuning.axes))
-    show.print_columns(columns, lines, right=range(first_number, len(columns) - 1), keys=keys)
-
-
-def _notes(tuning: Tuning) -> list[str]:
-    """Return the lines below the table: what was tried, and how good the best is."""
-    from mlusim.analysis.summary import us_text
-
-    best = tuning.best
-    tried = f"{plural(len(tuning.rows), 'plan')} ran"
-    if tuning.repeats:
-        tried += f", {tuning.repeats} more settings gave the same plans"
-    if tuning.refused:
-        tried += f", {len(tuning.refused)} {'did not fit' if _has_plans(tuning) else 'could not run'}"
-    notes = [tried]
-    if not _has_plans(tuning):
-        notes += [f"could not run: {settings}: {message}" for settings, _, message in tuning.refused[:_REASONS]]
-    bound = us_text(round(best["lower_bound_us"] * PS_PER_US))
-    over = f"{best['time_us'] / best['lower_bound_us']:.2f} x " if best["lower_bound_us"] else ""
-    early = ", so the search ended early" if tuning.at_lower_bound else ""
-    notes.append(f"the best takes {over}the lower bound of {bound}{early}")
-    if tuning.as_good:
-        notes.append(f"{tuning.as_good} within 2 % of the best: no measurement tells them apart")
-    return notes
-
-
-def _kernel_columns(tuning: Tuning) -> list[str]:
-    return list(tuning.axes)
-
-
-def _plan_columns(*, full: bool) -> list[str]:
-    return ["strategy", "NRAM limit", "tier", *(["tiles", "NRAM"] if full else [])]
-
-
-def _plan_cells(row: Mapping[str, Any], *, full: bool) -> list[str]:
-    from mlusim.explore.axis_values import text_of
-    from mlusim.units import short_bytes
-
-    return [
-        row["strategy"] if row["strategy"] != "auto" else f"auto: {row['plan_strategy']}",
-        "" if row["nram_limit_bytes"] is None else text_of("nram_bytes", row["nram_limit_bytes"]),
-        str(row["tier"]),
-        *([str(row["tiles"]), short_bytes(row["plan_nram_bytes"])] if full else []),
-    ]
-
-
-def _slower(part: float | None) -> str:
-    from mlusim.analysis.summary import percent
-
-    if not part:
-        return "equal" if part is not None else ""
-    return f"+{percent(part)}"
+tune = OperatorGroup("tune", help=_HELP, make=_make_operator, make_kernel=_make_kernel)

@@ -39,7 +39,7 @@ def _names() -> list[str]:
     return [row.name for row in measurements()]
 
 
-@click.command(help=_HELP, short_help="Compare the model with measurements of real boards.")
+@click.command(help=_HELP)
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_from(_names))
 @click.option("--plot", "-o", type=NEW_FILE, metavar="FILE", help="Draw the errors to FILE, as .svg or .png.")
 @full_option

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.kernel import make_verify
-from mlusim.cli.kernel_arguments import is_kernel
-from mlusim.cli.run import OperatorGroup, help_if_alone, make_operator
+from mlusim.cli import show
+from mlusim.cli.kernel_arguments import call_of, is_kernel, kernel_command
+from mlusim.cli.kernel_completion import complete_reference
+from mlusim.cli.kernel_outputs import (
+    OUTPUT,
+    OUTPUT_OPTIONS,
+    inputs_of,
+    max_operations_option,
+    output_files,
+    print_outputs,
+    write_outputs,
+)
+from mlusim.cli.operator_group import OperatorGroup
+from mlusim.cli.option_types import FILE
+from mlusim.cli.options import device_option, dma_option
+from mlusim.cli.outputs import Outputs, finish
+from mlusim.cli.provenance import print_findings
+from mlusim.cli.run import make_operator
+
+if TYPE_CHECKING:
+    from mlusim.hardware import Board
 
 _HELP = """\
 Verify a kernel of your own: races, uninitialised reads, deadlocks, wrong results; where, why, and the remedy.
@@ -32,10 +52,86 @@ class VerifyGroup(OperatorGroup):
         return name, command, rest if is_kernel(str(name)) else [*rest, "--check"]
 
 
-@click.group(
-    cls=VerifyGroup, help=_HELP, short_help="Verify a kernel or an operator.", make=make_operator, kernel=make_verify
-)
-@click.pass_context
-def verify(context: click.Context) -> None:
-    """Verify a kernel or an operator."""
-    help_if_alone(context)
+def _make_kernel(kernel_name: str) -> click.Command:
+    """Create `mlusim verify FILE.py:KERNEL`."""
+    return kernel_command(
+        kernel_name,
+        _verify,
+        about="Verify a kernel of your own: races, uninitialised reads, deadlocks, wrong results.",
+        example="mlusim verify add.py:add --shape 1000000 --reference add.py:expected",
+        options=(
+            device_option,
+            click.option(
+                "--reference",
+                type=FILE,
+                shell_complete=complete_reference,
+                metavar="FILE",
+                help="What the output should be: an .npy file (of several outputs an .npz file of their names), or "
+                "FILE.py:FUNCTION, a function of the inputs.",
+            ),
+            click.option(
+                "--tolerance",
+                type=click.FloatRange(min=0),
+                default=0.0,
+                metavar="NUMBER",
+                help="Largest difference from the reference, relative to it. [default: 0, bit for bit]",
+            ),
+            click.option(
+                "--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."
+            ),
+            dma_option,
+            max_operations_option,
+            *OUTPUT_OPTIONS,
+        ),
+        sections={
+            "Verification": ("reference", "tolerance", "dma", "rewrites", "max_operations"),
+            "Output": OUTPUT,
+        },
+    )
+
+
+def _verify(
+    kernel_name: str,
+    *,
+    device: Board,
+    reference: str | None,
+    tolerance: float,
+    rewrites: Sequence[str],
+    dma: str,
+    max_operations: int | None,
+    out: Sequence[str],
+    **own: Any,
+) -> int:
+    inputs = inputs_of(kernel_name, own["arg"])
+    outputs = Outputs.of(own, inputs)
+    call = call_of(kernel_name, **own)
+    targets = output_files(out, inputs)
+    expected = None if reference is None else _reference(reference)
+    more = {} if max_operations is None else {"max_operations": max_operations}
+    verified = call.verify(device, reference=expected, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma, **more)
+    written = [] if verified.stopped else write_outputs(targets, verified.outputs)
+    files = [name for name in (outputs.saved, outputs.operations, outputs.report) if name]
+    if verified.result is not None and files:
+        finish(verified.result, replace(outputs, as_json=False, quiet=True))
+    if outputs.as_json:
+        print_findings(verified)
+    elif not outputs.quiet:
+        show.print_text(verified.text())
+        print_outputs(written)
+        for name in files:
+            show.print_text(f"wrote {name}")
+    return 0 if verified.ok else 1
+
+
+def _reference(text: str) -> Any:
+    """Return an array from a file, or a function from a file."""
+    if is_kernel(text):
+        from mlusim.explore.sources import function_of
+
+        return function_of(text)
+    from mlusim.host.array_files import read_arrays
+
+    return read_arrays("--reference", text)
+
+
+verify = VerifyGroup("verify", help=_HELP, make=make_operator, make_kernel=_make_kernel)

@@ -1,0 +1,131 @@
+"""Groups of commands for operators and kernels: `mlusim run OPERATOR`, `mlusim run FILE.py:KERNEL`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlusim.cli.help_format import SectionedCommand
+from mlusim.cli.kernel_arguments import METAVAR, is_kernel
+from mlusim.cli.kernel_completion import complete_kernel
+from mlusim.cli.operators import ENTRIES, summaries
+from mlusim.errors import nearest
+
+if TYPE_CHECKING:
+    from mlusim.ops.commands import Command
+
+
+@click.pass_context
+def help_if_alone(context: click.Context) -> None:
+    """Print the help of a group without a subcommand; within the program this is wrong usage, exit code 2."""
+    if context.invoked_subcommand is None:
+        inner = context.parent is not None
+        click.echo(context.get_help(), err=inner)
+        context.exit(2 if inner else 0)
+
+
+class OperatorGroup(click.Group):
+    """A command per operator, and one for a kernel of the user; each is created when it is used.
+
+    Args:
+        name, help: of the group.
+        make: creates the command of an operator.
+        make_kernel: creates the command of FILE.py:KERNEL.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        help: str,  # noqa: A002 - click's name
+        make: Callable[[Command], click.Command],
+        make_kernel: Callable[[str], click.Command],
+    ) -> None:
+        # Without an operator click would raise an error with the help as its text.
+        super().__init__(
+            name,
+            help=help,
+            callback=help_if_alone,
+            invoke_without_command=True,
+            subcommand_metavar="OPERATOR|FILE.py:KERNEL [OPTIONS]",
+        )
+        self._make = make
+        self._make_kernel = make_kernel
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the operators."""
+        del ctx
+        return list(ENTRIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the operator's command; None if there is no such operator."""
+        del ctx
+        command = ENTRIES.get(cmd_name)
+        return self._make(command) if command else None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Complete options and operators; a kernel's file, and its kernels."""
+        from click.shell_completion import CompletionItem
+
+        files = [] if incomplete.startswith("-") else complete_kernel(incomplete)
+        return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, files)]
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As in click, and for a kernel in a file its command. The message lists the operators."""
+        if args and is_kernel(args[0]):
+            return args[0], self._make_kernel(args[0]), args[1:]
+        if args and not args[0].startswith("-") and args[0] not in ENTRIES:
+            near = nearest(args[0], ENTRIES)
+            known = f"there are {', '.join(ENTRIES)}; a kernel of your own is FILE.py:KERNEL"
+            raise click.UsageError(f"no operator {args[0]!r}; {near}{known}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the operators, and the options of a user kernel."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(summaries().items()))
+        command = self._make_kernel(METAVAR)
+        options = (parameter for parameter in command.get_params(ctx) if isinstance(parameter, click.Option))
+        rows = [record for option in options if (record := option.get_help_record(ctx)) is not None]
+        with formatter.section(f"Options of {METAVAR}, a kernel of your own"):
+            formatter.write_dl(rows)
+
+
+class OperatorCommand(SectionedCommand):
+    """A command for one operator, whose help ends with the operator's strategies.
+
+    Args:
+        command: the operator.
+        callback: called with it, and with the options by name.
+        about, example: the first and the last lines of the help.
+        params, sections: as in `SectionedCommand`.
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        callback: Callable[..., Any],
+        *,
+        about: str,
+        example: str,
+        params: list[click.Parameter],
+        sections: Mapping[str, Sequence[str]],
+    ) -> None:
+        super().__init__(
+            command.name,
+            params=params,
+            sections=sections,
+            callback=partial(callback, command),
+            help=f"{about}\n\n\b\nExample:\n  {example}",
+            short_help=command.summary,
+        )
+        self._command = command
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write name and summary of each strategy."""
+        del ctx
+        with formatter.section("Strategies (the first is the default)"):
+            formatter.write_dl(list(self._command.strategies.items()))

@@ -1,0 +1,100 @@
+"""The inputs of an operator on the command line: arrays from files, or random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlusim.cli.operators import ENTRIES, flag, options_of
+from mlusim.cli.option_types import ELEMENT_TYPE, FILE, SHAPE, complete_from
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mlusim.hardware import Board
+    from mlusim.ops.commands import Command
+
+    Array = np.ndarray[Any, Any]
+
+
+def input_options(command: Command) -> list[click.Parameter]:
+    """Return the options of an operator's inputs and attributes."""
+    own: list[click.Parameter] = [
+        click.Option([flag(tensor.flag_name)], type=FILE, metavar="FILE", help=tensor.help)
+        for tensor in command.tensors
+    ]
+    return [
+        *own,
+        *options_of(command.attributes),
+        click.Option(
+            ["--shape"], type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196 or 2x8x256x196."
+        ),
+        click.Option(
+            [flag(command.data_option), "random_dtype"],
+            type=ELEMENT_TYPE,
+            metavar="DTYPE",
+            help="With --shape: element type. [default: float32]",
+        ),
+        *options_of(command.example_attributes),
+        click.Option(
+            ["--seed"],
+            type=click.IntRange(min=0),
+            metavar="NUMBER",
+            help="With --shape: seed of the random inputs. [default: 0]",
+        ),
+    ]
+
+
+def input_sections(command: Command) -> dict[str, Sequence[str]]:
+    """Return the headings for these options in the help, and the options under each."""
+    random = [attribute.name for attribute in command.example_attributes]
+    return {
+        "Operator": [attribute.name for attribute in command.attributes],
+        "Inputs, from .npy or .npz files": [tensor.flag_name for tensor in command.tensors],
+        "Inputs, random": ["shape", "random_dtype", *random, "seed"],
+    }
+
+
+def read_inputs(
+    command: Command, options: dict[str, Any], boards: Iterable[Board], *, data: bool = True
+) -> list[Array]:
+    """Return the operator's inputs: all from files, or all random. Raises `InputError`."""
+    from mlusim.cli.files import read_array
+
+    flags = {tensor.flag_name: flag(tensor.flag_name) for tensor in command.tensors}
+    files = {name: options[name] for name in flags if options[name] is not None}
+    if options["shape"] is not None:
+        if files:
+            raise InputError(
+                f"{flags[next(iter(files))]} and --shape: inputs come from files or are random, not both; drop --shape"
+            )
+        from mlusim.dtypes import FLOAT32
+        from mlusim.host.random_tensors import RandomTensors
+
+        draw = RandomTensors(options["seed"] or 0, data=data, boards=boards)
+        return command.example(draw, options["shape"], options["random_dtype"] or FLOAT32, options)
+    missing = [flags[name] for name in flags if name not in files]
+    if missing:
+        random = ", or --shape for random inputs" if not files else ""
+        context = click.get_current_context(silent=True)
+        path = context.command_path if context else f"mlusim run {command.name}"
+        raise InputError(f"missing {' and '.join(missing)}{random}; see `{path} --help`")
+    random_only = {attribute.name: flag(attribute.name) for attribute in command.example_attributes}
+    for name, option in {"random_dtype": flag(command.data_option), "seed": "--seed", **random_only}.items():
+        if options[name] is not None:
+            raise InputError(f"{option} is for random inputs: it goes with --shape, not with files")
+    return [read_array(flags[name], files[name]) for name in flags]
+
+
+def strategy_option(name: str, text: str = "How it is split and moved: see below.") -> Callable[..., Any]:
+    """--strategy; the first one is the default."""
+    complete = complete_from(lambda: ENTRIES[name].strategies)
+    return click.option("--strategy", metavar="NAME", shell_complete=complete, help=text)
+
+
+def inputs_json(arrays: Iterable[Array]) -> list[dict[str, Any]]:
+    """Return shape and element type of each input, in the operator's order."""
+    return [{"shape": list(array.shape), "dtype": str(array.dtype)} for array in arrays]

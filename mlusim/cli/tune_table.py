@@ -1,0 +1,108 @@
+"""The table that `mlusim tune` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mlusim.cli import show
+from mlusim.cli.provenance import print_json, provenance
+from mlusim.units import PS_PER_US, plural
+
+if TYPE_CHECKING:
+    from mlusim.explore.tuning import Tuning
+
+PLANS_SHOWN = 8
+_REASONS = 3
+
+
+def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
+    """Print the result of tuning: a table and the best command, or JSON."""
+    if as_json:
+        print_json("tune", tuning.to_json(), provenance([tuning.board]))
+        return
+    if quiet:
+        show.print_exact(tuning.command)
+        return
+    rows = tuning.rows if show_all else tuning.rows[:PLANS_SHOWN]
+    shape = f" {tuning.best['shape'].replace('x', ',')}" if "shape" in tuning.best else ""
+    show.print_text(f"{tuning.operator}{shape} on {tuning.board.name}, the fastest first:\n")
+    _print_rows(tuning, rows, full=full)
+    slower = len(tuning.rows) - len(rows)
+    hidden = [f"{slower} slower ones; --all shows them"] if slower else []
+    show.print_text("\n" + "\n".join([*hidden, *_notes(tuning)]))
+    show.print_text("\nThe best one, from the shell and from Python:")
+    show.print_command(tuning.command)
+    show.print_call(tuning.call)
+
+
+def _has_plans(tuning: Tuning) -> bool:
+    """Whether an operator was tuned, whose points have plans with tiers; else a kernel."""
+    return "tier" in tuning.best
+
+
+def _print_rows(tuning: Tuning, rows: Sequence[dict[str, Any]], *, full: bool) -> None:
+    """Print the table of the points."""
+    from mlusim.analysis.summary import us_text
+
+    has_plans = _has_plans(tuning)
+    settings = _plan_columns(full=full) if has_plans else _kernel_columns(tuning)
+    columns = [*settings, "time", "", "why it is slower"]
+    lines = []
+    for row in rows:
+        cells = _plan_cells(row, full=full) if has_plans else [str(row.get(axis, "")) for axis in settings]
+        why = row["why"] if full else row["why"].partition(";")[0].partition(":")[0]
+        best_or_slower = "best" if row is tuning.best else _slower(row["slower"])
+        lines.append([*cells, us_text(row["time_ps"]), best_or_slower, why])
+    first_number, keys = (1, 2) if has_plans else (0, len(tuning.axes))
+    show.print_columns(columns, lines, right=range(first_number, len(columns) - 1), keys=keys)
+
+
+def _notes(tuning: Tuning) -> list[str]:
+    """Return the lines below the table: what was tried, and how good the best is."""
+    from mlusim.analysis.summary import us_text
+
+    best = tuning.best
+    tried = f"{plural(len(tuning.rows), 'plan')} ran"
+    if tuning.repeats:
+        tried += f", {tuning.repeats} more settings gave the same plans"
+    if tuning.refused:
+        tried += f", {len(tuning.refused)} {'did not fit' if _has_plans(tuning) else 'could not run'}"
+    notes = [tried]
+    if not _has_plans(tuning):
+        notes += [f"could not run: {settings}: {message}" for settings, _, message in tuning.refused[:_REASONS]]
+    bound = us_text(round(best["lower_bound_us"] * PS_PER_US))
+    over = f"{best['time_us'] / best['lower_bound_us']:.2f} x " if best["lower_bound_us"] else ""
+    early = ", so the search ended early" if tuning.at_lower_bound else ""
+    notes.append(f"the best takes {over}the lower bound of {bound}{early}")
+    if tuning.as_good:
+        notes.append(f"{tuning.as_good} within 2 % of the best: no measurement tells them apart")
+    return notes
+
+
+def _kernel_columns(tuning: Tuning) -> list[str]:
+    return list(tuning.axes)
+
+
+def _plan_columns(*, full: bool) -> list[str]:
+    return ["strategy", "NRAM limit", "tier", *(["tiles", "NRAM"] if full else [])]
+
+
+def _plan_cells(row: Mapping[str, Any], *, full: bool) -> list[str]:
+    from mlusim.explore.axis_values import text_of
+    from mlusim.units import short_bytes
+
+    return [
+        row["strategy"] if row["strategy"] != "auto" else f"auto: {row['plan_strategy']}",
+        "" if row["nram_limit_bytes"] is None else text_of("nram_bytes", row["nram_limit_bytes"]),
+        str(row["tier"]),
+        *([str(row["tiles"]), short_bytes(row["plan_nram_bytes"])] if full else []),
+    ]
+
+
+def _slower(part: float | None) -> str:
+    from mlusim.analysis.summary import percent
+
+    if not part:
+        return "equal" if part is not None else ""
+    return f"+{percent(part)}"
