@@ -1,4 +1,4 @@
-"""Atomic writes of files, and recognition of files that mlusim wrote."""
+"""Atomic writes of files, recognition of files that mlusim wrote, and of names of kernels in files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from typing import BinaryIO
 # On Linux, a file without a name: the system removes it with the process, however the process ends.
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _HEAD_BYTES = 4096
+KERNEL_SUFFIXES = (".py", ".mlu")
 _PARQUET_END = 8  # the length of the footer, 4 bytes, and the magic number
+
+
+def is_kernel_name(text: str) -> bool:
+    """Whether a text names a kernel in a file, as `add.py:add` or `add.mlu`, rather than an operator."""
+    return text.endswith(KERNEL_SUFFIXES) or any(f"{suffix}:" in text for suffix in KERNEL_SUFFIXES)
 
 
 @contextmanager

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.files import check_directory, make_directory, write_bytes
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.operator_inputs import strategy_option
 from mlusim.cli.operators import ENTRIES
 from mlusim.cli.option_types import DIRECTORY, NEW_FILE
-from mlusim.cli.options import check_directory, device_option, output_options, report_option, save_run_option
+from mlusim.cli.options import device_option, output_options, report_option, save_run_option
 from mlusim.cli.outputs import Outputs, finish
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def demo(
     **options: Any,
 ) -> None:
     """Shift the colours of a photograph in time, on a simulated board."""
-    from mlusim.cli.files import write_array
+    from mlusim.host.array_files import write_array
     from mlusim.ops.call import run
 
     outputs = Outputs.of(options, out=out)
@@ -119,7 +120,6 @@ def _write_film(folder: Path, clips: Array, shifted: Array, result: Result) -> P
     """Write a picture of the first clip before and after, and return its path."""
     from mlusim.analysis.demo_picture import draw_film
     from mlusim.analysis.summary import us_text
-    from mlusim.cli.files import write_bytes
 
     film = draw_film(
         [("before", pictures(clips[0])), ("after", pictures(shifted[0]))],
@@ -159,15 +159,3 @@ def pictures(clip: Array) -> Array:
     channels = clip.reshape(len(clip), 3, 2, 2, half, half)
     whole: Array = channels.transpose(0, 4, 2, 5, 3, 1).reshape(len(clip), _WINDOW, _WINDOW, 3)
     return whole
-
-
-def make_directory(option: str, text: str) -> Path:
-    """Return the directory, created if missing. Raises `InputError` on failure."""
-    from mlusim.errors import InputError
-
-    folder = Path(text)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{option} {text}: cannot be made: {error.strerror or error}") from error
-    return folder

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import show
+from mlusim.cli.files import check_file, write_bytes
 from mlusim.cli.option_types import DEVICE, NEW_FILE
 from mlusim.cli.options import full_option, output_options
 from mlusim.errors import InputError
@@ -75,8 +76,6 @@ def _print_toml(board: Board, out: str | None, *, quiet: bool) -> None:
     from mlusim.hardware.toml_board import to_toml
 
     if out is not None:
-        from mlusim.cli.files import check_file, write_bytes
-
         write_bytes("--out", check_file("--out", out), to_toml(board).encode())
     elif not quiet:
         click.echo(to_toml(board), nl=False)

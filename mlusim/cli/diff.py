@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.files import check_directory
 from mlusim.cli.option_types import DIRECTORY, FILE
-from mlusim.cli.options import check_directory, output_options
+from mlusim.cli.options import output_options
 from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
 
@@ -53,7 +54,7 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
 
         written.append(write_difference(difference, tries, Path(report)))
     if as_json:
-        extra: dict[str, Any] = {"what_to_try": [{**suggestion._asdict(), "prediction": True} for suggestion in tries]}
+        extra: dict[str, Any] = {"what_to_try": [suggestion.to_json() for suggestion in tries]}
         extra["provenance"] = {
             "before": provenance_of(difference.before),
             "after": provenance_of(difference.after),
@@ -68,7 +69,7 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
 def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> None:
     from mlusim.analysis.breakdown import CAUSES
     from mlusim.analysis.page.difference import figure_cells
-    from mlusim.analysis.summary import percent, us_text
+    from mlusim.analysis.summary import us_text
 
     before, after = difference.before, difference.after
     change = f" ({100 * (after.time_ps / before.time_ps - 1):+.1f} %)" if before.time_ps else ""
@@ -94,11 +95,7 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
     if cells:
         show.print_text("")
         show.print_columns(("figure", "A", "B", "B / A"), cells, right=(1, 2, 3))
-    if tries:
-        show.print_text("\nWhat to try for B. Predictions by retiming, with one loss gone:")
-        for idea in tries:
-            saved = percent(1 - idea.time_ps / after.time_ps)
-            show.print_text(f"  {us_text(idea.time_ps)} ({saved} less) if {idea.assumption}:\n      {idea.change}")
+    show.print_suggestions("What to try for B", tries, after)
 
 
 def _where(line: object) -> str:

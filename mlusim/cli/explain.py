@@ -48,7 +48,7 @@ def explain(*, run: str, full: bool, as_json: bool, quiet: bool) -> None:
 def _print(explanation: Explanation, *, full: bool) -> None:
     from mlusim.analysis.breakdown import CAUSES
     from mlusim.analysis.lower_bound import LOSSES
-    from mlusim.analysis.summary import percent, us_text
+    from mlusim.analysis.summary import us_text
 
     result = explanation.result
     show.print_text(f"{result.operator} on {result.board.name}: {us_text(result.time_ps)}")
@@ -72,8 +72,4 @@ def _print(explanation: Explanation, *, full: bool) -> None:
     if cells:
         show.print_text("")
         show.print_columns(("us", "line", "mostly", "source"), cells, right=(0,), keys=2, cut=not full)
-    if explanation.what_to_try:
-        show.print_text("\nWhat to try. Predictions by retiming, with one loss gone:")
-    for idea in explanation.what_to_try:
-        saved = percent(1 - idea.time_ps / result.time_ps)
-        show.print_text(f"  {us_text(idea.time_ps)} ({saved} less) if {idea.assumption}:\n      {idea.change}")
+    show.print_suggestions("What to try", explanation.what_to_try, result)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from mlusim.cli.options import check_writable
 from mlusim.cli.paths import check_target, is_through
 from mlusim.errors import InputError
 from mlusim.files import atomic_write, beside
-from mlusim.host.array_files import read_array, write_array
-
-__all__ = ["check_csv", "check_file", "check_output", "read_array", "write_array", "write_bytes"]
 
 
 def check_output(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
@@ -39,7 +36,7 @@ def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
     target = path.resolve()
     if not target.parent.is_dir():
         raise InputError(f"{where}: there is no directory {target.parent}; make it first")
-    check_writable(where, target.parent)
+    _check_writable(where, target.parent)
     return path
 
 
@@ -52,6 +49,47 @@ def check_csv(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
     if not is_through(path):
         check_file(option, str(beside(path)), inputs)
     return path
+
+
+def check_directory(option: str, text: str | None, names: Iterable[str] | None = None) -> None:
+    """Raise `InputError`, before anything runs, if a directory cannot be created or written to.
+
+    `names` are the files to write, by default a report's: none may be an input, or a file that mlusim did not write.
+    """
+    if text is None:
+        return
+    target = Path(text).resolve()
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{option} {text} is a file: name a directory")
+    existing = next(folder for folder in (target, *target.parents) if folder.exists())
+    if not existing.is_dir():
+        raise InputError(f"{option} {text}: {existing} is a file, so no directory can be made in it")
+    _check_writable(f"{option} {text}", existing)
+    if names is None:
+        from mlusim.analysis.pictures import report_names
+
+        names = report_names()
+    for name in names:
+        check_target(option, str(Path(text) / name))
+
+
+def _check_writable(where: str, directory: Path) -> None:
+    """Raise `InputError` if no file can be created in a directory; access rights are not conclusive on every system."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".mlusim-"):
+            pass
+    except OSError as error:
+        raise InputError(f"{where}: the directory {directory} cannot be written: {error.strerror or error}") from error
+
+
+def make_directory(option: str, text: str) -> Path:
+    """Return the directory, created if missing. Raises `InputError` on failure."""
+    folder = Path(text)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{option} {text}: cannot be made: {error.strerror or error}") from error
+    return folder
 
 
 def write_bytes(option: str, path: Path, content: bytes) -> None:

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 METAVAR = "FILE.py:KERNEL"
 
 
-def is_kernel(word: str) -> bool:
-    """Whether a word of the command line names a kernel in a file rather than an operator."""
-    return word.endswith((".py", ".mlu")) or ".py:" in word or ".mlu:" in word
-
-
 def argument_options(kernel_name: str = "", *, several: bool = False) -> list[click.Parameter]:
     """Return options for a kernel's arguments and its launch.
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import click
 
-SUFFIXES = (".py", ".mlu")
+from mlusim.files import KERNEL_SUFFIXES
+
 _ENTRY = re.compile(r"__mlu_(?:entry|global)__\s+void\s+(\w+)\s*\(")
 
 
 def complete_kernel(incomplete: str) -> list[str]:
     """Return completions: files of kernels, with a colon, and directories; after a colon, kernels."""
     file, colon, word = incomplete.rpartition(":")
-    if colon and file.endswith(SUFFIXES):
+    if colon and file.endswith(KERNEL_SUFFIXES):
         return [f"{file}:{name}" for name in kernel_names(file) if name.startswith(word)]
     folder, slash, begin = incomplete.rpartition("/")
     try:
@@ -28,7 +29,7 @@ def complete_kernel(incomplete: str) -> list[str]:
         if entry.name.startswith(begin) and (begin.startswith(".") or not entry.name.startswith(".")):
             if entry.is_dir() and entry.name != "__pycache__":
                 items.append(f"{folder}{slash}{entry.name}/")
-            elif entry.suffix in SUFFIXES:
+            elif entry.suffix in KERNEL_SUFFIXES:
                 items.append(f"{folder}{slash}{entry.name}:")
     return items
 

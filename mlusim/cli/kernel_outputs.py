@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.files import check_output
 from mlusim.cli.options import csv_option, output_options, report_option, save_run_option
 from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.provenance import print_findings
@@ -101,8 +102,8 @@ def _sensitivity(call: KernelCall, device: Board, *, data: bool) -> list[Sensiti
 
 def write_outputs(targets: Mapping[str, Path], outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Write the outputs of `--out`; returns a description of the files for JSON."""
-    from mlusim.cli.files import write_array
     from mlusim.dtypes import dtype_name
+    from mlusim.host.array_files import write_array
 
     written = []
     for name, path in targets.items():
@@ -120,8 +121,6 @@ def print_outputs(written: Sequence[Mapping[str, Any]]) -> None:
 
 def output_files(out: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
     """Return the files of `--out` by output name; an empty name for the only output."""
-    from mlusim.cli.files import check_output
-
     paths: dict[str, Path] = {}
     for text in out:
         name, equals, file = text.partition("=")

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli.help_format import SectionedCommand
-from mlusim.cli.kernel_arguments import METAVAR, is_kernel
+from mlusim.cli.kernel_arguments import METAVAR
 from mlusim.cli.kernel_completion import complete_kernel
 from mlusim.cli.operators import ENTRIES, summaries
 from mlusim.errors import nearest
+from mlusim.files import is_kernel_name
 
 if TYPE_CHECKING:
     from mlusim.ops.commands import Command
@@ -75,7 +76,7 @@ class OperatorGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As in click, and for a kernel in a file its command. The message lists the operators."""
-        if args and is_kernel(args[0]):
+        if args and is_kernel_name(args[0]):
             return args[0], self._make_kernel(args[0]), args[1:]
         if args and not args[0].startswith("-") and args[0] not in ENTRIES:
             near = nearest(args[0], ENTRIES)

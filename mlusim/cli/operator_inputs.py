@@ -62,7 +62,7 @@ def read_inputs(
     command: Command, options: dict[str, Any], boards: Iterable[Board], *, data: bool = True
 ) -> list[Array]:
     """Return the operator's inputs: all from files, or all random. Raises `InputError`."""
-    from mlusim.cli.files import read_array
+    from mlusim.host.array_files import read_array
 
     flags = {tensor.flag_name: flag(tensor.flag_name) for tensor in command.tensors}
     files = {name: options[name] for name in flags if options[name] is not None}

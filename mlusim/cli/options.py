@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from mlusim.cli.option_types import DEVICE, DIRECTORY, NEW_FILE, board_names, complete_from
-from mlusim.cli.paths import check_target, force_option
-from mlusim.errors import InputError
+from mlusim.cli.paths import force_option
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -108,39 +106,6 @@ quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print nothing b
 def output_options(function: Function) -> Function:
     """--json, --quiet and --force."""
     return quiet_option(json_option(force_option(function)))
-
-
-def check_directory(option: str, text: str | None, names: Iterable[str] | None = None) -> None:
-    """Raise `InputError`, before anything runs, if a directory cannot be created or written to.
-
-    `names` are the files to write, by default a report's: none may be an input, or a file that mlusim did not write.
-    """
-    if text is None:
-        return
-    target = Path(text).resolve()
-    if target.exists() and not target.is_dir():
-        raise InputError(f"{option} {text} is a file: name a directory")
-    existing = next(folder for folder in (target, *target.parents) if folder.exists())
-    if not existing.is_dir():
-        raise InputError(f"{option} {text}: {existing} is a file, so no directory can be made in it")
-    check_writable(f"{option} {text}", existing)
-    if names is None:
-        from mlusim.analysis.pictures import report_names
-
-        names = report_names()
-    for name in names:
-        check_target(option, str(Path(text) / name))
-
-
-def check_writable(where: str, directory: Path) -> None:
-    """Raise `InputError` if no file can be created in a directory; access rights are not conclusive on every system."""
-    import tempfile
-
-    try:
-        with tempfile.NamedTemporaryFile(dir=directory, prefix=".mlusim-"):
-            pass
-    except OSError as error:
-        raise InputError(f"{where}: the directory {directory} cannot be written: {error.strerror or error}") from error
 
 
 COMPILE_OPTIONS = ("include", "define", "std", "compiler")

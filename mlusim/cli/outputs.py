@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mlusim.cli import show
-from mlusim.cli.options import check_directory
+from mlusim.cli.files import check_csv, check_directory, check_file, check_output, write_bytes
 from mlusim.cli.provenance import made_by, verification_json
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ class Outputs:
 
         Raises `InputError` for a file that cannot be written, or that is one of the inputs.
         """
-        from mlusim.cli.files import check_csv, check_file, check_output
-
         save_run, operations = options.pop("save_run", None), options.pop("operations", None)
         array = check_output("--out", out, inputs) if out is not None else None
         check_directory("--report", options["report"])
@@ -112,8 +110,8 @@ def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list
     written: dict[str, Any] = {}
     lines = []
     if outputs.array is not None and result.output is not None:
-        from mlusim.cli.files import write_array
         from mlusim.dtypes import dtype_name
+        from mlusim.host.array_files import write_array
 
         write_array("--out", outputs.array, result.output)
         name, shape = dtype_name(result.output.dtype), list(result.output.shape)
@@ -143,7 +141,6 @@ def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:
 def _write_csv(result: Result, path: Path) -> Path:
     """Write the operations, and beside them the summary, which says where they come from; return the path."""
     from mlusim.analysis.summary import to_json
-    from mlusim.cli.files import write_bytes
     from mlusim.cli.paths import is_through
     from mlusim.files import beside
 

@@ -6,6 +6,8 @@ import re
 
 import click
 
+from mlusim.files import is_kernel_name
+
 _TABLE = "-o FILE.csv writes the table"
 _ROWS = "--json prints all rows"
 # By command and option: the option that does what a user expects of it.
@@ -23,17 +25,16 @@ def remedy(error: click.UsageError) -> str:
 
 
 def _other_option(context: click.Context, option: str) -> str:
-    from mlusim.cli.kernel_arguments import is_kernel
     from mlusim.cli.kernel_completion import setting_names
     from mlusim.cli.operators import ENTRIES
 
     # `mlusim sweep tin_shift` is a command of its own, below `sweep`.
     command = (*context.command_path.split(), "")[1]
     if command in _TAKE_RUNS:
-        runs = [word for word in context.find_root().obj or () if is_kernel(word) or word in ENTRIES]
+        runs = [word for word in context.find_root().obj or () if is_kernel_name(word) or word in ENTRIES]
         return f'; a run is one argument, in quotes: mlusim {command} "{runs[0]} {option} ..."' if runs else ""
     kernel, name = context.command.name or "", option.lstrip("-").replace("-", "_")
-    if is_kernel(kernel) and name in setting_names(kernel):
+    if is_kernel_name(kernel) and name in setting_names(kernel):
         return f"; {name} is a parameter of the kernel: --set {name}=VALUE"
     instead = _INSTEAD.get((command, option))
     return f"; {instead}" if instead else ""

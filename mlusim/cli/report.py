@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import show
+from mlusim.cli.files import check_directory
 from mlusim.cli.option_types import DIRECTORY, FILE
-from mlusim.cli.options import check_directory, output_options
+from mlusim.cli.options import output_options
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mlusim.errors import InputError
-from mlusim.files import scratch_folder
+from mlusim.files import is_kernel_name, scratch_folder
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -23,7 +21,6 @@ def run_of(text: str) -> Result:
     It is timing only, unless a kernel loads values that only a run with data has.
     """
     from mlusim.analysis.provenance import without_folders
-    from mlusim.cli.kernel_arguments import is_kernel
     from mlusim.cli.operators import ENTRIES
     from mlusim.cli.run import run
     from mlusim.explore.kernel_call import with_data_if_needed
@@ -36,18 +33,21 @@ def run_of(text: str) -> Result:
     # Text copied from a shell begins with the command.
     for command in ("mlusim", "run"):
         words = words[1:] if words[:1] == [command] and len(words) > 1 else words
-    if not (words and (is_kernel(words[0]) or words[0] in ENTRIES or (len(words) > 1 and not Path(text).exists()))):
+    is_run = bool(words) and (is_kernel_name(words[0]) or words[0] in ENTRIES)
+    if not is_run and (len(words) <= 1 or Path(text).exists()):
         return load(text)
     with scratch_folder() as folder:
         saved = folder / "run.zip"
-        run_words = [*words, "--quiet", "--save-run", str(saved)]
-        execute: Callable[..., Any] = partial(run.main, prog_name="mlusim run", standalone_mode=False)
-        timing_only = partial(execute, [*run_words, "--no-data"])
+
+        def execute(*, data: bool) -> None:
+            more = ["--quiet", "--save-run", str(saved), *([] if data else ["--no-data"])]
+            run.main([*words, *more], prog_name="mlusim run", standalone_mode=False)
+
         try:
             if {"--no-data", "--steady"} & {*words}:
-                timing_only()
+                execute(data=False)
             else:
-                with_data_if_needed(timing_only, partial(execute, run_words))
+                with_data_if_needed(execute)
         except click.UsageError as error:
             raise InputError(
                 f"{text!r} is not a saved run, and as words of `mlusim run`: {error.format_message()}"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mlusim.analysis.summary import Row
+    from mlusim.explore.suggestions import Suggestion
     from mlusim.results.result import Result
 
 # A list of numbers over several lines. JSON strings contain no line breaks.
@@ -142,6 +143,17 @@ def print_summary(result: Result, rows: Iterable[Row]) -> None:
         style = judged if row.label == "io_efficiency" else ""
         table.add_row(Text(row.label), Text(row.value, style), Text(row.note, style))
     _print(table)
+
+
+def print_suggestions(title: str, suggestions: Sequence[Suggestion], result: Result) -> None:
+    """Print what to try for a run."""
+    from mlusim.analysis.summary import percent, us_text
+
+    if suggestions:
+        print_text(f"\n{title}. Predictions by retiming, with one loss gone:")
+    for one in suggestions:
+        saved = percent(1 - one.time_ps / result.time_ps)
+        print_text(f"  {us_text(one.time_ps)} ({saved} less) if {one.assumption}:\n      {one.change}")
 
 
 def print_columns(

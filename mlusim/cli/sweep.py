@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.files import check_csv, check_file
 from mlusim.cli.help_format import SectionedCommand
-from mlusim.cli.kernel_arguments import argument_options, given, is_kernel, named, settings_of, with_compile_options
+from mlusim.cli.kernel_arguments import argument_options, given, named, settings_of, with_compile_options
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operators import flag, options_of
 from mlusim.cli.options import COMPILE_OPTIONS, parameters
@@ -20,6 +21,7 @@ from mlusim.cli.provenance import made_by
 from mlusim.cli.sweep_options import RUN_OPTIONS, SECTIONS, axis_options, several_options
 from mlusim.cli.sweep_table import print_sweep
 from mlusim.errors import InputError, MlusimError
+from mlusim.files import is_kernel_name
 
 if TYPE_CHECKING:
     from mlusim.explore.axes import Axes
@@ -42,7 +44,7 @@ class SweepGroup(OperatorGroup):
                 kernel_name, rest = word.partition("=")[2], [*args[:index], *args[index + 1 :]]
             else:
                 continue
-            if not is_kernel(kernel_name):
+            if not is_kernel_name(kernel_name):
                 raise InputError(f"--kernel {kernel_name}: name a file and a function in it, as in kernels.py:add")
             return super().parse_args(ctx, [kernel_name, *rest])
         return super().parse_args(ctx, args)
@@ -207,7 +209,6 @@ def _sweep(
     **points: Any,
 ) -> None:
     """Run the points of a sweep, write and print its table. `own` and `points` are those of `_axes`."""
-    from mlusim.cli.files import check_file
     from mlusim.explore.runner import Runner
     from mlusim.explore.store import Store
     from mlusim.explore.sweeping import merge_files, run_axes
@@ -242,7 +243,6 @@ def _sweep(
 
 def _table_file(output: str) -> Path:
     """Return the file of the table, checked before anything runs."""
-    from mlusim.cli.files import check_csv, check_file
     from mlusim.explore.table import check_table
 
     check = check_csv if output.lower().endswith(".csv") else check_file
@@ -310,7 +310,6 @@ def _plotter(
 ) -> Callable[[Sweep], Any] | None:
     """Return the function that draws the picture, checked before anything runs; None without --picture."""
     from mlusim.analysis.sweep_plot import check_plot
-    from mlusim.cli.files import check_file
     from mlusim.explore.point import FIGURES, Point
 
     if plot is None and against is None and picture is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.files import check_file
 from mlusim.cli.kernel_arguments import given, kernel_command, settings_of
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operators import flag, options_of
@@ -121,8 +122,6 @@ def _tune(
     from mlusim.explore.tuning import tune as search
 
     if db is not None:
-        from mlusim.cli.files import check_file
-
         check_file("--db", db)
     options = {name: value for name, value in own.items() if value is not None}
     if element_type is not None:
@@ -185,8 +184,6 @@ def _tune_kernel(
     from mlusim.explore.tuning import tune
 
     if db is not None:
-        from mlusim.cli.files import check_file
-
         check_file("--db", db)
     tuning = tune(
         kernel_name,

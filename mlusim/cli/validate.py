@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import show
+from mlusim.cli.files import check_file
 from mlusim.cli.option_types import NEW_FILE, complete_from
 from mlusim.cli.options import full_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
@@ -57,8 +58,6 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
             near = nearest(name, known)
             raise InputError(f"no measurement begins with {name!r}; {near}there are {', '.join(known)}")
     if plot is not None:
-        from mlusim.cli.files import check_file
-
         if Path(plot).suffix.lower() not in {".svg", ".png"}:
             raise InputError(f"--plot {plot}: name a .svg or .png file")
         check_file("--plot", plot)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.kernel_arguments import call_of, is_kernel, kernel_command
+from mlusim.cli.kernel_arguments import call_of, kernel_command
 from mlusim.cli.kernel_completion import complete_reference
 from mlusim.cli.kernel_outputs import (
     OUTPUT,
@@ -26,6 +26,7 @@ from mlusim.cli.options import device_option, dma_option
 from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.provenance import print_findings
 from mlusim.cli.run import make_operator
+from mlusim.files import is_kernel_name
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
@@ -49,7 +50,7 @@ class VerifyGroup(OperatorGroup):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As `mlusim run`, with `--check`."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command, rest if is_kernel(str(name)) else [*rest, "--check"]
+        return name, command, rest if is_kernel_name(str(name)) else [*rest, "--check"]
 
 
 def _make_kernel(kernel_name: str) -> click.Command:
@@ -77,6 +78,13 @@ def _make_kernel(kernel_name: str) -> click.Command:
                 help="Largest difference from the reference, relative to it. [default: 0, bit for bit]",
             ),
             click.option(
+                "--absolute-tolerance",
+                type=click.FloatRange(min=0),
+                default=0.0,
+                metavar="NUMBER",
+                help="Largest difference in addition to that, for results near 0. [default: 0]",
+            ),
+            click.option(
                 "--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."
             ),
             dma_option,
@@ -84,7 +92,7 @@ def _make_kernel(kernel_name: str) -> click.Command:
             *OUTPUT_OPTIONS,
         ),
         sections={
-            "Verification": ("reference", "tolerance", "dma", "rewrites", "max_operations"),
+            "Verification": ("reference", "tolerance", "absolute_tolerance", "dma", "rewrites", "max_operations"),
             "Output": OUTPUT,
         },
     )
@@ -96,6 +104,7 @@ def _verify(
     device: Board,
     reference: str | None,
     tolerance: float,
+    absolute_tolerance: float,
     rewrites: Sequence[str],
     dma: str,
     max_operations: int | None,
@@ -107,8 +116,9 @@ def _verify(
     call = call_of(kernel_name, **own)
     targets = output_files(out, inputs)
     expected = None if reference is None else _reference(reference)
-    more = {} if max_operations is None else {"max_operations": max_operations}
-    verified = call.verify(device, reference=expected, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma, **more)
+    more: dict[str, Any] = {} if max_operations is None else {"max_operations": max_operations}
+    more |= {"tolerance": tolerance, "absolute_tolerance": absolute_tolerance}
+    verified = call.verify(device, reference=expected, rewrites=tuple(rewrites), dma=dma, **more)
     written = [] if verified.stopped else write_outputs(targets, verified.outputs)
     files = [name for name in (outputs.saved, outputs.operations, outputs.report) if name]
     if verified.result is not None and files:
@@ -125,7 +135,7 @@ def _verify(
 
 def _reference(text: str) -> Any:
     """Return an array from a file, or a function from a file."""
-    if is_kernel(text):
+    if is_kernel_name(text):
         from mlusim.explore.sources import function_of
 
         return function_of(text)

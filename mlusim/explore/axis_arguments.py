@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, TypeGuard
 
 from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError, shown
 from mlusim.explore.axes import Axes
 from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, numbers, several, shapes
 from mlusim.explore.sources import UserKernel, kernel_of
+from mlusim.files import is_kernel_name
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.run import three_axes
 from mlusim.host.steady.steady import check_steady
@@ -49,7 +50,7 @@ def axes_of(
     as_count("seed", seed, least=0)
     check_steady(steady=steady, data=data)
     operation = by_name(operation)
-    if isinstance(operation, str) and not is_kernel(operation):
+    if is_operator(operation):
         if arguments:
             raise InputError(
                 f"{operation} is an operator: arguments are for kernels of your own; pass shape and options"
@@ -156,9 +157,9 @@ def _own_kernel(
     return _Subject(name=name, kernel=kernel, dtype=dtype, strategies=[None], options=settings, launch=launch)
 
 
-def is_kernel(operation: str | Callable[..., Any]) -> bool:
-    """Return whether the operation is a user's function: an object, or `file.py:function`."""
-    return not isinstance(operation, str) or ":" in operation or operation.endswith(".py")
+def is_operator(operation: str | Callable[..., Any]) -> TypeGuard[str]:
+    """Whether the operation is named as an operator, rather than a user's function or the name of one in a file."""
+    return isinstance(operation, str) and not is_kernel_name(operation)
 
 
 def _check_arguments(kernel: UserKernel, arguments: Sequence[str], shape: Any) -> None:

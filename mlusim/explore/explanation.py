@@ -62,7 +62,7 @@ class Explanation:
             "io_efficiency": result.io_efficiency,
             "losses_ps": dict(self.losses_ps),
             "lines": [line._asdict() for line in self.lines],
-            "what_to_try": [{**suggestion._asdict(), "prediction": True} for suggestion in self.what_to_try],
+            "what_to_try": [suggestion.to_json() for suggestion in self.what_to_try],
         }
 
 

@@ -139,9 +139,7 @@ class KernelCall:
         """Run the kernel timing only, or with data if it loads values that only a run with data has; see `run`."""
         if data or options.get("steady"):
             return self.run(board, data=data, **options)
-        return with_data_if_needed(
-            partial(self.run, board, data=False, **options), partial(self.run, board, data=True, **options)
-        )
+        return with_data_if_needed(partial(self.run, board, **options))
 
     def verify(self, board: Board, **options: Any) -> Report:
         """Verify the kernel on a temporary device; see `mlusim.verify`. Raises `InputError`."""
@@ -173,12 +171,12 @@ class KernelCall:
         return device.result(self.kernel.name, theory_ops=self.theory_ops)
 
 
-def with_data_if_needed(timing_only: Callable[[], Ran], with_data: Callable[[], Ran]) -> Ran:
-    """Return `timing_only()`, or `with_data()` if a kernel loads values that only a run with data has."""
+def with_data_if_needed(run: Callable[..., Ran]) -> Ran:
+    """Return `run(data=False)`, or `run(data=True)` if a kernel loads values that only a run with data has."""
     try:
-        return timing_only()
+        return run(data=False)
     except MissingDataError:
-        return with_data()
+        return run(data=True)
 
 
 @contextmanager

@@ -27,6 +27,10 @@ class Suggestion(NamedTuple):
     assumption: str
     time_ps: int
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the suggestion as JSON types."""
+        return {**self._asdict(), "prediction": True}
+
 
 class _Remedy(NamedTuple):
     change: str

@@ -12,7 +12,7 @@ from mlusim.bangc.kernel_files import compile_words
 from mlusim.dtypes import dtype_name
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.axes import Axes
-from mlusim.explore.axis_arguments import axes_of, by_name, is_kernel
+from mlusim.explore.axis_arguments import axes_of, by_name, is_operator
 from mlusim.explore.kernel_call import OF_A_RUN
 from mlusim.explore.point import Point, kernel_call, option_json, prepare_point
 from mlusim.explore.runner import Runner
@@ -143,7 +143,7 @@ def tune(
     check_not_loading()
     check_flags(progress=progress)
     name = by_name(operator)
-    own = is_kernel(name)
+    own = not is_operator(name)
     if strategy is None and not own:
         strategy = "all"
     axes = axes_of(

@@ -90,6 +90,16 @@ def test_the_commands_take_an_entry_of_a_file(tmp_path: Path, capsys: pytest.Cap
         kernel_of(str(FILE))
 
 
+@pytest.mark.parametrize("command", ["sweep", "tune", "compare", "verify"])
+def test_every_command_takes_a_file_with_one_entry(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.mlu").write_text("__mlu_entry__ void one(const float *x, float *y) { y[taskId] = x[taskId]; }\n")
+    assert _mlusim(command, "one.mlu", "--shape", "64", "--dim", "64", "--kind", "BLOCK", "--json") == 0
+    assert json.loads(capsys.readouterr().out)
+
+
 def test_names_and_comments_need_no_locale(tmp_path: Path) -> None:
     """Where the locale's encoding lacks the characters of a file and of its name."""
     file = tmp_path / "叠加 é.mlu"

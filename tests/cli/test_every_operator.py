@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from command_line import succeed
-from mlusim.cli.files import read_array, write_array
 from mlusim.cli.operators import ENTRIES, summaries
 from mlusim.dtypes import ALL
+from mlusim.host.array_files import read_array, write_array
 from mlusim.ops.commands import COMMANDS
 
 
