@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from mlusim.ops.operator import plan
     from mlusim.planning.plan import Plan
     from mlusim.planning.tiles import Tile, Tiles
-    from mlusim.results.result import Result, load
+    from mlusim.results.result import Result
+    from mlusim.results.saved import load
     from mlusim.retiming.retime import retime
     from mlusim.verifier.report import Report
 
@@ -128,7 +129,7 @@ _HOMES = {
     "Tiles": "mlusim.planning.tiles",
     "View": "mlusim.memory.view",
     "board": "mlusim.hardware",
-    "load": "mlusim.results.result",
+    "load": "mlusim.results.saved",
     "plan": "mlusim.ops.operator",
     "presets": "mlusim.hardware",
     "retime": "mlusim.retiming.retime",

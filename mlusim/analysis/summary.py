@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +21,6 @@ FORMAT = "mlusim-summary/1"
 _HERTZ_PER_MHZ = 10**6
 _BYTES_PER_GB = 10**9
 _LINES = 5
-_HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 class Row(NamedTuple):
@@ -37,21 +34,6 @@ class Row(NamedTuple):
 def rows(result: Result) -> list[Row]:
     """Return the summary: time, bytes, efficiencies with the verdict, bottleneck, tier, memory, time by cause."""
     return [*figures(result), *split_rows(result), *_losses(result), *_lines(result), *_causes(result)]
-
-
-def render(table: Iterable[Row], width: int = 120) -> str:
-    """Format rows as plain text with aligned columns; notes wrap at `width`, but not before a % sign."""
-    table = list(table)
-    labels = max((len(row.label) for row in table), default=0)
-    values = max((len(row.value) for row in table), default=0)
-    room = max(width - labels - values - 4, 30)
-    lines = []
-    for row in table:
-        wrapped = textwrap.wrap(row.note.replace(" %", _HARD_SPACE + "%"), room) or [""]
-        first, *more = (line.replace(_HARD_SPACE, " ") for line in wrapped)
-        lines.append(f"{row.label:<{labels}}  {row.value:>{values}}  {first}".rstrip())
-        lines += [f"{'':<{labels}}  {'':>{values}}  {line}" for line in more]
-    return "\n".join(lines)
 
 
 def figures(result: Result) -> list[Row]:

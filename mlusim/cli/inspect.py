@@ -34,7 +34,7 @@ _UNITS = {"": PS_PER_NS, "ps": 1, "ns": PS_PER_NS, "us": 10**6, "ms": 10**9, "s"
 @output_options
 def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None:
     """Show one core of a saved run at one moment."""
-    from mlusim.results.result import load
+    from mlusim.results.saved import load
 
     result = load(run)
     moment = result.memory_at(time_ps(at) / PS_PER_NS, core)

@@ -48,7 +48,7 @@ Examples:
 @output_options
 def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet: bool) -> None:
     """Show saved runs: one HTML page each, which opens in any browser without a network."""
-    from mlusim.results.result import load
+    from mlusim.results.saved import load
 
     names = _names(runs)
     check_directory("--out", out, None if len(runs) == 1 else _files(names))

@@ -60,7 +60,7 @@ def retime(
 ) -> None:
     """Time a saved run on another board, or with other parameters."""
     from mlusim.analysis.provenance import provenance
-    from mlusim.results.result import load
+    from mlusim.results.saved import load
     from mlusim.retiming.retime import planned
     from mlusim.retiming.retime import retime as again
 

@@ -24,7 +24,7 @@ def run_of(text: str) -> Result:
     from mlusim.cli.operators import ENTRIES
     from mlusim.cli.run import run
     from mlusim.explore.kernel_call import with_data_if_needed
-    from mlusim.results.result import load
+    from mlusim.results.saved import load
 
     try:
         words = shlex.split(text)

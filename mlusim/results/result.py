@@ -139,24 +139,10 @@ class Result(RunFigures):
         loops read, which are in the log) and no code. Equal runs give equal bytes. Raises `InputError` if it cannot be
         written.
         """
-        from mlusim.results.saved import Saved, write
+        from mlusim.results.saved import write
 
         check_flags(output=output)
-        return write(
-            Saved(
-                operator=self.operator,
-                board=self.board,
-                plan=self.plan,
-                request=self.request,
-                log=self.log,
-                theory_ops=self.theory_ops,
-                stopped=self.stopped,
-                sources=self.sources,
-                output=self.output if output else None,
-                made_by=self.made_by,
-            ),
-            path,
-        )
+        return write(self, path, output=output)
 
     @property
     def strategy(self) -> str:
@@ -189,26 +175,3 @@ class Result(RunFigures):
         from mlusim.analysis.notebook import result_html
 
         return result_html(self)
-
-
-def load(path: str | os.PathLike[str]) -> Result:
-    """Load a run from a file written by `Result.save` or `Device.save`, with everything computed from its log.
-
-    Raises `InputError` for a file that is missing, is not a saved run, is damaged, or has a newer format.
-    """
-    from mlusim.results.saved import read
-
-    run = read(path)
-    result = Result(
-        operator=run.operator,
-        output=run.output,
-        board=run.board,
-        plan=run.plan,
-        log=run.log,
-        theory_ops=run.theory_ops,
-        request=run.request,
-        stopped=run.stopped,
-        sources=run.sources,
-    )
-    result.made_by = dict(run.made_by)
-    return result

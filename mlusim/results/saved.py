@@ -18,7 +18,7 @@ import linecache
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -35,6 +35,7 @@ from mlusim.log import Log
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.tiles import Tiles
+from mlusim.results.result import Result
 from mlusim.results.saved_log import log_of, log_values
 from mlusim.results.schema import (
     check_fields,
@@ -72,27 +73,12 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 _TILES = ("task", "start", "stop", "nram_bytes")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Saved:
-    """The parts of a saved run; see `mlusim.results.result.Result`."""
-
-    operator: str
-    board: Board
-    plan: Plan | None
-    request: Request | None
-    log: Log
-    theory_ops: int | None = None
-    stopped: str = ""
-    sources: Mapping[str, str]
-    output: Array | None = None
-    made_by: Mapping[str, Any] = field(default_factory=dict)
-
-
-def write(run: Saved, path: str | os.PathLike[str]) -> Path:
-    """Write a run to a file; return its path. Raises `InputError` if it cannot be written."""
+def write(run: Result, path: str | os.PathLike[str], *, output: bool) -> Path:
+    """Write a run to a file, with its output if `output`; return the path. Raises `InputError` if that fails."""
     path = as_path(path)
     arrays: dict[str, Array] = {}
-    names = short_names({*run.sources, *(file for file, _, _ in run.log.lines)})
+    sources = run.sources
+    names = short_names({*sources, *(file for file, _, _ in run.log.lines)})
     log = log_values(run.log, arrays)
     head = {
         "format": FORMAT,
@@ -105,11 +91,11 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
         "plan": None if run.plan is None else _plan_values(run.plan, run.board, arrays),
         "request": None if run.request is None else parameter_json(run.request)["fields"],
         "log": log | {"lines": [(names[file], line, function) for file, line, function in run.log.lines]},
-        "sources": {names[file]: text for file, text in run.sources.items()},
+        "sources": {names[file]: text for file, text in sources.items()},
         "output": None,
         "made_by": dict(run.made_by),
     }
-    if run.output is not None:
+    if output and run.output is not None:
         head["output"] = {"dtype": dtype_name(run.output.dtype), "shape": list(run.output.shape)}
         arrays["output"] = np.ascontiguousarray(run.output).reshape(-1).view(np.uint8)
     try:
@@ -120,10 +106,10 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def read(path: str | os.PathLike[str]) -> Saved:
-    """Read a run from a file.
+def load(path: str | os.PathLike[str]) -> Result:
+    """Load a run from a file written by `Result.save` or `Device.save`, with everything computed from its log.
 
-    Raises `InputError` for a file that is missing, was not written by `write`, is damaged, or has a newer format.
+    Raises `InputError` for a file that is missing, is not a saved run, is damaged, or has a newer format.
     """
     file = as_path(path)
     try:
@@ -204,7 +190,7 @@ def _write_array(array: Array, stream: Any) -> None:
     np.save(stream, array, allow_pickle=False)
 
 
-def _read_zip(file: Path, stream: Any) -> Saved:
+def _read_zip(file: Path, stream: Any) -> Result:
     remedy = "save the run again"
     try:
         archive = zipfile.ZipFile(stream)
@@ -248,7 +234,7 @@ def check_format(file: Path, head: Any) -> None:
         )
 
 
-def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
+def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Result:
     values = dict(head["board"])
     board = _board_of(values)
     output = None
@@ -261,7 +247,7 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
     log = log_of(head["log"], array)
     check_on_board(log, board)
     sources = {str(file): str(text) for file, text in head["sources"].items()}
-    return Saved(
+    result = Result(
         operator=str(head["operator"]),
         board=board,
         plan=None if head["plan"] is None else _plan_of(head["plan"], board, array),
@@ -269,10 +255,11 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
         log=log,
         theory_ops=None if head["theory_ops"] is None else int(head["theory_ops"]),
         stopped=str(head["stopped"]),
-        made_by=_made_by(head),
         sources=sources,
         output=output,
     )
+    result.made_by = _made_by(head)
+    return result
 
 
 def _made_by(head: dict[str, Any]) -> dict[str, Any]:

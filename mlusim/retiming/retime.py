@@ -33,8 +33,8 @@ from mlusim.ops.registry import OPERATORS
 from mlusim.ops.schema import Tensor
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
-from mlusim.results.result import Result, load
-from mlusim.results.saved import parameter_json
+from mlusim.results.result import Result
+from mlusim.results.saved import load, parameter_json
 from mlusim.units import PS_PER_S, format_bytes, group_digits, round_up
 
 # Board properties that kernels use besides their plan: a description, and whether it matters to a log.
