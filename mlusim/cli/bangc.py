@@ -125,7 +125,7 @@ def _entry(module: Module, entry: str, device: Board, outputs: Outputs, **option
     import inspect
 
     from mlusim.explore.kernel_call import KernelCall
-    from mlusim.explore.sources import UserKernel
+    from mlusim.explore.user_kernels import UserKernel
 
     kernel = module[entry]
     names = tuple(inspect.signature(kernel).parameters)[1:]

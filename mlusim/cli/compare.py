@@ -218,7 +218,7 @@ def _calls(
     """Return a call per combination of settings and launches, each with a label of its differences."""
     from dataclasses import replace
 
-    from mlusim.explore.sources import kernel_of
+    from mlusim.explore.user_kernels import kernel_of
 
     base = call_of(kernel_name, settings=(), dim=None, kind=None, **own)
     axes: dict[str, list[Any]] = settings_of(kernel_of(kernel_name), settings)

@@ -54,7 +54,7 @@ def _loaded(file: str) -> dict[str, Any]:
     """Load a Python file: its kernels with their parameters, tensors first, then settings with their defaults."""
     import ast
 
-    from mlusim.explore.sources import kernel_of
+    from mlusim.explore.user_kernels import kernel_of
 
     kernels: dict[str, list[str]] = {}
     try:

@@ -97,7 +97,7 @@ def call_of(
 ) -> KernelCall:
     """Return the kernel of `FILE.py:KERNEL` with its arguments. Raises `InputError`."""
     from mlusim.explore.kernel_call import KernelCall
-    from mlusim.explore.sources import kernel_of
+    from mlusim.explore.user_kernels import kernel_of
 
     kernel = kernel_of(kernel_name)
     values = settings_of(kernel, settings)

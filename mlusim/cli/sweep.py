@@ -159,7 +159,7 @@ def _sweep_kernel(
     theory_ops: int | None,
     **options: Any,
 ) -> None:
-    from mlusim.explore.sources import kernel_of
+    from mlusim.explore.user_kernels import kernel_of
 
     kernel = named(kernel, options)
     values = given(dtype=_flat(element_type), dim=list(dim), kind=kind, theory_ops=theory_ops)

@@ -180,8 +180,8 @@ def _tune_kernel(
     kind: list[str] | None,
     theory_ops: int | None,
 ) -> None:
-    from mlusim.explore.sources import kernel_of
     from mlusim.explore.tuning import tune
+    from mlusim.explore.user_kernels import kernel_of
 
     if db is not None:
         check_file("--db", db)

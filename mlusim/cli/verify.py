@@ -136,7 +136,7 @@ def _verify(
 def _reference(text: str) -> Any:
     """Return an array from a file, or a function from a file."""
     if is_kernel_name(text):
-        from mlusim.explore.sources import function_of
+        from mlusim.explore.python_files import function_of
 
         return function_of(text)
     from mlusim.host.array_files import read_arrays

@@ -11,8 +11,8 @@ from typing import Any
 from mlusim.errors import BoardError, InputError
 from mlusim.explore.kernel_call import without_folder
 from mlusim.explore.point import FIGURES, PLAN_FIGURES, Point, option_json
-from mlusim.explore.sources import UserKernel
 from mlusim.explore.store import IMPOSSIBLE, Outcome
+from mlusim.explore.user_kernels import UserKernel
 from mlusim.hardware import Board
 
 # A larger sweep is most likely a mistake.

@@ -11,7 +11,7 @@ from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError, shown
 from mlusim.explore.axes import Axes
 from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, numbers, several, shapes
-from mlusim.explore.sources import UserKernel, kernel_of
+from mlusim.explore.user_kernels import UserKernel, kernel_of
 from mlusim.files import is_kernel_name
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.run import three_axes

@@ -15,9 +15,10 @@ import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import InputError, KernelError, LaunchError, MissingDataError, MlusimError
-from mlusim.explore.sources import VARIABLE, UserKernel, importable_from, where_in
+from mlusim.explore.python_files import where_in
+from mlusim.explore.user_kernels import VARIABLE, UserKernel
 from mlusim.hardware import Board
-from mlusim.host.arguments import FileInput, InOut, Output, assign, parse_argument, read_inputs
+from mlusim.host.arguments import IN_PLACE, FileInput, InOut, Output, assign, parse_argument, read_inputs
 from mlusim.host.array_files import split_key
 from mlusim.host.device import Device
 from mlusim.host.run import run as run_kernel
@@ -120,7 +121,7 @@ class KernelCall:
             progress: show a progress bar.
             options: options of `mlusim.run`, for a kernel.
         """
-        with importable_from(self.kernel.file if self.kernel.text else ""):
+        with self.kernel.importable():
             if self.kernel.launches:
                 if options.get("steady"):
                     raise InputError(
@@ -147,7 +148,7 @@ class KernelCall:
             raise InputError(
                 f"{self.kernel.name} is a plain function that launches kernels: verify runs one kernel, an `async def`"
             )
-        with importable_from(self.kernel.file if self.kernel.text else ""):
+        with self.kernel.importable():
             function, values, only = self._call(board)
             launch = {**self.launch, "theory_ops": self.theory_ops}
             more = {**launch, **options, **only}
@@ -190,39 +191,27 @@ def _refused_as_input() -> Iterator[None]:
 
 def absolute(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments with absolute file paths, for another process."""
-    absolute_arguments = []
-    for text in arguments:
-        argument = parse_argument(text)
-        if isinstance(argument.value, FileInput):
-            path, key = split_key(argument.value.path)
-            absolute_arguments.append(
-                f"{f'{argument.name}=' if argument.name else ''}{path.resolve()}{f':{key}' if key else ''}"
-            )
-        else:
-            absolute_arguments.append(text)
-    return tuple(absolute_arguments)
+    return tuple(_with_file(text, lambda path: str(path.resolve())) for text in arguments)
 
 
 def without_folder(text: str) -> str:
     """An argument as text, its file, where it is one, without the folder that it is in: nothing of this machine."""
-    argument = parse_argument(text)
-    if not isinstance(argument.value, FileInput):
-        return text
-    path, key = split_key(argument.value.path)
-    return f"{f'{argument.name}=' if argument.name else ''}{path.name}{f':{key}' if key else ''}"
+    return _with_file(text, lambda path: path.name)
 
 
 def contents(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with file names replaced by digests of the contents, for a sweep's key."""
-    keyed = []
-    for text in arguments:
-        argument = parse_argument(text)
-        if isinstance(argument.value, FileInput):
-            path, key = split_key(argument.value.path)
-            keyed.append(f"{argument.name}={_sha256(path)}:{key}")
-        else:
-            keyed.append(text)
-    return keyed
+    return [_with_file(text, _sha256) for text in arguments]
+
+
+def _with_file(text: str, renamed: Callable[[Path], str]) -> str:
+    """Return an argument with another name for its file; one without a file as it is."""
+    argument = parse_argument(text)
+    if not isinstance(argument.value, FileInput):
+        return text
+    path, key = split_key(argument.value.path)
+    name = f"{argument.name}=" if argument.name else ""
+    return f"{name}{IN_PLACE if argument.value.in_place else ''}{renamed(path)}{f':{key}' if key else ''}"
 
 
 def _sha256(path: Path) -> str:

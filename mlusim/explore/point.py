@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError
 from mlusim.explore.kernel_call import KernelCall, absolute, contents
-from mlusim.explore.sources import UserKernel, described, importable_from, model_hash, where_in
+from mlusim.explore.model_hash import model_hash
+from mlusim.explore.python_files import importable_from, where_in
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
+from mlusim.explore.user_kernels import UserKernel, described
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.commands import command_of

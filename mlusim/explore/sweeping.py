@@ -12,8 +12,8 @@ from mlusim.errors import InputError, shown
 from mlusim.explore.axes import Axes
 from mlusim.explore.axis_arguments import axes_of
 from mlusim.explore.point import Point
+from mlusim.explore.python_files import check_not_loading
 from mlusim.explore.runner import Runner
-from mlusim.explore.sources import check_not_loading
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 from mlusim.explore.table import data_frame, write_table
 from mlusim.inputs import as_count, as_file, as_path, as_paths, as_tuple, check_flags

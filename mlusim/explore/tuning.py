@@ -15,9 +15,9 @@ from mlusim.explore.axes import Axes
 from mlusim.explore.axis_arguments import axes_of, by_name, is_operator
 from mlusim.explore.kernel_call import OF_A_RUN
 from mlusim.explore.point import Point, kernel_call, option_json, prepare_point
+from mlusim.explore.python_files import check_not_loading
 from mlusim.explore.runner import Runner
 from mlusim.explore.search import Search
-from mlusim.explore.sources import check_not_loading
 from mlusim.explore.store import DONE, Store
 from mlusim.explore.sweeping import run_axes
 from mlusim.hardware import Board

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 FORMS = "a file (x.npy, x.npz:key), an output (float32:2,8,64), random elements (random:float32:1000), or a number"
-_RANDOM, _IN_PLACE = "random", "inout:"
+_RANDOM, IN_PLACE = "random", "inout:"
 _ARRAY_FILE = re.compile(r"\.(npy|npz)(:.*)?$", re.IGNORECASE)
 _WORDS = {"true": True, "false": False}
 
@@ -151,8 +151,8 @@ def parse_argument(text: str) -> Argument:
 
 def _value(where: str, text: str) -> Any:
     if _ARRAY_FILE.search(text):
-        in_place = text.startswith(_IN_PLACE)
-        return FileInput(text.removeprefix(_IN_PLACE), in_place)
+        in_place = text.startswith(IN_PLACE)
+        return FileInput(text.removeprefix(IN_PLACE), in_place)
     kind, colon, rest = text.partition(":")
     if colon:
         drawn = kind == _RANDOM

@@ -16,7 +16,7 @@ import mlusim
 from mlusim import bangc, explore
 from mlusim.cli.program import program
 from mlusim.errors import InputError
-from mlusim.explore.sources import kernel_of
+from mlusim.explore.user_kernels import kernel_of
 
 FILE = Path(__file__).parent / "kernels" / "basics.mlu"
 HOME = str(Path.home())

@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as hnp
 
 import mlusim
 from mlusim.explore.fingerprint import fingerprint
-from mlusim.explore.sources import kernel_of
+from mlusim.explore.user_kernels import kernel_of
 
 
 class Colour(enum.Enum):

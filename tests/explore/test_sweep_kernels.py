@@ -11,8 +11,8 @@ import pytest
 import mlusim
 from mlusim.errors import InputError
 from mlusim.explore.axis_arguments import axes_of
+from mlusim.explore.model_hash import MODEL
 from mlusim.explore.point import Point
-from mlusim.explore.sources import MODEL
 from sweeping_here import SHAPE, X4, here
 
 
@@ -220,3 +220,26 @@ def test_the_model_fingerprint_covers_all_imports_of_a_point():
         and name not in ("analysis", "analysis.by_line", "analysis.known_error", "analysis.launch_log")
     ]
     assert missing == []
+
+
+def test_arguments_modified_in_place_stay_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("y.npy", np.ones(64, np.float32))
+
+    async def double(core, y, repeats=1):
+        if core.is_memory_core or core.task_id:
+            return
+        tile = core.nram.alloc(y.shape, y.dtype)
+        await core.memcpy(tile, y)
+        for _ in range(repeats):
+            core.add(tile, tile, tile)
+        await core.sync()
+        await core.memcpy(y, tile)
+
+    found = mlusim.sweep(double, arguments=["inout:y.npy"], repeats=[1, 2], workers=0)
+    assert found.counts["done"] == 2
+    assert found.rows[0]["arguments"] == "inout:y.npy"
+    (read_only,) = mlusim.sweep(double, arguments=["y.npy"], workers=0).rows
+    assert "y is an input" in read_only["message"]
+    in_place, plain = (points_of(double, shape=None, arguments=[text])[0].key() for text in ("inout:y.npy", "y.npy"))
+    assert in_place != plain

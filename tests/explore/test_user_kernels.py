@@ -12,7 +12,7 @@ import pytest
 
 import mlusim
 from mlusim.errors import InputError
-from mlusim.explore.sources import kernel_of
+from mlusim.explore.user_kernels import kernel_of
 
 
 def kernel_of_a_notebook(**values):

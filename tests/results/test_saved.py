@@ -19,7 +19,7 @@ import mlusim
 from mlusim import ops
 from mlusim.analysis.pictures import draw
 from mlusim.analysis.summary import to_json
-from mlusim.explore.sources import function_of
+from mlusim.explore.python_files import function_of
 from mlusim.hardware import presets
 from mlusim.log import Log
 from mlusim.results.saved import short_names

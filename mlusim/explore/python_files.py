@@ -1,0 +1,165 @@
+"""Functions of Python files, named as `file.py:function`: the file is loaded as a module of its own."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import invalidate_caches
+from importlib.util import decode_source
+from pathlib import Path
+from typing import Any
+
+from mlusim.errors import InputError
+from mlusim.explore.fingerprint import installed
+from mlusim.files import open_input
+from mlusim.inputs import as_path
+
+Function = Callable[..., Any]
+
+_files_loading: list[str] = []
+
+
+def function_of(kernel_name: str) -> Function:
+    """Return any function by `file.py:function`, such as a reference. Raises `InputError`."""
+    as_path(kernel_name)
+    return from_file(kernel_name)[0]
+
+
+def from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
+    """Return the function of `file.py:function`, or the only kernel of a `file.py`."""
+    file, colon, name = kernel_name.rpartition(":")
+    if kernel_name.endswith(".py"):
+        file, colon, name = kernel_name, ":", ""
+    if not colon or not file or not (name.isidentifier() or kernel_name.endswith(".py")):
+        raise InputError(f"{kernel_name}: name a file and a function in it, as in kernels.py:add")
+    path = Path(file)
+    try:
+        with open_input(path) as stream:
+            content = stream.read()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    except ValueError:
+        raise InputError(f"{path} is not a path") from None
+    try:
+        text = decode_source(content)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} cannot be decoded ({error}): save it as UTF-8, or name its encoding in its first line, as in "
+            "`# coding: gbk`"
+        ) from None
+    name = name or _only_kernel(path, text)
+    whole = path.resolve()
+    return execute(whole, text, name, file), name, {"file": str(whole), "text": text}
+
+
+def _only_kernel(path: Path, text: str) -> str:
+    """Return the name of the only kernel of a file, a top-level `async def`. Raises `InputError`."""
+    try:
+        names = [node.name for node in ast.parse(text).body if isinstance(node, ast.AsyncFunctionDef)]
+    except SyntaxError as error:
+        raise InputError(f"{path}: cannot be loaded: line {error.lineno}: SyntaxError: {error.msg}") from error
+    names = [name for name in names if not name.startswith("_")]
+    if len(names) != 1:
+        has = f"it has {', '.join(names)}" if names else "it has none"
+        raise InputError(f"{path}: name the kernel, an `async def`, as in {path.name}:{(names or ['add'])[0]}; {has}")
+    return names[0]
+
+
+def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
+    """Return a function of a module created from the text; `shown` names the file in messages."""
+    shown = shown or str(path)
+    module = types.ModuleType(f"mlusim_kernel_{path.stem}")
+    module.__file__ = str(path)
+    module.__package__, _ = _package(path)
+    # Messages and reports show the lines that run, even if the file does not exist on this machine.
+    linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
+    sys.modules[module.__name__] = module
+    _files_loading.append(path.name)
+    try:
+        with importable_from(path):
+            exec(compile(text, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own kernel
+    except InputError:
+        raise
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise InputError(
+            f"{shown}: cannot be loaded: {where_in(error, path)}{type(error).__name__}: {error}"
+        ) from error
+    finally:
+        _files_loading.pop()
+    function: Function | None = module.__dict__.get(name)
+    if not callable(function):
+        functions = {key: value for key, value in vars(module).items() if inspect.isfunction(value) and key[:1] != "_"}
+        own = [key for key, value in functions.items() if value.__code__.co_filename == str(path)]
+        has = f"it has {', '.join(own)}" if own else "it defines no functions"
+        raise InputError(f"{shown} has no function {name!r}: {has}")
+    return function
+
+
+@contextmanager
+def importable_from(path: Path | str) -> Iterator[None]:
+    """Make modules beside a kernel file importable while it loads or runs, with lower priority than installed ones.
+
+    The modules are unloaded afterwards, as other kernel files may have neighbours of the same name.
+    """
+    if not (path and Path(path).parent.is_dir()):
+        yield
+        return
+    # The file's own, and that of the package which it is in: its relative imports start there.
+    folders = [*{Path(path).parent: None, _package(Path(path))[1]: None}]
+    names: set[str] = set()
+    for folder in folders:
+        names |= {module.stem for module in folder.glob("*.py")}
+        names |= {init.parent.name for init in folder.glob("*/__init__.py")}
+    names -= {name for name in names if installed(name)} | {"__main__"}
+    hidden = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] in names}
+    sys.path.extend(map(str, folders))
+    invalidate_caches()
+    try:
+        yield
+    finally:
+        for folder in folders:
+            sys.path.remove(str(folder))
+        for name in [*sys.modules]:
+            if name.partition(".")[0] in names:
+                del sys.modules[name]
+        sys.modules.update(hidden)
+
+
+def _package(path: Path) -> tuple[str, Path]:
+    """Return a file's package, by its import name, and the folder from which it is imported.
+
+    A folder with an `__init__.py` is a package; without one the name is empty.
+    """
+    folder, parts = path.parent, list[str]()
+    while folder.name.isidentifier() and (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts), folder
+
+
+def where_in(error: BaseException, path: Path | str) -> str:
+    """Return the last line of a file in an error's traceback, as `line 3: `; for a syntax error, the wrong line."""
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno}: "
+    lines = []
+    trace = error.__traceback__
+    while trace:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    return f"line {lines[-1]}: " if lines else ""
+
+
+def check_not_loading() -> None:
+    """Raise `InputError` inside a kernel file that is being loaded: a sweep there would recurse without end."""
+    if _files_loading:
+        raise InputError(
+            f"{_files_loading[-1]} starts a sweep when it is loaded: put the call under `if __name__ == '__main__':`"
+        )
