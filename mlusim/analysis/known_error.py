@@ -182,7 +182,7 @@ def _neighbours(kind: str, board: Board, size: int) -> tuple[str, str, list[Row]
     sizes = [row.nbytes for row in in_family]
     if not min(sizes) <= size * _SIZE_FACTOR or not size <= max(sizes) * _SIZE_FACTOR:
         span = " to ".join(map(short_bytes, sorted({min(sizes), max(sizes)})))
-        return BEYOND, f"on the family {board.family} sizes other than {span}", in_family
+        return BEYOND, f"sizes other than {span} on the family {board.family}", in_family
     return MEASURED, "", in_family
 
 

@@ -24,7 +24,7 @@ _BRIGHT = 127
 _LABEL_SIZE = 8
 _UNWRITTEN = (255, 255, 255)
 _PANEL_PX, _BAR_PX, _GAP_PX = 430, 21, 21
-# cividis, which readers with any colour vision see alike, at 18 even steps, as matplotlib has it.
+# cividis, which readers with any colour vision see alike, at 18 even steps, as in matplotlib.
 _CIVIDIS = """
     00224e 002d68 163770 2e416d 3f4c6c 4e566c 5c616e 696b71 767676 838179 928c78 a09875 afa471 bfb06b cfbd62 dfca57
     f0d846 fee838
@@ -155,8 +155,8 @@ def core_of_task(records: LogColumns, plan: Plan) -> Integers:
 def verdict(same: float, unwritten: float, logged: Owners) -> str:
     """Describe the agreement of the log with the plan."""
     if same == 1:
-        return "by the log each part is written by the core that the plan names"
-    text = f"by the log {100 * (1 - same):.1f} % is written by another core than planned"
+        return "every part was written by the planned core"
+    text = f"{100 * (1 - same):.1f} % was written by another core than planned"
     if unwritten:
         text += f", {100 * unwritten:.1f} % by none (white)"
     return text if logged.complete else text + " (first writes only: there are too many)"

@@ -2,7 +2,7 @@
 
 A run with few spans is drawn span by span. With more, spans are summed in bins, and the colour intensity of a pipe
 shows how busy it was; if bins contain whole iterations, each core is one row of stacked shares. A second panel
-magnifies a part of one core, so that single operations are visible in long runs, too.
+magnifies a part of one core, so that single operations are visible even in long runs.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def draw_timeline(records: LogColumns, title: str = "Timeline", about: str = "")
     unit, scale = time_unit(records.time_ps)
     pipes = ", ".join(LANES[lane] for lane in lanes)
     subtitle = (
-        "one row a core: the share of its time on each of these, work before waiting; grey: in a task, issuing"
+        "one row per core: its share of time by activity, work before waiting; grey: issuing"
         if _summed(run, shown)
-        else f"one row a core, its pipes from top to bottom: {pipes}"
+        else f"one row per core, its pipes from top to bottom: {pipes}"
     )
     if len(shown) < len(active):
         subtitle += f"; {len(shown)} of {len(active)} active cores shown"

@@ -16,7 +16,7 @@ _MESSAGE = re.compile(r": (In |fatal error:|error:|warning:|required from )")
 _EXCERPT = re.compile(r" +(\d*) \| ?")
 # The place that a message is about.
 _PLACE = re.compile(r"(.+?):\d+:\d+: (?:fatal error|error|warning|note):")
-# Words of CUDA, and what BANG C has instead.
+# Names of CUDA, and their equivalents in BANG C.
 _OF_CUDA = {
     "__global__": "__mlu_entry__",
     "__device__": "__mlu_func__",
@@ -29,7 +29,7 @@ _OF_CUDA = {
     "gridDim": "taskDim",
 }
 _WORD_OF_CUDA = re.compile(rf"error: .*?(?:\u2018|')({'|'.join(_OF_CUDA)})(?:\u2019|')")
-# What the headers call to place an array: the only error of that call.
+# The call by which the headers place an array, and its only error.
 _PLACING = "array_in_memory"
 _NOT_CONSTANT = (
     "error: the size of an array with a memory space must be a constant expression, since the compiler places the array"
@@ -62,7 +62,7 @@ def compiler_text(text: str, path: Path) -> str:
         context -= 1
     shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
     words = dict.fromkeys(_WORD_OF_CUDA.findall(shown))
-    notes = "".join(f"\nnote: {word} is a word of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words)
+    notes = "".join(f"\nnote: {word} is a name of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words)
     shown = _ENTRY_EXCERPTS.sub(r"\1", shown)
     shown = _ENTRIES.sub(f"{path}: at the end of the file: ", shown)
     return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}{notes}"
@@ -79,7 +79,7 @@ def _with_array_sizes(lines: list[str]) -> list[str]:
 
 
 def _with_words_of_launches(lines: list[str]) -> list[str]:
-    """Say of a launch and an entry what is wrong with them."""
+    """Describe what is wrong with a launch or an entry."""
 
     def of_launch(match: re.Match[str]) -> str:
         passed = "" if match[2] is None else f", and the launch passes {match[2]}"

@@ -166,7 +166,7 @@ def _in_memory(image: Image, kind: int, offset: int) -> str:
         return f", {group_digits(nearest.offset - offset)} B before {name}"
     if offset - nearest.offset < 2 * nearest.size + GAP_BYTES:
         return f" at byte {group_digits(offset - nearest.offset)} of {name}, which has {size} B"
-    return f", {group_digits(offset - nearest.offset - nearest.size)} B behind {name}, the last array before it"
+    return f", {group_digits(offset - nearest.offset - nearest.size)} B beyond {name}, the last array before it"
 
 
 def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int], str]) -> MlusimError:
@@ -190,14 +190,12 @@ def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int],
         return AccessError(_segmentation(image, who, address, pc, describe))
     words = {
         signal.SIGFPE: "division by zero, or of the least integer by -1: the result on the board is undefined",
-        signal.SIGILL: f"{who} came to where C++ leaves open what happens: a division by zero that the compiler saw, "
+        signal.SIGILL: f"{who} reached undefined behaviour: a division by zero that the compiler saw, "
         "or a function that ends without its return",
         signal.SIGABRT: f"{who} was aborted by the C or C++ library, which says why on the terminal",
     }
     name = signal.Signals(number).name
-    return KernelError(
-        words.get(signal.Signals(number), f"{who} stopped with {name}: it did what C++ leaves undefined")
-    )
+    return KernelError(words.get(signal.Signals(number), f"{who} stopped with {name}: undefined behaviour"))
 
 
 def _below_stack(image: Image) -> bool:

@@ -1,6 +1,6 @@
 """Which filters in WRAM a task has written in rows from lane to lane, and which in one piece.
 
-C code passes a tensor instruction only an address, so the form of the filters there is that of the copy that wrote
+C code passes only an address to a tensor instruction, so the layout of the filters there is that of the copy that wrote
 them. `mlusim.cores.instructions.wram_layout` describes the two forms.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlusim.hardware.board_record import Board
     from mlusim.memory.allocation import Allocation
 
-# Copies to 16 lanes write another layout, of which no public text says enough.
+# Copies to 16 lanes write another layout, which no public document describes fully.
 _WIDE_LANES = 16
 
 
@@ -83,8 +83,8 @@ class FilterForms:
                 raise OperandError(
                     f"filters at byte {group_digits(offset)} of {allocation.name}: a later copy overlaps them either "
                     "by its addresses or by its share of each lane of WRAM, but not by both. One of the two was in "
-                    "one piece and the other from lane to lane, and no public text says how the addresses of the one "
-                    "relate to those of the other; write both in the same form"
+                    "one piece and the other from lane to lane, and no public document defines how their "
+                    "addresses relate; write both in the same form"
                 )
             if isinstance(entry, _Rows):
                 return True

@@ -41,12 +41,12 @@ class GdramMap:
         self.ranges = (Range * max(len(found), 1))(*[Range(base, size, flags) for base, size, flags, _ in found])
 
     def nearest(self, address: int) -> str:
-        """Describe an address by the nearest tensor, as `4 B behind the end of out (256 B)`; "" if none is near."""
+        """Describe an address by the nearest tensor, as `4 B after the end of out (256 B)`; "" if none is near."""
         near = [
             (distance, f"{group_digits(distance)} B {where} of {allocation.name} ({group_digits(allocation.nbytes)} B)")
             for base, allocation in zip(self.bases, self.allocations, strict=True)
             for distance, where in (
-                (address - base - allocation.nbytes, "behind the end"),
+                (address - base - allocation.nbytes, "after the end"),
                 (base - address, "before the start"),
             )
             if 0 <= distance < _NEAR_BYTES

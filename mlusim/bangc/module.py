@@ -214,7 +214,7 @@ class Module:
     def unknown_text(self, name: str) -> str:
         """Describe an intrinsic that the simulator does not support."""
         others = sorted(set(self.missing) - {name})
-        rest = f"the file also calls {', '.join(others)}, unknown too" if others else ""
+        rest = f"the file also calls the unknown {', '.join(others)}" if others else ""
         text = not_simulated(name)
         stop = " " if text.endswith("?") else "; "
         return f"{text}{stop}{rest or f'the other intrinsics of {self.path.name} are known'}"

@@ -87,7 +87,7 @@ class Repetition:
         if written <= _OF_A_CORE and not synced:
             error = OperationLimitError(
                 f"the task has made {group_digits(calls)} calls of the simulator, and the latest "
-                f"{group_digits(int(own.sum()))} operations left nothing outside its core: an endless loop? Where the "
+                f"{group_digits(int(own.sum()))} operations left nothing outside its core: an endless loop? If the "
                 "kernel needs more, raise max_operations"
             )
             raise_at(*self._place(function), error)

@@ -137,7 +137,7 @@ def _find(command: str | None) -> Compiler:
             continue
         return Compiler(candidate, version, gnu)
     raise InputError(
-        f"no C++ compiler for BANG C ({'; '.join(reasons)}): pip install 'mlusim[bangc]' brings one, "
+        f"no C++ compiler for BANG C ({'; '.join(reasons)}): pip install 'mlusim[bangc]' installs one, "
         "or install g++ 12 or clang++ 15, or name one as `compiler`"
     )
 

@@ -23,15 +23,15 @@ _REASONS = (
     (r"_perf_", "a performance counter of the hardware; reports have the simulator's counts"),
     (
         r"^__trc_|^__tensor_",
-        "an instruction on tensor descriptors, which no public text describes",
+        "an instruction on tensor descriptors, which no public document describes",
     ),
     (r"^__mlvm_", "a builtin of the vendor's compiler; call the intrinsic that stands for it"),
     (r"^__breakdump_", "a dump for the vendor's debugger; print with __bang_printf"),
     (r"remote", "it writes to another chip, and one board is simulated"),
-    (r"tf32|_sr$", "no public text tells how the board rounds or stores these numbers"),
+    (r"tf32|_sr$", "no public document defines how the board rounds or stores these numbers"),
     (
         r"^__grid_|discrete_atomic|bexpand|breduce|sparse|qpreset|active_f|tiling",
-        "no public text tells what it computes",
+        "no public document defines what it computes",
     ),
 )
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _HELP = """\
 Run BANG C, unmodified, on a simulated board.
 
-A .mlu file is compiled by the C++ compiler of this machine, or by the one that `pip install 'mlusim[bangc]'` brings,
+A .mlu file is compiled by the C++ compiler of this machine, or by the one that `pip install 'mlusim[bangc]'` installs,
 and runs as native code: run only files that you would run.
 
 \b
@@ -73,9 +73,9 @@ Examples:
 @bangc.command("run", cls=SectionedCommand, sections=_SECTIONS, help=_RUN_HELP)
 @click.argument("file", metavar="FILE")
 @click.argument("words", nargs=-1, metavar="[-- ARGUMENTS...]")
-@click.option("--with", "sources", multiple=True, metavar="FILE", help="A further source file. May be repeated.")
+@click.option("--with", "sources", multiple=True, metavar="FILE", help="Another source file. May be repeated.")
 @click.option(
-    "--entry", "-e", metavar="NAME", help="The kernel: name, or 'name<float, 4>'. [default: main, or the only]"
+    "--entry", "-e", metavar="NAME", help="The kernel: name, or 'name<float, 4>'. [default: main, or the only entry]"
 )
 @compile_options
 @device_option

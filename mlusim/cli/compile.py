@@ -37,7 +37,7 @@ def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool,
     """Compile or load kernels."""
     for file in files:
         if Path(file).suffix not in {".py", ".mlu"}:
-            raise InputError(f"{file} is not a kernel's file: name a .py or a .mlu file")
+            raise InputError(f"{file} is not a kernel file: name a .py or a .mlu file")
     reports = [_loaded(file) if file.endswith(".py") else _compiled(file, device, options) for file in files]
     if as_json:
         content = {"ok": not any(report["error"] for report in reports), "files": reports}

@@ -105,14 +105,14 @@ def _list(*, full: bool) -> None:
     show.print_columns(heads, lines, right=range(1, len(heads)))
     show.print_text(
         "\nCores: clusters x cores of each. DRAM: nominal bandwidth. NRAM of a core and\n"
-        "SRAM of a cluster: what a kernel may allocate. UNION: the most clusters of a\n"
-        "launch. One board with its sources: mlusim devices NAME"
+        "SRAM of a cluster: what a kernel may allocate. UNION: the largest number of\n"
+        "clusters in a launch. Sources of one board: mlusim devices NAME"
     )
     if full:
         show.print_text(
-            "GDRAM: of the chip. WRAM, read port, vector, fp16 tensor: of a core; cluster\n"
-            "port: read, of a cluster. DMA: start-up of a copy. ASSUMED: parameters\n"
-            "without a public source."
+            "GDRAM is that of the chip; WRAM, read port, vector and fp16 tensor are those of\n"
+            "a core. Cluster port: reads. DMA: start-up of a copy. ASSUMED: the number of\n"
+            "parameters without a public source."
         )
 
 

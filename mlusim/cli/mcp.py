@@ -57,7 +57,7 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "diff": Tool("diff", 'Compare two runs by cause, line and figure. words: ["a.zip", "b.zip"]'),
     "explain": Tool(
-        "explain", 'What a run lost its time to, by line, and predictions of what would help. words: ["a.zip"]'
+        "explain", 'Where the time of a run went, by line, and predictions of what would help. words: ["a.zip"]'
     ),
 }
 _SCHEMA: dict[str, Any] = {
@@ -68,7 +68,7 @@ _SCHEMA: dict[str, Any] = {
             "items": {"type": "string"},
             "description": "arguments and options as on the command line; --help describes them",
         },
-        "timeout_s": {"type": "number", "default": 300, "description": "the process ends after that many seconds"},
+        "timeout_s": {"type": "number", "default": 300, "description": "the process is stopped after so many seconds"},
     },
     "required": ["words"],
 }

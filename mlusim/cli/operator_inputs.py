@@ -89,7 +89,7 @@ def read_inputs(
     return [read_array(flags[name], files[name]) for name in flags]
 
 
-def strategy_option(name: str, text: str = "How it is split and moved: see below.") -> Callable[..., Any]:
+def strategy_option(name: str, text: str = "How the work is split: see below.") -> Callable[..., Any]:
     """--strategy; the first one is the default."""
     complete = complete_from(lambda: ENTRIES[name].strategies)
     return click.option("--strategy", metavar="NAME", shell_complete=complete, help=text)

@@ -57,7 +57,7 @@ seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Seed of random inputs. [default: 0]"
 )
 full_option = click.option(
-    "--full", is_flag=True, help="All columns; a table that is wider than the terminal comes in parts."
+    "--full", is_flag=True, help="All columns; a table that is wider than the terminal is split."
 )
 report_option = click.option(
     "--report",
@@ -70,7 +70,9 @@ check_option = click.option(
     "--check", is_flag=True, help="Verify the run: races, uninitialised reads, the split proof."
 )
 sensitivity_option = click.option(
-    "--sensitivity", is_flag=True, help="Show how the time moves with each uncertain parameter, 20 % each way."
+    "--sensitivity",
+    is_flag=True,
+    help="Show how the time changes if each uncertain parameter is 20 % smaller or larger.",
 )
 no_data_option = click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes.")
 csv_option = click.option(
@@ -90,7 +92,7 @@ dma_option = click.option(
     type=click.Choice(["complete", "late"]),
     default="complete",
     show_default=True,
-    help="When an asynchronous copy acts: as it completes, or only when a sync orders it.",
+    help="When an asynchronous copy takes effect: as it completes, or only when a sync orders it.",
 )
 workers_option = click.option(
     "--workers",

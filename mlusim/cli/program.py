@@ -182,14 +182,14 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
                 FAILED,
             )
         case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] != "mlusim":
-            message_and_code = f"the package {name} is missing: install mlusim again, with what it needs", FAILED
+            message_and_code = f"the package {name} is missing: install mlusim again with its dependencies", FAILED
         case OSError():
             what = f"{error.filename}: " if error.filename else ""
             if error.errno == ENOSPC and not what:
                 what = "the output cannot be written: "
             message_and_code = f"{what}{error.strerror or error}", USAGE
         case _:
-            text = f"internal error: {type(error).__name__}: {_one_line(str(error))}. This is a defect of mlusim: "
+            text = f"internal error: {type(error).__name__}: {_one_line(str(error))}. This is a bug in mlusim: "
             message_and_code = f"{text}please report it with what `mlusim --traceback ...` prints", FAILED
     return message_and_code
 
@@ -241,8 +241,8 @@ Start here:
   mlusim run tin_shift --help      # run an operator on your own arrays
   mlusim compare tin_shift --shape 2,8,256,196
 
-All times are those of a model, not measurements: `mlusim devices NAME` says where each number comes from, and
-`mlusim validate` how far the model is off real measurements.
+All times are those of a model, not measurements: `mlusim devices NAME` shows the source of each number, and
+`mlusim validate` the error against real measurements.
 """
 
 _EPILOG = """\b
@@ -263,7 +263,7 @@ Exit codes:
     invoke_without_command=True,
 )
 @click.version_option(__version__, message=f"mlusim %(version)s, {build()}")
-@click.option("--traceback", is_flag=True, help="Show where in the code an error comes from.")
+@click.option("--traceback", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def program(context: click.Context, *, traceback: bool) -> None:
     """Simulate Cambricon MLU boards: exact results, bytes on every link, time and where it went."""

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 _HELP = """\
 Show saved runs: one HTML page each, which opens in any browser without a network.
 
-A page has the summary, the split in words, where the time went, a timeline to zoom into, the tile map, bandwidth,
-memory, roofline, traffic by tensor, and the kernel's source with what each line cost. Of one run, the pictures,
-summary.json and trace.json (for Perfetto) are written too, as `--report` does; of several, index.html compares
-them, and all pages use the plotly.min.js beside them.
+A page has the summary, a description of the split, where the time went, a zoomable timeline, the tile map, bandwidth,
+memory, roofline, traffic by tensor, and the kernel's source with the cost of each line. For one run, the pictures,
+summary.json and trace.json (for Perfetto) are also written, as by `--report`. For several runs, index.html compares
+them, and all pages share one plotly.min.js.
 
 \b
 Examples:

@@ -117,5 +117,5 @@ def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: 
     if split:
         lines.append(f"The recorded split was kept; on that board it would be another: {split}.")
     elif recorded.plan is None:
-        lines.append("A kernel of your own: what it would do otherwise on that board is not known here.")
+        lines.append("This is a kernel of your own: on that board it may issue different instructions.")
     return "\n".join(lines) + "\n"

@@ -83,7 +83,7 @@ _HELP = """\
 Run an operator, or a kernel of your own, on a simulated board.
 
 Reads .npy files (or .npz, as file.npz:key), runs the operator's kernel on the board, writes the exact result, and
-prints what it took: time, bytes on every link, efficiency, and where the time went.
+prints time, bytes on every link, efficiency, and where the time went.
 
 \b
 Examples:

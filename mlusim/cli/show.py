@@ -150,7 +150,7 @@ def print_suggestions(title: str, suggestions: Sequence[Suggestion], result: Res
     from mlusim.analysis.summary import percent, us_text
 
     if suggestions:
-        print_text(f"\n{title}. Predictions by retiming, with one loss gone:")
+        print_text(f"\n{title}. Predictions by retiming, with one loss removed:")
     for one in suggestions:
         saved = percent(1 - one.time_ps / result.time_ps)
         print_text(f"  {us_text(one.time_ps)} ({saved} less) if {one.assumption}:\n      {one.change}")

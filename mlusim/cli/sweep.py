@@ -125,8 +125,8 @@ Simulate every combination of shapes, boards, strategies and other settings.
 
 Values are separated by commas, or are a range: 16KiB..1MiB*2 doubles, 4..32+4 adds 4. Shapes and lists of axes contain
 commas, so repeat the option for each. The sweep uses all cores of this machine. Each point is stored in an SQLite file
-when it finishes, so the same command resumes after Ctrl-C or a crash. Points that a board cannot run are in the table,
-too, with the reason.
+when it finishes, so the same command resumes after Ctrl-C or a crash. Points that a board cannot run
+appear in the table with the reason.
 
 \b
 Examples:
@@ -334,7 +334,7 @@ def _client(address: str | None, workers: int | None) -> Any:
     if address is None:
         return None
     if workers is not None:
-        raise InputError("--dask and --workers: the cluster has its own workers; leave one of them off")
+        raise InputError("--dask and --workers: the cluster has its own workers; drop one of them")
     try:
         make: Any = import_module("distributed").Client
     except ImportError:

@@ -171,7 +171,9 @@ _BOARD_AXES = (
 
 # How a sweep runs, and its output.
 RUN_OPTIONS = (
-    click.option("--data", is_flag=True, help="Run on real bytes. By default timing only: the same figures, sooner."),
+    click.option(
+        "--data", is_flag=True, help="Run with data. The default, timing only, gives the same figures sooner."
+    ),
     steady_option,
     seed_option,
     click.option(

@@ -92,8 +92,8 @@ _HELP = """\
 Find the fastest strategy and tiles for a shape on a board, by simulation; for a kernel of your own, the fastest
 settings.
 
-Every strategy is tried with all of NRAM, and with limits that make its tiles smaller. The table says why each of the
-others is slower, and the last lines run the best one again.
+Every strategy is tried with all of NRAM, and with limits that make its tiles smaller. The table shows why each
+of the others is slower, and the last lines repeat the best run.
 
 \b
 Examples:

@@ -160,7 +160,7 @@ def returned_value(task: Task, value: object) -> KernelError:
 def too_many_operations(task: Task) -> OperationLimitError:
     """Return the error about a kernel that issues more operations than it may."""
     return OperationLimitError(
-        f"{plural(task.chip.max_operations, 'operation')} issued and no end: an endless loop? "
+        f"{plural(task.chip.max_operations, 'operation')} issued without an end: an endless loop? "
         "If the kernel needs more, raise max_operations"
     )
 

@@ -29,14 +29,14 @@ def check_deadlock(tasks: Iterable[Task]) -> None:
     if not waiting:
         return
     count = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
-    returned_text = f" Returned already: {_listed(returned)}." if returned else ""
+    returned_text = f" Already returned: {_listed(returned)}." if returned else ""
     rule = (
         "A barrier waits for every participant, the memory core too (sync_all_ipu: without memory cores): make all of "
         "them reach it"
     )
     if only_locks:
         rule = "A lock is held until its task releases it: release it on every path, and lock in the same order"
-    raise HangError(f"deadlock: {count} for ever: {_listed(waiting)}.{returned_text} {rule}")
+    raise HangError(f"deadlock: {count} forever: {_listed(waiting)}.{returned_text} {rule}")
 
 
 def check_time(board: Board, now_ps: int) -> None:

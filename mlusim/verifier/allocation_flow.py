@@ -1,6 +1,6 @@
 """Which allocations bytes may flow between, by the operands of all operations.
 
-Neither the order of operations nor the bytes that they access count here, so more seems to be reached than is.
+This is an upper bound: neither the order of operations nor the bytes that they access count here.
 """
 
 from __future__ import annotations

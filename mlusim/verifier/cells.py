@@ -2,7 +2,8 @@
 
 A tensor is divided into *cells* at the boundaries of accesses, so that an access touches a cell entirely or not at all.
 Counts are prefix sums over cells of +1 at the start and -1 at the end of each run, so the work grows with the number of
-runs, not of bytes. Accesses to the same bytes count together: a loop that repeats them costs no more than one turn.
+runs, not of bytes. Accesses to the same bytes are counted together: a loop that repeats them costs as much as one
+iteration.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _BAD_VALUES = ("race", "task-race", "uninitialised")
 def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
     """Fold consequences into the finding of their cause.
 
-    Fixing the cause shows whether the consequence had another reason, too. Findings without a cause stay as they are.
+    A consequence that has another cause, too, reappears once this one is fixed. Findings without a cause are unchanged.
     """
     findings = list(findings)
     number = 0
@@ -135,7 +135,7 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
 def _never_written(cause: Finding, gap: Finding) -> bool:
     """Return whether the same line writes other bytes twice instead, or another output twice in place of this one.
 
-    Outputs that lack the same part lack the same turn of a loop.
+    Outputs that lack the same part lack the same iteration of a loop.
     """
     if cause.kind == "never-written":
         return bool(gap.sites and cause.sites) and _share(cause) == _share(gap)
@@ -147,7 +147,7 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
 
 
 def _share(gap: Finding) -> tuple[Fraction, ...]:
-    """Return where in its tensor a gap begins and ends, and how much of it is missing."""
+    """Return where in its tensor a gap begins and ends, and its size."""
     first, end, nbytes = (gap.fields[name] for name in ("first_byte", "end_byte", "of_bytes"))
     return Fraction(first, nbytes), Fraction(end, nbytes), Fraction(gap.nbytes, nbytes)
 

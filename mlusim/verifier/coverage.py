@@ -226,7 +226,7 @@ class Coverage:
             + ("" if len(starts) == 1 else f"; the first is {describe(allocation, starts[:1], stops[:1])}"),
             nbytes=nbytes,
             sites=sites,
-            rule="every byte of an output must be written exactly once; these keep what was in memory",
+            rule="every byte of an output must be written exactly once; these keep the previous contents of memory",
             remedy=f"look for a bound that is too small, or a tile that is skipped{by_plan}",
             fields={
                 "tensor": allocation.name,

@@ -14,7 +14,7 @@ ERROR, HINT = "error", "hint"
 
 # Descriptions of the kinds, in report order: causes before consequences.
 KINDS = {
-    "hang": "a deadlock: tasks wait for ever",
+    "hang": "a deadlock: tasks wait forever",
     "endless": "a task does not end",
     "access": "an access outside an allocation or a view, or a write to an input",
     "allocation": "an allocation that does not fit, or memory that was freed",
@@ -41,7 +41,7 @@ KINDS = {
     "unawaited": "a task ends while a copy of its own may still run",
     "overlapping-copy": "a copy within a buffer overlaps itself, and is correct only in ascending order",
     "lookup-again": "an index lies beyond its table, and is already an entry of the table",
-    "unselected": "elements that a filter did not write are stored behind those that it selected",
+    "unselected": "elements that a filter did not write are stored with those that it selected",
     "memory-core": "a memory core runs code for the MLU cores",
     "unsynced": "a program uses memory without waiting for its transfer",
 }
@@ -113,20 +113,23 @@ class Site:
 
     @property
     def owner(self) -> str:
-        """`task 3 (cluster 0, core 3)`, as errors that end a run say it."""
+        """`task 3 (cluster 0, core 3)`, as in errors that end a run."""
         return f"{self.task} (cluster {self.cluster}, {self.core})"
 
     @property
     def who(self) -> str:
-        """`task 3, cluster 0 core 3, io pipe`."""
+        """`task 3, cluster 0 core 3, io pipe`, or `memory core of cluster 0, io pipe`."""
         pipe = f", {self.pipe} pipe" if self.pipe in PIPES[:-1] else f", {self.pipe}" if self.pipe != "sync" else ""
+        if self.task == self.core:
+            return f"{self.core} of cluster {self.cluster}{pipe}"
         return f"{self.task}, cluster {self.cluster} {self.core}{pipe}"
 
     @property
     def when(self) -> str:
-        """`at 1 840 to 2 010 ns`."""
-        end = format_ns(self.end_ps) if self.end_ps >= 0 else "no end"
-        return f"{format_ns(self.start_ps)} to {end}"
+        """`1 840 ns to 2 010 ns`, or `from 1 840 ns, not completed`."""
+        if self.end_ps < 0:
+            return f"from {format_ns(self.start_ps)}, not completed"
+        return f"{format_ns(self.start_ps)} to {format_ns(self.end_ps)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +194,7 @@ class Finding:
         if self.region:
             lines.append(f"  bytes  {self.region}")
         if self.times > 1:
-            lines.append(f"  times  {group_digits(self.times)}; shown is the first")
+            lines.append(f"  times  {group_digits(self.times)}; the first is shown")
         for finding in self.folded:
             kind = "" if finding.kind == self.kind else f"{finding.kind}: "
             origin = "; ".join(filter(None, (" and ".join(site.location for site in finding.sites), finding.location)))

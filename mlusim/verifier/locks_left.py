@@ -37,7 +37,7 @@ def find_locks_left(log: Log, columns: dict[str, Integers]) -> list[Finding]:
                 kind="hang",
                 title=f"{site.task} ends without releasing lock {number}",
                 sites=(site,),
-                rule="a lock is held until its task releases it; the next task that acquires it waits for ever",
+                rule="a lock is held until its task releases it; the next task that acquires it waits forever",
                 remedy=f"{site.call(f'unlock({number})')} on every path after {site.location}",
                 times=len(records),
             )

@@ -81,8 +81,8 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
 
     A barrier just before the end of a span fixes all spans with the same key that begin before it and end no earlier.
     Races at the same two lines, in either order, and races of two tasks at one of these lines belong to the same
-    finding. So do races that one barrier next to an operation of both mends, as of the first load of a pipeline and
-    those of its loop, and two writes at lines that a finding has already: the tasks do the same work twice.
+    finding. So do races that one barrier next to an operation of both fixes, such as those of the first load of a
+    pipeline and of the loads of its loop, and two writes at lines of the same finding: the tasks do the work twice.
     """
     remaining = sorted(findings, key=lambda item: (str(item[0].key), item[0].end, -item[0].begin))
     together: list[list[Finding]] = []
@@ -110,7 +110,7 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
 
 
 def _same_barrier(one: Finding, other: Finding) -> bool:
-    """Return whether one barrier mends both: after their first operation, before their second, or their later line."""
+    """Return whether one barrier fixes both: after their first operation, before their second, or their later line."""
     if one.fields["sync"] != other.fields["sync"] or one.fields["sync"] not in BARRIERS:
         return False
     if _at_one_line(one) or _at_one_line(other):
@@ -123,7 +123,7 @@ def _same_barrier(one: Finding, other: Finding) -> bool:
 
 
 def _at_one_line(finding: Finding) -> bool:
-    """Return whether tasks execute one line on the same bytes: no barrier mends that."""
+    """Return whether tasks execute one line on the same bytes: no barrier fixes that."""
     return len(finding.lines) == 1
 
 
@@ -137,7 +137,7 @@ def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: S
     alone: list[Finding] = []
     under: list[tuple[Finding, ...]] = [()] * len(between)
     for finding, points in within:
-        number = next((number for number, race in enumerate(between) if _barrier_mends(race, points)), None)
+        number = next((number for number, race in enumerate(between) if _barrier_fixes(race, points)), None)
         if number is None:
             alone.append(finding)
         else:
@@ -147,7 +147,7 @@ def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: S
     ]
 
 
-def _barrier_mends(finding: Finding, points: set[Point]) -> bool:
+def _barrier_fixes(finding: Finding, points: set[Point]) -> bool:
     """Return whether the barrier missing in a race between tasks could be added at one of the points."""
     first, last = sorted(finding.sites, key=lambda site: site.line)
     if finding.fields["sync"] not in BARRIERS or first.file != last.file or _at_one_line(finding):

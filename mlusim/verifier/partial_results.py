@@ -1,7 +1,7 @@
 """Results that an instruction writes in part: the other bytes of its destination keep their values.
 
 Some parts follow from shapes (a sum writes one element), others from data (a move by a mask writes the selected
-elements) or from arguments that the log does not have. The latter are in `Log.selected`; a timing-only run lacks them,
+elements) or from arguments that are not in the log. The latter are in `Log.selected`; a timing-only run lacks them,
 and these results count as written entirely.
 """
 

@@ -166,7 +166,7 @@ class Report:
         on_bus = sum(line.bus_bytes for line in self.traffic)
         if on_bus and compulsory:
             yield (
-                f"  dram     {short_bytes(on_bus)} on the bus, {on_bus / compulsory:.2f} x every tensor once "
+                f"  dram     {short_bytes(on_bus)} on the bus, {on_bus / compulsory:.2f} x the size of all tensors "
                 f"({short_bytes(compulsory)})"
             )
         moved = [
@@ -199,6 +199,6 @@ def _balance(balance: Balance) -> Iterator[str]:
     )
     if balance.tiles:
         yield (
-            f"  stores   {group_digits(balance.tiles)} to outputs, most of {short_bytes(balance.tile_bytes)}; "
+            f"  stores   {group_digits(balance.tiles)} to outputs, mostly of {short_bytes(balance.tile_bytes)}; "
             f"{group_digits(balance.tail_tiles)} smaller"
         )

@@ -57,8 +57,13 @@ class TensorUse:
         if self.is_input:
             if not self.bytes_read:
                 return "never read"
-            reads = f"read {self.times_read:.2f} times, each byte {self.least_reads} to {self.most_reads}"
-            return reads + (f"; {100 * self.unread_bytes / self.nbytes:.1f} % never" if self.unread_bytes else "")
+            if self.least_reads == self.most_reads:
+                return f"every byte read {'once' if self.most_reads == 1 else f'{self.most_reads} times'}"
+            never = f"; {100 * self.unread_bytes / self.nbytes:.1f} % never" if self.unread_bytes else ""
+            return (
+                f"read {self.times_read:.2f} times on average, each byte {self.least_reads} to {self.most_reads} "
+                f"times{never}"
+            )
         faults = []
         if self.unwritten_bytes:
             faults.append(f"{short_bytes(self.unwritten_bytes)} never written")

@@ -152,7 +152,7 @@ def _uninitialised(allocation: AllocationRecord, sites: tuple[Site, ...], *, par
         title=f"{sites[0].operation} reads {buffer}, part of which is uninitialised"
         if partly
         else f"{sites[0].operation} reads {buffer} before anything is written there",
-        rule="fresh memory holds whatever was there before, not zeros" + _takes_effect(sites),
+        rule="fresh memory holds its previous contents, not zeros" + _takes_effect(sites),
         remedy=remedy,
     )
 
@@ -168,12 +168,12 @@ def _undefined(buffer: str, sites: tuple[Site, ...]) -> Finding:
 
 
 def _unselected(buffer: str, sites: tuple[Site, ...]) -> Finding:
-    """As `_uninitialised`, for elements behind those that a filter has selected, which a store takes along: a hint."""
+    """As `_uninitialised`, for elements beyond those that a filter has selected, stored with them: a hint."""
     return Finding(
         kind="unselected",
-        title=f"{sites[0].operation} stores elements of {buffer} behind those that a filter selected",
-        rule="a filter writes only the selected elements; behind them is whatever was there before. A reader that "
-        "takes their number from another output can leave the rest out",
+        title=f"{sites[0].operation} stores elements of {buffer} beyond those that a filter selected",
+        rule="a filter writes only the selected elements; the others keep their previous values. A reader "
+        "that takes their number from another output can skip them",
         remedy="store as many elements as the filter returns, or fill the buffer before it",
     )
 

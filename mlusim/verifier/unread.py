@@ -1,7 +1,7 @@
 """Results on chip that nothing reads: a store of another buffer, or operations in the wrong order.
 
-A source line counts if no operation reads anything that it writes, in any of its turns: the last load of a loop that
-loads ahead is none.
+A source line is reported if nothing reads what it writes in any iteration. So the last load of a loop that loads ahead
+is not reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mlusim.verifier.lanes import LANES
 from mlusim.verifier.overlaps import Pairs
 from mlusim.verifier.overwrites import FILLS
 
-# A fill may prepare for what may come; the others have an effect besides, or a result that they cannot leave out.
+# A fill may prepare for later writes; the others have another effect, or a result that they cannot omit.
 _OTHERWISE_USED = FILLS | ATOMIC_NAMES | {COLLECT, *FILTERS}
 # The first accesses usually show what reads a line's results, so these are searched first.
 _FIRST_ROWS = 1 << 12
@@ -37,7 +37,7 @@ def find_unread(log: Log, columns: dict[str, Integers], accesses: Accesses, orde
     names = [code for code, name in enumerate(log.ops) if name in _OTHERWISE_USED]
     used = np.isin(columns["op"][accesses.record], names) | ~on_chip[accesses.alloc]
     doubtful[line[accesses.write & used]] = False
-    # Scratch is written and read by nobody else; what it is for, it has done.
+    # Scratch is used only within its instruction, so nothing has to read it.
     chosen = on_chip[accesses.alloc] & ~scratch_rows(log, columns, accesses)
     rows = np.flatnonzero(chosen)
     count = _FIRST_ROWS

@@ -1,8 +1,8 @@
-"""Elements of a buffer behind those that a filter selected, stored with them.
+"""Elements of a buffer beyond those that a filter selected, stored with them.
 
-A filter writes the selected elements, and leaves the rest of its destination as it was. A kernel that stores the whole
-buffer is correct if its reader takes the number of selected elements from elsewhere. Whether it does is not in the log:
-such a store is a hint if the kernel writes a further output, which may have the number, and otherwise an error.
+A filter writes the selected elements, and leaves the rest of its destination unchanged. A kernel that stores the whole
+buffer is correct if its reader knows the number of selected elements. The log does not show whether it does, so such a
+store is a hint if the kernel writes another output, which may hold the number, and otherwise an error.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_the_tile_map_names_the_tile_that_covers_each_cell(result):
     assert len(found.task) == len(tiles)
     assert found.nbytes.sum() == result.plan.itemsize * np.prod(result.plan.output_shape)
     assert found.logged_unit is None
-    assert "by the log each part is written by the core that the plan names" in found.verdict
+    assert "every part was written by the planned core" in found.verdict
     # Each cell's middle element, in coordinates, lies in the box that is named.
     shape = result.plan.output_shape
     inner = int(np.prod(shape)) // (int(found.row_edges[-1]) * int(found.column_edges[-1]))
@@ -124,7 +124,7 @@ def test_the_map_shows_both_owners_where_log_and_plan_differ(make_result):
     differs.plan = replace(differs.plan, tiles=moved)
     found = tile_map(records_of(differs), differs.plan)
     assert found.logged_unit.shape == found.tile.shape
-    assert "is written by another core than planned" in found.verdict
+    assert "was written by another core than planned" in found.verdict
     assert "core, by the log" in page(differs)
 
 

@@ -95,7 +95,7 @@ def test_long_runs_are_summarised_and_state_what_is_left_out(monkeypatch, make_r
     records = LogColumns(result.log, result.board)
     canvas = draw_timeline(records, "T")
     said = " ".join(texts(canvas))
-    assert "the share of its time on each of these" in said
+    assert "its share of time by activity" in said
     assert "3 of 32 active cores shown" in said
     names = [words for words in texts(canvas) if re.fullmatch(r"cluster \d+ core \d+", words)]
     assert names == ["cluster 0 core 0", "cluster 4 core 0", "cluster 7 core 3"]
@@ -106,11 +106,11 @@ def test_the_tile_map_shows_where_plan_and_log_differ(make_result):
     result = make_result()
     records = LogColumns(result.log, result.board)
     agreed = draw_tile_map(records, result.plan)
-    assert "by the log each part is written by the core that the plan names" in " ".join(texts(agreed))
+    assert "every part was written by the planned core" in " ".join(texts(agreed))
     tiles = copy(result.plan.tiles)
     tiles.task = np.roll(tiles.task, 1)
     differs = " ".join(texts(draw_tile_map(records, replace(result.plan, tiles=tiles))))
-    assert "% is written by another core than planned" in differs
+    assert "% was written by another core than planned" in differs
     assert "core that writes (logged)" in differs
 
 
@@ -138,7 +138,7 @@ def test_empty_runs_and_small_boards_can_be_drawn(tmp_path):
     rows_split = mlusim.ops.tin_shift_forward(x, np.ones((1, 2), np.int32), device=tiny)
     assert rows_split.plan.tier == 3
     canvas = draw_tile_map(LogColumns(rows_split.log, tiny), rows_split.plan)
-    assert "by the log each part is written" in " ".join(texts(canvas))
+    assert "every part was written by the planned core" in " ".join(texts(canvas))
 
 
 def test_runs_and_reports_do_not_import_matplotlib(tmp_path):

@@ -193,7 +193,7 @@ def test_storing_the_rest_of_a_tile_behind_a_filter_is_a_hint_if_the_number_is_s
     assert report.ok == (not uses)
     assert report.outputs["count"].tolist() == [np.count_nonzero(row > 25)]
     if not uses:
-        assert finding.title == "memcpy stores elements of chosen behind those that a filter selected"
+        assert finding.title == "memcpy stores elements of chosen beyond those that a filter selected"
         assert "store as many elements as the filter returns" in finding.text()
 
 

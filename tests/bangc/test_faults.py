@@ -37,7 +37,7 @@ def module() -> bangc.Module:
             "wild",
             (),
             AccessError,
-            r"faults\.mlu:9, .*plain C\+\+ writes 4 B: address 0x.*behind the end of out \(256 B",
+            r"faults\.mlu:9, .*plain C\+\+ writes 4 B: address 0x.*after the end of out \(256 B",
         ),
         (
             "before",

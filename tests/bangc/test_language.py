@@ -266,7 +266,7 @@ def test_an_array_without_a_size_refers_to_the_file_that_defines_it(order: int, 
 def test_words_of_cuda_are_explained(tmp_path: Path) -> None:
     file = tmp_path / "cuda.mlu"
     file.write_text("#include <bang.h>\n__global__ void kernel(float *x) { x[threadIdx.x] = 1; }\n")
-    with pytest.raises(CompileError, match=r"cuda\.mlu:2:(?s:.)*note: __global__ is a word of CUDA; .* __mlu_entry__"):
+    with pytest.raises(CompileError, match=r"cuda\.mlu:2:(?s:.)*note: __global__ is a name of CUDA; .* __mlu_entry__"):
         bangc.compile(file)
 
 

@@ -42,8 +42,8 @@ def test_program_memory_is_input_or_output_by_its_copies(capfd: pytest.CaptureFi
     assert result.metrics.compulsory_bytes == {"read": 80_000, "write": 40_000}
     assert result.io_efficiency == pytest.approx(120_000 / (result.time_ps * 1e-12) / 307.2e9)
     assert [use.text() for use in report.tensors] == [
-        "read 1.00 times, each byte 1 to 1",
-        "read 1.00 times, each byte 1 to 1",
+        "every byte read once",
+        "every byte read once",
         "every byte of 40 000 written exactly once",
     ]
     assert report.balance.mean_bytes == 40_000 / 8

@@ -46,7 +46,7 @@ def test_known_intrinsics_have_no_reason() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("__bang_tiling_2d_b8(x, x, 64)", "__bang_tiling_2d_b8 is not simulated: no public text tells"),
+        ("__bang_tiling_2d_b8(x, x, 64)", "__bang_tiling_2d_b8 is not simulated: no public document defines"),
         (
             "__bang_srl_scalar(x, x, 2, 64)",
             "__bang_srl_scalar is not simulated: __bang_srl takes two vectors: fill one",
@@ -85,7 +85,7 @@ def test_missing_intrinsics_are_told_with_line_and_remedy(
     for line, text in (
         (4, "__bang_addd is not simulated: did you mean __bang_add?"),
         (5, "__bang_srl_scalar is not simulated: __bang_srl takes two vectors: fill one"),
-        (6, "__bang_tiling_2d_b8 is not simulated: no public text tells what it computes"),
+        (6, "__bang_tiling_2d_b8 is not simulated: no public document defines what it computes"),
         (7, "__bang_quux is not simulated: no public header declares it"),
         (8, "__float2half_rnd is not simulated: did you mean __float2half_rn?"),
     ):
@@ -112,6 +112,8 @@ def test_an_intrinsic_of_any_name_is_an_error_only_where_it_is_called(tmp_path: 
         if line is None:
             device.synchronize()
         else:
-            message = rf"kernel\.mlu:{line}, .*__extend is not simulated: .* the file also calls __frobnicate, unknown"
+            message = (
+                rf"kernel\.mlu:{line}, .*__extend is not simulated: .* the file also calls the unknown __frobnicate"
+            )
             with pytest.raises(KernelError, match=message):
                 device.synchronize()

@@ -213,7 +213,7 @@ def test_tensors_larger_than_gdram_exit_with_code_1():
     [
         (KeyboardInterrupt(), "interrupted", 130),
         (MemoryError("Unable to allocate 5 GiB"), "not enough memory on this machine: Unable to allocate 5 GiB", 1),
-        (RuntimeError("two\nlines"), "internal error: RuntimeError: two lines. This is a defect of mlusim", 1),
+        (RuntimeError("two\nlines"), "internal error: RuntimeError: two lines. This is a bug in mlusim", 1),
         (mlusim.KernelError("broke", "task 3"), "task 3: broke", 1),
         (
             ModuleNotFoundError("No module named 'PIL'", name="PIL"),

@@ -193,7 +193,7 @@ def test_explain_fits_and_sums(home):
 
 def test_compile_takes_files_of_kernels():
     done = CliRunner().invoke(main, ["compile", "x.npy"])
-    assert (done.exit_code, done.stderr) == (2, "error: x.npy is not a kernel's file: name a .py or a .mlu file\n")
+    assert (done.exit_code, done.stderr) == (2, "error: x.npy is not a kernel file: name a .py or a .mlu file\n")
 
 
 def test_check_is_an_alias_of_verify():

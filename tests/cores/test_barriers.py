@@ -185,7 +185,7 @@ def test_a_returned_memory_core_makes_sync_cluster_hang(run: Any) -> None:
         for k in range(4)
     )
     assert hang(run, memory_core_leaves) == (
-        f"deadlock: 4 tasks wait for ever: {waits}. Returned already: memory core of cluster 0. {ADVICE}"
+        f"deadlock: 4 tasks wait forever: {waits}. Already returned: memory core of cluster 0. {ADVICE}"
     )
 
 
@@ -203,13 +203,13 @@ def test_a_returned_core_makes_barriers_hang(run: Any, name: str) -> None:
     line = line_of("await getattr(core, name)()\n")
     text = hang(run, kernel)
     assert text.startswith(
-        f"deadlock: 4 tasks wait for ever: memory core of cluster 0 waits in {name} at test_barriers.py"
+        f"deadlock: 4 tasks wait forever: memory core of cluster 0 waits in {name} at test_barriers.py"
     )
     for k in (0, 1, 3):
         assert re.search(
             rf"; task {k} \(cluster 0, core {k}\) waits in {name} at test_barriers\.py:\d+ since [\d .]+ ns", text
         )
-    assert text.endswith(f". Returned already: task 2 (cluster 0, core 2). {ADVICE}")
+    assert text.endswith(f". Already returned: task 2 (cluster 0, core 2). {ADVICE}")
     assert line
 
 
@@ -229,8 +229,8 @@ def test_one_iteration_too_many_is_a_deadlock(run: Any) -> None:
             await core.sync_cluster()
 
     text = hang(run, kernel)
-    assert text.startswith("deadlock: 1 task waits for ever: task 1 (cluster 0, core 1) waits in sync_cluster at")
-    assert "Returned already: memory core of cluster 0; task 0" in text
+    assert text.startswith("deadlock: 1 task waits forever: task 1 (cluster 0, core 1) waits in sync_cluster at")
+    assert "Already returned: memory core of cluster 0; task 0" in text
 
 
 def test_only_the_job_that_hangs_is_named(run: Any) -> None:
@@ -244,7 +244,7 @@ def test_only_the_job_that_hangs_is_named(run: Any) -> None:
     text = hang(run, kernel, dim=(4, 3, 1))
     assert text.startswith("deadlock: 4 tasks wait")
     assert all(f"task {k} " in text for k in (5, 6, 7))
-    assert "Returned already: task 4 (cluster 1, core 0)." in text
+    assert "Already returned: task 4 (cluster 1, core 0)." in text
 
 
 def test_a_hang_on_one_queue_is_reported_beside_another_queue(run: Any) -> None:
@@ -254,7 +254,7 @@ def test_a_hang_on_one_queue_is_reported_beside_another_queue(run: Any) -> None:
     device = Device()
     device.launch(memory_core_leaves, dim=4, kind="UNION1")
     device.launch(fine, dim=4, kind="UNION1", queue=device.queue())
-    with pytest.raises(HangError, match=r"^deadlock: 4 tasks wait for ever: task 0 .* waits in sync_cluster"):
+    with pytest.raises(HangError, match=r"^deadlock: 4 tasks wait forever: task 0 .* waits in sync_cluster"):
         device.synchronize()
     assert device.log.launches[1].end_ps > 0
 

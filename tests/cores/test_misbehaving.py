@@ -313,7 +313,7 @@ async def endless_and_deaf(core: Core) -> None:
             core.scalar(1)  # named
 
 
-LIMIT = r"1 000 operations issued and no end: an endless loop\? If the kernel needs more, raise max_operations"
+LIMIT = r"1 000 operations issued without an end: an endless loop\? If the kernel needs more, raise max_operations"
 
 
 UNAWAITED = r"`core\.{0}\(\.\.\.\)` was not awaited, so the task did not wait for it: write `await core\.{0}\(\.\.\.\)`"

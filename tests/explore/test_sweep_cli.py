@@ -172,7 +172,7 @@ def test_every_operator_has_its_options_once_and_an_example_that_runs(group, nam
         (("--dtype", "float17"), "'float17'"),
         (
             ("--dask", "tcp://127.0.0.1:9"),
-            "--dask and --workers: the cluster has its own workers; leave one of them off",
+            "--dask and --workers: the cluster has its own workers; drop one of them",
         ),
     ],
 )

@@ -160,7 +160,7 @@ class TestOptions:
             assert np.array_equal(output, by_slices(X, SHIFTS))
 
     def test_operations_are_bounded(self) -> None:
-        with pytest.raises(OperationLimitError, match="3 operations issued and no end"):
+        with pytest.raises(OperationLimitError, match="3 operations issued without an end"):
             tin_shift_forward(X, SHIFTS, max_operations=3)
 
     def test_an_unknown_option(self) -> None:

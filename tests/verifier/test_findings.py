@@ -170,7 +170,7 @@ def test_bytes_that_no_task_wrote():
   reads  HERE  await core.memcpy(out, held)
          task 0, cluster 0 core 0, io pipe, TIME ns to TIME ns
   bytes  held[0:8, 6:8], 64 B in NRAM
-  rule   fresh memory holds whatever was there before, not zeros
+  rule   fresh memory holds its previous contents, not zeros
   remedy write these bytes first (memcpy, fill, write_zero), or read only bytes that were written""",
     )
 
@@ -218,7 +218,7 @@ def test_an_unwritten_tile_and_a_doubly_written_one_are_named():
          task 0, cluster 0 core 0, io pipe, TIME ns to TIME ns
   bytes  out[7, 0:8], 32 B
   also   wrong-value: 8 of 64 elements of out are wrong; the first, out[7, 0], is nan and should be 56.0
-  rule   every byte of an output must be written exactly once; these keep what was in memory
+  rule   every byte of an output must be written exactly once; these keep the previous contents of memory
   remedy look for a bound that is too small, or a tile that is skipped""",
     )
     again = only(report, "written-again")
@@ -256,7 +256,7 @@ def test_a_wrong_row_that_exists_names_its_store():
 def test_every_kind_has_a_title_and_every_text_its_parts():
     assert set(KINDS) >= HINTS
     finding = Finding(kind="race", title="t", region="w", rule="r", remedy="m", times=3)
-    assert finding.text() == ("error: race: t\n  bytes  w\n  times  3; shown is the first\n  rule   r\n  remedy m")
+    assert finding.text() == ("error: race: t\n  bytes  w\n  times  3; the first is shown\n  rule   r\n  remedy m")
     coloured = finding.text(colour=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == finding.text()
     assert coloured.startswith("\x1b[1m\x1b[31merror: race:\x1b[0m")

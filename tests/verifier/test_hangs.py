@@ -22,7 +22,7 @@ def test_a_deadlock_names_waiting_and_returned_tasks():
         only(verify(kernel, X, dim=4), "hang"),
         """error: hang: deadlock: 3 tasks wait in sync_cluster, which not all of its participants reach
   waits  HERE  await core.sync_cluster()
-         task 0, cluster 0 core 0, TIME ns to no end
+         task 0, cluster 0 core 0, from TIME ns, not completed
   at     HERE tasks 0, 1, 2; returned: task 3 and memory core of cluster 0
   rule   sync_cluster waits for every core of the cluster and its memory core, returned or not
   remedy make all of them reach the same barriers, and none return before the last""",
@@ -74,7 +74,7 @@ def test_a_deadlock_at_a_lock_names_its_holder():
         only(verify(kernel, X, dim=4), "hang"),
         """error: hang: deadlock: 2 tasks wait for lock 3, which task 1 acquired and did not release
   waits  HERE  await core.lock(3)
-         task 2, cluster 0 core 2, TIME ns to no end
+         task 2, cluster 0 core 2, from TIME ns, not completed
   at     HERE tasks 2, 3; returned: tasks 0, 1 and memory core of cluster 0
   rule   a lock is held until its task releases it, even if that task has ended
   remedy release the lock on every path of the task that acquires it""",
@@ -127,7 +127,7 @@ def test_a_task_that_never_ends_is_stopped():
 
     assert_text(
         only(verify(kernel, X, max_operations=1000, **ONE), "endless"),
-        """error: endless: 1 000 operations issued and no end: an endless loop? If the kernel needs more, raise """
+        """error: endless: 1 000 operations issued without an end: an endless loop? If the kernel needs more, raise """
         """max_operations
   at     task 0 (cluster 0, core 0), HERE, at TIME ns: core.scalar()
   rule   every task must end""",
@@ -226,7 +226,7 @@ def test_a_lock_still_held_at_the_end_is_found():
     (finding,) = verify(kernel, X, Output.like(X), dim=4).errors
     assert finding.kind == "hang"
     assert finding.title == "task 0 ends without releasing lock 5"
-    assert finding.rule == "a lock is held until its task releases it; the next task that acquires it waits for ever"
+    assert finding.rule == "a lock is held until its task releases it; the next task that acquires it waits forever"
     assert finding.sites[0].role == "locks"
     assert finding.remedy.startswith("`await core.unlock(5)` on every path after test_hangs.py:")
 

@@ -244,12 +244,12 @@ class Sections:
             for number, memory in enumerate(memories)
         )
         decimated = any(memory.peaks_only for memory in memories)
-        note = " Of each 200th of the time, only the fullest moment is shown." if decimated else ""
+        note = " Only the fullest moment of each 200th of the run is shown." if decimated else ""
         return (
             f'<div class="controls"><label>Memory <select id="memory-choice">{options}</select></label></div>'
             + self._chart(
                 "memory",
-                f"What is allocated in one memory over time, by buffer; the fullest memory of each kind first.{note}",
+                f"Allocated bytes of one memory over time, by buffer; the fullest memory of each kind first.{note}",
                 "; ".join(_spoken_memory(memory) for memory in memories[:1]),
             )
         )

@@ -281,7 +281,7 @@ def test_cores_that_share_a_full_link_are_extrapolated(kernel: Any, board: str, 
 
 
 def test_clusters_with_barriers_of_their_own() -> None:
-    """The memory core and the cores of a cluster skip equally many barriers: otherwise they would wait for ever."""
+    """The memory core and the cores of a cluster skip equally many barriers: otherwise they would wait forever."""
     x = tensor(16 * 500, 4096)
     given_: dict[str, Any] = {"device": "mlu370-x8", "data": False}
     full = mlusim.run(add_with_barriers, x, Output(x.shape, "float32"), **given_)
