@@ -5,9 +5,9 @@ is recording values for a test. But if a run modifies such an object and the ker
 between tasks in a way that no board provides, free of charge.
 
 Examined: objects named by the kernel and by the functions and classes of its file that it uses: closures, globals,
-arguments, `self`, attributes of functions, classes and instances, iterators and random generators. Not seen: objects
-reached through other modules, results of cached functions, and objects that an earlier run of the same kernel left with
-the values that this run writes again.
+arguments and defaults, `self`, attributes of functions, classes and instances, iterators and random generators. Not
+seen: objects reached through other modules, results of cached functions, and objects that an earlier run of the same
+kernel left with the values that this run writes again.
 """
 
 from __future__ import annotations
@@ -165,9 +165,8 @@ def _names(kernel: Any, arguments: Mapping[str, Any], attributes: set[str]) -> I
         seen.add(function)
         reads = _reads(function, attributes)
         getters = _getters(function)
-        if len(seen) == 1:
-            for name, argument in arguments.items():
-                getters[name] = partial(_itself, argument)
+        given = {**_defaults(function), **(arguments if len(seen) == 1 else {})}
+        getters |= {name: partial(_itself, argument) for name, argument in given.items()}
         file = function.__code__.co_filename
         for name, getter in getters.items():
             value = partial(_of_method, getter)
@@ -188,6 +187,13 @@ def _getters(function: FunctionType) -> dict[str, Callable[[], Any]]:
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         getters[name] = partial(_content, cell)
     return getters
+
+
+def _defaults(function: FunctionType) -> dict[str, Any]:
+    """By parameter, return the defaults of a function: objects that all of its calls share."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    return {**dict(zip(names, defaults, strict=True)), **(function.__kwdefaults__ or {})}
 
 
 def _functions(value: Any) -> list[FunctionType]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.cores.launch import kernel_name
-from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, shown
+from mlusim.errors import AllocationError, AwaitError, BoardError, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.run import Uploaded, by_name, launch
@@ -99,6 +99,11 @@ def verify(
         simulated, run = start()
         _check_rewrites(rewrites, list(run.outputs))
         expected = _expected(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
+    except AwaitError as error:
+        # The launch finds calls of coroutine functions that are not awaited: nothing has run.
+        idle = Device(board(device))
+        report = check_log(idle.log, idle.board, name=kernel_name(kernel), stopped=error)
+        return replace(report, result=idle.result(report.name))
     except (InputError, LaunchError, AllocationError, BoardError) as error:
         # The traceback should end at the caller's line.
         raise error.with_traceback(None) from None

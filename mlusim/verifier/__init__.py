@@ -16,7 +16,8 @@ Order:
 
 Checks:
   conflicts, races         pairs of accesses to the same bytes that nothing orders, as findings
-  missing_syncs, remedies  races that one sync would fix, and that sync
+  missing_syncs, remedies  races that one sync would fix, and that sync; `source_loops`: where it could stand
+  task_remedies            what orders two tasks: a barrier and its place, a lock, an atomic
   releases                 buffers released while a transfer may use them
   uninitialised            uninitialised reads, unused allocations, leaks; `uninitialised_flow` follows their effect
   marks, propagation       what each instruction and each operation passes on of them

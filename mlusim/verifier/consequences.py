@@ -72,11 +72,14 @@ def _race(cause: Finding, race: Finding) -> bool:
 
 
 def _release(cause: Finding, release: Finding) -> bool:
-    """Return whether a buffer that reuses the memory races with the same transfer."""
-    if cause.kind != "race" or "reused_by" not in cause.fields:
-        return False
-    first, released = cause.sites[0], release.sites[0]
-    return (first.location, first.operation, first.role) == (released.location, released.operation, released.role)
+    """Return whether the transfer races with a use of its buffer, or of one that reuses the memory."""
+    released = release.sites[0]
+    return any(
+        (first.location, first.operation, first.role) == (released.location, released.operation, released.role)
+        for race in (cause, *cause.folded)
+        if race.kind == "race" and (race.fields["buffer"] == release.fields["buffer"] or "reused_by" in race.fields)
+        for first in race.sites[:1]
+    )
 
 
 def _task_race(cause: Finding, race: Finding) -> bool:
@@ -123,8 +126,13 @@ def _lookup(cause: Finding, lookup: Finding) -> bool:
 
 
 def _uninitialised(cause: Finding, read: Finding) -> bool:
-    """Return whether a part of the output read is never written, or two tasks write other bytes in their place."""
+    """Return whether a part of the output read is never written, or two tasks write other bytes in their place.
+
+    A line that reads too much of its buffer, and then leaves it or its tensor, has a wrong size.
+    """
     buffer = read.fields["buffer"]
+    if cause.kind == "access":
+        return replace(read, sites=read.sites[:1]).lines == {(cause.fields.get("file"), cause.fields.get("line"))}
     if cause.kind == "hang":
         return read.fields["memory"] not in _PRIVATE and _hangs_with(cause, read)
     if cause.kind == "task-race":

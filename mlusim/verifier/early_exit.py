@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,11 +24,12 @@ from mlusim.errors import (
     OperationLimitError,
 )
 from mlusim.log import NONE, Log
-from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.geometry import Integers
 from mlusim.verifier.happens_before import Order
+from mlusim.verifier.lanes import LANES
 from mlusim.verifier.locks_left import locks_in_use
-from mlusim.verifier.races import job_of
+from mlusim.verifier.task_remedies import job_of
 
 _LINE = re.compile(r"[^\s,]+\.\w+:\d+")
 _KINDS: dict[type[BaseException], str] = {
@@ -46,6 +48,8 @@ _RULES = {
     "operand": "an instruction accepts only operands of certain memories, element types and sizes",
     "endless": "every task must end",
 }
+# By barrier, the one that does not wait for memory cores.
+_OF_CORES_ALONE = {"sync_cluster": "sync_all_ipu_within_cluster", "sync_all": "sync_all_ipu"}
 _NAMED_TASKS = 12
 # By barrier, and for locks, the rule that a hang breaks.
 _WAITS_FOR = {
@@ -168,12 +172,15 @@ def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | Non
     held = locks_in_use(log, columns)
     waits_at = set(order.record[waiting].tolist())
     holders = {number: task for (task, number), record in held.items() if record not in waits_at}
+    locked = {number: held[task, number] for number, task in holders.items()}
     title, remedy = _deadlock(log, by_name, holders, returned=bool(returned))
+    if returned and all(log.tasks[task].is_memory_core for task in returned):
+        remedy = _without_memory_cores(sites[0], list(by_name)) or remedy
     return Finding(
         kind="hang",
         title=title,
         location=f"{at}; " + (f"returned: {_names(log, returned)}" if returned else "none has returned"),
-        sites=sites,
+        sites=(*sites, *_causes(log, order, by_name, locked, returned)),
         rule="; ".join(dict.fromkeys(_WAITS_FOR[name.partition(" ")[0]] for name in by_name)),
         remedy=remedy,
         fields={
@@ -183,6 +190,31 @@ def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | Non
             "clusters": sorted({log.tasks[task].cluster for tasks in by_name.values() for task in tasks}),
         },
     )
+
+
+def _causes(
+    log: Log, order: Order, waiting: Collection[str], locked: Mapping[int, int], returned: list[int]
+) -> tuple[Site, ...]:
+    """Return where the locks that tasks wait for were acquired, or else the last operation of a task that returned.
+
+    `locked`: by lock, the record with which a task acquired it.
+    """
+    if any(name.startswith("lock ") for name in waiting):
+        held = [locked[number] for number in locked if f"lock {number}" in waiting]
+        return tuple(site_of(log, record, "locks", "sync") for record in held)
+    last = [int(order.first[task + 1]) - 1 for task in returned if order.first[task] < order.first[task + 1]]
+    return tuple(
+        site_of(log, int(order.record[position]), "last", LANES[int(order.lane[position])]) for position in last[:1]
+    )
+
+
+def _without_memory_cores(waits: Site, barriers: list[str]) -> str:
+    """Return the remedy for a barrier that only memory cores do not reach; empty if it is one of the cores alone."""
+    instead = _OF_CORES_ALONE.get(barriers[0], "") if len(barriers) == 1 else ""
+    if not instead:
+        return ""
+    leave = "let the memory cores reach it, too, and not return before the last"
+    return f"{leave}\nor, if they need not wait, {waits.call(f'{instead}()')} in its place"
 
 
 def _deadlock(log: Log, waiting: dict[str, list[int]], holders: dict[int, int], *, returned: bool) -> tuple[str, str]:

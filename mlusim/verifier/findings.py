@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mlusim.cores.locks import LOCK_NAMES
 from mlusim.log import PIPES, Log
 from mlusim.units import format_ns, group_digits
 
@@ -109,7 +110,10 @@ class Site:
 
     def call(self, name: str) -> str:
         """Format a blocking call in the kernel's language: `await core.sync_io()` or, in BANG C, `__sync_io()`."""
-        return f"`__{name}`" if self.is_compiled else f"`await core.{name}`"
+        if not self.is_compiled:
+            return f"`await core.{name}`"
+        lock, _, number = name.rstrip(")").partition("(")
+        return f"`__bang_{lock}({number}, {number})`" if lock in LOCK_NAMES else f"`__{name}`"
 
     @property
     def owner(self) -> str:

@@ -15,13 +15,18 @@ import numpy as np
 
 from mlusim.cores.syncs import BARRIERS
 from mlusim.log import Log
+from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.remedies import FULL_SYNC, SYNC_PIPES
-from mlusim.verifier.source_loops import loop_around
+from mlusim.verifier.source_loops import loop_repeated
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
+# A missing sync makes (nearly) every execution of a line race, a wrong index of a pipeline some of them: at most this
+# share, and only if each task executes the line this often.
+_SELDOM = 0.6
+_FEW_EXECUTIONS = 4
 
 
 class Point(NamedTuple):
@@ -43,10 +48,11 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A race within a task: the positions of its two operations, and its finding."""
+    """A race within a task: the positions of its two operations, the first and the last time, and its finding."""
 
     first: int
     second: int
+    last: tuple[int, int]
     finding: Finding
 
 
@@ -73,7 +79,49 @@ def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Find
         shared = set.intersection(*(remaining.pop(number) for number in together))
         finding = races[main].finding
         result[together[0]] = (_reported_together(finding, others, point) if others else finding, shared)
-    return [result[number] for number in sorted(result)]
+    return _fold_wrong_indices([result[number] for number in sorted(result)])
+
+
+def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tuple[Finding, set[Point]]]:
+    """Return the races with a remedy for those that only some executions of a line have: an index is wrong there.
+
+    Such races of one line with two others are one finding: no single sync would fix them.
+    """
+    result: list[tuple[Finding, set[Point]]] = []
+    for finding, points in races:
+        seldom = _is_seldom(finding)
+        same = next((at for at, (race, _) in enumerate(result) if seldom and _share_a_line(race, finding)), None)
+        if same is None:
+            named = replace(finding, remedy=f"{_other_index(finding, *finding.sites)}\nor {finding.remedy}")
+            result.append((named if seldom else finding, points))
+        else:
+            main, its_points = result[same]
+            (common,) = [site for site in main.sites if (site.file, site.line) in finding.lines][:1]
+            folded = (*main.folded, replace(finding, folded=()), *finding.folded)
+            result[same] = (replace(main, folded=folded, remedy=_other_index(main, common)), its_points)
+    return result
+
+
+def _is_seldom(finding: Finding) -> bool:
+    """Return whether the first line of each of its races is executed far more often than it races."""
+    return all(
+        race.fields["executions"] >= _FEW_EXECUTIONS * race.fields["tasks"]
+        and race.times <= _SELDOM * race.fields["executions"]
+        for race in (finding, *finding.folded)
+    )
+
+
+def _share_a_line(one: Finding, other: Finding) -> bool:
+    return _is_seldom(one) and one.fields["buffer"] == other.fields["buffer"] and bool(one.lines & other.lines)
+
+
+def _other_index(finding: Finding, *sites: Site) -> str:
+    at = " or ".join(dict.fromkeys(site.location for site in sites))
+    times, executions = (group_digits(number) for number in (finding.times, finding.fields["executions"]))
+    return (
+        f"correct the index of {finding.fields['buffer']} at {at}: only {times} of {executions} executions of "
+        f"{finding.sites[0].location} race"
+    )
 
 
 def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
@@ -162,17 +210,26 @@ def _barrier_fixes(finding: Finding, points: set[Point]) -> bool:
 
 
 def _points(log: Log, order: Order, race: Race) -> set[Point]:
-    """Return the locations that a task passes between two operations, and the copies that could block instead."""
-    lines = order.line[race.first : min(race.second, race.first + _MAX_STEPS) + 1]
+    """Return the locations that a task passes between two operations, and the copies that could block instead.
+
+    The last time, a pipeline may pass fewer lines than the first time: it no longer loads.
+    """
+    copies = {Point(3, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
+    points = _passed(log, order, race.first, race.second)
+    return copies | (points & _passed(log, order, *race.last) or points)
+
+
+def _passed(log: Log, order: Order, first: int, second: int) -> set[Point]:
+    """Return the locations that a task passes between two positions."""
+    lines = order.line[first : min(second, first + _MAX_STEPS) + 1]
     steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1), axis=0)
-    points = {Point(3, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
+    points = set()
     for one, other in steps.tolist():
-        (file, line, function), (next_file, next_line, next_function) = log.lines[one], log.lines[other]
+        (file, line, _), (next_file, next_line, _) = log.lines[one], log.lines[other]
         points |= {Point(0, "before", next_file, next_line), Point(1, "after", file, line)}
-        if (file, function) == (next_file, next_function) and next_line <= line:
-            begin = loop_around(file, next_line, line)
-            if begin:
-                points.add(Point(2, "loop", file, begin))
+        begin = loop_repeated(file, line, next_line) if file == next_file else 0
+        if begin:
+            points.add(Point(2, "loop", file, begin))
     return points
 
 

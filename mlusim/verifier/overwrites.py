@@ -1,8 +1,8 @@
 """Lost writes: bytes overwritten within a launch before anything reads them.
 
 A second write is not an error if it is an update, which reads what it replaces (an atomic, or a load, an addition and a
-store), or if it overwrites an initial fill with a constant. Nor is an exchange without the old value after another
-atomic: it releases a lock, or resets a counter.
+store; a part is enough, such as the largest value so far of a row that holds it), or if it overwrites an initial fill
+with a constant. Nor is an exchange without the old value after another atomic: it releases a lock, or resets a counter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, SET_NAMES
-from mlusim.log import NONE, Log
+from mlusim.log import NONE, SCALAR, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.geometry import Integers, expand
@@ -68,6 +68,7 @@ class Overwrites:
                 pending[cell[ends]] = written_by[ends]
                 again = np.flatnonzero((before != NONE) & (written_by != NONE))
                 again = again[~self._may_replace(before[again], written_by[again])]
+                again = again[~self._decides(joined, rows, before[again], written_by[again])]
                 lost += np.bincount(cell[again], minlength=len(lost))
         lost_writes = np.zeros(len(cells), np.int64)
         lost_writes[wanted] = lost[of_set]
@@ -84,6 +85,27 @@ class Overwrites:
         doubtful = doubtful[self._is_fill(earlier[doubtful])]
         may[doubtful] = ~self._is_fill(later[doubtful])
         return may
+
+    def _decides(self, joined: Accesses, rows: Integers, earlier: Integers, later: Integers) -> Flags:
+        """By pair of records, whether a scalar load of a part of what the second replaces comes between them.
+
+        The task of the second has then decided to replace it.
+        """
+        lane = self.order.lane[self.order.position[joined.record[rows]]]
+        loads = rows[(lane == SCALAR) & ~joined.write[rows]]
+        if not (len(loads) and len(later)):
+            return np.zeros(len(later), bool)
+        task, record = self.order.task_of, joined.record
+        writes = rows[joined.write[rows]]
+        pairs, of_pair = np.unique(np.stack([earlier, later], axis=1), axis=0, return_inverse=True)
+        writer = writes[np.searchsorted(record[writes], pairs[:, 1])]
+        first, last = np.searchsorted(record[loads], pairs[:, 0]), np.searchsorted(record[loads], pairs[:, 1])
+        found = np.zeros(len(pairs), bool)
+        for part, index in chunks(first, last):
+            write, load = writer[part], loads[index]
+            meet = (joined.low[load] < joined.high[write]) & (joined.high[load] > joined.low[write])
+            found[part[meet & (task[record[load]] == task[record[write]])]] = True
+        return np.asarray(found[of_pair.reshape(-1)], bool)
 
     def _is_fill(self, records: Integers) -> Flags:
         """By record, whether it writes a single value: a fill, or a copy of a buffer that a fill wrote."""

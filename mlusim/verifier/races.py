@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
-from mlusim.log import SCALAR, Log
+from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
@@ -21,6 +22,7 @@ from mlusim.verifier.lanes import LANES, POSTED
 from mlusim.verifier.missing_syncs import Race, Span, fold_between, fold_races, fold_under_barriers
 from mlusim.verifier.overlaps import shared_bytes
 from mlusim.verifier.remedies import LANE_SYNCS
+from mlusim.verifier.task_remedies import TaskRemedies, job_of
 
 _LANE_NAMES = {
     "scalar": "the scalar pipe",
@@ -39,6 +41,14 @@ _TITLES = {
     (False, True): "{second} writes {name} while {first} may still read it",
     (True, True): "{first} and {second} write the same bytes of {name}",
 }
+
+
+class _Occurrences(NamedTuple):
+    """All times that two source lines race: the first and the last pair of accesses, and their number."""
+
+    first: tuple[int, int]
+    last: tuple[int, int]
+    times: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +70,26 @@ class Races:
         inside = _collect(within_tasks(self.order, self.accesses, self.space))
         between = self._drop_shared_copies(*_collect(between_tasks(self.order, self.accesses, self.space)))
         between = self._drop_handshakes(*self._drop_locked(*self._drop_atomics(*between)))
-        pairs = [(a, b, self._in_task(a, b, times)) for a, b, times in self._by_lines(*inside)]
-        races = [Race(self._last_before(a, b, *inside), self._position(b), finding) for a, b, finding in pairs]
+        races = [self._race(occurrences, *inside) for occurrences in self._by_lines(*inside)]
         within = fold_races(self.log, self.order, races)
-        pairs = [(a, b, self._between(a, b, times)) for a, b, times in self._by_lines(*between)]
+        found = [(self._remedies.as_intended(*race.first), race.times) for race in self._by_lines(*between)]
+        pairs = [(a, b, self._between(a, b, times)) for (a, b), times in found]
         return fold_under_barriers(
             within, fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs])
         )
 
+    @property
+    def _remedies(self) -> TaskRemedies:
+        return TaskRemedies(self.log, self.accesses, self.order)
+
     def _position(self, row: int) -> int:
         return int(self.order.position[self.accesses.record[row]])
+
+    def _race(self, occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
+        (a, b), (_, last) = occurrences.first, occurrences.last
+        before = [self._last_before(*pair, one, other) for pair in (occurrences.first, occurrences.last)]
+        finding = self._in_task(a, b, occurrences.times)
+        return Race(before[0], self._position(b), (before[1], self._position(last)), finding)
 
     def _last_before(self, a: int, b: int, one: Integers, other: Integers) -> int:
         """Return the position of the last operation that races with that of `b` from the line of `a`.
@@ -143,8 +163,8 @@ class Races:
         ordered = np.array([handshakes.orders(x, y) or handshakes.orders(y, x) for x, y in pairs], bool)[kind]
         return a[~ordered], b[~ordered]
 
-    def _by_lines(self, a: Integers, b: Integers) -> list[tuple[int, int, int]]:
-        """Return one pair per two source lines and memory, the first in the log, and the number of occurrences."""
+    def _by_lines(self, a: Integers, b: Integers) -> list[_Occurrences]:
+        """Return the pairs of each two source lines in a memory, in the order of the log."""
         if not len(a):
             return []
         accesses, line = self.accesses, self.columns["line"]
@@ -158,8 +178,11 @@ class Races:
         first, kind, _ = alike(line[one[pairs]], line[other[pairs]], memory[pairs])
         # Count the operations that come too early, not all their conflicts.
         times = np.bincount(kind[alike(kind, one[pairs])[0]])
-        chosen = sorted(zip(first.tolist(), times.tolist(), strict=True))
-        return [(int(a[pairs[index]]), int(b[pairs[index]]), count) for index, count in chosen]
+        last = np.zeros_like(first)
+        np.maximum.at(last, kind, np.arange(len(kind)))
+        of_pair = list(zip(a[pairs].tolist(), b[pairs].tolist(), strict=True))
+        ends = sorted(zip(first.tolist(), last.tolist(), times.tolist(), strict=True))
+        return [_Occurrences(of_pair[begin], of_pair[end], count) for begin, end, count in ends]
 
     @property
     def _memory(self) -> Integers:
@@ -219,8 +242,13 @@ class Races:
             rule=rule,
             remedy=f"{waits}, which waits for {pipe}, between {first.location} and {second.location}{blocking}",
             times=times,
-            fields={"sync": sync, "buffer": name} | self._reused_by(a, b),
+            fields={"sync": sync, "buffer": name} | self._executions(a) | self._reused_by(a, b),
         )
+
+    def _executions(self, row: int) -> dict[str, int]:
+        """Return how often the line of an access is executed, and by how many tasks, as fields of the finding."""
+        records = np.flatnonzero(self.columns["line"] == self.columns["line"][self.accesses.record[row]])
+        return {"executions": len(records), "tasks": len(np.unique(self.columns["task"][records]))}
 
     def _reused_by(self, a: int, b: int) -> dict[str, str]:
         """Return the name of the allocation that reuses the memory of the first one, as a field of the finding."""
@@ -240,7 +268,7 @@ class Races:
         name = self.log.allocations[int(self.accesses.alloc[a])].name
         first_name, second_name = self._names(a, b, first, second)
         title = _TITLES[self._writes(a, b)].format(first=first_name, second=second_name, name=name)
-        sync, rule, remedy = self._order_them(a, b, first, second)
+        sync, rule, remedy = self._remedies.of(a, b, first, second)
         return Finding(
             kind="task-race",
             title=title,
@@ -261,78 +289,6 @@ class Races:
         if launches[0] != launches[1]:
             of_launch = [f" of launch {number} ({self.log.launches[number].kernel})" for number in launches]
         return _name(first) + of_launch[0], _name(second) + of_launch[1]
-
-    def _order_them(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
-        """Return the sync that would order two tasks, if any, with rule and remedy."""
-        tasks = self.order.task_of[self.accesses.record[[a, b]]].tolist()
-        jobs = [job_of(self.log, task) for task in tasks]
-        own_bytes = "give each task bytes of its own" + self._other_order(a, b)
-        if jobs[0][0] != jobs[1][0]:
-            remedy = "put both launches on one queue\nor call device.synchronize() between them"
-            if second.is_compiled:
-                remedy += (
-                    "; in a program, cnrtQueueSync, or let the second queue wait for a notifier that the first one "
-                    "places: cnrtQueueWaitNotifier"
-                )
-            return "synchronize", "launches on different queues are not ordered", remedy
-        if jobs[0] != jobs[1]:
-            kind = self.log.launches[jobs[0][0]].kind
-            remedy = f"{own_bytes}\nor split the kernel into two launches on one queue"
-            if kind == "BLOCK":
-                return "", "BLOCK tasks are not ordered, not even those that share a core", remedy
-            rule = f"the jobs of a {kind} grid are not ordered: no barrier spans two jobs"
-            return "", rule, f"{remedy}\nor launch both tasks in one job: a union of more clusters"
-        if self.log.tasks[tasks[0]].cluster == self.log.tasks[tasks[1]].cluster:
-            sync, all_of = "sync_cluster", "all cores of the cluster and its memory core"
-        else:
-            sync, all_of = "sync_all", "all cores and memory cores of the union"
-        where = f"after {first.location} and before {second.location}"
-        if first.location == second.location:
-            where = "between the two accesses"
-        barrier = f"{first.call(sync + '()')} in {all_of}, {where}"
-        remedy = f"{barrier}\nor {own_bytes}"
-        if self.accesses.write[a] and self.accesses.write[b]:
-            # With a barrier alone, one of the two writes would still be useless.
-            remedy = f"{own_bytes}\nor, if both writes are meant, {barrier}"
-            if first.location == second.location and "memory core" in (first.task, second.task):
-                return (
-                    sync,
-                    "a union launch runs the kernel on the memory cores too",
-                    f"{self._without_memory_cores(compiled=first.is_compiled)}\nor {remedy}",
-                )
-        return sync, "cores run in parallel; only a barrier orders operations of different cores", remedy
-
-    def _without_memory_cores(self, *, compiled: bool) -> str:
-        """Return how to leave out the memory cores, which the barriers of a union or cluster count."""
-        if {"sync_cluster", "sync_all"} & set(self.log.ops):
-            guard = "if (!__is_mpu())" if compiled else "if not core.is_memory_core:"
-            return f"guard this line by `{guard}`; the memory core has to reach the barriers"
-        leaves = "if (__is_mpu()) return;" if compiled else "if core.is_memory_core: return"
-        return f"begin it with `{leaves}`"
-
-    def _other_order(self, a: int, b: int) -> str:
-        """Return further ways to order two tasks: those that the kernel uses elsewhere."""
-        ops = set(self.log.ops)
-        positions = self.order.position[self.accesses.record[[a, b]]]
-        text = ""
-        if "lock" in ops:
-            text += "\nor hold the same lock during both accesses"
-        if ATOMIC_NAMES & ops and int(self.order.lane[positions[0]]) == POSTED:
-            text += "\nor, if an atomic follows the store, sync() between them: an atomic does not wait for stores"
-        elif set(self.order.lane[positions].tolist()) <= {SCALAR, POSTED}:
-            text += "\nor, if one task polls a flag, read and write it with atomics"
-        return text
-
-
-def job_of(log: Log, task: int) -> tuple[int, ...]:
-    """Return the scheduling group of a task: its launch, and its union's position in the grid, or itself for BLOCK."""
-    record = log.tasks[task]
-    launch = log.launches[record.launch]
-    if launch.kind == "BLOCK":
-        return record.launch, task
-    cores = 1 + max(other.core for other in log.tasks if other.launch == record.launch and not other.is_memory_core)
-    row, x = divmod(record.task_id, launch.dim[0])
-    return record.launch, row, x // (int(launch.kind[5:]) * cores)
 
 
 def _name(site: Site) -> str:

@@ -70,7 +70,7 @@ def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
                 rule="a buffer exists until its scope ends; the next allocation may use the same bytes",
                 remedy=f"{site.call(sync + '()')}, which waits for {pipe}, before the scope of {allocation.name} ends",
                 times=count,
-                fields={"sync": sync},
+                fields={"sync": sync, "buffer": allocation.name},
             )
         )
     return findings

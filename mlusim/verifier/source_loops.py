@@ -1,46 +1,174 @@
-"""The loops of a source file, in Python or C++: where a sync could stand at the end of a loop body."""
+"""Loops and branches of a source file, in Python or C++: where a sync could stand that orders two of its lines."""
 
 from __future__ import annotations
 
 import ast
 import linecache
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 Lines = tuple[int, int]
 
 _NOT_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
+_IF = re.compile(r"\bif\b")
 _ELSE = re.compile(r"\s*else\b")
+_BRACE = re.compile(r"\s*\{")
+# A call, or the definition of a function, also of a template.
+_CALL = re.compile(r"\b(\w+)\s*(?:<[^<>;{}()]*>\s*)?\(")
+_NO_CALLS = frozenset({"if", "for", "while", "switch", "return", "sizeof"})
+# How many functions a line may be deep in calls.
+_MOST_CALLERS = 3
 
 
 def loop_around(file: str, first: int, last: int) -> int:
     """Return the first line of the innermost loop around both lines; 0 if there is none, or no source."""
-    around = [loop for loop in _loops(file) if loop[0] <= first and last <= loop[1]]
-    return max(around, default=(0, 0))[0]
+    return lines_of_loop(file, first, last)[0]
+
+
+def lines_of_loop(file: str, first: int, last: int) -> Lines:
+    """Return the first and the last line of the innermost loop around both lines; (0, 0) as in `loop_around`."""
+    return max((loop for loop in _structure(file).loops if loop[0] <= first and last <= loop[1]), default=(0, 0))
+
+
+def loop_repeated(file: str, line: int, following: int) -> int:
+    """Return the first line of the loop whose next iteration a task begins between two lines that it passes; 0 if none.
+
+    Lines of a helper function count as those that call it, if only one order of these is possible.
+    """
+    for ones in _as_called(file, line):
+        for others in _as_called(file, following):
+            pairs = [(one, other) for one in ones for other in others if _same_function(file, one, other)]
+            loops = {loop_around(file, other, one) if other <= one else 0 for one, other in pairs}
+            if len(loops) == 1 and 0 not in loops:
+                return loops.pop()
+    return 0
+
+
+def _as_called(file: str, line: int) -> Iterator[set[int]]:
+    """Yield a line, the lines in loops that call its function, and those that call the functions of these."""
+    structure = _structure(file)
+    lines = {line}
+    for _ in range(_MOST_CALLERS):
+        yield lines
+        lines = {call for line in lines for call in structure.calls_of(line) if loop_around(file, call, call)}
+        if not lines:
+            return
+
+
+def _same_function(file: str, one: int, other: int) -> bool:
+    structure = _structure(file)
+    return structure.function_of(one) == structure.function_of(other)
+
+
+def exclude_each_other(file: str, one: int, other: int) -> bool:
+    """Return whether two lines are in different branches of one `if`: a task that passes one skips the other."""
+    return any(
+        _within(one, first) and _within(other, second)
+        for pair in _structure(file).branches
+        for first, second in (pair, pair[::-1])
+    )
+
+
+def _within(line: int, lines: Lines) -> bool:
+    return lines[0] <= line <= lines[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Structure:
+    """The lines of what a file consists of, each from its first to its last line.
+
+    Attributes:
+        loops: every loop.
+        branches: both branches of every `if` with an `else`.
+        functions: every function, with its name.
+        calls: the lines of calls, with the name of the function.
+    """
+
+    loops: tuple[Lines, ...]
+    branches: tuple[tuple[Lines, Lines], ...]
+    functions: tuple[tuple[Lines, str], ...]
+    calls: tuple[tuple[int, str], ...]
+
+    def function_of(self, line: int) -> tuple[Lines, str]:
+        """Return the innermost function around a line."""
+        around = (function for function in self.functions if _within(line, function[0]))
+        return max(around, default=((0, 0), ""))
+
+    def calls_of(self, line: int) -> list[int]:
+        """Return the lines that call the function around a line."""
+        lines, name = self.function_of(line)
+        return [call for call, called in self.calls if called == name and not _within(call, lines)]
 
 
 @lru_cache(maxsize=64)
-def _loops(file: str) -> tuple[Lines, ...]:
-    """Return the first and the last line of every loop of a file."""
+def _structure(file: str) -> _Structure:
     text = "".join(linecache.getlines(file))
     try:
-        tree = ast.parse(text)
+        nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError):
-        return _loops_of_c(text)
-    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For | ast.AsyncFor | ast.While))
-    return tuple((loop.lineno, loop.end_lineno or loop.lineno) for loop in loops)
+        return _structure_of_c(text)
+    loops = [_lines([node]) for node in nodes if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
+    branches = [(_lines(node.body), _lines(node.orelse)) for node in nodes if isinstance(node, ast.If) and node.orelse]
+    functions = [
+        (_lines([node]), node.name) for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    calls = [(node.lineno, _name_of(node.func)) for node in nodes if isinstance(node, ast.Call)]
+    return _Structure(tuple(loops), tuple(branches), tuple(functions), tuple(calls))
 
 
-def _loops_of_c(text: str) -> tuple[Lines, ...]:
+def _lines(statements: Sequence[ast.stmt]) -> Lines:
+    return statements[0].lineno, statements[-1].end_lineno or statements[-1].lineno
+
+
+def _name_of(called: ast.expr) -> str:
+    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+
+
+def _structure_of_c(text: str) -> _Structure:
     # Comments and strings become spaces; their lines stay.
     code = _NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
-    loops = []
+
+    def lines(start: int, end: int) -> Lines:
+        return code.count("\n", 0, start) + 1, code.count("\n", 0, end) + 1
+
+    loops, branches, functions, calls = [], [], [], []
     for found in _LOOP.finditer(code):
         start = found.end() if found.group() == "do" else _behind_brackets(code, found.end())
-        end = _end_of_statement(code, start)
-        loops.append((code.count("\n", 0, found.start()) + 1, code.count("\n", 0, end) + 1))
-    return tuple(loops)
+        loops.append(lines(found.start(), _end_of_statement(code, start)))
+    for found in _IF.finditer(code):
+        start = _behind_brackets(code, found.end())
+        end = _end_of_branch(code, start)
+        other = _ELSE.match(code, end + 1)
+        if other:
+            branches.append((lines(start, end), lines(other.end(), _end_of_statement(code, other.end()))))
+    for found in _CALL.finditer(code):
+        if found[1] in _NO_CALLS:
+            continue
+        opening = _BRACE.match(code, _behind_brackets(code, found.end() - 1))
+        if opening:
+            functions.append((lines(found.start(), _end_of_block(code, opening.end() - 1)), found[1]))
+        else:
+            calls.append((lines(found.start(), found.start())[0], found[1]))
+    return _Structure(tuple(loops), tuple(branches), tuple(functions), tuple(calls))
+
+
+def _end_of_branch(code: str, at: int) -> int:
+    """Return the position of the last character of the statement behind the brackets of an `if`, before its `else`."""
+    opening = _BRACE.match(code, at)
+    return _end_of_block(code, opening.end() - 1) if opening else _end_of_statement(code, at)
+
+
+def _end_of_block(code: str, at: int) -> int:
+    """Return the position of the brace that closes the one at a position."""
+    depth = 0
+    for place in range(at, len(code)):
+        depth += (code[place] == "{") - (code[place] == "}")
+        if not depth:
+            return place
+    return len(code)
 
 
 def _behind_brackets(code: str, at: int) -> int:

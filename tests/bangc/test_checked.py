@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim import Output, bangc
+from mlusim import InOut, Output, bangc
 
 X = np.random.default_rng(3).integers(1, 50, (16, 64)).astype(np.float32)
 
@@ -207,3 +207,65 @@ def test_bits_of_a_mask_behind_the_last_row_of_a_gather_are_padding(count: int, 
     assert [finding.kind for finding in report.errors] == ["uninitialised"] * (count > 12), report.text()
     selected = (row[:12] > 0) != bool(inverted)
     assert report.outputs["out"][:12].tolist() == np.where(selected, row[:12], 0).tolist()
+
+
+PIPELINE = """#include <bang.h>
+template <typename T> __mlu_func__ void load(T *to, const T *from) { __memcpy_async(to, from, 64 * 4, GDRAM2NRAM); }
+__mlu_func__ void store(float *to, const float *from) {
+  __memcpy_async(to, from, 64 * 4, NRAM2GDRAM);
+}
+__mlu_entry__ void pipeline(const float *x, float *out) {
+  __nram__ float given[2][64], made[2][64];
+  if (taskId) return;
+  for (int step = 0; step < 18; step++) {
+    if (step >= 2) store(out + (step - 2) * 64, made[step % 2]);
+    if (step >= 1 && step <= 16) __bang_add(made[(step - 1) % 2], given[(step - 1) % 2], given[(step - 1) % 2], 64);
+    if (step < 16) load<float>(given[step % 2], x + step * 64);
+  }
+}
+__mlu_entry__ void total(const float *x, float *out) {
+  if (__is_mpu()) return;
+  __nram__ float row[64], sum[64];
+  __memcpy(row, x + taskId * 64, 256, GDRAM2NRAM);
+  __memcpy(sum, out, 256, GDRAM2NRAM);
+  __bang_add(sum, sum, row, 64);
+  __memcpy(out, sum, 256, NRAM2GDRAM);
+}
+__mlu_entry__ void two_roles(const float *x, float *out) {
+  __mlu_shared__ float box[256];
+  __nram__ float row[64];
+  for (int step = 0; step < 4; step++) {
+    if (__is_mpu()) {
+      __memcpy(box, x + step * 256, 1024, GDRAM2SRAM);
+    } else {
+      __memcpy(row, box + coreId * 64, 256, SRAM2NRAM);
+      __memcpy(out + (step * 4 + coreId) * 64, row, 256, NRAM2GDRAM);
+    }
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def helpers(tmp_path_factory: pytest.TempPathFactory) -> bangc.Module:
+    path = tmp_path_factory.mktemp("helpers") / "helpers.mlu"
+    path.write_text(PIPELINE)
+    return bangc.compile(path)
+
+
+def test_a_sync_missing_at_the_end_of_a_loop_of_helpers_is_one_finding(helpers: bangc.Module) -> None:
+    (finding,) = mlusim.verify(helpers["pipeline"], X, Output.like(X), dim=4).errors
+    assert finding.remedy == "`__sync()`, which waits for all pipes, at the end of the loop at helpers.mlu:9"
+
+
+def test_an_update_of_several_tasks_is_told_to_hold_a_lock_by_its_name(helpers: bangc.Module) -> None:
+    (finding,) = mlusim.verify(helpers["total"], X[:4], InOut(np.zeros(64, np.float32)), dim=4).errors
+    assert finding.remedy.startswith(
+        "hold the same lock in every task from helpers.mlu:19 to helpers.mlu:21: "
+        "`__bang_lock(0, 0)`, `__bang_unlock(0, 0)`"
+    )
+
+
+def test_a_barrier_of_two_branches_belongs_at_the_end_of_their_loop(helpers: bangc.Module) -> None:
+    (finding,) = mlusim.verify(helpers["two_roles"], X, Output.like(X), dim=4).errors
+    assert "its memory core, at the end of the loop at helpers.mlu:26" in finding.remedy

@@ -344,3 +344,18 @@ def test_changes_by_the_host_between_runs_are_not_reported():
         device.synchronize()
     report = device.verify()
     assert report.ok, report.text()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_default_that_calls_share_is_reported(shared):
+    async def kernel(core, x, out, seen={} if shared else None):
+        if core.is_memory_core:
+            return
+        seen = {} if seen is None else seen
+        if "first" not in seen:
+            seen["first"] = float(await core.load(x[core.task_id]))
+        core.store(out[core.task_id], seen["first"])
+        await core.sync()
+
+    report = mlusim.verify(kernel, X[:4, 0].copy(), Output(4), dim=4)
+    assert [finding.kind for finding in report.errors] == (["host-data"] if shared else [])

@@ -459,3 +459,19 @@ def test_a_wrong_value_names_its_producer_and_operands():
     assert finding.sites[1].source == "core.add(twice, twice, held)"
     assert finding.location == "add read twice[0, 1] = 2.0 and held[0, 1] = 1.0"
     assert finding.remedy == "check the operation that made these bytes"
+
+
+def test_a_helper_that_is_not_awaited_is_a_finding():
+    async def helper(core, out, row):
+        await core.memcpy(out, row)
+
+    async def kernel(core, x, out):
+        row = core.nram.alloc(8, x.dtype, "row")
+        await core.memcpy(row, x[0])
+        helper(core, out[0], row)
+
+    report = verify(kernel, X, Output.like(X), reference=X, **ONE)
+    (finding,) = report.errors
+    line = kernel.__code__.co_firstlineno + 3
+    assert (finding.kind, finding.location, report.stopped) == ("await", f"test_verify.py:{line}", True)
+    assert "write `await helper(...)`" in report.text()

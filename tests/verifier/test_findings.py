@@ -48,7 +48,7 @@ def test_a_buffer_reused_while_a_store_reads_it():
 
     finding = only(verify(kernel, X, Output.like(X), rewrites=True, **ONE), "race")
     assert finding.title == "write_zero writes held while memcpy may still read it"
-    assert finding.fields == {"sync": "sync_io", "buffer": "held"}
+    assert finding.fields == {"sync": "sync_io", "buffer": "held", "executions": 2, "tasks": 1}
 
 
 def test_a_buffer_of_a_closed_scope_that_a_copy_still_reads():
@@ -302,8 +302,13 @@ async def _accumulate(core, x, total, order):
 
 @pytest.mark.parametrize("order", ["own lock", "load outside"])
 def test_a_kernel_with_locks_is_told_to_hold_the_same_lock(order):
-    report = verify(_accumulate, X, InOut(ACCUMULATOR), order, dim=4, rewrites=True)
-    assert "\nor hold the same lock during both accesses" in only(report, "task-race").remedy
+    finding = only(verify(_accumulate, X, InOut(ACCUMULATOR), order, dim=4, rewrites=True), "task-race")
+    load, store = (site.location for site in finding.sites)
+    assert finding.remedy == (
+        f"hold the same lock in every task from {load} to {store}: `await core.lock(0)`, `await core.unlock(0)`\n"
+        "or, if it is a sum, a maximum or the like, update it with an atomic, such as `core.atomic_reduce_add`\n"
+        "or give each task bytes of its own"
+    )
     verify(_accumulate, X, InOut(ACCUMULATOR), "", dim=4, rewrites=True).check()
 
 

@@ -75,6 +75,8 @@ def test_a_deadlock_at_a_lock_names_its_holder():
         """error: hang: deadlock: 2 tasks wait for lock 3, which task 1 acquired and did not release
   waits  HERE  await core.lock(3)
          task 2, cluster 0 core 2, from TIME ns, not completed
+  locks  HERE  await core.lock(3)
+         task 1, cluster 0 core 1, TIME ns to TIME ns
   at     HERE tasks 2, 3; returned: tasks 0, 1 and memory core of cluster 0
   rule   a lock is held until its task releases it, even if that task has ended
   remedy release the lock on every path of the task that acquires it""",

@@ -485,3 +485,90 @@ def test_parts_of_a_buffer_that_lines_read_before_its_load_are_one_finding():
 
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
     assert (finding.kind, kinds_of(finding)) == ("uninitialised", ["uninitialised"])
+
+
+def test_a_race_and_the_release_of_its_buffer_are_one_finding():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        for row in range(8):
+            with core.nram.scope():
+                held = core.nram.alloc(8, x.dtype, "held")
+                core.memcpy_async(held, x[row])
+                core.mul(tile, held, 2.0)
+            await core.memcpy(out[row], tile)
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    assert (finding.kind, finding.fields["buffer"]) == ("race", "held")
+    assert "release" in kinds_of(finding)
+
+
+def test_a_size_that_is_too_large_for_both_ends_of_a_copy_is_one_finding():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(32, x.dtype, "tile")
+        for row in range(8):
+            await core.memcpy(tile[:8], x[row])
+            await core.memcpy(out[row].pointer, tile.pointer, 2 * 8 * 4, "NRAM2GDRAM")
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("access", ["uninitialised"])
+
+
+async def _load(core, tile, row):
+    core.memcpy_async(tile, row)
+
+
+async def _store(core, row, tile):
+    core.memcpy_async(row, tile)
+
+
+def test_a_sync_missing_at_the_end_of_a_loop_of_helpers_is_one_finding():
+    async def kernel(core, x, out):
+        given, made = (core.nram.alloc((2, 8), x.dtype, name) for name in ("given", "made"))
+        for step in range(x.shape[0] + 2):
+            if step >= 2:
+                await _store(core, out[step - 2], made[step % 2])
+            if 1 <= step <= x.shape[0]:
+                core.mul(made[(step - 1) % 2], given[(step - 1) % 2], 2.0)
+            if step < x.shape[0]:
+                await _load(core, given[step % 2], x[step])
+            # Here a sync is missing.
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    line = kernel.__code__.co_firstlineno + 2
+    assert finding.remedy == (
+        f"`await core.sync()`, which waits for all pipes, at the end of the loop at test_one_finding.py:{line}"
+    )
+
+
+def test_an_index_of_a_pipeline_that_is_wrong_is_one_finding():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc((3, 8), x.dtype, "tile")
+        for step in range(24):
+            core.memcpy_async(tile[step % 3], x[step])
+            if step >= 1:
+                core.mul(tile[(step - 1) % 2], tile[(step - 1) % 2], 2.0)
+            if step >= 2:
+                core.memcpy_async(out[step - 2], tile[(step - 2) % 3])
+            await core.sync()
+        core.memcpy_async(out[22:24], tile[:2])
+
+    x = np.zeros((24, 8), np.float32)
+    finding = the_only_error(kernel, x, Output.like(x), **ONE)
+    compute = finding.sites[1].location
+    assert finding.remedy == (
+        f"correct the index of tile at {compute}: only 8 of 24 executions of {finding.sites[0].location} race"
+    )
+    assert "race" in kinds_of(finding)
+
+
+def test_syncs_missing_in_every_turn_are_no_wrong_index():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        for row in range(8):
+            core.memcpy_async(tile, x[row])
+            core.mul(tile, tile, 2.0)
+            core.memcpy_async(out[row], tile)
+            await core.sync()
+
+    load, store = verify(kernel, X, Output.like(X), **ONE).errors
+    assert "index" not in load.remedy + store.remedy

@@ -108,3 +108,21 @@ def test_lost_writes_are_counted_byte_by_byte(monkeypatch, seed, batch, on_a_gri
     by_byte = np.repeat(counts, np.diff(cells.cuts))
     expected = lost_writes(log, accesses, out.allocation.identity)
     assert by_byte.tolist() == [expected[byte] for byte in range(out.nbytes)]
+
+
+@pytest.mark.parametrize("decides", [True, False])
+def test_a_row_that_is_replaced_for_one_of_its_elements_is_an_update(decides):
+    async def largest(core, x, best):
+        if core.is_memory_core:
+            return
+        row = core.nram.alloc(64, x.dtype, "row")
+        for number in range(core.task_id, len(X), core.task_dim):
+            await core.memcpy(row, x[number])
+            await core.lock(0)
+            if not decides or await core.load(best[0]) < await core.load(row[0]):
+                await core.memcpy(best, row)
+            await core.unlock(0)
+
+    X = np.random.default_rng(0).random((16, 64), np.float32)  # noqa: N806 - an array, as in other tests
+    report = mlusim.verify(largest, X, mlusim.InOut(np.zeros(64, np.float32)), dim=4)
+    assert [finding.kind for finding in report.errors] == [] if decides else ["written-again"]

@@ -1,0 +1,273 @@
+"""Remedies of races between tasks: a barrier and where it belongs, a lock, an atomic, or other bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
+from mlusim.log import SCALAR, Log
+from mlusim.verifier.accesses import Accesses
+from mlusim.verifier.findings import Site
+from mlusim.verifier.geometry import Integers
+from mlusim.verifier.happens_before import Order
+from mlusim.verifier.lanes import POSTED
+from mlusim.verifier.source_loops import Lines, exclude_each_other, lines_of_loop
+
+# A line that reads the same bytes this often polls them.
+_POLLS = 3
+_OWN_BYTES = "give each task bytes of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRemedies:
+    """Finds what would order the two operations of a race between tasks.
+
+    Attributes:
+        log, accesses, order: the run.
+    """
+
+    log: Log
+    accesses: Accesses
+    order: Order
+
+    def as_intended(self, a: int, b: int) -> tuple[int, int]:
+        """Return a pair of accesses in the order that the kernel intends, as far as its log and its source tell.
+
+        Their order in the log is accidental. Of two lines that every task passes in turn, or in turn between two
+        barriers, the upper one comes first, and a read of bytes that nothing has written yet comes after their write.
+        """
+        upper, lower = sorted((a, b), key=self._line)
+        (file, first, function), (other_file, last, other_function) = self._source(upper), self._source(lower)
+        if first and (file, function) == (other_file, other_function) and not exclude_each_other(file, first, last):
+            loop = lines_of_loop(file, first, last)
+            if self._barrier_in(loop, upper, lower) if loop[0] else self._in_turn(upper, lower):
+                return upper, lower
+        write = self.accesses.write
+        return (b, a) if write[b] and not write[a] and self._is_fresh(a) else (a, b)
+
+    def of(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
+        """Return the sync that would order two accesses, if any, with rule and remedy."""
+        tasks = self._tasks(a, b)
+        jobs = [job_of(self.log, task) for task in tasks]
+        if jobs[0][0] != jobs[1][0]:
+            remedy = "put both launches on one queue\nor call device.synchronize() between them"
+            if second.is_compiled:
+                remedy += (
+                    "; in a program, cnrtQueueSync, or let the second queue wait for a notifier that the first one "
+                    "places: cnrtQueueWaitNotifier"
+                )
+            return "synchronize", "launches on different queues are not ordered", remedy
+        if self._update_in_turn(a, b):
+            return "", "an update by another task between the load and the store is lost", _update(first, second)
+        special, general = self._other_order(a, b)
+        if jobs[0] != jobs[1]:
+            kind = self.log.launches[jobs[0][0]].kind
+            choices = [*special, _OWN_BYTES, *general, "split the kernel into two launches on one queue"]
+            if kind == "BLOCK":
+                return "", "BLOCK tasks are not ordered, not even those that share a core", _any_of(choices)
+            rule = f"the jobs of a {kind} grid are not ordered: no barrier spans two jobs"
+            return "", rule, _any_of([*choices, "launch both tasks in one job: a union of more clusters"])
+        sync, all_of = self._barrier(tasks)
+        where, between_barriers = self._where(a, b, first, second)
+        barrier = f"{first.call(sync + '()')} in {all_of}, {where}"
+        rule = "cores run in parallel; only a barrier orders operations of different cores"
+        if self.accesses.write[a] and self.accesses.write[b]:
+            # With a barrier alone, one of the two writes would still be useless.
+            choices = [*special, _OWN_BYTES, *general, f"if both writes are meant, {barrier}"]
+            if first.location == second.location and "memory core" in (first.task, second.task):
+                rule = "a union launch runs the kernel on the memory cores too"
+                choices.insert(0, self._without_memory_cores(compiled=first.is_compiled))
+        elif between_barriers:
+            name = self.log.allocations[int(self.accesses.alloc[a])].name
+            other = f"use another part of {name} in one of them: both run between the same two barriers of an iteration"
+            choices = [*special, other, barrier, *general]
+        else:
+            choices = [*special, barrier, _OWN_BYTES, *general]
+        return sync, rule, _any_of(choices)
+
+    def _tasks(self, a: int, b: int) -> list[int]:
+        tasks: list[int] = self.order.task_of[self.accesses.record[[a, b]]].tolist()
+        return tasks
+
+    def _line(self, row: int) -> int:
+        return self._source(row)[1]
+
+    def _source(self, row: int) -> tuple[str, int, str]:
+        """Return file, line and function of an access."""
+        return self.log.lines[int(self.order.line_of[self.accesses.record[row]])]
+
+    def _in_turn(self, upper: int, lower: int) -> bool:
+        """Return whether both tasks pass the line of the first access only before that of the second."""
+        order = self.order
+        lines = order.line_of[self.accesses.record[[upper, lower]]]
+        for task in self._tasks(upper, lower):
+            line = order.line[order.first[task] : order.first[task + 1]]
+            before, after = (np.flatnonzero(line == number) for number in lines)
+            if len(before) and len(after) and before[-1] > after[0]:
+                return False
+        return True
+
+    def _barrier_in(self, loop: Lines, a: int, b: int) -> bool:
+        """Return whether a task of the race passes a barrier in each iteration of a loop, outside of its two lines."""
+        order, file = self.order, self._source(a)[0]
+        upper, lower = sorted((self._line(a), self._line(b)))
+        apart = exclude_each_other(file, upper, lower)
+        for task in self._tasks(a, b):
+            own = slice(order.first[task], order.first[task + 1])
+            for code in np.unique(order.line[own][order.is_barrier[own]]).tolist():
+                other_file, line, _ = self.log.lines[code]
+                inside = other_file == file and loop[0] <= line <= loop[1]
+                if inside and (apart or not upper <= line < lower):
+                    return True
+        return False
+
+    def _is_fresh(self, row: int) -> bool:
+        """Return whether neither the host nor an earlier operation has written any byte of a read."""
+        accesses, log = self.accesses, self.log
+        alloc = int(accesses.alloc[row])
+        if log.allocations[alloc].read_only or alloc in log.host_writes or alloc in log.host_parts:
+            return False
+        return not (self._meeting(row) & accesses.write & (accesses.record < accesses.record[row])).any()
+
+    def _meeting(self, row: int) -> Integers:
+        """Return a mask of the accesses whose first to last byte meet those of an access."""
+        accesses = self.accesses
+        meeting = (accesses.alloc == accesses.alloc[row]) & (accesses.low < accesses.high[row])
+        return np.asarray(meeting & (accesses.high > accesses.low[row]))
+
+    def _update_in_turn(self, a: int, b: int) -> bool:
+        """Return whether both tasks update the bytes: they load them first, and store them as often as they load them.
+
+        Of a line that stores and loads at once, such as an atomic, that is no update.
+        """
+        meeting = np.flatnonzero(self._meeting(a) & self._meeting(b))
+        task = self.order.task_of[self.accesses.record[meeting]]
+        for number in self._tasks(a, b):
+            own = meeting[task == number]
+            write, record = self.accesses.write[own], self.accesses.record[own]
+            loads, stores = np.unique(record[~write]), np.unique(record[write])
+            if not len(loads) or len(loads) != len(stores) or loads[0] >= stores[0]:
+                return False
+        return True
+
+    def _other_order(self, a: int, b: int) -> tuple[list[str], list[str]]:
+        """Return further ways to order two tasks, which the kernel uses elsewhere: those to try first, and the others.
+
+        A lock comes first if one of the two accesses holds one, atomics if a task loads the bytes again and again.
+        """
+        ops = set(self.log.ops)
+        positions = self.order.position[self.accesses.record[[a, b]]]
+        special: list[str] = []
+        general: list[str] = []
+        if "lock" in ops:
+            (special if self.order.locks_held[positions].any() else general).append(
+                "hold the same lock during both accesses"
+            )
+        if ATOMIC_NAMES & ops and int(self.order.lane[positions[0]]) == POSTED:
+            general.append("if an atomic follows the store, sync() between them: an atomic does not wait for stores")
+        elif set(self.order.lane[positions].tolist()) <= {SCALAR, POSTED}:
+            if self._is_polled(a) or self._is_polled(b):
+                special.append("read and write the flag with atomics, which also order what comes before and after")
+            else:
+                general.append("if one task polls a flag, read and write it with atomics")
+        special += self._too_late(a)
+        return special, general
+
+    def _too_late(self, a: int) -> list[str]:
+        """Return the remedy for a store behind the last atomic of its task, which may have announced it."""
+        order, record = self.order, int(self.accesses.record[a])
+        position, task = int(order.position[record]), int(order.task_of[record])
+        own = np.arange(order.first[task], order.first[task + 1])
+        atomics = own[np.isin(order.op[own], [code for code, name in enumerate(self.log.ops) if name in FETCHING])]
+        if not self.accesses.write[a] or not len(atomics) or atomics[-1] > position:
+            return []
+        where = (
+            f"{Path(file).name}:{line}"
+            for file, line, _ in (self.log.lines[int(order.line[at])] for at in (position, atomics[-1]))
+        )
+        return ["let {} come before the atomic at {}, if that tells the other task of it".format(*where)]
+
+    def _is_polled(self, row: int) -> bool:
+        """Return whether a task reads these bytes at this line again and again."""
+        accesses, order = self.accesses, self.order
+        record = accesses.record
+        alike = (order.line_of[record] == order.line_of[record[row]]) & (
+            order.task_of[record] == order.task_of[record[row]]
+        )
+        alike &= (accesses.alloc == accesses.alloc[row]) & (accesses.low == accesses.low[row]) & ~accesses.write
+        return not accesses.write[row] and int(alike.sum()) >= _POLLS
+
+    def _barrier(self, tasks: list[int]) -> tuple[str, str]:
+        """Return the smallest barrier of two tasks that fits the kernel, and who must reach it."""
+        one, other = (self.log.tasks[task] for task in tasks)
+        memory_cores = self._memory_cores_work(one.launch)
+        if one.cluster == other.cluster and memory_cores:
+            return "sync_cluster", "all cores of the cluster and its memory core"
+        if memory_cores:
+            return "sync_all", "all cores and memory cores of the union"
+        if one.cluster == other.cluster and self.log.launches[one.launch].kind != "UNION1":
+            return "sync_all_ipu_within_cluster", "all cores of the cluster"
+        return "sync_all_ipu", "all cores of the union"
+
+    def _memory_cores_work(self, launch: int) -> bool:
+        """Return whether memory cores do anything in a launch."""
+        first = self.order.first
+        return any(
+            record.is_memory_core and record.launch == launch and first[task] < first[task + 1]
+            for task, record in enumerate(self.log.tasks)
+        )
+
+    def _where(self, a: int, b: int, first: Site, second: Site) -> tuple[str, bool]:
+        """Return where a barrier belongs, and whether both accesses are between the same barriers of an iteration."""
+        if first.location == second.location:
+            return "between the two accesses", False
+        upper, lower = sorted((first.line, second.line))
+        loop = lines_of_loop(first.file, upper, lower) if first.file == second.file else (0, 0)
+        if loop[0] and (second.line < first.line or exclude_each_other(first.file, upper, lower)):
+            if self._barrier_in(loop, a, b):
+                return "between the two accesses", True
+            return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop[0]}", False
+        return f"after {first.location} and before {second.location}", False
+
+    def _without_memory_cores(self, *, compiled: bool) -> str:
+        """Return how to leave out the memory cores, which the barriers of a union or cluster count."""
+        if {"sync_cluster", "sync_all"} & set(self.log.ops):
+            guard = "if (!__is_mpu())" if compiled else "if not core.is_memory_core:"
+            return f"guard this line by `{guard}`; the memory core has to reach the barriers"
+        leaves = "if (__is_mpu()) return;" if compiled else "if core.is_memory_core: return"
+        return f"begin it with `{leaves}`"
+
+
+def job_of(log: Log, task: int) -> tuple[int, ...]:
+    """Return the scheduling group of a task: its launch, and its union's position in the grid, or itself for BLOCK."""
+    record = log.tasks[task]
+    launch = log.launches[record.launch]
+    if launch.kind == "BLOCK":
+        return record.launch, task
+    cores = 1 + max(other.core for other in log.tasks if other.launch == record.launch and not other.is_memory_core)
+    row, x = divmod(record.task_id, launch.dim[0])
+    return record.launch, row, x // (int(launch.kind[5:]) * cores)
+
+
+def _update(first: Site, second: Site) -> str:
+    """Return the remedy for a load and a store that other tasks must not interrupt."""
+    lock, unlock = (first.call(f"{name}(0)") for name in ("lock", "unlock"))
+    where = f"from {first.location} to {second.location}" if first.line < second.line else "from the load to the store"
+    atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else "`core.atomic_reduce_add`"
+    return _any_of(
+        [
+            f"hold the same lock in every task {where}: {lock}, {unlock}",
+            f"if it is a sum, a maximum or the like, update it with an atomic, such as {atomic}",
+            _OWN_BYTES,
+        ]
+    )
+
+
+def _any_of(choices: Iterable[str]) -> str:
+    """Return alternatives, one per line."""
+    first, *others = choices
+    return first + "".join(f"\nor{',' if choice.startswith('if ') else ''} {choice}" for choice in others)

@@ -1,0 +1,179 @@
+"""The remedies of races between tasks: what orders them, and where."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import mlusim
+from findings import X, the_only_error
+from mlusim import InOut, Output
+
+
+def line_of(kernel, text):
+    """The line of a kernel that contains a text."""
+    lines, first = inspect.getsourcelines(kernel)
+    return next(number for number, line in enumerate(lines, first) if text in line)
+
+
+def stages(slot, *, barrier):
+    async def kernel(core, x, out):
+        box = core.sram.alloc((2, 4, 8), x.dtype, "box")
+        tile = None if core.is_memory_core else core.nram.alloc(8, x.dtype, "tile")
+        for step in range(3):
+            if core.is_memory_core:
+                if step < 2:
+                    core.memcpy_async(box[slot(step)], x[4 * step : 4 * step + 4])
+            elif step:
+                await core.memcpy(tile, box[(step - 1) % 2, core.core_id])
+                await core.memcpy(out[4 * step - 4 + core.core_id], tile)
+            if barrier:
+                await core.sync_cluster()
+
+    return kernel
+
+
+def test_a_barrier_of_two_branches_belongs_at_the_end_of_their_loop():
+    kernel = stages(lambda step: step % 2, barrier=False)
+    finding = the_only_error(kernel, X, Output.like(X), dim=4)
+    assert finding.title == "task 0 reads box before the memory core of cluster 0 is known to have written it"
+    assert finding.remedy.partition("\n")[0] == (
+        "`await core.sync_cluster()` in all cores of the cluster and its memory core, at the end of the loop at "
+        f"test_task_remedies.py:{line_of(kernel, 'for step')}"
+    )
+    mlusim.verify(stages(lambda step: step % 2, barrier=True), X, Output.like(X), reference=X, dim=4).check()
+
+
+def test_branches_between_the_same_barriers_need_another_part_of_the_buffer():
+    finding = the_only_error(stages(lambda step: (step + 1) % 2, barrier=True), X, Output.like(X), dim=4)
+    assert finding.remedy.startswith("use another part of box in one of them: both run between the same two barriers")
+
+
+def test_a_read_of_fresh_memory_comes_after_its_write():
+    """The memory core reads first in this run, since the cores are busy."""
+
+    async def kernel(core, x, out):
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        if core.is_memory_core:
+            await core.memcpy(out, box)
+        else:
+            tile = core.nram.alloc(8, x.dtype, "tile")
+            await core.memcpy(tile, x[core.core_id])
+            await core.memcpy(box[core.core_id], tile)
+
+    finding = the_only_error(kernel, X, Output((4, 8)), dim=4)
+    assert finding.title == "the memory core of cluster 0 reads box before task 0 is known to have written it"
+    assert [site.role for site in finding.sites] == ["writes", "reads"]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_lines_that_tasks_pass_in_turn_the_upper_one_comes_first(first):
+    async def kernel(core, x):
+        if core.is_memory_core or core.core_id > 1:
+            return
+        tile = core.nram.alloc((2, 8), x.dtype, "tile")
+        if core.core_id == first:
+            core.scalar(10_000)
+            await core.sync()
+        await core.memcpy(tile[0], x[1 - core.core_id])
+        await core.memcpy(x[core.core_id], tile[0])
+
+    finding = the_only_error(kernel, InOut(X), dim=4)
+    assert [site.role for site in finding.sites] == ["reads", "writes"]
+    load, store = (site.location for site in finding.sites)
+    assert f"in all cores of the union, after {load} and before {store}" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("kind", "dim", "other", "barrier"),
+    [
+        ("UNION1", 4, 1, "`await core.sync_all_ipu()` in all cores of the union"),
+        ("UNION2", 8, 1, "`await core.sync_all_ipu_within_cluster()` in all cores of the cluster"),
+        ("UNION2", 8, 4, "`await core.sync_all_ipu()` in all cores of the union"),
+    ],
+)
+def test_memory_cores_that_return_at_once_are_in_no_barrier(kind, dim, other, barrier):
+    async def kernel(core, x, space, out):
+        if core.is_memory_core or core.task_id not in (0, other):
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        if core.task_id == 0:
+            await core.memcpy(tile, x[0])
+            await core.memcpy(space, tile)
+        else:
+            await core.memcpy(tile, space)
+            await core.memcpy(out, tile)
+
+    finding = the_only_error(kernel, X, Output(8), Output(8), kind=kind, dim=dim)
+    assert finding.remedy.startswith(barrier + ", after ")
+
+
+def test_tasks_that_update_one_row_need_a_lock_or_an_atomic():
+    async def kernel(core, x, total):
+        if core.is_memory_core:
+            return
+        row, held = core.nram.alloc((2, 8), x.dtype, "rows")
+        for number in range(core.task_id, 8, core.task_dim):
+            await core.memcpy(row, x[number])
+            await core.memcpy(held, total)
+            core.add(held, held, row)
+            await core.memcpy(total, held)
+
+    finding = the_only_error(kernel, X, InOut(np.zeros(8, np.float32)), dim=4)
+    load, store = (f"test_task_remedies.py:{line_of(kernel, text)}" for text in ("held, total", "total, held"))
+    assert finding.remedy.startswith(f"hold the same lock in every task from {load} to {store}: ")
+    assert "\nor, if it is a sum, a maximum or the like, update it with an atomic" in finding.remedy
+    assert "sync" not in finding.remedy
+
+
+def test_a_lock_that_ends_too_early_is_the_remedy():
+    async def kernel(core, x, shared, out):
+        if core.is_memory_core or core.core_id > 1:
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        if core.core_id:
+            await core.memcpy(tile, x[0])
+            await core.lock(0)
+            await core.memcpy(shared, tile)
+            await core.unlock(0)
+        else:
+            await core.memcpy(tile, shared)
+            await core.memcpy(out, tile)
+
+    finding = the_only_error(kernel, X, InOut(np.zeros(8, np.float32)), Output(8), dim=4)
+    assert finding.remedy.startswith("hold the same lock during both accesses\nor `await core.sync_all_ipu()`")
+
+
+def test_a_flag_that_is_polled_again_and_again_needs_atomics_first():
+    async def kernel(core, flag):
+        if core.is_memory_core or core.core_id > 1:
+            return
+        if core.core_id == 0:
+            core.scalar(10_000)
+            await core.sync()
+            core.store(flag[0], 1)
+        else:
+            while not await core.load(flag[0]):
+                core.scalar(100)
+
+    finding = the_only_error(kernel, InOut(np.zeros(1, np.int32)), dim=4)
+    assert finding.remedy.startswith("read and write the flag with atomics, which also order what comes before and")
+
+
+def test_a_store_behind_the_atomic_that_announces_it():
+    async def kernel(core, x, parts, count, out):
+        if core.is_memory_core:
+            return
+        tile, old = core.nram.alloc(8, x.dtype, "tile"), core.nram.alloc(1, "int32", "old")
+        await core.memcpy(tile, x[core.core_id])
+        await core.atomic_add(old, count, 1)
+        await core.memcpy(parts[core.core_id], tile)
+        if await core.load(old[0]) == 3:
+            await core.memcpy(tile, parts[0])
+            await core.memcpy(out, tile)
+
+    finding = the_only_error(kernel, X, Output((4, 8)), InOut(np.zeros(1, np.int32)), Output(8), dim=4)
+    store, atomic = (f"test_task_remedies.py:{line_of(kernel, text)}" for text in ("parts[core", "atomic_add"))
+    assert finding.remedy.startswith(f"let {store} come before the atomic at {atomic}, if that tells the other task")
