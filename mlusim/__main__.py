@@ -14,7 +14,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Load the command line and run it. Ctrl-C ends it without a traceback, also while modules load."""
+    """Load the command line and run it. Ctrl-C ends it without a traceback, even while modules load."""
     signal.signal(signal.SIGINT, _interrupt)
     try:
         from mlusim.cli import main as program

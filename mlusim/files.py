@@ -119,7 +119,7 @@ def _locked(folder: Path) -> int | None:
 
 
 def open_input(path: Path) -> BinaryIO:
-    """Open a file for reading. Raises `OSError`, also for devices: some, such as /dev/zero, never end."""
+    """Open a file for reading. Raises `OSError`, including for devices: some, such as /dev/zero, never end."""
     mode = path.stat().st_mode
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         raise OSError(errno.EINVAL, "Not a regular file", str(path))

@@ -163,7 +163,7 @@ class Log:
             `lengths` if `src` has the first rows of runs; `unknown` if a timing-only run does not know them. By
             record of a lookup, `dst` has the elements whose index lies beyond the table.
         selected: by record of an instruction that selects elements by data, a bit for each element of its result: of
-            element i, bit i % 8 of byte i // 8; 0 behind the last byte. Moves that write everything are not in it. By
+            element i, bit i % 8 of byte i // 8; 0 beyond the last byte. Moves that write everything are not in it. By
             record of a lookup, a bit for each element of its table, unless all are looked up.
         attributes: by record of an instruction whose result depends on them by position, its attributes by name.
         more_operands: operands beyond the three of a record, by record.

@@ -24,7 +24,7 @@ _BRIGHT = 127
 _LABEL_SIZE = 8
 _UNWRITTEN = (255, 255, 255)
 _PANEL_PX, _BAR_PX, _GAP_PX = 430, 21, 21
-# cividis, which readers with any colour vision see alike, at 18 even steps, as in matplotlib.
+# cividis, which looks the same with any colour vision, at 18 even steps, as in matplotlib.
 _CIVIDIS = """
     00224e 002d68 163770 2e416d 3f4c6c 4e566c 5c616e 696b71 767676 838179 928c78 a09875 afa471 bfb06b cfbd62 dfca57
     f0d846 fee838

@@ -79,7 +79,7 @@ class Bridge:
         self._literals: dict[int, str] = {}
         self._views: dict[tuple[int, int, Any], View] = {}
         self._places: dict[int, Place] = {}
-        # Forms of copies, by the arguments of `__memcpy` behind its pointers.
+        # Forms of copies, by the arguments of `__memcpy` after its pointers.
         self.byte_forms: dict[tuple[Any, ...], ByteForm] = {}
         self.filter_forms = FilterForms(core.board)
         # Cached shapes of loops of plain accesses, by instruction.

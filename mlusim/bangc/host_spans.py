@@ -51,7 +51,7 @@ def spans_of(name: str, values: Sequence[int]) -> tuple[Span, ...]:
             Span(target, target + rows * target_pitch + width, writes=True),
             Span(source, source + rows * pitch + width, writes=False),
         )
-    # With the number of a device behind each address.
+    # With the number of a device after each address.
     source, size = (values[2], values[4]) if name == "cnrtMemcpyPeer" else (values[1], values[2])
     return _present(Span(values[0], values[0] + size, writes=True), Span(source, source + size, writes=False))
 

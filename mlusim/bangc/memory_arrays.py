@@ -84,7 +84,7 @@ class MemoryArrays:
         return stop + 1
 
     def _with_bounds(self, declarator: list[Token], position: int) -> list[Token]:
-        """Return a declarator `name[]` with the bounds of its definition, if there is one behind `position`."""
+        """Return a declarator `name[]` with the bounds of its definition, if there is one after `position`."""
         tokens, (name, *bounds) = self._source.tokens, [token.text for token in declarator]
         for index in range(position, len(tokens) - 2) if bounds[:2] == ["[", "]"] else ():
             if tokens[index].text == name and tokens[index + 1].text == "[" and tokens[index + 2].text != "]":
@@ -145,7 +145,7 @@ class MemoryArrays:
 def _is_global(declaration: list[Token]) -> bool:
     """Whether a declaration with a word of `_VARIABLES` is of variables that need an address in GDRAM.
 
-    Functions have these words, too. Constants without bounds stay constant expressions.
+    Functions may have these words, too. Constants without bounds stay constant expressions.
     """
     words = [token.text for token in declaration]
     if "template" in words or "constexpr" in words or any(word in SPACES and word not in _VARIABLES for word in words):
@@ -180,7 +180,7 @@ def _base_and_declarator(tokens: list[Token]) -> tuple[str, list[Token]]:
 
 
 def _end_of_members(tokens: list[Token]) -> int:
-    """Return where a declaration goes on after the members of the record that it defines; 0 if it defines none."""
+    """Return where a declaration continues after the members of the record that it defines; 0 if it defines none."""
     for index, token in enumerate(tokens):
         if token.text in _START_OF_BOUNDS:
             # `struct {`, `struct Name {`, `struct Name : Base {`, but not the value in `struct Name name{1}`.

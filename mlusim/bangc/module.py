@@ -286,7 +286,7 @@ def compile(  # noqa: A001 - the public name
     Args:
         path: the `.mlu` file.
         device: a device, a board, a preset's name or a TOML file; determines `__BANG_ARCH__` and the sizes of memories.
-        sources: further files, each compiled separately and linked with the first.
+        sources: more files, each compiled separately and linked with the first.
         include: folders to search for headers, after the file's own.
         define: macros, as `NAME` or `NAME=VALUE`.
         std: the C++ standard; 17 or later.

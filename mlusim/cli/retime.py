@@ -115,7 +115,7 @@ def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: 
         f"{us_text(result.time_ps)}{change} on {board}",
     ]
     if split:
-        lines.append(f"The recorded split was kept; on that board it would be another: {split}.")
+        lines.append(f"The recorded split was kept; a new run on that board would use another: {split}.")
     elif recorded.plan is None:
         lines.append("This is a kernel of your own: on that board it may issue different instructions.")
     return "\n".join(lines) + "\n"

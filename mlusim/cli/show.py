@@ -42,7 +42,7 @@ def print_exact(text: str) -> None:
 
 
 def print_command(command: str) -> None:
-    """A command line to paste; one that is wider than the terminal goes on below, by the shell's own rule."""
+    """A command line to paste; one that is wider than the terminal continues below, by the shell's own rule."""
     lines = ["  "]
     words = [*re.split(r" (?=--)", command), ""]
     for word, after in pairwise(words):
@@ -54,7 +54,7 @@ def print_command(command: str) -> None:
 
 
 def print_call(call: str) -> None:
-    """A call of Python to paste; one that is wider than the terminal goes on below, between two arguments."""
+    """A call of Python to paste; one that is wider than the terminal continues below, between two arguments."""
     lines = ["  "]
     for word in re.split(r"(?<=,) ", call):
         if lines[-1].strip() and len(lines[-1]) + len(word) > console().width:

@@ -135,7 +135,7 @@ def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tu
         "--nram-limit",
         type=Values("nram_limit_bytes"),
         metavar="SIZES",
-        help="Limit on the NRAM that a plan uses; makes tiles smaller, and leaves the board as it is.",
+        help="Limit on the NRAM that a plan uses; makes tiles smaller, and leaves the board unchanged.",
     )
     return [shape, devices_option, strategy, *_BOARD_AXES, nram_limit]
 

@@ -116,7 +116,7 @@ class Core(InstructionMethods):
         return view.typed().copy()
 
     def loop(self, items: Sequence[Item], *, along: Sequence[Any] | None = None) -> Iterator[Item]:
-        """Iterate over `items`, and declare that runs with `--steady` may leave iterations out.
+        """Iterate over `items`, and declare that runs with `--steady` may skip iterations.
 
         Args:
             items: such as `range(core.task_id, rows, core.task_dim)`, or the tiles of a plan.
@@ -193,7 +193,7 @@ class Core(InstructionMethods):
             dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in
                 NRAM; None means 0, 1, 2, ...
             lengths: rows of each copy, if they are several: copy i reads them from row src_rows[i] on, and writes them
-                behind those of copy i - 1. Requires `blocking=False`, and no `dst_rows`.
+                after those of copy i - 1. Requires `blocking=False`, and no `dst_rows`.
             blocking: whether each copy is awaited before the next is issued, or only the last one.
         """
         line = self._line(_getframe(1))

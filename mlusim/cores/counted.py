@@ -143,7 +143,7 @@ def copy_rows(
         dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in NRAM;
             None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
         lengths: rows of each copy, if they are several: copy i reads rows src_rows[i] to src_rows[i] + lengths[i], and
-            writes them behind those of copy i - 1. Both arrays are in registers, and the copies are queued.
+            writes them after those of copy i - 1. Both arrays are in registers, and the copies are queued.
         blocking: each copy is awaited before the next is issued, as in a loop of plain `__memcpy`; otherwise they are
             issued back to back (`__memcpy_async`) and only the last is awaited.
 

@@ -131,7 +131,7 @@ def foreign_awaitable(task: Task, coroutine: Any, waits: object) -> AwaitError:
     """Return the error about a kernel that awaits an object of another library."""
     line, source = awaiting_line(coroutine, task.file)
     return AwaitError(
-        f"`{source}` awaits {shown(waits)}, which is not the simulator's: {_AWAITABLE}",
+        f"`{source}` awaits {shown(waits)}, which is not an awaitable of the simulator: {_AWAITABLE}",
         f"{task.name}, {line}, at {format_ns(task.now_ps)}",
     )
 

@@ -155,7 +155,7 @@ def scalar_bins(
     """Distribute rows and their values to bins of `size` rows each by scalar loops, in order within a bin.
 
     A counting sort. The first loop counts the rows of each bin in NRAM; a loop over the bins replaces each count by the
-    start of the bin; the second loop stores each row, numbered within its bin, and its value behind the previous ones
+    start of the bin; the second loop stores each row, numbered within its bin, and its value after the previous ones
     of its bin.
 
     Args:

@@ -135,7 +135,7 @@ def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
 
 
 def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -> RowLoop:
-    """Check a loop that copies runs of contiguous rows of `src`, in ascending order, to dst, one behind the other."""
+    """Check a loop that copies runs of contiguous rows of `src`, in ascending order, to dst, one after the other."""
     for view in (dst, src):
         if not view.is_contiguous or not view.shape:
             raise CopyError(f"{name} of runs of {view!r}: rows of both sides must be contiguous")

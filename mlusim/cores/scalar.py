@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.unit import Unit
 
-# What a kernel passes where a view belongs, not yet checked: compiled code would refuse anything but a `View` with an
-# error of its own, before `check_view` can name the operation and the remedy.
+# An unchecked argument that should be a view. With the type `View`, compiled code would raise its own error before
+# `check_view` can name the operation and the remedy.
 Passed: TypeAlias = Any
 
 

@@ -54,7 +54,7 @@ def check_calls(kernel: Any) -> None:
 def forgotten(name: str, file: str, line: int) -> AwaitError:
     """Return the error about a coroutine created at a line."""
     return AwaitError(
-        f"`{name}(...)` was never awaited, so it never happened: write `await {name}(...)`",
+        f"`{name}(...)` was never awaited, so it never ran: write `await {name}(...)`",
         f"{Path(file).name}:{line}",
     )
 

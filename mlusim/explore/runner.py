@@ -25,7 +25,7 @@ Answer = tuple[str, str, dict[str, Any], float]
 
 _QUEUED_PER_WORKER = 2  # points submitted per worker, so that workers never wait for this process
 _PER_CORE = 4  # more workers only cost memory, and thousands of processes can stall a machine
-_DEAD = "the process that simulated it died: killed, perhaps for want of memory, or crashed"
+_DEAD = "the process that simulated it died: killed, perhaps for lack of memory, or crashed"
 
 
 def core_count() -> int:
@@ -46,7 +46,7 @@ class Runner:
 
     def __init__(self, workers: int | None = None, client: Any = None) -> None:
         if client is not None and workers is not None:
-            raise InputError("workers and client: points run on this machine or on the cluster; leave one of them off")
+            raise InputError("workers and client: points run on this machine or on the cluster; drop one of them")
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
             raise InputError(f"workers={shown(workers)}: a number of processes, or 0 for this one")
         if client is not None and not hasattr(client, "get_executor"):

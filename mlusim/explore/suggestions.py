@@ -13,7 +13,7 @@ from mlusim.retiming.retime import retime
 class Suggestion(NamedTuple):
     """A change to a kernel, and the predicted time (by retiming) without a certain loss.
 
-    A larger gain requires that the change reduces another loss, too; docs/retime.md compares both.
+    The gain is larger only if the change also reduces another loss; docs/retime.md compares both.
 
     Attributes:
         loss: the loss concerned, as in `LowerBound.losses_ps`.

@@ -348,4 +348,4 @@ def _state(counts: Counter[str]) -> str:
 def _interrupted(done: int, total: int, store: Store) -> str:
     if store.path is None:
         return f"interrupted: {done} of {total} points were done; with a file for them (--db) they would be kept"
-    return f"interrupted: {done} of {total} points are done, in {store.path}; the same command goes on"
+    return f"interrupted: {done} of {total} points are done, in {store.path}; the same command continues"

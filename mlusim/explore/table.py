@@ -1,4 +1,4 @@
-"""Rows as a table: Parquet, CSV, JSON, or a DataFrame; with what the table is about, such as where it comes from."""
+"""Rows as a table: Parquet, CSV, JSON, or a DataFrame; with a description of the table, such as its provenance."""
 
 from __future__ import annotations
 

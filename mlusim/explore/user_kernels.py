@@ -137,7 +137,7 @@ def load(kernel: Mapping[str, Any]) -> Function:
         digest, unknown = _digest(function, kernel["version"])
         if digest != key and not (unknown or kernel["version"]):
             raise MlusimError(
-                f"{kernel['name']} is another function in the worker process than here: a module that it imports has "
+                f"{kernel['name']} differs between the worker process and this one: a module that it imports has "
                 "other values there; make them settings of the kernel, or pass workers=0 to run in this process"
             )
         _loaded[key] = function

@@ -26,9 +26,9 @@ class Board:
     Reads and writes share the DRAM bandwidth; the ports of cores and clusters have a limit per direction.
 
     Attributes:
-        name: what `--device` calls the board.
-        family: boards of one family share their chip and their timing.
-        arch: `__BANG_ARCH__`, which decides the instructions and copies there are.
+        name: the board's name for `--device`.
+        family: boards of a family share the chip and its timing.
+        arch: `__BANG_ARCH__`, which determines the available instructions and copies.
 
         The machine
         clusters: clusters on the chip; each has MLU cores, a memory core and an SRAM.
@@ -42,28 +42,28 @@ class Board:
 
         Memories
         gdram_bytes: off-chip memory that all cores and the host share.
-        ldram_bytes_per_core: the most off-chip memory that one core may have for itself.
+        ldram_bytes_per_core: limit of the private off-chip memory of a core.
         l2_bytes: last-level cache; recorded, not modelled.
         nram_bytes: on-chip memory of a core for vector and tensor operands, reserved part included.
         wram_bytes: on-chip memory of a core for weights.
         sram_bytes: on-chip memory of a cluster, reserved part included.
-        nram_reserved_bytes: part of the NRAM that the compiler keeps for its stack.
-        sram_reserved_bytes: part of the SRAM that the compiler keeps.
+        nram_reserved_bytes: part of the NRAM that the compiler reserves for its stack.
+        sram_reserved_bytes: part of the SRAM that the compiler reserves.
         vector_alignment_bytes: alignment of vector operands and of allocations; at least 128 below arch 300.
         wram_alignment_bytes: alignment of WRAM operands.
 
         DRAM and the paths to it
         dram_bandwidth_bytes_per_s: nominal bandwidth of the chip's DRAM, reads and writes together.
         dram_bus_bits: width of the DRAM bus; recorded, not modelled.
-        dram_unit_bytes: smallest access; less, or a part of one, is charged as one, and a short write reads it first.
+        dram_unit_bytes: smallest access; a part of a unit is charged as one, and a partial write reads the unit first.
         dram_read_efficiency: part of the nominal bandwidth that contiguous reads reach.
         dram_write_efficiency: the same for contiguous writes; less than for reads.
         dram_strided_read_efficiency: the same for strided reads; less than for contiguous writes.
         dram_strided_write_efficiency: the same for strided writes; the least of the four.
         dram_mixed_efficiency: factor on top of those four while reads and writes are in flight together.
-        dram_mixing_ps: the longest that a transfer counts as in flight after its end, for mixing.
+        dram_mixing_ps: upper limit of the time that a transfer counts as in flight after its end, for mixing.
         dram_mixing_reach: a transfer that has ended counts as in flight for this many times the DRAM's time for it.
-        dram_share_spread: on a full DRAM or port a transfer's share has up to this part more or less weight than 1.
+        dram_share_spread: largest difference from 1 of the weight of a transfer's share of a full DRAM or port.
         dram_latency_growth: g of a latency that grows with the DRAM's load u, L0 (1 + g u / (1 - u)); 0: constant.
         core_read_bandwidth_bytes_per_s: port of one core, reads from DRAM; its requests in flight over their latency.
         core_write_bandwidth_bytes_per_s: port of one core, writes to DRAM.
@@ -72,7 +72,7 @@ class Board:
         memory_core_bandwidth_bytes_per_s: IO engine of the memory core, DRAM to and from SRAM.
         dma_read_latency_ps: from issue of a read to its first byte; hidden behind the copy before it in the pipe.
         dma_write_latency_ps: the same for a write.
-        dma_segment_ps: least time of a strided copy for each of its segments.
+        dma_segment_ps: minimum time for each segment of a strided copy.
         dma_element_ps: the same where a segment is shorter than a bus unit, as in element-wise strided access.
 
         On chip
@@ -81,7 +81,7 @@ class Board:
         sram_latency_ps: from issue of a copy between NRAM and SRAM to its first byte.
         move_bytes_per_cycle: speed of a copy inside a core.
         move_startup_cycles: fixed part of a copy inside a core.
-        vector_bytes_per_cycle: operand bytes that the vector pipe works through in a cycle.
+        vector_bytes_per_cycle: operand bytes that the vector pipe processes per cycle.
         vector_startup_cycles: fixed part of a vector instruction.
         vector_divide_cycles: division and reciprocal, for each 128 B.
         vector_exp_cycles: exponentials, for each 128 B.
@@ -95,10 +95,10 @@ class Board:
         scalar_op_cycles: other ordinary scalar operations.
         scalar_divide_fp16_cycles: scalar division of halves.
         scalar_divide_fp32_cycles: scalar division of floats.
-        scalar_loop_cycles: one iteration of a loop apart from its body.
+        scalar_loop_cycles: overhead of one iteration of a loop.
         scalar_nram_cycles: scalar load or store of NRAM.
         scalar_sram_cycles: scalar load or store of SRAM.
-        scalar_gdram_latency_ps: scalar load of GDRAM or LDRAM; each is paid in full.
+        scalar_gdram_latency_ps: scalar load of GDRAM or LDRAM; consecutive loads do not overlap.
         gather_element_ps: one element of `__gather` or `__scatter` on GDRAM, per core.
         issue_cycles: scalar cycles to issue one instruction to another pipe.
 
@@ -106,7 +106,7 @@ class Board:
         kernel_start_ps: from the device taking a kernel to its first instruction.
         kernel_end_ps: from its last instruction to the kernel's end.
         queued_kernel_gap_ps: between two kernels of one queue.
-        wave_ps: before a further wave of BLOCK tasks than the cores hold at once.
+        wave_ps: before each wave of BLOCK tasks after the first.
         core_start_skew_ps: delay between the starts of successive cores of a launch.
         cluster_start_ps: delay between the starts of successive clusters of a launch; its first wave only.
         cluster_barrier_ps: `__sync_cluster` after the last arrival.

@@ -90,17 +90,17 @@ _ROW_SOURCES: dict[str, str] = {
 # Sources of single values that differ from those of their column.
 _ROW_NOTES: dict[str, dict[str, str]] = {
     "mlu220-m2": {
-        "dram_bandwidth_bytes_per_s": "D: bandwidth, 64 bits at 3733 Mbit/s; T reckons with 25.6 GB/s",
+        "dram_bandwidth_bytes_per_s": "D: bandwidth, 64 bits at 3733 Mbit/s; T uses 25.6 GB/s",
         "l2_bytes": "D: cache size of the M2; 256 KiB on most boards with an MLU220",
     },
-    "mlu290-m5": {"dram_bandwidth_bytes_per_s": "D: bandwidth, 4096 bits at 2.4 Gbit/s; T reckons with 1024 GB/s"},
+    "mlu290-m5": {"dram_bandwidth_bytes_per_s": "D: bandwidth, 4096 bits at 2.4 Gbit/s; T uses 1024 GB/s"},
     "mlu370-x8": {
         "clusters": "D: cluster count, of one of the card's two chips: a program sees two devices",
         "clock_hz": "D: rated IPU frequency; G 5.3 says 1300 MHz",
         "dram_bandwidth_bytes_per_s": "D: bandwidth, of one of the card's two chips",
     },
     "mlu590-m9dg": {
-        "family": "ASSUMED: by its name; D does not have the board",
+        "family": "ASSUMED: from its name; D does not list the board",
         "clusters": "measured: vadd-1core-590, on a board of 8 clusters",
         "max_union": "ASSUMED: as the other boards with an MLU590",
         "clock_hz": "measured: vadd-1core-590, on a board of 1850 MHz",
@@ -151,16 +151,16 @@ _ALL: _Layer = {
     # DRAM and the paths to it
     **_from("G: 5.3, accesses are 64 B, aligned to 64 B", "mlu370", dram_unit_bytes=64),
     **_from(
-        "ASSUMED: one unit of 64 B in a cycle; MLU590's cores reach at least 46 B in a cycle in a wide reduction",
+        "ASSUMED: one unit of 64 B per cycle; MLU590's cores reach at least 46 B per cycle in a wide reduction",
         core_read_bandwidth_bytes_per_s=_PerCycle(64),
         core_write_bandwidth_bytes_per_s=_PerCycle(64),
     ),
     **_from(
-        "ASSUMED: two units of 64 B in a cycle, twice a core; MLU290 reaches 25 B in a cycle through SRAM (I24)",
+        "ASSUMED: two units of 64 B per cycle, twice a core's port; MLU290 reaches 25 B per cycle through SRAM (I24)",
         memory_core_bandwidth_bytes_per_s=_PerCycle(128),
     ),
     **_from(
-        "ASSUMED: rows-4KB-590h8 and rows-8KB-590h8 leave 300 to 650 ns for it, by what the logarithm is taken to cost",
+        "ASSUMED: rows-4KB-590h8 and rows-8KB-590h8 leave 300 to 650 ns for it, depending on the cost of the logarithm",
         dma_read_latency_ps=450 * PS_PER_NS,
     ),
     **_from(
@@ -176,7 +176,7 @@ _ALL: _Layer = {
         "measurements together about equally well, the one with the least worst row",
         dram_share_spread=0.25,
     ),
-    **_from("ASSUMED: none: no measurement asks for it", dram_latency_growth=0.0),
+    **_from("ASSUMED: none: no measurement requires it", dram_latency_growth=0.0),
     # On chip
     **_from(
         "ASSUMED: the four cores at full speed together; MLU290 needs no more than 25 GB/s of it (I24)",
@@ -186,7 +186,7 @@ _ALL: _Layer = {
     **_from("ASSUMED: a hundred cycles, as a scalar access to GDRAM at its fastest", sram_latency_ps=100 * PS_PER_NS),
     **_from("ASSUMED: as wide as the vector pipe", move_bytes_per_cycle=128),
     **_from("ASSUMED: as a vector instruction", move_startup_cycles=30),
-    **_from("G: 5.3, 128 B in a cycle and never less", "mlu370", vector_bytes_per_cycle=128),
+    **_from("G: 5.3, 128 B per cycle, at least 128 B", "mlu370", vector_bytes_per_cycle=128),
     **_from(
         "ASSUMED: the geometric mean of 8 cycles, a short pipeline, and 114, which hardsigmoid-290-4 leaves for each "
         "instruction with waiting and issue in it",
@@ -211,7 +211,7 @@ _ALL: _Layer = {
         scalar_nram_cycles=14,
     ),
     **_from("ASSUMED: between NRAM's 14 cycles and GDRAM's hundred or more", scalar_sram_cycles=50),
-    **_from("measured: 55 to 60 ns for an element, on MLU590", "mlu590", gather_element_ps=57_500),
+    **_from("measured: 55 to 60 ns per element, on MLU590", "mlu590", gather_element_ps=57_500),
     **_from("ASSUMED: an add for the address, and the issue", issue_cycles=4),
     # Launches and barriers
     **_from(
@@ -222,7 +222,7 @@ _ALL: _Layer = {
     **_from("measured: between queued kernels, queue warm", "mlu590-m9", queued_kernel_gap_ps=120 * PS_PER_NS),
     **_from("measured: a second wave against a loop in the kernel", "mlu590-h8", wave_ps=2_400 * PS_PER_NS),
     **_from(
-        "ASSUMED: breaks the step of equal tasks; 48 cores take 0.24 us. A fit would spend tens of nanoseconds on "
+        "ASSUMED: breaks the lockstep of equal tasks; 48 cores take 0.24 us. A fit would spend tens of nanoseconds on "
         "copies of 2 to 17 MB, and a small launch would be slower with more tasks",
         core_start_skew_ps=5 * PS_PER_NS,
     ),
@@ -257,7 +257,7 @@ _2XX: _Layer = {
         tensor_ops_per_cycle_fp32=0,
     ),
     **_from(
-        "ASSUMED: 128 B in a cycle, as mlu370-x4",
+        "ASSUMED: 128 B per cycle, as mlu370-x4",
         cluster_read_bandwidth_bytes_per_s=_PerCycle(128),
         cluster_write_bandwidth_bytes_per_s=_PerCycle(128),
     ),
@@ -296,14 +296,14 @@ _290: _Layer = {
     ),
     **_from("ASSUMED: as MLU590, HBM too", dram_mixed_efficiency=0.88),
     **_from(
-        "measured: a copy loop of all cores reads 460 to 490 GB/s (I24), 29 to 31 B in a cycle and cluster; "
-        "hard_sigmoid agrees, 25 B in a cycle each way",
+        "measured: a copy loop of all cores reads 460 to 490 GB/s (I24), 29 to 31 B per cycle and cluster; "
+        "hard_sigmoid agrees, with 25 B per cycle each way",
         "mlu290",
         cluster_read_bandwidth_bytes_per_s=_PerCycle(32),
         cluster_write_bandwidth_bytes_per_s=_PerCycle(32),
     ),
     **_from(
-        "ASSUMED: as wide as the cluster's; one task of hard_sigmoid moves 15 B in a cycle each way",
+        "ASSUMED: as wide as the cluster's; one task of hard_sigmoid moves 15 B per cycle each way",
         core_read_bandwidth_bytes_per_s=_PerCycle(32),
         core_write_bandwidth_bytes_per_s=_PerCycle(32),
     ),
@@ -343,7 +343,7 @@ _370: _Layer = {
 
 _590: _Layer = {
     **_from("D: ISA version", arch=592),
-    **_from("D: 2048 multiply-adds a cycle, two operations each", tensor_ops_per_cycle_fp16=4_096),
+    **_from("D: 2048 multiply-adds per cycle, two operations each", tensor_ops_per_cycle_fp16=4_096),
     **_from("M: arch 592", nram_bytes=512 * KIB, wram_bytes=512 * KIB, sram_bytes=2_048 * KIB),
     **_from("ASSUMED: above writes (G 5.3); reads alone were not measured", dram_read_efficiency=0.93),
     **_from(
@@ -363,7 +363,7 @@ _590: _Layer = {
         dram_mixed_efficiency=0.88,
     ),
     **_from(
-        "ASSUMED: the four cores at full speed together; 128 B in a cycle as MLU370 would not do for expand-538MB",
+        "ASSUMED: the four cores at full speed together; expand-538MB needs more than MLU370's 128 B per cycle",
         cluster_read_bandwidth_bytes_per_s=_PerCycle(256),
         cluster_write_bandwidth_bytes_per_s=_PerCycle(256),
     ),
@@ -389,7 +389,7 @@ _BOARDS: dict[str, _Layer] = {
         scalar_gdram_latency_ps=380 * PS_PER_NS,
     ),
     "mlu370-m8": _from(
-        "measured: 629.5 ns for two loads and a read-modify-write, the store not waited for",
+        "measured: 629.5 ns for two loads and a read-modify-write, without waiting for the store",
         scalar_gdram_latency_ps=205 * PS_PER_NS,
     ),
 }

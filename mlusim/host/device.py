@@ -138,7 +138,9 @@ class Device(DeviceMemory):
         Raises `LaunchError` if the board cannot run it, or the arguments do not match the kernel.
         """
         if self._running:
-            raise LaunchError("launch inside a kernel: only the host launches; call the other kernel with `await`")
+            raise LaunchError(
+                "launch inside a kernel: only the host launches kernels; call the other kernel with `await`"
+            )
         grid = self.default_dim(kind) if dim is None else as_grid(dim)
         if queue is not None and getattr(queue, "chip", None) is not self._chip:
             what = "the queue belongs to another device" if isinstance(queue, Queue) else f"{shown(queue)} is no queue"

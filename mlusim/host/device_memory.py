@@ -100,7 +100,7 @@ class DeviceMemory:
             workspace: not an output: data that launches leave for later ones, and that may be written partially.
             keep_data: hold bytes even in a timing-only run, for scalar stores and loads.
             overwritten: kernels write every element before anything reads it, so a large tensor may use host memory of
-                an earlier result that nobody refers to any more. That saves time: fresh memory has to be cleared.
+                an earlier result that is no longer referenced. That saves time: fresh memory has to be cleared.
 
         Raises `AllocationError` if it does not fit, `InputError` for an invalid shape, element type or option.
         """
@@ -129,7 +129,7 @@ class DeviceMemory:
         self._chip.free(view.allocation, self._chip.environment.now)
 
     def download(self, view: View) -> np.ndarray[Any, Any]:
-        """Return the elements of a GDRAM view, as an array on the simulated bytes: later launches may change them.
+        """Return the elements of a GDRAM view, as an array on the simulated bytes: later launches may change it.
 
         Inputs are returned read-only.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
-    """Load and store tile by tile; overlapped, the next load is issued behind the store of the previous tile.
+    """Load and store tile by tile; overlapped, the next load is issued after the store of the previous tile.
 
     x and out are contiguous tensors in GDRAM with equally many bytes. The plan is that of
     `planning.elementwise.plan_elementwise` with no passes, for elements of the width of `out`.

@@ -210,7 +210,7 @@ def check_apart(dst: View, src: View) -> None:
 
 
 def _ascends(dst: View, src: View) -> bool:
-    """Whether elements in order read ascending addresses, each at or behind the address it is written to."""
+    """Whether elements in order read ascending addresses, each at or after the address it is written to."""
     if dst.shape != src.shape:
         return False
     ahead = src.offset - dst.offset
@@ -386,7 +386,7 @@ def _check_wram(
     """Check the rules of WRAM: 8 B addresses and strides, sizes of 64 B (2xx) or 16 B (3xx), no strided source (B).
 
     The sizes apply in both directions, to copies without strides. Not modelled: on arch 322 and 372, the bytes of a
-    segment behind the last multiple of 8 B are uncertain.
+    segment after the last multiple of 8 B are uncertain.
     """
     strided = any(count > 1 for count, _ in dst_loops)
     if direction.source is MemoryKind.WRAM and strided:

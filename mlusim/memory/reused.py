@@ -1,4 +1,4 @@
-"""Host memory of results that nobody refers to any more, reused for the next results.
+"""Host memory of results that are no longer referenced, reused for the next results.
 
 The system clears fresh pages when they are first written. Written tile by tile, that takes as long as the copies
 themselves, so a run that repeats an earlier one takes up to half the time if it finds the memory of the earlier result.

@@ -88,7 +88,7 @@ class Call:
         plan: its split; contains operator, strategy and board.
         inputs: its input tensors.
         output_dtype: element type of its output; the shape is the plan's.
-        arguments: further arguments of the kernel.
+        arguments: additional arguments of the kernel.
         theory_ops: operations that the operator itself requires, for compute_efficiency.
         output_shape: shape of the result; None: the plan's, which may have merged or split axes.
         view: returns the output as a view of the first input, for a call that moves nothing.

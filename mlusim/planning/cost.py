@@ -70,7 +70,7 @@ def load_cost(board: Board, segment_bytes: int, loops: Loops = (), *, copies: fl
         segment_bytes: bytes of each contiguous segment.
         loops: loops over the segments in GDRAM, (count, stride in bytes), outermost first.
         copies: number of copies, on average.
-        behind: the copies are issued behind other copies, so that every start-up is hidden.
+        behind: the copies are issued after other copies, so that every start-up is hidden.
     """
     bus = read_bus_bytes(0, segment_bytes, loops, board.dram_unit_bytes)
     shape = _shape(Direction.GDRAM2NRAM, segment_bytes, loops, bus, 0)

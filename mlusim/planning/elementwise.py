@@ -25,8 +25,8 @@ BLOCK_BYTES = 128
 
 STRATEGIES: dict[str, str] = {
     "auto": "the strategy with the shorter predicted time",
-    "pingpong": "two buffers a side: tile i + 1 is loaded and tile i - 1 stored while tile i is computed",
-    "serial": "one buffer a side, twice as large: load, compute, store, one after the other",
+    "pingpong": "two buffers per side: tile i + 1 is loaded and tile i - 1 stored while tile i is computed",
+    "serial": "one buffer per side, twice as large: load, compute, store, one after the other",
 }
 
 
@@ -133,7 +133,7 @@ def _fitting_blocks(board: Board, tile_bytes: int, block: int, operator: str) ->
     if not fitting[True]:
         raise PlanError(
             f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs two buffers "
-            f"a side for a block of {digits(block)} elements, {digits(2 * tile_bytes * block)} B; {MORE_NRAM}"
+            f"per side for a block of {digits(block)} elements, {digits(2 * tile_bytes * block)} B; {MORE_NRAM}"
         )
     return fitting
 

@@ -2,7 +2,7 @@
 
 A launch is a closed queueing network: equal tasks proceed from tile to tile, and queue for the port of their cluster
 and for the DRAM. All tasks start with an equal tile, so all first loads contend. After that, uneven arbitration
-(`Board.dram_share_spread`) takes them out of step, and a task waits for as many others as it meets on average. Mean
+(`Board.dram_share_spread`) takes them out of step, and a task waits for the average number of tasks that it meets. Mean
 value analysis gives that number for a station; this module uses Schweitzer's approximation [1] for the station with
 the longest wait. Effects of individual runs, such as which transfers happen to meet, and of data are not predicted.
 
@@ -138,7 +138,7 @@ def predict_ps(grid: Grid, tile: TileCost, *, overlapped: bool, queued: bool = F
     mixed = (grid.each - 1) / grid.each
     streamed_ps = grid.tiles * copied.dram_ps * ((1 - mixed) + mixed / board.dram_mixed_efficiency)
     if overlapped:
-        # A load is issued right behind a store, so its start-up overlaps the store.
+        # A load is issued right after a store, so its start-up overlaps the store.
         hidden_ps = min(store.alone_ps, load.own_ps)
         in_order_ps = 0 if board.has_independent_move else tile.move_ps
         copying_ps = grid.out_of_step_ps(copied.alone_ps + issue_ps - hidden_ps + in_order_ps, copied)

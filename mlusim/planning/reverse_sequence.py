@@ -28,7 +28,7 @@ from mlusim.units import group_digits as digits
 STRATEGIES: dict[str, str] = {
     "auto": "the strategy with the shorter predicted time",
     "strided": "each entry is loaded with a negative source stride over its first L rows",
-    "staged": "entries are loaded as they lie, and their first L rows moved within NRAM with a negative source stride",
+    "staged": "entries are loaded unchanged, and their first L rows moved within NRAM with a negative source stride",
 }
 
 

@@ -56,9 +56,9 @@ class Strategy:
 
 STRATEGIES: dict[str, Strategy] = {
     "auto": Strategy(summary="batched or pingpong, whichever has the shorter predicted time"),
-    "documented": Strategy(summary="the document's three tiers: clear the buffer, load the shifted rows, store"),
+    "documented": Strategy(summary="the design document's three tiers: clear the buffer, load the shifted rows, store"),
     "shipped": Strategy(
-        summary="as mlu-ops ships it: all of NRAM cleared for every item, clusters counted by floor division",
+        summary="as mlu-ops: clears all of NRAM for every item, and counts clusters by floor division",
         whole_nram=True,
         floors=True,
     ),

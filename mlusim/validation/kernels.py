@@ -28,7 +28,7 @@ _STAGED_DELAY = 4
 async def pipelined(core: Core, steps: int, load: Issue, compute: Issue | None, store: Issue) -> None:
     """Load tile i, compute on tile i - 1 and store tile i - 2 at the same time, followed by one sync.
 
-    Two stages without a compute function. The store is issued first, so that it frees a buffer for the load behind it
+    Two stages without a compute function. The store is issued first, so that it frees a buffer for the load after it
     in the same pipe.
     """
     delay = 2 if compute else 1

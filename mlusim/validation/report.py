@@ -96,7 +96,7 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
             while not done.empty():
                 yield done.get()
         finally:
-            # All results are here, or nobody wants them: do not wait for workers.
+            # All results have arrived, or are no longer needed: do not wait for workers.
             pool.shutdown(kill_workers=True)
 
 

@@ -34,7 +34,7 @@ class AllocationFlow:
         self._counts = np.array([*outputs_of(log), False])
         self._counts[np.concatenate([source[counts] for source in sources])] = True
         pairs = [(source, dst) for source in sources]
-        # Further operands of a record are all sources of `dst`, or all results of `a` and `b`.
+        # Additional operands of a record are all sources of `dst`, or all results of `a` and `b`.
         further = [(record, operand[0]) for record, operands in log.more_operands.items() for operand in operands]
         records, more = np.array(further, np.int64).reshape(-1, 2).T
         self._counts[more[counts[records]]] = True

@@ -46,7 +46,7 @@ def check_log(
         log: the log of one device.
         board: its board.
         name: name of the run; by default the kernels of the launches.
-        plan: the split that the run should follow; the plan itself is checked, too. Its parameter `rewrites` states
+        plan: the split that the run should follow; the plan itself is also checked. Its parameter `rewrites` states
             that the kernel writes elements again on purpose.
         rewrites: names of outputs that may be written more than once; True for all.
         planned: name of the output that the plan splits, if ambiguous.

@@ -130,7 +130,7 @@ class _EqualTasks:
         return np.unique(effects, axis=0, return_inverse=True)[1].reshape(-1)[instruction[records]]
 
     def _further(self, records: Integers) -> Integers:
-        """By operation, return a number that those of equal attributes and further operands share.
+        """By operation, return a number shared by those with equal attributes and additional operands.
 
         Where bytes decide which elements an operation accesses, no two are taken for equal.
         """

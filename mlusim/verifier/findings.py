@@ -150,7 +150,7 @@ class Finding:
         rule: the rule of the hardware.
         remedy: suggested fixes, one per line.
         times: number of occurrences; the sites are those of the first.
-        fields: further data for machine readers.
+        fields: additional data for programs.
         folded: consequences of the same fault.
     """
 

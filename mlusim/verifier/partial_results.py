@@ -20,7 +20,7 @@ BY_DATA = frozenset(name for name, instruction in INSTRUCTIONS.items() if instru
 BY_CHOICE = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.selects) - BY_DATA
 # Instructions that read some elements of their last source, by data.
 LOOKUPS = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.looks_up)
-# Instructions whose operands behind the first source are scratch: undefined afterwards, whatever they were.
+# Instructions whose operands after the first source are scratch, which is undefined afterwards.
 WITH_SCRATCH = frozenset(
     name
     for name, instruction in INSTRUCTIONS.items()

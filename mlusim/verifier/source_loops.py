@@ -136,10 +136,10 @@ def _structure_of_c(text: str) -> _Structure:
 
     loops, branches, functions, calls = [], [], [], []
     for found in _LOOP.finditer(code):
-        start = found.end() if found.group() == "do" else _behind_brackets(code, found.end())
+        start = found.end() if found.group() == "do" else _after_brackets(code, found.end())
         loops.append(lines(found.start(), _end_of_statement(code, start)))
     for found in _IF.finditer(code):
-        start = _behind_brackets(code, found.end())
+        start = _after_brackets(code, found.end())
         end = _end_of_branch(code, start)
         other = _ELSE.match(code, end + 1)
         if other:
@@ -147,7 +147,7 @@ def _structure_of_c(text: str) -> _Structure:
     for found in _CALL.finditer(code):
         if found[1] in _NO_CALLS:
             continue
-        opening = _BRACE.match(code, _behind_brackets(code, found.end() - 1))
+        opening = _BRACE.match(code, _after_brackets(code, found.end() - 1))
         if opening:
             functions.append((lines(found.start(), _end_of_block(code, opening.end() - 1)), found[1]))
         else:
@@ -156,7 +156,7 @@ def _structure_of_c(text: str) -> _Structure:
 
 
 def _end_of_branch(code: str, at: int) -> int:
-    """Return the position of the last character of the statement behind the brackets of an `if`, before its `else`."""
+    """Return the position of the last character of the statement after the brackets of an `if`, before its `else`."""
     opening = _BRACE.match(code, at)
     return _end_of_block(code, opening.end() - 1) if opening else _end_of_statement(code, at)
 
@@ -171,8 +171,8 @@ def _end_of_block(code: str, at: int) -> int:
     return len(code)
 
 
-def _behind_brackets(code: str, at: int) -> int:
-    """Return the position behind the brackets that open next."""
+def _after_brackets(code: str, at: int) -> int:
+    """Return the position after the brackets that open next."""
     depth = 0
     for place in range(at, len(code)):
         depth += (code[place] == "(") - (code[place] == ")")

@@ -162,7 +162,7 @@ def _undefined(buffer: str, sites: tuple[Site, ...]) -> Finding:
     return Finding(
         kind="uninitialised",
         title=f"{buffer} is used after it was scratch of {sites[0].operation}, which leaves it undefined",
-        rule="an instruction leaves its scratch undefined, whatever it was before" + _takes_effect(sites),
+        rule="an instruction leaves its scratch undefined" + _takes_effect(sites),
         remedy=f"pass another buffer as scratch, or write {buffer} again before its next use",
     )
 

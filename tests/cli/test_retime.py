@@ -92,7 +92,7 @@ def test_keeping_the_split_is_reported(run, tmp_path):
     words = ("retime", run, "--set", "clusters=1", "--set", "max_union=1", "--keep-split")
     saved, report = tmp_path / "again.zip", tmp_path / "report"
     text = printed(*words, "--save-run", saved, "--report", report)
-    assert f"The recorded split was kept; on that board it would be another: grid {other.dim}" in text
+    assert f"The recorded split was kept; a new run on that board would use another: grid {other.dim}" in text
     assert mlusim.load(saved).board.clusters == 1
     assert (report / "timeline.svg").exists()
     assert json.loads(printed(*words, "--json"))["retimed"]["other_split"].startswith("grid")

@@ -328,10 +328,22 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (caught_and_went_on, AwaitError, UNAWAITED.format("sync")),
     (caught_and_returned, AwaitError, UNAWAITED.format("sync")),
     (awaited_twice, AwaitError, "awaited twice: await the result of a core method once, where it is called"),
-    (asyncio_sleep_0, AwaitError, r"`await asyncio\.sleep\(0\)  # named` awaits None, which is not the simulator's: "),
+    (
+        asyncio_sleep_0,
+        AwaitError,
+        r"`await asyncio\.sleep\(0\)  # named` awaits None, which is not an awaitable of the simulator: ",
+    ),
     (asyncio_sleep_1, AwaitError, "no running event loop: " + re.escape(AWAITABLE)),
-    (foreign_object, AwaitError, "`await Foreign.*` awaits <something foreign>, which is not the simulator's: "),
-    (foreign_deep_down, AwaitError, "`await Foreign.*` awaits <something foreign>, which is not the simulator's: "),
+    (
+        foreign_object,
+        AwaitError,
+        "`await Foreign.*` awaits <something foreign>, which is not an awaitable of the simulator: ",
+    ),
+    (
+        foreign_deep_down,
+        AwaitError,
+        "`await Foreign.*` awaits <something foreign>, which is not an awaitable of the simulator: ",
+    ),
     (awaits_a_number, AwaitError, "object int can't be used in 'await' expression: " + re.escape(AWAITABLE)),
     (awaits_what_never_suspends, AwaitError, "there is nothing to wait for: the call returned None"),
     (zero_division, KernelError, "the kernel raised ZeroDivisionError: division by zero$"),
@@ -398,7 +410,7 @@ def test_the_error_names_the_line_in_a_test(kernel: Any, error: type[MlusimError
 @pytest.mark.parametrize(("kernel", "name"), COROUTINES, ids=lambda item: getattr(item, "__name__", ""))
 def test_a_coroutine_that_is_never_awaited_is_an_error(kernel: Any, name: str) -> None:
     message = (
-        f"{FILE}:{named_line(kernel)}: `{name}(...)` was never awaited, so it never happened: write `await {name}(...)`"
+        f"{FILE}:{named_line(kernel)}: `{name}(...)` was never awaited, so it never ran: write `await {name}(...)`"
     )
     with pytest.raises(AwaitError, match=f"^{re.escape(message)}$"):
         run_alone(kernel)

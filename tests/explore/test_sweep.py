@@ -234,7 +234,7 @@ def test_an_impossible_point_is_a_row_with_its_reason():
             r"workers=1000000: this machine has \d+ cores, and more than 4 processes per core are no faster",
         ),
         ({"workers": None, "client": 3}, r"client=3 is not a dask\.distributed\.Client"),
-        ({"client": 3}, r"workers and client: points run on this machine or on the cluster; leave one of them off"),
+        ({"client": 3}, r"workers and client: points run on this machine or on the cluster; drop one of them"),
         ({"operation": mlusim.ops.tin_shift_backward}, r"tin_shift_backward is an option of tin_shift: .*"),
         ({"operation": 3}, r"3 is neither the name of an operator nor a function"),
         (

@@ -95,7 +95,7 @@ def test_a_module_that_differs_in_the_worker_is_detected(tmp_path, monkeypatch):
     sys.modules["values_of_mine"].TILE = 128
     (row,) = mlusim.sweep(kernel, shape=4, workers=1).rows
     assert row["status"] == "failed"
-    assert row["message"].startswith("kernel is another function in the worker process than here: a module")
+    assert row["message"].startswith("kernel differs between the worker process and this one: a module")
     assert mlusim.sweep(kernel, shape=4, workers=0).counts["done"] == 1
     monkeypatch.delitem(sys.modules, "values_of_mine")
 

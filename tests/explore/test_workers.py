@@ -102,7 +102,7 @@ def test_ctrl_c_reports_progress_and_how_to_continue(kernels, start, tmp_path):
     assert process.returncode == 130
     assert out == ""
     assert errors == (
-        f"error: interrupted: {done} of {NUMBERS} points are done, in points.sqlite; the same command goes on\n"
+        f"error: interrupted: {done} of {NUMBERS} points are done, in points.sqlite; the same command continues\n"
     )
     assert 2 <= done < NUMBERS
 

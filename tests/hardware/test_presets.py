@@ -193,8 +193,8 @@ def test_a_measurement_is_an_assumption_on_the_boards_that_inherit_it() -> None:
     ("name", "field", "pattern"),
     [
         ("mlu370-x8", "clock_hz", r"^D: .*; G 5\.3 says 1300 MHz$"),
-        ("mlu290-m5", "dram_bandwidth_bytes_per_s", r"^D: .*; T reckons with 1024 GB/s$"),
-        ("mlu220-m2", "dram_bandwidth_bytes_per_s", r"^D: .*; T reckons with 25\.6 GB/s$"),
+        ("mlu290-m5", "dram_bandwidth_bytes_per_s", r"^D: .*; T uses 1024 GB/s$"),
+        ("mlu220-m2", "dram_bandwidth_bytes_per_s", r"^D: .*; T uses 25\.6 GB/s$"),
         ("mlu220-m2", "l2_bytes", r"^D: .*; 256 KiB on most boards with an MLU220$"),
     ],
 )

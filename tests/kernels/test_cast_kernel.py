@@ -81,7 +81,9 @@ class TestPlan:
         assert plan.parameters.elements * 4 > 100_000
 
     def test_no_room(self):
-        with pytest.raises(PlanError, match=r"^mlu370-x4 has 512 B of usable NRAM, and cast needs two buffers a side"):
+        with pytest.raises(
+            PlanError, match=r"^mlu370-x4 has 512 B of usable NRAM, and cast needs two buffers per side"
+        ):
             ops.plan_cast((64,), "float32", "int8", device=small("mlu370-x4", 512))
 
 

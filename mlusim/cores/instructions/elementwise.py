@@ -335,7 +335,7 @@ ARITHMETIC: list[Instruction] = [
     _alone(
         "sign",
         sign,
-        "dst = 1 where src >= 0 (-0.0 too), else -1",
+        "dst = 1 where src >= 0 (including -0.0), else -1",
         _ARITHMETIC,
         types=FLOATS,
         intrinsics=("__bang_active_sign",),

@@ -96,7 +96,7 @@ def _function(
 
 FUNCTIONS: list[Instruction] = [
     _function("exp", np.exp, "dst = e to the power of src", "exp", since=SERIES_3XX),
-    _function("log", np.log2, "dst = the binary logarithm of src, as the vendor's header has it", "log"),
+    _function("log", np.log2, "dst = the binary logarithm of src, as in the vendor's header", "log"),
     _function("log2", np.log2, "dst = the binary logarithm of src", "log"),
     _function("pow2", np.exp2, "dst = 2 to the power of src", "exp", "__bang_pow2", "__bang_active_pow2"),
     _function("sqrt", np.sqrt, "dst = the square root of src", "root"),

@@ -1,7 +1,7 @@
 """Conversions to and from 4-bit integers, two per byte.
 
-ASSUMED: the low half of a byte contains the first of its two numbers; no public text specifies it. Numbers saturate at
--8 and 7. Rounding and `position` are those of other conversions (`mlusim.cores.instructions.conversion`); without a
+ASSUMED: the low half of a byte contains the first of its two numbers; no public document specifies it. Numbers saturate
+at -8 and 7. Rounding and `position` are those of other conversions (`mlusim.cores.instructions.conversion`); without a
 mode, numbers round to nearest, ties to even.
 """
 

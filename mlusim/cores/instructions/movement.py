@@ -113,12 +113,12 @@ def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
 
 
 def _table(result: Array, index: Array, table: Array) -> tuple[Array, tuple[str, str, Array] | None]:
-    """Elements whose index lies beyond the table stay as they are, and are reported to the checker.
+    """Elements whose index lies beyond the table keep their values, and are reported to the checker.
 
     Returns which elements of the table are looked up, and the finding with the elements that stay.
 
-    ASSUMED: no public text says what the board does. A gradient of the vendor's collection looks a mask up, in place,
-    that an earlier lookup in the same table of 0 and all ones made; its values are right where all ones stays.
+    ASSUMED: no public document defines what the board does. A gradient kernel of the vendor looks a mask up twice in a
+    table of 0 and all ones, the second time in place; its results are correct only if all ones is unchanged.
     """
     # A copy: the lookup may be in place.
     positions = index.reshape(-1).view(f"u{index.itemsize}").astype(np.int64)
@@ -194,7 +194,7 @@ def _channels(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     result, weights, _, *others = operands
     if any(other.size != result.size for other in others):
         return "dst and the sources with channels need the same number of elements"
-    return "" if weights.size and result.size % weights.size == 0 else "dst has a whole number of channels a weight"
+    return "" if weights.size and result.size % weights.size == 0 else "dst has a whole number of channels per weight"
 
 
 _LAYOUT = "Layout"

@@ -161,7 +161,7 @@ class Instruction:
         since: first architecture that supports it.
         counts: whether it also returns a number to the task, which waits for it: that of the positions in its first
             source that `compute` returns.
-        selects: whether `compute` returns which elements of the result are selected, as an array of bool; those behind
+        selects: whether `compute` returns which elements of the result are selected, as an array of bool; those beyond
             its end are not. May be a pair: with the positions in the first source of what it moves.
         writes_some: of those that select, whether elements that are not selected keep their values.
         looks_up: whether `compute` returns which elements of its last source it reads, as an array of bool, and a

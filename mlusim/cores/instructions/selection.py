@@ -130,7 +130,7 @@ def _bit_masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
     if source.size % 8:
         return "the number of elements is a multiple of 8"
     if mask.nbytes * 8 < source.size:
-        return f"the mask has {source.size // 8} B, one bit an element"
+        return f"the mask has {source.size // 8} B, one bit per element"
     return "" if result.size else "dst needs one element"
 
 
@@ -160,7 +160,7 @@ def compares_to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) 
         return "src0 and src1 need the same number of elements"
     if first.size % 8:
         return "the number of elements is a multiple of 8"
-    return "" if result.nbytes * 8 >= first.size else f"dst has {first.size // 8} B, one bit an element"
+    return "" if result.nbytes * 8 >= first.size else f"dst has {first.size // 8} B, one bit per element"
 
 
 def _bit_bytes(result: Extent, source: Extent) -> Runs:
@@ -248,7 +248,7 @@ SELECTION: list[Instruction] = [
     ),
     Instruction(
         name="mask_select",
-        summary="dst = src0 where mask is not 0, else src1: bits as they are",
+        summary="dst = src0 where mask is not 0, else src1: bits unchanged",
         group=_SELECTION,
         compute=_mask_select,
         intrinsics=(),

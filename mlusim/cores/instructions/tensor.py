@@ -374,7 +374,7 @@ _CONV = TENSOR[-1]
 TENSOR += [
     Instruction(
         name="integral",
-        summary="dst[i] = src[0] + ... + src[i], where kernel is a lower triangle of ones, 64 B a row",
+        summary="dst[i] = src[0] + ... + src[i], where kernel is a lower triangle of ones, 64 B per row",
         group="Tensor",
         compute=_integral,
         marks=_integral_marks,

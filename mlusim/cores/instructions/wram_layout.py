@@ -4,16 +4,16 @@ WRAM has 64 lanes. Filter i is row i // 64 of lane i % 64. A kernel writes filte
 
 - **In one piece**: a contiguous copy of n filters of k elements in the order of `reshape_filter`, (64, n / 64, k). Each
   lane gets an equal part.
-- **In rows**: a copy with strides. Lane l begins 1/64 of the memory's size behind lane l - 1, and each row of a lane at
+- **In rows**: a copy with strides. Lane l begins 1/64 of the memory's size after lane l - 1, and each row of a lane at
   a multiple of 64 B.
 
 The simulated WRAM stores the bytes where the copy writes them, and tensor instructions read either form: a contiguous
 operand is one piece, an operand with the strides of lanes consists of rows.
 
-ASSUMED: no public text describes the layout. This is what public kernels do: gradients and forward kernels of
+ASSUMED: no public document describes the layout. This is what public kernels do: gradients and forward kernels of
 deformable attention write rows before `__bang_conv`; Fourier transforms and matrix products write one piece. They
 disagree about one thing, which is therefore not modelled: the address in the lanes of a piece that does not begin where
-its array does. One adds 1/64 of a piece's size to get behind it, others the whole size.
+its array does. One adds 1/64 of the piece's size to reach the end of it, others the whole size.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _LONGEST = 64
 
 
 class DeclaredLoop(Generic[Item]):
-    """A loop over items, some of which can be left out.
+    """A loop over items, some of which can be skipped.
 
     Args:
         issuer: the issuer of the task.
@@ -34,7 +34,7 @@ class DeclaredLoop(Generic[Item]):
         task: the task.
         index: index of the next iteration.
         begins: by iteration so far, the operations that the task had issued before it.
-        ended: there are no more items.
+        ended: whether there are no more items.
     """
 
     def __init__(self, issuer: Issuer, items: Sequence[Item], along: Sequence[Any]) -> None:
@@ -64,7 +64,7 @@ class DeclaredLoop(Generic[Item]):
             yield items[index]
 
     def iterations(self, operations: int) -> int:
-        """Return the number of iterations that issued the last so many operations; 0 if these are not whole ones."""
+        """Return the number of iterations that issued the last `operations` operations; 0 if not whole."""
         begins = np.array(self.begins[-_LONGEST - 1 :])
         return int(np.argmax(begins[-1] - begins[::-1] == operations)) if len(begins) else 0
 
@@ -96,7 +96,7 @@ class DeclaredLoop(Generic[Item]):
         return np.stack(columns, axis=1)
 
     def pass_by(self, forward: FastForward, pattern: Pattern) -> None:
-        """Leave out iterations from the next one on."""
+        """Skip iterations from the next one on."""
         self._forward, self._pattern = forward, pattern
 
 

@@ -1,7 +1,7 @@
 """Lets a task that is under way pass operations without simulating them: they take no time, and nothing waits.
 
 By default, its kernel issues them. In a loop declared by `Core.loop`, most iterations need not even be issued: their
-records follow from a `Pattern`, and the loop continues behind them.
+records follow from a `Pattern`, and the loop continues after them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _TASK_TIMES = ("now_ps", "waited_for", "pending_io", "pending_move")
 _UNIT_TIMES = ("vector_free_ps", "vector_record", "stream_copied_ps", "stream_copy_record", "stored_ps")
-# Iterations that are issued behind a leap: the first two may use variables of iterations that were left out, and the
-# third one has to be as expected.
+# Iterations that are issued after a leap: the first two may use variables of skipped iterations, and the third has to
+# be as expected.
 _ISSUED = BEFORE + 1
 # Iterations that are worth a leap, and parts of all iterations between which some are issued.
 _LEAP, _PARTS = 4, 4
@@ -51,12 +51,12 @@ class FastForward:
         self.first = NONE
         self.failed = self.done = False
         self._iterations = iterations
-        # The iteration behind the last one to pass; of the iterations behind a leap, how many have been issued, and the
-        # records that they should have.
+        # The iteration after the last one to pass; of the iterations after a leap, the number issued, and the
+        # expected records.
         self._end_iteration = 0
         self._issued = 0
         self._expected: Rows | None = None
-        # Iterations of the next leap, at most, with those issued behind it.
+        # Iterations of the next leap, at most, with those issued after it.
         part = issuer.task.index * _GOLDEN % 1 * iterations / _PARTS
         self._longest = max(int(part), _SHORTEST) + _ISSUED
         # In a declared loop, `leap` begins; but not if the kernel has left the loop.
@@ -115,7 +115,7 @@ class FastForward:
         return count
 
     def _compare(self) -> None:
-        """Compare the operations behind a leap with the expected ones."""
+        """Compare the operations after a leap with the expected ones."""
         if self._expected is None:
             return
         records, expected = self._issuer.log.records, self._expected

@@ -1,4 +1,4 @@
-"""What the iterations of declared loops issue, learnt from those that were issued.
+"""What the iterations of declared loops issue, derived from those that were issued.
 
 The kernel has declared (`Core.loop`) that iterations are alike if their items, and the two before them, are equally far
 apart: the same instructions, at addresses that are affine functions of the item. So iterations are divided into classes
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
-# Items before that of an iteration that it may use, too.
+# The number of earlier items whose variables an iteration may use.
 BEFORE = 2
 # Numbers of buffers that a loop may use in turn.
 _BUFFERS = (1, 2, 3, 4, 6, 8)

@@ -49,7 +49,7 @@ def timed(run: Run, why: str = "") -> tuple[Device, Log]:
             bound_ps = expand(device.log, watch.skips)
             if bound_ps is not None and bound_ps <= ALLOWED * max(launch.end_ps for launch in device.log.launches):
                 return device, device.log
-        why = "what its tasks repeat is not the same until the end"
+        why = "its tasks do not repeat the same operations until the end"
     device = run()
     device.log.unsteady = why
     return device, device.log
@@ -74,11 +74,9 @@ def check_steady(*, steady: bool, data: bool, check: bool = False) -> None:
     check_flags(steady=steady, data=data, check=check)
     if steady and data:
         raise InputError(
-            "steady=True (--steady) with data: it leaves operations out, so nothing is computed; add data=False "
-            "(--no-data)"
+            "steady=True (--steady) with data: it skips operations, so nothing is computed; add data=False (--no-data)"
         )
     if steady and check:
         raise InputError(
-            "steady=True (--steady) with check=True (--check): what is checked is simulated in full; leave one of them "
-            "off"
+            "steady=True (--steady) with check=True (--check): a check needs the full simulation; drop one of them off"
         )

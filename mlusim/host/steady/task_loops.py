@@ -111,7 +111,7 @@ class Codes:
     def alone_ps(self, loop: TaskLoop) -> int:
         """Return the time that a period of a task takes without other tasks, or more.
 
-        Copies follow each other, and hide the start-up of those behind them; so do other operations, unless they run
+        Copies follow each other, and hide the start-up of those after them; so do other operations, unless they run
         beside copies now.
         """
         length, end = loop.period.operations, loop.position + 1

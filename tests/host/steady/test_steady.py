@@ -309,7 +309,7 @@ def test_tasks_that_do_not_continue_as_expected(kernel: Any) -> None:
     quick = mlusim.run(kernel, x, Output(x.shape, "float32"), steady=True, **given_)
     same_but_for_times(full, quick)
     assert quick.time_ps == full.time_ps
-    assert "not the same until the end" in quick.steady.refused
+    assert "do not repeat the same operations until the end" in quick.steady.refused
 
 
 def test_errors_of_skipped_operations() -> None:
@@ -353,7 +353,7 @@ def test_loops_of_rows_are_simulated_in_full() -> None:
 def test_steady_needs_a_timing_only_run() -> None:
     with pytest.raises(InputError, match="add data=False"):
         ops.cast(np.ones(8, np.float32), "float16", steady=True)
-    with pytest.raises(InputError, match="leave one of them"):
+    with pytest.raises(InputError, match="drop one of them"):
         ops.cast(np.ones(8, np.float32), "float16", steady=True, data=False, check=True)
     with pytest.raises(InputError, match="add data=False"):
         mlusim.sweep("cast", shape=(8,), dtype="float16", data=True, steady=True)
