@@ -485,7 +485,7 @@ def test_the_error_names_the_line_in_a_script(tmp_path: Path) -> None:
         assert re.search(place + message, said[kernel.__name__]), said[kernel.__name__]
     for kernel, name in COROUTINES:
         assert said[kernel.__name__].startswith(
-            f"my_kernels.py:{lines[kernel.__name__]}: `{name}(...)` was never awaited, so it never happened"
+            f"my_kernels.py:{lines[kernel.__name__]}: `{name}(...)` was never awaited, so it never ran"
         )
 
 

@@ -192,8 +192,7 @@ def test_a_damaged_page_loses_few_points_and_the_old_file_is_kept(tmp_path):
             assert len(wanted) * 0.8 < len(found) < len(wanted)
             assert store.damaged[0].startswith(f"{path} is damaged (")
             assert store.damaged[0].endswith(
-                f"): {len(found)} of its points are good, the others run again; the file as it was is "
-                f"{tmp_path / aside}"
+                f"): {len(found)} of its points are good, the others run again; the old file is now {tmp_path / aside}"
             )
         assert (tmp_path / aside).read_bytes() == content
         path.write_bytes(content)
