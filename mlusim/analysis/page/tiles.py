@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlusim.analysis.log_columns import Integers, LogColumns
-from mlusim.analysis.tile_map import axis_label, core_of_task, output_allocation, verdict
-from mlusim.analysis.tile_owner import logged_owners, planned_owners, tile_grid
+from mlusim.analysis.tile_writers import axis_label, tile_writers
 from mlusim.log import NONE
 from mlusim.planning.plan import Plan
 from mlusim.planning.tiles import Tiles
@@ -52,23 +51,13 @@ class TileMap:
 
 def tile_map(records: LogColumns, plan: Plan | None, max_cells: int = MAX_CELLS) -> TileMap | None:
     """Return the map of a run; None if there is no plan, or it has no tiles."""
-    if plan is None or not len(plan.tiles):
+    writers = None if plan is None else tile_writers(records, plan)
+    if plan is None or writers is None:
         return None
-    grid = tile_grid(plan.output_shape, plan.tiles)
-    if not len(grid.rows) * len(grid.columns):
-        return None
-    cores = core_of_task(records, plan)
-    planned = planned_owners(grid, plan.tiles)
-    tile = _numbers(plan.tiles, planned.task, planned.iteration)
-    layers, descriptions = [tile], ["nothing ran"]
-    output = output_allocation(records, plan)
-    if output != NONE and records.log.tasks:
-        logged = logged_owners(grid, records, output, plan.itemsize)
-        unit = np.where(logged.task >= 0, records.task_unit[logged.task], NONE)
-        same = float((unit == np.where(planned.task >= 0, cores[planned.task], NONE)).mean())
-        descriptions = [verdict(same, float((unit < 0).mean()), logged)]
-        if same < 1:
-            layers += [unit, logged.iteration]
+    grid, cores, logged = writers.grid, writers.cores, writers.logged
+    layers, descriptions = [_numbers(plan.tiles, writers.planned.task, writers.planned.iteration)], [writers.verdict]
+    if logged is not None and writers.logged_core is not None and not writers.agree:
+        layers += [writers.logged_core, logged.iteration]
     every = grid.row_extent * grid.column_extent
     looked = len(grid.rows) * len(grid.columns)
     rows, columns = _changes(layers, 0), _changes(layers, 1)

@@ -1,0 +1,97 @@
+"""The writers of an output, by its plan and by the log, on a grid of sample elements; and whether both agree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlusim.analysis.log_columns import Integers, LogColumns
+from mlusim.analysis.tile_owner import Owners, TileGrid, logged_owners, planned_owners, tile_grid
+from mlusim.log import NONE
+
+if TYPE_CHECKING:
+    from mlusim.planning.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class TileWriters:
+    """The writers of an output.
+
+    Attributes:
+        grid: the sampled elements.
+        cores: (tasks,) the core that ran each task of the plan.
+        planned, planned_core: the writers by the plan; (rows, columns) their cores, NONE where no tile is.
+        logged, logged_core: the same by the log; None if nothing ran.
+        agree: whether every sample was written by the planned core, or nothing ran.
+        verdict: that in words.
+    """
+
+    grid: TileGrid
+    cores: Integers
+    planned: Owners
+    planned_core: Integers
+    logged: Owners | None
+    logged_core: Integers | None
+    agree: bool
+    verdict: str
+
+
+def tile_writers(records: LogColumns, plan: Plan) -> TileWriters | None:
+    """Return the writers of the output of a plan; None without tiles, and for an output without elements."""
+    if not len(plan.tiles):
+        return None
+    grid = tile_grid(plan.output_shape, plan.tiles)
+    if not len(grid.rows) * len(grid.columns):
+        return None
+    cores = _core_of_task(records, plan)
+    planned = planned_owners(grid, plan.tiles)
+    planned_core = np.where(planned.task >= 0, cores[planned.task], NONE)
+    output = _output_allocation(records, plan)
+    if output == NONE or not records.log.tasks:
+        return TileWriters(grid, cores, planned, planned_core, None, None, agree=True, verdict="nothing ran")
+    logged = logged_owners(grid, records, output, plan.itemsize)
+    logged_core = np.where(logged.task >= 0, records.task_unit[logged.task], NONE)
+    same = float((logged_core == planned_core).mean())
+    verdict = _verdict(same, float((logged_core < 0).mean()), logged)
+    return TileWriters(grid, cores, planned, planned_core, logged, logged_core, agree=same == 1, verdict=verdict)
+
+
+def _output_allocation(records: LogColumns, plan: Plan) -> int:
+    """Return the index of the allocation that the plan's tiles cover; -1 if there is none."""
+    writable = [identity for identity, role in records.log.roles().items() if role == "output"]
+    shaped = [identity for identity in writable if records.log.allocations[identity].shape == plan.output_shape]
+    return next(iter(shaped + writable), NONE)
+
+
+def _core_of_task(records: LogColumns, plan: Plan) -> Integers:
+    """(tasks,) the core that ran each task of the plan, from the log; tasks that did not run are assigned in turn."""
+    cores = np.arange(plan.tasks, dtype=np.int64) % max(records.board.cores, 1)
+    for task, unit in zip(records.log.tasks, records.task_unit.tolist(), strict=True):
+        if not task.is_memory_core and task.task_id < plan.tasks:
+            cores[task.task_id] = unit
+    return cores
+
+
+def _verdict(same: float, unwritten: float, logged: Owners) -> str:
+    """Describe the agreement of the log with the plan."""
+    if same == 1:
+        return "every part was written by the planned core"
+    text = f"{100 * (1 - same):.1f} % was written by another core than planned"
+    if unwritten:
+        text += f", {100 * unwritten:.1f} % by none (white)"
+    return text if logged.complete else text + " (first writes only: there are too many)"
+
+
+def axis_label(grid: TileGrid, first: int, last: int) -> str:
+    """Return an axis label such as `axes 0 and 1 (2 x 8)`; columns also name the axes inside a cell."""
+    extents = " x ".join(str(extent) for extent in grid.shape[first:last])
+    inner = grid.shape[len(grid.shape) - grid.inner :]
+    elements = "element" if math.prod(inner) == 1 else "elements"
+    cell = f", {' x '.join(str(extent) for extent in inner)} {elements} each" if inner and first == grid.split else ""
+    if first == last:
+        return f"one row{cell}" if first == 0 else f"one column{cell}"
+    name = f"axis {first}" if last - first == 1 else f"axes {first} to {last - 1}"
+    return f"{name} of the output ({extents}{cell})"
