@@ -25,13 +25,15 @@ class GdramMap:
 
     def __init__(self, allocations: tuple[Allocation, ...], reserve: int) -> None:
         found = []
-        for one in allocations:
-            if not one.nbytes:
+        for allocation in allocations:
+            if not allocation.nbytes:
                 continue
-            if one.buffer is None:
-                found.append((reserve + one.address, one.nbytes, 2, one))
+            if allocation.buffer is None:
+                found.append((reserve + allocation.address, allocation.nbytes, 2, allocation))
             else:
-                found.append((int(one.buffer.ctypes.data), one.nbytes, int(one.read_only), one))
+                found.append(
+                    (int(allocation.buffer.ctypes.data), allocation.nbytes, int(allocation.read_only), allocation)
+                )
         found.sort(key=lambda entry: entry[0])
         self.bases = [entry[0] for entry in found]
         self.allocations = [entry[3] for entry in found]

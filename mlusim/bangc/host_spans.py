@@ -60,11 +60,11 @@ def _present(*spans: Span) -> tuple[Span, ...]:
     return tuple(span for span in spans if span.first < span.end)
 
 
-def conflict(some: Iterable[Span], others: Sequence[Span]) -> bool:
-    """Whether two calls use the same bytes, and one of them writes there."""
+def conflict(spans: Iterable[Span], others: Sequence[Span]) -> bool:
+    """Whether two calls use the same bytes, and span of them writes there."""
     return any(
-        one.first < other.end and other.first < one.end and (one.writes or other.writes)
-        for one in some
+        span.first < other.end and other.first < span.end and (span.writes or other.writes)
+        for span in spans
         for other in others
     )
 

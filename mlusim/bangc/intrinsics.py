@@ -297,13 +297,13 @@ def declarations(wanted: Iterable[str]) -> str:
 
     for name in sorted(names().intersection(wanted)):
         number = _numbers()[name]
-        one = intrinsics()[number]
-        for arity in one.arities:
+        intrinsic = intrinsics()[number]
+        for arity in intrinsic.arities:
             types = ", ".join(f"class A{k}" for k in range(arity))
             parameters = "".join(f"A{k} a{k}, " for k in range(arity))
             arguments = "".join(f", a{k}" for k in range(arity))
             template = f"template <{types}> " if arity else ""
-            returned = one.result(arity)
+            returned = intrinsic.result(arity)
             if returned == "element":
                 returned = "typename ::mlusim::Element<A0>::type"
             takes_handles = name in HOST_CALLS and arity

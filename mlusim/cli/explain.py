@@ -52,9 +52,7 @@ def _print(explanation: Explanation, *, full: bool) -> None:
 
     result = explanation.result
     show.print_text(f"{result.operator} on {result.board.name}: {us_text(result.time_ps)}")
-    show.print_text(
-        f"{us_text(explanation.above_ps)} of it above the lower bound of {us_text(result.lower_bound.time_ps)}\n"
-    )
+    show.print_text(f"{us_text(explanation.above_ps)} above the lower bound of {us_text(result.lower_bound.time_ps)}\n")
     losses = sorted(explanation.losses_ps.items(), key=lambda item: -item[1])
     rows = [(f"{value / 1e6:.2f}", LOSSES[name]) for name, value in losses if value]
     if rows:

@@ -151,9 +151,11 @@ def print_suggestions(title: str, suggestions: Sequence[Suggestion], result: Res
 
     if suggestions:
         print_text(f"\n{title}. Predictions by retiming, with one loss removed:")
-    for one in suggestions:
-        saved = percent(1 - one.time_ps / result.time_ps)
-        print_text(f"  {us_text(one.time_ps)} ({saved} less) if {one.assumption}:\n      {one.change}")
+    for suggestion in suggestions:
+        saved = percent(1 - suggestion.time_ps / result.time_ps)
+        print_text(
+            f"  {us_text(suggestion.time_ps)} ({saved} less) if {suggestion.assumption}:\n      {suggestion.change}"
+        )
 
 
 def print_columns(

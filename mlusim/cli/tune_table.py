@@ -63,7 +63,7 @@ def _notes(tuning: Tuning) -> list[str]:
     from mlusim.analysis.summary import us_text
 
     best = tuning.best
-    tried = f"{plural(len(tuning.rows), 'plan')} ran"
+    tried = f"{plural(len(tuning.rows), 'plan' if _has_plans(tuning) else 'setting')} ran"
     if tuning.repeats:
         tried += f", {tuning.repeats} more settings gave the same plans"
     if tuning.refused:
@@ -76,7 +76,8 @@ def _notes(tuning: Tuning) -> list[str]:
     early = ", so the search ended early" if tuning.at_lower_bound else ""
     notes.append(f"the best takes {over}the lower bound of {bound}{early}")
     if tuning.as_good:
-        notes.append(f"{tuning.as_good} within 2 % of the best: no measurement tells them apart")
+        others = "1 other is" if tuning.as_good == 1 else f"{tuning.as_good} others are"
+        notes.append(f"{others} within 2 % of the best, less than the error of the model")
     return notes
 
 

@@ -164,7 +164,7 @@ _ALL: _Layer = {
         dma_read_latency_ps=450 * PS_PER_NS,
     ),
     **_from(
-        "ASSUMED: less than a read's, as nothing comes back; the measurements do not tell it from kernel_start_ps",
+        "ASSUMED: less than a read's, as nothing comes back; measurements do not distinguish it from kernel_start_ps",
         dma_write_latency_ps=300 * PS_PER_NS,
     ),
     **_from(

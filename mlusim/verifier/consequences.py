@@ -67,7 +67,8 @@ def _race(cause: Finding, race: Finding) -> bool:
         return False
     reader = replace(cause, sites=cause.sites[:1]).lines
     return any(
-        one.fields.get("buffer") == cause.fields["buffer"] and reader <= one.lines for one in (race, *race.folded)
+        finding.fields.get("buffer") == cause.fields["buffer"] and reader <= finding.lines
+        for finding in (race, *race.folded)
     )
 
 

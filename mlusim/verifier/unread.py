@@ -91,8 +91,8 @@ def _are_read(accesses: Accesses, wanted: Flags) -> Integers:
     if pairs is None:
         return np.concatenate([found, writes])
     number, read = pairs
-    one = writes[number]
-    meet = (accesses.low[one] < accesses.high[read]) & (accesses.low[read] < accesses.high[one])
+    write = writes[number]
+    meet = (accesses.low[write] < accesses.high[read]) & (accesses.low[read] < accesses.high[write])
     first_read = np.full(len(writes), NONE, np.int64)
     # In descending order, so that the first read is assigned last.
     first_read[number[meet][::-1]] = key[read[meet]][::-1]
@@ -102,8 +102,8 @@ def _are_read(accesses: Accesses, wanted: Flags) -> Integers:
     if pairs is None:
         return np.concatenate([found, writes])
     number, other = pairs
-    one = writes[number]
-    within = (accesses.low[other] <= accesses.low[one]) & (accesses.high[one] <= accesses.high[other])
+    write = writes[number]
+    within = (accesses.low[other] <= accesses.low[write]) & (accesses.high[write] <= accesses.high[other])
     return np.concatenate([found, np.delete(writes, np.unique(number[within]))])
 
 

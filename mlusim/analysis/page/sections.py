@@ -307,5 +307,5 @@ def _merged(spans: CauseSpans) -> str:
     )
 
 
-def _spoken_memory(one: Occupancy) -> str:
-    return f"{one.name}: peak {group_digits(one.peak_bytes)} of {group_digits(one.usable_bytes)} B"
+def _spoken_memory(memory: Occupancy) -> str:
+    return f"{memory.name}: peak {group_digits(memory.peak_bytes)} of {group_digits(memory.usable_bytes)} B"
