@@ -30,7 +30,7 @@ def draw_accuracy(points: Sequence[Point]) -> Figure:
     figure = new_figure(
         1.5 + 0.3 * len(points),
         "Simulated against measured",
-        "simulated over measured time, less 1; the shaded band is within 10 %. A model, not a measurement",
+        "simulated over measured time, minus 1; the shaded band is within 10 %. A model, not a measurement",
     )
     axes = figure.subplots()
     rows = range(len(points))

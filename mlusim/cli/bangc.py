@@ -54,7 +54,7 @@ _SECTIONS = {
     "Entry and arguments": ("entry", "arg", "settings", "shape", "dtype", "seed"),
     "Compilation": ("sources", *COMPILE_OPTIONS),
     "Board and launch": ("device", "dim", "kind", "theory_ops"),
-    "What is done": ("check", "no_data", "dma"),
+    "Run": ("check", "no_data", "dma"),
     "Output": ("out", "report", "save_run", "as_json", "quiet", "force"),
 }
 

@@ -34,7 +34,7 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
         ["--theory-ops"],
         type=OPERATIONS,
         metavar="NUMBER",
-        help="Operations that the kernel's purpose needs, for compute_efficiency; 0: it only moves data. "
+        help="Operations that the computation requires, for compute_efficiency; 0: pure data movement. "
         "[default: unknown]",
     )
     return [
@@ -51,14 +51,14 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
             multiple=True,
             shell_complete=complete_assignment(partial(setting_names, kernel_name)),
             metavar="NAME=VALUES" if several else "NAME=VALUE",
-            help=f"A parameter that has a default: tile=4096{more}.",
+            help=f"A parameter with a default value: tile=4096{more}.",
         ),
         click.Option(
             ["--shape"],
             type=SHAPE,
             metavar="SHAPE",
-            help="Shape of the tensors without --arg: random inputs, and the last one the output; in a .mlu file, "
-            "pointers to const are inputs and others outputs.",
+            help="Shape of the tensors without --arg. Inputs are random, and the last tensor is the output; in a .mlu "
+            "file, pointers to const are inputs, and other pointers outputs.",
         ),
         click.Option(
             ["--dtype"],
@@ -72,7 +72,7 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
             multiple=several,
             type=GRID,
             metavar="GRID",
-            help="Grid of the launch: 4,8,1. [default: a task for every core]",
+            help="Grid of the launch: 4,8,1. [default: one task per core]",
         ),
         click.Option(
             ["--kind"],

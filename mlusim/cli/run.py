@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _SECTIONS = {
     "Board and split": ("device", "strategy", "nram_limit"),
-    "What is done": ("dry_run", "no_data", "steady", "check", "sensitivity"),
+    "Run": ("dry_run", "no_data", "steady", "check", "sensitivity"),
     "Output": ("out", "report", "save_run", "operations", "explain", "as_json", "quiet"),
 }
 
@@ -170,7 +170,7 @@ def _make_kernel(kernel_name: str) -> click.Command:
             *OUTPUT_OPTIONS,
         ),
         sections={
-            "What is done": ("check", "sensitivity", "no_data", "steady", "dma", "max_operations"),
+            "Run": ("check", "sensitivity", "no_data", "steady", "dma", "max_operations"),
             "Output": OUTPUT,
         },
     )

@@ -106,8 +106,8 @@ def several_options(parameters: Sequence[click.Parameter]) -> list[click.Paramet
 
 
 SECTIONS = {
-    "Boards, by parameter": ("nram", "cores", "bandwidth", "vary"),
-    "How it runs": ("data", "steady", "seed", "db", "no_db", "retry", "workers", "dask", "shard", "merge"),
+    "Board parameters": ("nram", "cores", "bandwidth", "vary"),
+    "Execution": ("data", "steady", "seed", "db", "no_db", "retry", "workers", "dask", "shard", "merge"),
     "Output": ("output", "plot", "against", "picture", "full", "as_json", "quiet", "force"),
 }
 
@@ -129,7 +129,7 @@ def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tu
         multiple=True,
         metavar="NAMES",
         shell_complete=complete_from(lambda: [*strategies(), "all"]),
-        help="Separated by commas, or all. See below.",
+        help="Strategies, separated by commas, or all; see below.",
     )
     nram_limit = click.option(
         "--nram-limit",

@@ -66,7 +66,7 @@ def _make_operator(command: Command) -> click.Command:
         params=[*run, *own, *parameters(seed_option, *_TUNE_OPTIONS)],
         sections={
             "What to tune": [parameter.name or "" for parameter in (*run, *own)],
-            "How it runs": ("seed", "steady", "db", "workers"),
+            "Execution": ("seed", "steady", "db", "workers"),
             "Output": _OUTPUT,
         },
     )
@@ -154,7 +154,7 @@ def _make_kernel(kernel_name: str) -> click.Command:
         ),
         several=True,
         sections={
-            "How it runs": ("db", "workers"),
+            "Execution": ("db", "workers"),
             "Output": _OUTPUT,
         },
     )

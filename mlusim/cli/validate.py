@@ -20,7 +20,7 @@ _HELP = """\
 Re-create real measurements on the simulated boards: measured, simulated, error.
 
 Each row is a published measurement of a kernel on a real board, run again here as a kernel of the same shape.
-ERROR is simulated over measured, less 1. LEFT OUT is the error of a prediction by a fit to all the other rows, and BY
+ERROR is simulated over measured, minus 1. LEFT OUT is the error of a prediction by a fit to all the other rows, and BY
 KIND by a fit to all rows but those of its kind of kernel on its family of boards.
 
 \b

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from mlusim.hardware import Board
 
 _HELP = """\
-Verify a kernel of your own: races, uninitialised reads, deadlocks, wrong results; where, why, and the remedy.
+Verify a kernel of your own: races, uninitialised reads, deadlocks, wrong results. Each finding has
+its location, the rule and the remedy.
 
 For an operator, this is `mlusim run OPERATOR --check`. The exit code is 1 if there is an error.
 
@@ -67,7 +68,7 @@ def _make_kernel(kernel_name: str) -> click.Command:
                 type=FILE,
                 shell_complete=complete_reference,
                 metavar="FILE",
-                help="What the output should be: an .npy file (of several outputs an .npz file of their names), or "
+                help="Expected output: an .npy file (for several outputs, an .npz file with their names), or "
                 "FILE.py:FUNCTION, a function of the inputs.",
             ),
             click.option(

@@ -206,7 +206,7 @@ FORWARD = Operator(
         Attribute(
             name="groups",
             kind="count",
-            help="With --shape: groups of channels, each with its shift. [default: 4, or what divides the channels]",
+            help="With --shape: groups of channels, each with its shift. [default: 4, or a divisor of the channels]",
         ),
     ),
     usage="--input clip.npy --shifts shifts.npy --out shifted.npy --report reports/",
@@ -221,7 +221,7 @@ BACKWARD = replace(
             kind="choice",
             default="mluop",
             choices=_RULES,
-            help="Backward only. mluop: as the vendor's, which is NOT the gradient; adjoint: the gradient.",
+            help="Backward only. mluop: as in mlu-ops, which is NOT the gradient; adjoint: the gradient.",
         ),
     ),
     plan=partial(_plan, "tin_shift_backward"),
