@@ -1,7 +1,7 @@
 """Run every example of README.md and docs/*.md, and write what it prints under it.
 
     python docs/refresh.py            rewrite the outputs
-    python docs/refresh.py --images   draw the pictures in docs/images again, too
+    python docs/refresh.py --images   also draw the picture of a sweep in docs/images
 
 The tests call `refreshed` and compare: a page whose output is out of date fails. In a page,
 
@@ -20,7 +20,6 @@ import importlib.util
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-_FILM_WIDTH = 1200
 _NRAM_SWEEP = (
     *("sweep", "tin_shift", "--shape", "2,8,64,784", "--dtype", "float16", "--nram", "256..64KiB*2"),
     *("--strategy", "documented,shipped,tight,batched,pingpong", "--against", "nram", "--no-db", "--quiet"),
@@ -146,21 +144,10 @@ def refreshed(path: Path, folder: Path) -> str:
 
 
 def draw() -> None:
-    """Make the pictures of the pages, by the command that the README names."""
+    """Draw the picture of a sweep. docs/images/report.png is a screenshot of the report of `mlusim demo`."""
     from PIL import Image
 
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "mlusim", "demo", "--quiet", "--report", folder]
-        subprocess.run(command, check=True, cwd=ROOT)
-        images = ROOT / "docs" / "images"
-        images.mkdir(exist_ok=True)
-        shutil.copyfile(Path(folder) / "timeline.png", images / "demo-timeline.png")
-        # Photographs make large PNGs: fewer pixels and colours, so that a clone stays small.
-        with Image.open(Path(folder) / "film.png") as film:
-            size = (_FILM_WIDTH, film.height * _FILM_WIDTH // film.width)
-            small = film.convert("RGB").resize(size, Image.Resampling.LANCZOS)
-        small.quantize(128, dither=Image.Dither.NONE).save(images / "demo-film.png", optimize=True)
-    lines = images / "explore-nram.png"
+    lines = ROOT / "docs" / "images" / "explore-nram.png"
     sweep = [sys.executable, "-m", "mlusim", *_NRAM_SWEEP, "--force", "--picture", str(lines)]
     subprocess.run(sweep, check=True, cwd=ROOT)
     with Image.open(lines) as drawn:

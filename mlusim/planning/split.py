@@ -15,7 +15,7 @@ import numpy as np
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.copy import MAX_SEGNUM
-from mlusim.units import ceil_div
+from mlusim.units import ceil_div, plural
 from mlusim.units import group_digits as digits
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -91,7 +91,7 @@ def choose_tier(
             f"of {itemsize} B fits; {MORE_NRAM}"
         )
     units = capacity // unit_bytes
-    division = f"{room}; {digits(capacity)} B // {digits(unit_bytes)} B per unit = {digits(units)} units"
+    division = f"{room}; {digits(capacity)} B // {digits(unit_bytes)} B per unit = {plural(units, 'unit')}"
     if units and rows <= max_rows:
         return Fit(
             tier=1,

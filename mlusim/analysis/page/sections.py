@@ -139,7 +139,7 @@ class Sections:
         )
         chart = self._chart(
             "cores",
-            f"Each of the {cores} cores, its whole time by cause. The dotted line is the lower bound.",
+            f"The whole time of each of the {cores} cores by cause. The dotted line is the lower bound.",
             "Time of each core by cause: the same as the table below, core by core.",
             charts.per_core(self.records, metrics, bound),
         )
@@ -212,7 +212,7 @@ class Sections:
         options = "".join(f'<option value="{name}">{text}</option>' for name, text in choices)
         caption = (
             f"The output {esc(list(plan.output_shape))}, flattened to rows and columns, in "
-            f"{group_digits(len(plan.tiles))} tiles; {esc(tiles.verdict)}. Point at a tile for its core, "
+            f"{group_digits(len(plan.tiles))} tiles; {esc(tiles.verdict)}. Hover over a tile for its core, "
             "iteration, box and bytes."
         )
         spoken = f"{group_digits(len(plan.tiles))} tiles of {plan.tasks} tasks."
