@@ -65,21 +65,13 @@ def _make_operator(command: Command) -> click.Command:
         command,
         _sweep_operator,
         about=f"Sweep {command.name} over every combination of the values given. {command.summary}",
-        example=f"mlusim sweep {command.name} --shape {_SHAPES.get(command.name, '1024,256..4096*2')}"
-        f"{_NEEDS.get(command.name, '')} --strategy all --plot time",
+        example=f"mlusim sweep {command.name} {command.example_usage} --strategy all --plot time",
         params=[*parameters(*axes, dtype), *several_options(own), *parameters(*RUN_OPTIONS)],
         sections={
             "Values to combine": ["shape", "element_type", "device", "strategy", *names, "nram_limit"],
             **SECTIONS,
         },
     )
-
-
-_SHAPES = {"tin_shift": "2,8,256,49..784*2", "bitcast_convert": "1024,2"}
-_NEEDS = dict.fromkeys(("reverse", "flip"), " --axis -1") | {
-    "cast": " --dtype float16,int8",
-    "bitcast_convert": " --dtype float64,int16",
-}
 
 
 _OF_KERNELS = ("arg", "settings", "theory_ops", "dim", "kind")

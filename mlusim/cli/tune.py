@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from mlusim.ops.commands import Command
 
 _OUTPUT = ("show_all", "full", "as_json", "quiet")
-_EXAMPLES = {
-    "tin_shift": "--shape 2,8,256,196 --dtype float16",
-    "reverse": "--shape 1024,1024 --axis -1",
-    "flip": "--shape 1024,1024 --axis -1",
-    "cast": "--shape 4194304 --dtype int8",
-    "bitcast_convert": "--shape 4096,2 --dtype float64",
-}
 
 
 def _make_operator(command: Command) -> click.Command:
@@ -62,7 +55,7 @@ def _make_operator(command: Command) -> click.Command:
         command,
         _tune,
         about=f"Find the fastest strategy and tiles of {command.name}. {command.summary}",
-        example=f"mlusim tune {command.name} {_EXAMPLES.get(command.name, '--shape 512,512')}",
+        example=f"mlusim tune {command.name} {command.example_usage}",
         params=[*run, *own, *parameters(seed_option, *_TUNE_OPTIONS)],
         sections={
             "What to tune": [parameter.name or "" for parameter in (*run, *own)],

@@ -134,5 +134,6 @@ BITCAST_CONVERT = Operator(
     view=view_as,
     example=one_tensor,
     usage="--input x.npy --dtype int32 --out y.npy",
+    example_usage="--shape 4096,2 --dtype float64",
     data_option="input_dtype",
 )

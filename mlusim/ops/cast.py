@@ -146,5 +146,6 @@ CAST = Operator(
     call=_call,
     example=one_tensor,
     usage="--input x.npy --dtype float16 --out y.npy",
+    example_usage="--shape 4194304 --dtype int8",
     data_option="input_dtype",
 )

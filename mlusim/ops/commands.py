@@ -39,6 +39,11 @@ class Command:
         return self.operators[0].usage
 
     @property
+    def example_usage(self) -> str:
+        """Arguments of an example command line on example inputs."""
+        return self.operators[0].example_usage
+
+    @property
     def tensors(self) -> tuple[TensorSchema, ...]:
         """Its inputs."""
         return self.operators[0].inputs

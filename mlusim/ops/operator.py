@@ -54,6 +54,7 @@ class Operator:
             `options` contains the operator's attributes and `example_attributes`.
         example_attributes: options of such inputs besides shape and element type.
         usage: arguments of an example command line.
+        example_usage: the same with example inputs, for `mlusim sweep` and `mlusim tune`.
         view: view(x, **attributes) returns the output as a view of the input's bytes, for an operator that moves none.
         command: its name on the command line; by default `name`.
         variant: the command-line flag that selects it among the operators of one command.
@@ -72,6 +73,7 @@ class Operator:
     example: Callable[[RandomTensors, tuple[int, ...], Dtype, Options], list[Array]]
     example_attributes: tuple[Attribute, ...] = ()
     usage: str
+    example_usage: str = "--shape 512,512"
     view: Callable[..., View] | None = None
     command: str = ""
     variant: Attribute | None = None

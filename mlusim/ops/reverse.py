@@ -225,6 +225,7 @@ REVERSE = Operator(
     call=_call,
     example=one_tensor,
     usage="--input x.npy --axis 0,2 --out y.npy",
+    example_usage="--shape 1024,1024 --axis -1",
 )
 FLIP = replace(
     REVERSE,
@@ -233,6 +234,7 @@ FLIP = replace(
     infer=partial(_infer, "flip"),
     plan=partial(_plan, "flip"),
     usage="--shape 64,1024 --dtype float16 --axis -1 --explain",
+    example_usage="--shape 1024,1024 --axis -1",
 )
 REVERSE_SEQUENCE = Operator(
     name="reverse_sequence",

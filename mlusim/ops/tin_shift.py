@@ -210,6 +210,7 @@ FORWARD = Operator(
         ),
     ),
     usage="--input clip.npy --shifts shifts.npy --out shifted.npy --report reports/",
+    example_usage="--shape 2,8,256,196 --dtype float16",
 )
 BACKWARD = replace(
     FORWARD,
