@@ -303,3 +303,17 @@ def test_arguments_that_docstrings_describe_exist() -> None:
                     stale.append(f"{path.relative_to(PACKAGE)}: {node.name}: {name}")
     assert described
     assert not stale
+
+
+@pytest.mark.parametrize(
+    "package", ["analysis", "bangc", "cli", "cores", "explore", "host", "memory", "planning", "verifier"]
+)
+def test_the_map_of_a_package_names_every_module(package: str) -> None:
+    text = ast.get_docstring(tree_of(PACKAGE / package / "__init__.py")) or ""
+    heads = [line.strip().split("  ")[0] for line in text.splitlines() if line.startswith("  ")]
+    listed = {name for head in heads for name in head.split(", ")}
+    modules = {path.stem for path in (PACKAGE / package).glob("*.py")} - {"__init__"}
+    missing = modules - listed - set(re.findall(r"`(\w+)`", text))
+    assert not missing, f"say in mlusim/{package}/__init__.py what {sorted(missing)} are for"
+    unknown = {name for name in listed - modules if not (PACKAGE / package / name).is_dir()}
+    assert not unknown, f"there is no {sorted(unknown)} in mlusim/{package}"

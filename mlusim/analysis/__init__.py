@@ -1,4 +1,23 @@
 """Analysis of a run's log: metrics, tables, pictures, traces. It reads logs and runs nothing.
 
 matplotlib is imported only inside functions, when a picture is requested.
+
+Figures:
+  log_columns              the log as arrays; `windows`: a long one in parts, `launch_log`: that of one launch
+  metrics, totals          time, bytes, efficiencies; sums over all records
+  breakdown, by_line       time by cause and by source line; `intervals`: sets of time intervals
+  lower_bound              the least time, and what was lost above it
+  known_error              the error of the model, by measurements; `extrapolation`: that of steady timing
+  summary, provenance      the table of a run, and where its figures come from
+
+Pictures:
+  pictures                 the files of `--report`
+  canvas, plot             rectangles and text as PNG and SVG, and axes; `style`: colours, and matplotlib's
+  timeline, spans          operations over time
+  tile_map, tile_writers   who writes each part of the output; `tile_owner`: samples of it
+  bandwidth, traffic       the DRAM over time; bytes by direction
+  sweep_plot, sweep_scale  a sweep
+  accuracy, proof_picture  the measurements; the split proof; `demo_picture`: the demo
+
+`page/` is report.html, `notebook` a result in a notebook, `trace` a file for Perfetto.
 """

@@ -2,6 +2,31 @@
 
 click and rich are imported only here and by the progress bar. Commands import the simulator when they run, so that
 `mlusim --help` is fast.
+
+Commands:
+  program                  the program, and its errors as one line
+  run, verify              one run of an operator or a kernel
+  compare, sweep, tune     many of them
+  retime                   a saved run on another board
+  explain, diff, inspect   saved runs, or those that their arguments name
+  report                   saved runs as HTML
+  devices, validate        the boards, and measurements of them
+  bangc, compile           .mlu files; whether kernels compile or load
+  demo, mcp, completion    an example, tools for a program, and scripts for shells
+
+Options:
+  options, option_types    those of several commands, and their values; `sweep_options`
+  operators                operators and their attributes; `operator_group`, `operator_inputs`: commands for them
+  kernel_arguments         FILE.py:KERNEL, and its arguments; `kernel_completion`: by the shell
+  saved_or_run             a run as an argument
+  help_format, remedies    the help; what to write instead of wrong words
+  shells                   completion by bash, zsh and fish
+
+Output:
+  outputs, kernel_outputs  what a run writes and prints; the outputs of a kernel
+  compare_table            the table of `compare`; `sweep_table`, `tune_table`
+  show, provenance         tables, colours and JSON; where its figures come from
+  paths, files             the files of a command, checked before anything runs
 """
 
 from __future__ import annotations

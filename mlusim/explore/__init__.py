@@ -2,6 +2,23 @@
 
 Every point is an ordinary single run. matplotlib, pandas, pyarrow and dask are imported only by the calls that need
 them.
+
+Sweeps:
+  sweeping, table          `mlusim.sweep`, and its table as a file
+  axis_arguments           the axes by the arguments of `sweep`; `axis_values`: lists, ranges and units
+  axes, point              all combinations; one of them, its key and its run
+  model_hash               the part of a key that stands for mlusim
+  runner, store            processes or a cluster; finished points in an SQLite file
+  tuning, search           `mlusim.tune`, and the plans that it tries
+
+Kernels of the user:
+  user_kernels             their parameters, and their way to other processes; `fingerprint`: a digest of a function
+  python_files             functions named as `file.py:function`
+  kernel_call              a kernel with its arguments
+
+Comparison of runs:
+  compare, diff            strategies on one input; two runs by cause and line
+  explanation              where the time of a run went; `suggestions`: what to try
 """
 
 from __future__ import annotations

@@ -1,1 +1,21 @@
-"""The host side: the device, its watchdog and progress bar, `run` and `verify`."""
+"""The host side: the device, its watchdog and progress bar, `run` and `verify`.
+
+  device, device_memory    launches and queues; uploads, allocations and downloads
+  run, verify              a kernel on a temporary device, from arrays to a result or a report
+  replay                   the records of a log, issued again
+  steady/                  timing by the steady state of a launch (`--steady`)
+
+Arguments:
+  arguments                kernel arguments as text, `Output` and `InOut`
+  array_files              .npy and .npz files
+  random_tensors           random tensors from a seed
+  argument_windows         the parts of tensors that a launch passes to its kernel
+
+During a run:
+  watchdog, run_progress   stops a kernel that issues nothing, and shows progress
+  run_end                  deadlocks, and times that are too long
+  host_data                values that kernels pass through Python objects
+  garbage                  fewer garbage collections
+
+`pytest_plugin` verifies kernels in a test suite.
+"""

@@ -1,1 +1,21 @@
-"""Memories: allocations, views, copy geometry, bus rules and shared links. Independent of cores and kernels."""
+"""Memories: allocations, views, copy geometry, bus rules and shared links. Independent of cores and kernels.
+
+Bytes:
+  kinds                    the memories, and the directions of copies between them
+  allocation               a memory and its allocations; `reused`: host memory of earlier results
+  view, layout             typed, strided ranges; `slicing` of them, `not_numeric`: arithmetic that they refuse
+  addresses                rows by number, such as the lookups of a gather
+  deferred                 large loads whose bytes are written when they are needed
+  docstrings               the docstring of a compiled class
+
+Cost of a copy:
+  copy                     segments and strides of a copy, and the limits of the hardware
+  bus, timing              bytes on the DRAM bus; start-up, work and rate
+  loops                    loops of equal small instructions; `row_copy`: the bytes of a loop of row copies
+
+Shared bandwidth:
+  flow                     a transfer in flight, and the limits of a link and its ports
+  shares, link             the rates of the transfers on a link; when they change
+  quick_link, loaded_link  links without contention; links whose latency grows with the load
+  clock                    simulated time, and reusable events
+"""

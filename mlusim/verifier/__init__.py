@@ -1,12 +1,13 @@
 """Verification of a kernel and its split, as pure functions of the log.
 
-check             runs every check over one log
+  check                    runs every check over one log, if there is `memory_needed` for it
+  check_by_default         over that of every operator and device in a block
 
 Bytes:
   geometry, row_geometry   the bytes of an operand, and exact overlap tests between operands
   accesses                 every operand of the log, as a row of a table
   overlaps                 which of many pairs of accesses share bytes
-  cells, condensed         how often, and by which task, each byte of a tensor is accessed
+  cells, condensed         how often, and by which task, each byte of a tensor is accessed; `range_extrema`: of ranges
   coordinates              byte ranges as tensor coordinates
 
 Order:
@@ -27,6 +28,7 @@ Checks:
   plan_comparison          whether a run follows its plan
   early_exit, locks_left   deadlocks, errors in kernels, locks that are not released
   reference, producer      wrong values, and the operation that computed them
+  partial_results          what an instruction leaves unwritten; `unselected`: what is stored behind a filter's result
   hints, unread, remarks   redundant syncs, results without effect, and observations made while the run went on
 
 Results:
