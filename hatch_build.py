@@ -1,9 +1,9 @@
-"""Compile the modules that every simulated operation passes, with mypyc, while a wheel is built.
+"""Compile the performance-critical modules with mypyc while a wheel is built.
 
-They are ordinary typed Python, and results are the same without this step; with it, an operation takes half the time on
-the host. `help` finds no docstrings in compiled modules; editors and the documentation read the sources. The wheel is
-plain Python if there is no C compiler, if the compilation fails, if MLUSIM_COMPILE is 0, and in an editable install,
-where edits have to take effect. `mlusim --version` tells which of the two is installed, and why.
+They are ordinary typed Python, and results are the same without this step. With it, an operation takes half the host
+time. `help` finds no docstrings in compiled modules; editors and the documentation read the sources. The wheel is plain
+Python if there is no C compiler, if the compilation fails, if MLUSIM_COMPILE is 0, and in an editable install, where
+edits have to take effect. `mlusim --version` shows whether the package is compiled, and if not, why.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ follow_imports = silent
 
 
 class CompileModules(BuildHookInterface[Any]):
-    """The build hook of hatchling: runs before the files of the wheel are collected."""
+    """A build hook of hatchling, which runs before the files of the wheel are collected."""
 
     def dependencies(self) -> list[str]:
-        """Return what the build environment needs besides hatchling; NumPy for its types."""
+        """Return the packages that the build needs besides hatchling; NumPy is for its types."""
         return [] if _obstacle() else ["mypy[mypyc]>=2.4,<3", "numpy>=2.0", "setuptools>=70"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ class CompileModules(BuildHookInterface[Any]):
 
 
 def _obstacle() -> str:
-    """Return why no compilation is tried, or nothing. mypyc needs a C compiler and the interpreter's global lock."""
+    """Return the reason for not compiling, or nothing. mypyc needs a C compiler and the interpreter's global lock."""
     if os.environ.get("MLUSIM_COMPILE") == "0":
         return "MLUSIM_COMPILE was 0 when it was installed"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_cast.py
 
-NumPy and the simulated run take turns in one process, the figures of the run included.
+NumPy and the simulated run alternate in one process; the figures of the run are included.
 """
 
 from __future__ import annotations

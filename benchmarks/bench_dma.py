@@ -1,11 +1,11 @@
-"""Host time of a DMA operation, beyond moving its bytes, while busy cores contend for bandwidth.
+"""Host time of a DMA operation, without that of moving its bytes, while cores contend for bandwidth.
 
     python benchmarks/bench_dma.py
 
-Every core of a BLOCK launch loads a row and stores it, over and over, on a board whose DRAM is slowed down so that all
-of them wait for it: an MLU370-X4, and for 64 cores an MLU290, whose latency grows with the load. The time of the same
-number of `np.copyto` calls of the same size is taken off. Processor time of the one thread is measured, the least of
-several rounds: other processes disturb it little.
+Every core of a BLOCK launch repeatedly loads a row and stores it, on a board whose DRAM is slowed down so that all
+cores wait for it: an MLU370-X4, and for 64 cores an MLU290. The time of the same number of `np.copyto` calls of the
+same size is subtracted. Times are the processor time of the thread, the minimum of several rounds, which other
+processes disturb little.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cpu_s() -> float:
 
 
 def simulate(cores: int, on: Board) -> float:
-    """Host seconds of one operation."""
+    """Return the host seconds per operation."""
     device = Device(on)
     x = device.upload(np.zeros((cores, ELEMENTS), np.float32))
     out = device.alloc(x.shape, x.dtype)
@@ -43,7 +43,7 @@ def simulate(cores: int, on: Board) -> float:
 
 
 def copy_bytes() -> float:
-    """Seconds of moving the bytes of one operation."""
+    """Return the seconds of moving the bytes of one operation."""
     here, there = np.zeros(ELEMENTS, np.float32), np.zeros(ELEMENTS, np.float32)
     begin = cpu_s()
     for _ in range(OPERATIONS):

@@ -2,8 +2,9 @@
 
     python benchmarks/bench_flip.py
 
-NumPy and the simulated run take turns in one process, simulated time included. Each gives its result back before the
-other's turn, so that both find memory that was just in use: for the machine to find it anew takes longer than all else.
+NumPy and the simulated run alternate in one process; the figures of the run are included. Each releases its result
+before the other runs, so that both reuse memory: supplying fresh memory would take the system longer than everything
+else.
 """
 
 from __future__ import annotations

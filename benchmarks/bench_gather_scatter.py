@@ -2,9 +2,9 @@
 
     python benchmarks/bench_gather_scatter.py
 
-NumPy's take_along_axis and put_along_axis take turns with the simulated run in one process. The shapes differ in what
-one lookup can address: a slab that fits in NRAM, one that must be cut, and one that does not fit, as one row or as the
-only axis, which NumPy indexes faster. Gather runs on two boards, scatter on five.
+NumPy's take_along_axis and put_along_axis alternate with the simulated run in one process. The shapes differ in the
+slab that a lookup can address: it fits in NRAM, has to be cut, or does not fit, as one row or as the only axis, which
+NumPy indexes faster. Gather runs on two boards, scatter on five.
 """
 
 from __future__ import annotations

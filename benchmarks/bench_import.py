@@ -1,9 +1,9 @@
-"""How long `import mlusim` takes, against importing what it stands on: NumPy and SimPy.
+"""The time of `import mlusim`, compared with importing its dependencies NumPy and SimPy.
 
     python benchmarks/bench_import.py
 
-Each import runs in a fresh interpreter, in turn, so that a noisy machine disturbs all alike; reported are the least
-processor times, less that of an interpreter that imports nothing.
+Each import runs in a fresh interpreter. The imports alternate, so that a noisy machine disturbs all of them equally.
+Reported are the minimum processor times, minus that of an interpreter that imports nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CASES = {
 
 
 def start(code: str, environment: dict[str, str]) -> float:
-    """Seconds that a fresh interpreter takes for `code`."""
+    """Return the seconds that a fresh interpreter takes for `code`."""
     begin = children_s()
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     return children_s() - begin
@@ -41,7 +41,7 @@ def children_s() -> float:
 def main() -> None:
     times: dict[str, list[float]] = {name: [] for name in ("nothing", *CASES)}
     with tempfile.TemporaryDirectory() as cache:
-        # As where it is installed: byte code is there, and not compiled anew at each start.
+        # As in an installation: bytecode exists, and is not compiled at each start.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPYCACHEPREFIX"] = cache
         for code in CASES.values():

@@ -1,9 +1,9 @@
-"""What one operation costs the host, in bare SimPy time-outs of the same process.
+"""The host time of one operation, in units of a bare SimPy time-out in the same process.
 
     python benchmarks/bench_operations.py
 
-A bare time-out is one of 16 processes (64 for 64 cores) that yield `timeout(1)` again and again. Ratios of one run are
-comparable between machines; seconds are not. A kernel's own slicing counts as part of its operation.
+A bare time-out is one of 16 processes (64 for 64 cores) that repeatedly yield `timeout(1)`. Ratios are comparable
+between machines, seconds are not. The slicing of the kernel counts as part of its operation.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ROW = 64
 
 
 def cpu_s() -> float:
-    """Processor time of this thread: other processes disturb it little."""
+    """Return the processor time of this thread, which other processes disturb little."""
     return clock_gettime(CLOCK_THREAD_CPUTIME_ID)
 
 
 def bare(processes: int) -> float:
-    """Seconds of one time-out among so many processes."""
+    """Return the seconds per time-out with a number of processes."""
     environment = simpy.Environment()
 
     def waits() -> Generator[simpy.Event, None, None]:
@@ -45,7 +45,7 @@ def bare(processes: int) -> float:
 
 
 async def blocking_copy(core: Core, x: View, times: int) -> None:
-    """Copies of one row each, both of its views sliced."""
+    """Copies of one row each, with both views sliced."""
     held = core.nram.alloc((4, ROW), x.dtype)
     for turn in range(times):
         await core.memcpy(held[turn & 3], x[turn & 63])
@@ -76,7 +76,7 @@ async def vector_of_rows(core: Core, x: View, times: int) -> None:
 
 
 async def sync(core: Core, x: View, times: int) -> None:
-    """Syncs of pipes that have nothing to do."""
+    """Syncs of idle pipes."""
     for _ in range(times):
         await core.sync()
 
@@ -98,7 +98,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], float]] = {
 
 
 def run(kernel: Callable[..., Any], cores: int, *, data: bool, check: bool) -> float:
-    """Seconds of one operation of a kernel on so many cores."""
+    """Return the seconds per operation of a kernel on a number of cores."""
     device = mlusim.Device("mlu290-m5", data=data)
     x = device.upload(np.zeros((64, ROW), np.float32), keep_data=True)
     device.launch(kernel, x, OPERATIONS // cores, dim=cores, kind="BLOCK")
@@ -110,7 +110,7 @@ def run(kernel: Callable[..., Any], cores: int, *, data: bool, check: bool) -> f
 
 
 def main() -> None:
-    """Print the table: the least of some rounds, as noise only adds; time-outs and operations take turns."""
+    """Print the table: the minimum of several rounds, as noise only adds time; time-outs and operations alternate."""
     timeout = 0.0
     print(f"{'operation':20} {'cores':>5} {'bar':>5} {'data':>6} {'no data':>8} {'checked':>8}")
     for cores, extra in ((16, 0), (64, 2)):

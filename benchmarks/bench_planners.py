@@ -1,12 +1,12 @@
-"""How far the plan of "auto" is from the best that an exhaustive search by simulation finds, on random calls.
+"""How much slower the plan of "auto" is than the best plan of an exhaustive search by simulation, on random calls.
 
     python benchmarks/bench_planners.py                       25 calls for each operator
     python benchmarks/bench_planners.py --calls 200 --show 5 gather cast
 
-A call has a random shape, element type, board and, for two in five, a limit on NRAM. Its best is the fastest of all
-strategies, each with all of that NRAM and with a half, a third, a quarter, a sixth, an eighth and a sixteenth of it,
-which makes other tiles and grids. All are simulated, timing only. Printed are mean and worst of how much longer "auto"
-takes than the best, how many calls are beyond 15 %, and how far the predicted time of "auto" is from the simulated one.
+A call has a random shape, element type, board and, for two in five, a limit on NRAM. The best plan is the fastest of
+all strategies, each with all of that NRAM and with a half, a third, a quarter, a sixth, an eighth and a sixteenth of
+it, which gives other tiles and grids. All plans are simulated, timing only. The table has the mean and the largest loss
+of "auto", the number of calls with a loss above 15 %, and the mean error of the predicted time of "auto".
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ ENDLESS_PS = 1 << 62
 
 
 def shape_of(rng: random.Random, rank: int) -> tuple[int, ...]:
-    """Extents whose product is spread evenly over its orders of magnitude."""
+    """Return extents whose product is distributed evenly over orders of magnitude."""
     total = math.exp(rng.uniform(math.log(64), math.log(MOST_ELEMENTS)))
     cuts = [0.0, *sorted(rng.random() for _ in range(rank - 1)), 1.0]
     return tuple(max(1, round(total ** (b - a))) for a, b in pairwise(cuts))
 
 
 def call_of(name: str, rng: random.Random) -> tuple[tuple[int, ...], str, dict[str, Any]]:
-    """Shape, element type and options of a call."""
+    """Return shape, element type and options of a call."""
     shape = shape_of(rng, rng.choice((2, 2, 3, 4)))
     dtype, axis = rng.choice(TYPES), rng.randrange(len(shape))
     if name == "tin_shift":
@@ -76,7 +76,7 @@ def call_of(name: str, rng: random.Random) -> tuple[tuple[int, ...], str, dict[s
 def planned(
     command: Command, options: dict[str, Any], arrays: list[Any], board: Board, strategy: str, limit: int | None
 ) -> Call | None:
-    """A call with its plan; None where it does not fit."""
+    """Return a call with its plan; None if it does not fit."""
     try:
         return command.prepare(options, arrays, board, strategy, limit)
     except (PlanError, InputError):
@@ -84,14 +84,14 @@ def planned(
 
 
 def signature(plan: Plan) -> tuple[object, ...]:
-    """What sets a plan apart from others of the same call: equal ones are simulated once."""
+    """Return a key of a plan among those of one call: plans with equal keys are simulated once."""
     tiles = plan.tiles
     columns = (tiles.task, tiles.start, tiles.stop, tiles.nram_bytes)
     return (plan.strategy, plan.kind, plan.dim, repr(plan.parameters), *(column.tobytes() for column in columns))
 
 
 def simulated(call: Call) -> int:
-    """Time in picoseconds of a call without its data; as good as endless where a task issues too many operations."""
+    """Return the time of a call in picoseconds, timing only; a huge number if a task issues too many operations."""
     try:
         return run(call, data=False, check=False, max_operations=MOST_OPERATIONS).time_ps
     except OperationLimitError:
@@ -99,7 +99,7 @@ def simulated(call: Call) -> int:
 
 
 def regret(name: str, rng: random.Random) -> tuple[float, float, str] | None:
-    """How much longer auto takes than the best, how far its prediction is off, and what the best was."""
+    """Return the loss of auto relative to the best plan, the error of its prediction, and the best plan."""
     command = COMMANDS[name]
     board = board_of(rng.choice(preset_names()))
     usable = board.nram_usable_bytes

@@ -1,9 +1,9 @@
-"""What `--steady` saves on long runs without data, and by how much its times differ from those of full runs.
+"""The time that `--steady` saves on long timing-only runs, and its error relative to full runs.
 
     python benchmarks/bench_steady.py
 
-Processor seconds of the better of three runs each, in turns. Fails where a time is off by more than 0.5 % or than its
-bound, or bytes differ.
+Processor seconds of the best of three alternating runs each. Fails if a time is off by more than 0.5 % or its bound, or
+if bytes differ.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def copy_rows_declared(core: Any, x: Any, out: Any) -> None:
 
 
 def tensor(*shape: int) -> np.ndarray[Any, Any]:
-    """A tensor that takes no memory on the host."""
+    """Return a tensor that takes no memory on the host."""
     return np.broadcast_to(np.zeros((), np.float32), shape)
 
 

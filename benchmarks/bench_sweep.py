@@ -1,10 +1,10 @@
-"""What a sweep costs beside its simulations: points a second in this process, with one worker, and on all cores.
+"""The overhead of a sweep beyond its simulations: points per second in this process, with one worker, and on all cores.
 
     python benchmarks/bench_sweep.py [POINTS]
 
 Sweeps tin_shift [2, 8, 64, 196] over NRAM sizes and bandwidths, timing only. The bare loop plans and runs the same
-calls and measures them, without keys, rows and a file; what a sweep takes beyond it, for each point, is its overhead.
-Fails where that is more than 2 ms.
+calls and measures them, without keys, rows and a file; the additional time of a sweep per point is its overhead. Fails
+if that is more than 2 ms.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def axes(points: int) -> dict[str, Any]:
 
 
 def bare(points: int) -> float:
-    """Seconds of the same calls in a loop."""
+    """Return the seconds of the same calls in a loop."""
     unset: dict[str, Any] = dict.fromkeys(("nram_limit_bytes", "cores"))
     unset |= {"device": "mlu370-x4", "data": False, "seed": 0, "options": {}}
     grid = [one for one in axes_of("tin_shift", **(unset | axes(points))).points() if isinstance(one, Point)]
@@ -46,7 +46,7 @@ def bare(points: int) -> float:
 
 
 def swept(points: int, workers: int, folder: Path) -> tuple[float, int]:
-    """Seconds of a sweep with a file, and its points."""
+    """Return the seconds of a sweep with a file, and its points."""
     db = folder / f"{workers}.sqlite"
     begin = time.perf_counter()
     found = sweep("tin_shift", workers=workers, db=db, **axes(points))

@@ -2,11 +2,11 @@
 
     python benchmarks/bench_tin_shift.py
 
-Two ratios, because they differ much. "First": each in a fresh process, its first call, where the machine must yet find
-memory for the result. "Again": both in turn in one process, where that memory has been used before, so that NumPy
-does little but copy. The figures of the run are included. Processor time is measured, of user and system, which other
-processes disturb less than the clock on the wall. One more process says how much memory a run took at most beyond
-input and output.
+There are two ratios, because they differ considerably. "First" is the first call in a fresh process, in which the
+system has to supply memory for the result. "Again" alternates both in one process, in memory that has been used before,
+so that NumPy little more than copies. The figures of the run are included. Times are processor times, user and system,
+which other processes disturb less than wall-clock time. Another process measures the peak memory of a run beyond input
+and output.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def inputs() -> tuple[Array, Array]:
 
 
 def by_numpy(x: Array, shifts: Array) -> Array:
-    """The shift on the whole array, one group of channels at a time."""
+    """Shift the whole array with NumPy, one group of channels at a time."""
     out = np.zeros_like(x)
     time, width = x.shape[1], x.shape[2] // shifts.shape[1]
     for n, row in enumerate(shifts.tolist()):
@@ -46,7 +46,7 @@ def by_numpy(x: Array, shifts: Array) -> Array:
 
 
 def by_mlusim(x: Array, shifts: Array) -> Array:
-    """The same on the simulated board, with everything that its table shows."""
+    """Run the same on the simulated board, with all figures of its summary."""
     from mlusim.ops import tin_shift_forward
 
     result = tin_shift_forward(x, shifts)
@@ -98,7 +98,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
 
 
 def fresh(part: str) -> dict[str, float]:
-    """A part in a process of its own."""
+    """Run a part in a separate process."""
     command = [sys.executable, __file__, part]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     found: dict[str, float] = json.loads(text)

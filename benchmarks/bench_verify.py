@@ -1,11 +1,11 @@
-"""What verification costs: time and peak memory of a run with its check, over those of the run alone.
+"""The cost of verification: time and peak memory of a run with the checker, relative to the run alone.
 
     python benchmarks/bench_verify.py [NAME ...]
 
-tin_shift [8, 16, 512, 784] by each of its strategies, gathers and scatters of 4 M elements, one column of
-[400 000, 32] for each task, and 24 000 operations without a sync, each of which should cost what one of 6 000 does.
-Prints both ratios; times are the best of a few runs in processor time, memory is what Python and NumPy allocate. Fails
-where a ratio is above 2.
+tin_shift [8, 16, 512, 784] by each of its strategies, gathers and scatters of 4 M elements, one column of [400 000, 32]
+for each task, and 24 000 operations without a sync, each of which should cost as much as one of 6 000. Prints both
+ratios. Times are processor times, the best of a few runs; memory is that allocated by Python and NumPy. Fails if a
+ratio is above 2.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Run = Callable[[], tuple[Any, Any, Any]]
 
 
 def of_operator(call: Callable[[], Any]) -> Run:
-    """A run of an operator: its log, board and plan."""
+    """Run an operator; return its log, board and plan."""
 
     def run() -> tuple[Any, Any, Any]:
         result = call()
@@ -41,7 +41,7 @@ def of_operator(call: Callable[[], Any]) -> Run:
 
 
 def of_kernel(kernel: Any, *shapes: tuple[int, ...], **launch: Any) -> Run:
-    """A run of a kernel of one input and one output."""
+    """Run a kernel of one input and one output."""
 
     def run() -> tuple[Any, Any, Any]:
         device = Device()
@@ -64,7 +64,7 @@ async def columns(core: Any, x: Any, out: Any) -> None:
 
 
 def without_sync(count: int) -> Any:
-    """A kernel of so many operations on two pipes, and no sync."""
+    """Return a kernel with a number of operations on two pipes, without a sync."""
 
     async def kernel(core: Any, x: Any, out: Any) -> None:
         held, total = (core.nram.alloc((2, 64), x.dtype, name) for name in ("held", "total"))
@@ -78,7 +78,7 @@ def without_sync(count: int) -> Any:
 
 
 def cases() -> dict[str, Run]:
-    """All runs by name."""
+    """Return all runs by name."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((8, 16, 512, 784)).astype(np.float32)
     shifts = rng.integers(-3, 4, (8, 4)).astype(np.int32)
@@ -99,7 +99,7 @@ def cases() -> dict[str, Run]:
 
 
 def measure(run: Run) -> tuple[float, float, int, int, int]:
-    """Seconds of the run and of its check, peak bytes of the run and of both, and operations."""
+    """Return the seconds of the run and of its check, the peak bytes of both cases, and the number of operations."""
     best = [float("inf")] * 2
     for _ in range(RUNS):
         begin = time.process_time()

@@ -1,8 +1,8 @@
 """The documentation site: `sphinx-build -W --keep-going -n -b html docs build/site`.
 
-The pages are plain Markdown that reads as well without Sphinx; only docs/index.rst and docs/api/, which are made of
-docstrings and of the commands themselves, need it. Lessons and gallery live elsewhere in the repository, and are
-copied to docs/_pages/ for the build.
+The pages are plain Markdown and readable without Sphinx. Only docs/index.rst and docs/api/, which is generated from
+docstrings and commands, need it. Lessons and gallery are elsewhere in the repository, and are copied to docs/_pages/
+for the build.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
 ]
-suppress_warnings = ["toc.empty_glob"]  # no lessons, no gallery: a site without
+suppress_warnings = ["toc.empty_glob"]  # the site builds without lessons or gallery
 
 # Pages.
 myst_heading_anchors = 3
@@ -62,17 +62,17 @@ python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_custom_sections = [("Attributes", "params_style")]  # a line may name several
-# What stands in single backticks is code; where it is a name of mlusim, it is a link to it.
+# Text in single backticks is code, and a link if it is a name of mlusim.
 default_role = "py:obj"
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"mlusim\.planning\.plan\.Parameters"),  # a type variable
-    ("py:obj", ".*"),  # the default role: most of what stands in backticks is not a name
+    ("py:obj", ".*"),  # the default role: most text in backticks is not a name
     # Libraries: their inventories would need a network.
     ("py:class", r"(collections|numpy|np|pathlib|os|typing|types|click|pandas|matplotlib)\..*"),
-    # Imported for types only, so known by their last name.
+    # Imported for types only, so known by their unqualified names.
     ("py:class", r"(Path|PathLike|DataFrame|Figure|Canvas|Dtype)"),
-    # Types in signatures that a user gets and passes on, and never makes.
+    # Types in signatures that users receive and pass on, but never create.
     (
         "py:class",
         r"mlusim\.(analysis|cores|explore|hardware|log|memory|ops|results)\..*|Request|Value|Rows|Addresses|Indices",
@@ -88,10 +88,10 @@ html_copy_source = False
 html_show_sphinx = False
 
 
-def _as_napoleon_reads_it(_app: Any, what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
-    """Before napoleon: no type at the beginning of a property, and code in the text of a module as code."""
+def _prepare_for_napoleon(_app: Any, what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
+    """Keep napoleon from reading a type at the beginning of a property, and mark code in the docstring of a module."""
     if what == "property":
-        lines[:0] = ["..", ""]  # a comment of RST, else what stands before a colon is taken for the type
+        lines[:0] = ["..", ""]  # a comment of RST; otherwise the text before a colon would be taken for the type
     if what == "module":
         for number in range(len(lines) - 1, 0, -1):
             if lines[number].startswith("    ") and not lines[number - 1] and not lines[number - 2].startswith("    "):
@@ -99,7 +99,7 @@ def _as_napoleon_reads_it(_app: Any, what: str, _name: str, _thing: Any, _option
 
 
 def _as_code(_app: Any, _context: Any, lines: list[str]) -> None:
-    """Lines of a help that click leaves as they are: the first one is a head, the rest is code."""
+    """Mark the lines of a help text that click does not wrap: the first one is a heading, the rest is code."""
     for number in range(len(lines) - 1, -1, -1):
         if lines[number].startswith("| "):
             text = lines[number].removeprefix("| ")
@@ -107,7 +107,7 @@ def _as_code(_app: Any, _context: Any, lines: list[str]) -> None:
 
 
 def _with_strategies(app: Any, context: Any, lines: list[str]) -> None:
-    """Strategies of an operator, which its help has after the options."""
+    """Add the strategies of an operator, which its help lists after the options."""
     command = getattr(context.command, "_command", None)
     if command is not None:
         lines += ["", "Strategies, the first is the default:", ""]
@@ -118,6 +118,6 @@ def _with_strategies(app: Any, context: Any, lines: list[str]) -> None:
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
-    app.connect("autodoc-process-docstring", _as_napoleon_reads_it, priority=400)
+    app.connect("autodoc-process-docstring", _prepare_for_napoleon, priority=400)
     app.connect("sphinx-click-process-description", _with_strategies)
     app.connect("sphinx-click-process-epilog", _as_code)

@@ -1,4 +1,4 @@
-"""Tables of the pages that are made of the package's own records: `<!-- table: NAME -->` to `<!-- end of table -->`."""
+"""Tables of the pages, generated from the package's records: `<!-- table: NAME -->` to `<!-- end of table -->`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [heads, ["---"] * len(heads), *rows]
     cells = ([cell.replace("|", r"\|") for cell in line] for line in lines)
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
 
 def assumed() -> str:
-    """Every assumed parameter of every board, with its value and its reason; boards with equal ones share a row."""
+    """Return every assumed parameter of every board, with value and reason; boards with equal values share a row."""
     from mlusim import presets
     from mlusim.hardware.describe import assumed_fields, field_meanings, value_text
 
@@ -44,7 +44,7 @@ def _boards(names: Sequence[str], everyone: Sequence[str]) -> str:
 
 
 def known() -> str:
-    """The parameters that have a public source on every board."""
+    """Return the parameters that have a public source on every board."""
     from mlusim import presets
     from mlusim.hardware.describe import assumed_fields, field_meanings
 
@@ -58,14 +58,14 @@ def known() -> str:
 
 
 def strategies(operator: str) -> str:
-    """Strategies of an operator, the default first."""
+    """Return the strategies of an operator, the default first."""
     from mlusim.cli.operators import ENTRIES
 
     return table(("strategy", ""), [(f"`{name}`", about) for name, about in ENTRIES[operator].strategies.items()])
 
 
 def instructions() -> str:
-    """Every vector and tensor instruction by group: method, BANG C's spellings, what it does, element types."""
+    """Return every vector and tensor instruction by group: method, BANG C's names, result, element types."""
     from mlusim.cores.instructions.record import SERIES_2XX
     from mlusim.cores.instructions.table import INSTRUCTIONS
     from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP
@@ -89,7 +89,7 @@ def instructions() -> str:
 
 
 def exit_codes() -> str:
-    """As the help of the program has them."""
+    """Return the exit codes in the help of the program."""
     from mlusim.cli.program import _EPILOG
 
     lines = [line.split(maxsplit=1) for line in _EPILOG.splitlines() if line.strip()[:1].isdigit()]

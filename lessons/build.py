@@ -1,8 +1,8 @@
-"""Run the lessons and write their pages: prose, code, what it prints, and pictures.
+"""Run the lessons and write their pages: prose, code, output and pictures.
 
     python lessons/build.py                all of them
     python lessons/build.py 03 07          these
-    python lessons/build.py --notebooks    the notebooks, nothing is run; needs `pip install '.[lessons]'`
+    python lessons/build.py --notebooks    the notebooks, without running them; needs `pip install '.[lessons]'`
 
 A lesson is a Python script in the percent format: a cell begins with `# %%`, a cell of prose with `# %% [markdown]`.
 Pages, pictures and notebooks are the same bytes on every machine.
@@ -59,7 +59,7 @@ def render(lesson: Path) -> tuple[str, list[tuple[str, Figure | Canvas]]]:
             page.append(f"```python\n{text}\n```")
             shown = len(figures)
             printed = io.StringIO()
-            # Lines count as in the file, for the messages that name them.
+            # Line numbers are those of the file, for messages that contain them.
             above = source[: source.index(text)].count("\n")
             with redirect_stdout(printed):
                 exec(compile("\n" * above + text, str(lesson), "exec"), names)  # noqa: S102 - our script
@@ -73,7 +73,7 @@ def render(lesson: Path) -> tuple[str, list[tuple[str, Figure | Canvas]]]:
 
 
 def _title(figure: Figure | Canvas) -> str:
-    """What a picture shows, for those who do not see it."""
+    """Return a text alternative of a picture."""
     if isinstance(figure, Canvas):
         return figure.title
     return figure.get_suptitle() or "; ".join(

@@ -1,8 +1,8 @@
 """Check an exercise: `python lessons/check.py lessons/exercises/03_double_buffering.py`.
 
-It says "pass", or what is not right yet: what `mlusim.verify` finds (wrong values, races, bytes that nobody wrote, a
-buffer that does not fit), or how far the kernel is from the aim of its lesson. Exit code 0 for a pass, 1 for not
-yet, 2 for a file that is not an exercise.
+It prints "pass", or the first problem: a finding of `mlusim.verify` (wrong values, races, bytes that were never
+written, a buffer that does not fit), or the distance to the target of the lesson. The exit code is 0 for a pass, 1 for
+a problem, and 2 for a file that is not an exercise.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Case:
 
     Attributes:
         inputs: arrays for the kernel.
-        expected: what its output should be.
-        extra: what else it gets, after the output.
+        expected: the expected output.
+        extra: further arguments, after the output.
         on: the board.
         dim, kind: the launch.
     """
@@ -47,28 +47,28 @@ class Case:
 
 @dataclass(frozen=True)
 class Exercise:
-    """Cases that must be right, and an aim for the last of them: gives what is missing, or nothing."""
+    """Cases whose results must be correct, and a target for the last case: returns what is missing, or nothing."""
 
     cases: list[Case]
     aim: Callable[[Step], str] = lambda _: ""
 
 
 class NotYetError(Exception):
-    """What is not right, in words for the learner."""
+    """The problem, in words for the learner."""
 
 
 def floats(*shape: int) -> Array:
-    """Random numbers."""
+    """Return random numbers."""
     return RNG.standard_normal(shape).astype(np.float32)
 
 
 def small(nram_bytes: int) -> Board:
-    """A board with little NRAM."""
+    """Return a board with little NRAM."""
     return X4.replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
 
 
 def at_most(what: str, value: float, limit: float, hint: str, unit: str = "") -> str:
-    """The words for a figure that is too large."""
+    """Return the message for a figure that is too large; empty if it is not."""
     if value <= limit:
         return ""
     return f"right, but {what} is {value:,.0f}{unit}, and it should be at most {limit:,.0f}{unit}: {hint}"
@@ -81,7 +81,7 @@ def one_core() -> Exercise:
 
 
 def all_cores() -> Exercise:
-    """02: deal tiles out."""
+    """02: distribute tiles."""
 
     def aim(step: Step) -> str:
         busy = step.result.metrics.task_busy_ps
@@ -113,7 +113,7 @@ def sram() -> Exercise:
     def aim(step: Step) -> str:
         table = 4096 * 24 * 4
         return at_most(
-            "what the DRAM reads", step.result.bus_bytes["read"], 8 * table,
+            "the bytes read from DRAM", step.result.bus_bytes["read"], 8 * table,
             "each of 8 clusters needs the table once; its memory core can load it to SRAM", " B",
         )  # fmt: skip
 
@@ -131,7 +131,7 @@ def three_tiers() -> Exercise:
 
 
 def time_split() -> Exercise:
-    """06: all borders."""
+    """06: all boundaries."""
     x = floats(10, 16)
     cases = []
     for shift in (0, 4, -4, 8, 1, -1, 5, -5, 9, -9, 10, -11):
@@ -182,7 +182,7 @@ def small_stores() -> Exercise:
 
     def aim(step: Step) -> str:
         bus = step.result.bus_bytes["write"]
-        return at_most("what goes over the bus to write", bus, 256 * 8 * 4, "collect rows in NRAM, store once", " B")
+        return at_most("the bytes written on the bus", bus, 256 * 8 * 4, "collect rows in NRAM, store once", " B")
 
     cases = []
     for rows in (8, 256):
@@ -192,7 +192,7 @@ def small_stores() -> Exercise:
 
 
 def missing_sync() -> Exercise:
-    """10: races that do not show in the result."""
+    """10: races that the result does not show."""
     return Exercise([Case((x := floats(4096 * tiles), y := floats(4096 * tiles)), x * y + x) for tiles in (1, 32, 40)])
 
 
@@ -203,7 +203,9 @@ def fill_the_bus() -> Exercise:
         share = step.gbytes_per_s * 1e9 / X4.dram_bandwidth_bytes_per_s
         if share >= 0.7:
             return ""
-        return f"right, but at {share:.0%} of the DRAM's bandwidth, and the aim is 70 %: larger tiles, and two buffers"
+        return (
+            f"right, but at {share:.0%} of the DRAM's bandwidth, and the target is 70 %: larger tiles, and two buffers"
+        )
 
     return Exercise([Case((x := floats(count),), x) for count in (32, 10_000, 1 << 21)], aim)
 
@@ -259,7 +261,7 @@ EXERCISES: dict[str, Callable[[], Exercise]] = {
 
 
 def load_kernel(path: Path) -> Any:
-    """The function `kernel` of a file. Raises `NotYetError` where there is none."""
+    """Return the function `kernel` of a file. Raises `NotYetError` if there is none."""
     names: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     try:
         code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
@@ -275,7 +277,7 @@ def load_kernel(path: Path) -> Any:
 
 
 def check(path: Path) -> str:
-    """What a kernel is worth: the words of a pass. Raises `NotYetError` with what is wrong."""
+    """Return the message for a pass. Raises `NotYetError` with the problem."""
     exercise = EXERCISES[path.name[:2]]()
     kernel = load_kernel(path)
     for case in exercise.cases:
@@ -300,11 +302,13 @@ def check(path: Path) -> str:
     missing = exercise.aim(step)
     if missing:
         raise NotYetError(missing)
-    return f"pass: {len(exercise.cases)} cases are right and free of races; the last takes {step.result.time_us:.2f} us"
+    return (
+        f"pass: {len(exercise.cases)} cases are correct and free of races; the last takes {step.result.time_us:.2f} us"
+    )
 
 
 def main(arguments: list[str]) -> int:
-    """The command."""
+    """Check the file named on the command line."""
     file = Path(arguments[0] if len(arguments) == 1 else "")
     if file.suffix == ".mlu":
         file = file.with_suffix(".py")  # which compiles it

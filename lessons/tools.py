@@ -1,4 +1,4 @@
-"""What the lessons share: run a kernel on a board, a table of the steps, and two pictures of where their time went."""
+"""Functions shared by the lessons: running a kernel, a table of the steps, and pictures of their time."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 # As narrow as a page's column.
 _WIDTH_IN = 9.0
-# What an operation leaves alone, and what it wrote.
+# Bytes that an operation leaves unchanged, and those that it writes.
 STEPPED = ("#ececec", "#9ecae1")
-# Width of a letter beside the axis, and the sum of red, green and blue from which letters are black.
+# Width of a letter beside the axis, and the sum of red, green and blue above which letters are black.
 _LETTER, _BRIGHT = 0.0085, 380
 
 
@@ -40,8 +40,8 @@ class Step:
 
     Attributes:
         result: its figures, from the log.
-        output: what the kernel wrote; None in a timing-only run.
-        moved_bytes: inputs and output, once.
+        output: the output of the kernel; None in a timing-only run.
+        moved_bytes: bytes of the inputs and the output, once.
     """
 
     result: Result
@@ -75,7 +75,7 @@ def run(
 
 
 def table(steps: Mapping[str, Step], causes: int = 2) -> None:
-    """Print a line for each step: time, bandwidth, how much faster than the first, and what cost most."""
+    """Print a line for each step: time, bandwidth, speed relative to the first, and the largest causes."""
     width = max(map(len, steps))
     first = next(iter(steps.values())).result.time_ps
     print(f"{'':{width}}      time   useful bytes   speed   most of the working cores' time")
@@ -109,9 +109,9 @@ def draw_causes(steps: Mapping[str, Step], title: str) -> Figure:
 
 
 def draw_pipes(steps: Mapping[str, Step], title: str, *, until_us: float | None = None, units: int = 1) -> Figure:
-    """What the pipes of the first unit (or units: cores, then the memory core) of each step did, over time.
+    """Draw the pipes of the first unit (or units: cores, then the memory core) of each step over time.
 
-    The spans and their colours are those of the report's timeline; a bar has the name of its operation where it fits.
+    The spans and their colours are those of the report's timeline; a bar has the name of its operation if it fits.
     """
     with drawing():
         from matplotlib.figure import Figure
@@ -146,9 +146,9 @@ def draw_pipes(steps: Mapping[str, Step], title: str, *, until_us: float | None 
 
 
 def draw_steps(result: Result, count: int, title: str) -> Figure:
-    """What the buffers of core 0 hold after each of its first `count` operations that write memory: a tile's way.
+    """Draw the buffers of core 0 after each of its first `count` operations that write memory: the path of a tile.
 
-    The result is that of `mlusim.verify`, which can give values.
+    The result is that of `mlusim.verify`, which provides values.
     """
     records = LogColumns(result.log, result.board)
     writes = np.flatnonzero((records.task == 0) & (records.dst_alloc >= 0))[:count]
@@ -187,20 +187,20 @@ def draw_steps(result: Result, count: int, title: str) -> Figure:
 
 
 def _few(values: np.ndarray[Any, Any] | None) -> str:
-    """The first elements of a buffer."""
+    """Return the first elements of a buffer."""
     assert values is not None
     return " ".join(f"{value:.3g}" for value in values.reshape(-1)[:4].tolist()) + " ..."
 
 
 def _spans(step: Step, task: int) -> tuple[LogColumns, Spans]:
-    """The records of a step, and the spans of one of its tasks."""
+    """Return the records of a step, and the spans of one of its tasks."""
     records = LogColumns(step.result.log, step.result.board)
     every = spans(records)
     return records, every.where(records.task[every.record] == task)
 
 
 def _draw_bars(axes: Axes, records: LogColumns, mine: Spans, lanes: list[int], end_us: float) -> None:
-    """A bar for each span, with its operation's name where there is room for it."""
+    """Draw a bar for each span, with the name of its operation if there is room."""
     for lane, start_ps, end_ps, kind, record in zip(
         mine.lane.tolist(), mine.start_ps.tolist(), mine.end_ps.tolist(), mine.kind.tolist(), mine.record.tolist(),
         strict=True,
@@ -230,7 +230,7 @@ def svg_of(figure: Figure | Canvas) -> bytes:
 
 
 def show(figure: Figure | Canvas, name: str) -> None:
-    """Show a figure: on the page that is built, in a notebook, or as a file that a script names."""
+    """Show a figure: on the page being built, in a notebook, or as a file whose name is printed."""
     if _FIGURES is not None:
         _FIGURES.append((name, figure))
         return
@@ -245,12 +245,12 @@ def show(figure: Figure | Canvas, name: str) -> None:
     print(f"(picture: {target / name}.svg)", file=sys.stderr)
 
 
-# Where `build.py` collects what a lesson shows; None where the lesson runs as a script.
+# The list in which `build.py` collects the figures of a lesson; None if the lesson runs as a script.
 _FIGURES: list[tuple[str, Figure | Canvas]] | None = None
 
 
 def collect(figures: list[tuple[str, Figure | Canvas]] | None) -> None:
-    """Let `show` add to a list."""
+    """Make `show` add figures to a list."""
     global _FIGURES  # noqa: PLW0603 - one lesson is rendered at a time
     _FIGURES = figures
 

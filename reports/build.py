@@ -1,10 +1,10 @@
 """Build the gallery: every operator on three boards, from saved runs.
 
-    python reports/build.py            README.md, index.html and pictures/, from runs/; runs that are missing are made
-    python reports/build.py --rerun    run all of them again: after a change of the model or of a kernel
-    python reports/build.py --pages    the full pages too, in pages/: about 10 MB, with one plotly.min.js for all
+    python reports/build.py            README.md, index.html and pictures/, from runs/; missing runs are created
+    python reports/build.py --rerun    repeat all runs, after a change of the model or of a kernel
+    python reports/build.py --pages    also the full pages, in pages/: about 10 MB, with a shared plotly.min.js
 
-The same runs give the same bytes. `cases.py` says what is run, and what each run is said to show.
+The same runs give the same bytes. `cases.py` defines the runs, and the statements about them.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ the model or of a kernel, `python reports/build.py --rerun` repeats the runs.
 
 
 def name_of(case: Any, board: str) -> str:
-    """`flip-mlu370-x4`: the name of a run's files."""
+    """Return the name of a run's files, such as `flip-mlu370-x4`."""
     return f"{case.name}-{board}"
 
 
 def portable(run: Result) -> Result:
-    """The same run, with its source files named from the top of the repository and not of this machine."""
+    """Return the run with source files named relative to the repository."""
     top = HERE.parent
 
     def short(file: str) -> str:
@@ -89,7 +89,7 @@ def portable(run: Result) -> Result:
 
 
 def get_runs(folder: Path, cases: Iterable[Any], *, rerun: bool) -> dict[str, Result]:
-    """The saved runs by name; those that are missing are made, with `rerun` all of them."""
+    """Return the saved runs by name; creates missing ones, or all of them with `rerun`."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
     for case in cases:
@@ -105,7 +105,7 @@ def get_runs(folder: Path, cases: Iterable[Any], *, rerun: bool) -> dict[str, Re
 
 
 def words(case: Any, run: Result) -> str:
-    """What to look at in a run."""
+    """Return the remark about a run."""
     above = run.time_ps - run.lower_bound.time_ps
     text: str = case.look(run)
     if above:
@@ -116,13 +116,13 @@ def words(case: Any, run: Result) -> str:
 
 
 def figures(run: Result) -> tuple[str, str, str, str]:
-    """Time, time over its lower bound, io_efficiency, bytes on the bus."""
+    """Return time, time over its lower bound, io_efficiency and bytes on the bus."""
     times = f"{run.time_ps / run.lower_bound.time_ps:.2f}" if run.lower_bound.time_ps else ""
     return us_text(run.time_ps), times, percent(run.io_efficiency), short_bytes(sum(run.bus_bytes.values()))
 
 
 def readme(cases: Iterable[Any], runs: dict[str, Result]) -> str:
-    """The gallery as GitHub shows it."""
+    """Return the gallery as Markdown."""
     lines = ["# Gallery", "", INTRODUCTION, "", "![Colours of the causes](pictures/legend.svg)", ""]
     for case in cases:
         lines += [f"## {case.title}", "", f"Input: {case.shape}. {case.about}", ""]
@@ -139,7 +139,7 @@ def readme(cases: Iterable[Any], runs: dict[str, Result]) -> str:
 
 
 def index(cases: Iterable[Any], runs: dict[str, Result], *, pages: bool) -> str:
-    """The gallery for a browser; `pages`: the one beside the full pages, with links to them."""
+    """Return the gallery as HTML; `pages`: the version beside the full pages, with links to them."""
     folder = "../pictures" if pages else "pictures"
     parts = [
         f"<p>{esc(INTRODUCTION)}</p>",
@@ -165,7 +165,7 @@ def index(cases: Iterable[Any], runs: dict[str, Result], *, pages: bool) -> str:
 
 
 def build(target: Path, *, rerun: bool = False, pages: bool = False, cases: Iterable[Any] = CASES) -> list[Path]:
-    """Build the gallery in a directory; gives the files that were written, runs aside."""
+    """Build the gallery in a directory; returns the files written, without the runs."""
     cases = tuple(cases)
     runs = get_runs(target / "runs", cases, rerun=rerun)
     made: dict[Path, str] = {}
@@ -190,7 +190,7 @@ def build(target: Path, *, rerun: bool = False, pages: bool = False, cases: Iter
 
 
 def main() -> None:
-    """Build it here."""
+    """Build the gallery in this directory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rerun", action="store_true", help="run everything again")
     parser.add_argument("--pages", action="store_true", help="the full pages too")

@@ -1,6 +1,6 @@
 """The cases of the gallery: each operator on a small realistic shape, with statements about its runs.
 
-`about` and `look` are statements about a run, and `holds` checks them: `build.py` stops where one is false.
+`about` and `look` are statements about a run, and `holds` checks them: `build.py` stops if one is false.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Case:
     """One operator.
 
     Attributes:
-        name: of its files.
-        title: of its section.
-        shape: what it runs on, in words.
-        run: runs it on a board.
-        about: what to look at in all its runs.
-        look: what to look at in one, with its numbers.
-        holds: whether both are true of the run.
+        name: name of its files.
+        title: title of its section.
+        shape: description of its input.
+        run: function that runs it on a board.
+        about: a statement about all its runs.
+        look: a statement about one run, with its numbers.
+        holds: whether both are true of a run.
     """
 
     name: str
@@ -61,12 +61,12 @@ def _indices(most: int, *shape: int) -> Any:
 _SHIFTS = np.array([[-1, 0, 1, 2], [3, -3, 1, 0]], np.int32)
 
 
-# What counts as equal to the compulsory bytes: parts of bus units come on top.
+# Tolerance for equality with the compulsory bytes: partial bus units add a little.
 _NEAR = 0.1
 
 
 def _times(run: Result, side: str) -> float:
-    """Bytes on the bus over the compulsory ones of that side."""
+    """Return the bytes on the bus over the compulsory ones, of reads or writes."""
     least = run.metrics.compulsory_bytes[side]
     return run.bus_bytes[side] / least if least else 0.0
 
@@ -76,7 +76,7 @@ def _once(run: Result) -> bool:
 
 
 def _share(run: Result, *causes: str) -> float:
-    """Part of the time of all cores that these causes have."""
+    """Return the fraction of the time of all cores with these causes."""
     metrics = run.metrics
     return sum(metrics.where_time_went[cause] for cause in causes) / max(metrics.core_time_ps, 1)
 
@@ -247,7 +247,7 @@ def _plan(run: Result) -> Plan:
 
 
 def _split(run: Result) -> str:
-    """The planner's own words, without its predictions."""
+    """Return the reason of the plan, without its predictions."""
     words = _plan(run).reason.partition("; predicted")[0]
     return f"{words[:1].upper()}{words[1:]}"
 

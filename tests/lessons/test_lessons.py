@@ -126,7 +126,7 @@ WRONG = {
     "08": "the rows are 6 runs of neighbours",
     "09": "collect rows in NRAM, store once",
     "10": "race: mul reads b before memcpy is known to have written it",
-    "11": "the aim is 70 %: larger tiles, and two buffers",
+    "11": "the target is 70 %: larger tiles, and two buffers",
     "12": "let load i \\+ 1, matmul i and store i - 1 share a step",
     "13": "let the loads of tile i \\+ 1, the add of tile i and the store of tile i - 1 share a step",
 }
@@ -196,7 +196,7 @@ def test_the_command_says_pass_or_what_is_wrong():
         return done.returncode, done.stdout + done.stderr
 
     code, text = run(SOLUTIONS / "01_one_core.py")
-    assert (code, text.startswith("pass: 2 cases are right")) == (0, True)
+    assert (code, text.startswith("pass: 2 cases are correct")) == (0, True)
     code, text = run(EXERCISES[0])
     assert (code, text.startswith("not yet: with inputs [8192]:")) == (1, True)
     assert run("nothing.py")[0] == run()[0] == 2
