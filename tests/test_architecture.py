@@ -1,4 +1,4 @@
-"""Which room may import which, and what an import costs: walked with `ast`."""
+"""Allowed imports between packages, and the cost of imports, checked with `ast`."""
 
 from __future__ import annotations
 

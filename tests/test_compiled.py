@@ -1,4 +1,4 @@
-"""The modules that `hatch_build.py` compiles avoid what mypyc does differently from Python, or not at all."""
+"""The modules that `hatch_build.py` compiles avoid features that mypyc treats differently from Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example of README and docs runs and prints what the page shows; every link leads somewhere."""
+"""Every example in README and docs prints what the page shows; every link has a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of element types, against NumPy's and ml_dtypes' own."""
+"""The registry of element types, compared with NumPy and ml_dtypes."""
 
 from __future__ import annotations
 

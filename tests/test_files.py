@@ -1,4 +1,4 @@
-"""Files written whole or not at all: links, devices, modes, kills, and whose a file is."""
+"""Atomic writes of files: links, devices, modes, killed processes, and recognition of mlusim's files."""
 
 from __future__ import annotations
 

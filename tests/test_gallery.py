@@ -1,4 +1,4 @@
-"""The gallery in reports/: built the same each time, up to date with its runs, and its runs with the model."""
+"""The gallery in reports/: reproducible, up to date with its runs, and its runs with the model."""
 
 import importlib.util
 import re

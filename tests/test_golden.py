@@ -1,8 +1,7 @@
-"""The golden table: what some eighty runs take, move, record and compute, to the picosecond, the byte and the bit.
+"""The golden table: time, bytes, log and output of about ninety runs, to the picosecond, the byte and the bit.
 
-`golden/table.json` beside this file has an entry for each run. It changes only where a change of behaviour is
-meant; then `pytest tests/test_golden.py --update-golden` writes it anew, and the commit says which
-entries changed and why.
+`golden/table.json` has an entry for each run. It changes only with an intended change of behaviour: then
+`pytest tests/test_golden.py --update-golden` rewrites it, and the commit explains which entries changed and why.
 """
 
 from __future__ import annotations

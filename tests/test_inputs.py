@@ -1,4 +1,4 @@
-"""What is not a shape, array, grid, path: refused by name at every door, with the rule and the remedy."""
+"""Invalid shapes, arrays, grids and paths are rejected by name in every interface, with rule and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws that times obey on every board, whatever the parameters."""
+"""Laws that times obey on every board, for all parameters."""
 
 from __future__ import annotations
 

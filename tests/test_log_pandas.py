@@ -1,4 +1,4 @@
-"""The log as a table of pandas: names instead of numbers."""
+"""The log as a pandas table, with names instead of numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import mlusim` gives, and what it costs."""
+"""The public names of `import mlusim`, and its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: what goes in comes out by name, whatever lies in between."""
+"""Records are returned by name as they were added, whatever was added between them."""
 
 from __future__ import annotations
 

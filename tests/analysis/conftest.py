@@ -1,4 +1,4 @@
-"""Runs that several tests look at: a staged kernel with every pipe, and a tin_shift with its plan."""
+"""Runs used by several tests: a staged kernel that uses every pipe, and a tin_shift with its plan."""
 
 import numpy as np
 import pytest

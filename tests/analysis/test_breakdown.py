@@ -1,4 +1,4 @@
-"""Every core-picosecond has one cause, whatever the kernel does."""
+"""Time by cause: every core-picosecond has exactly one cause, for any kernel."""
 
 import numpy as np
 from hypothesis import given, settings

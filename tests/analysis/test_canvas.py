@@ -1,4 +1,4 @@
-"""Pictures of rectangles, images and text: both formats show the same, and axes have the numbers of matplotlib."""
+"""Pictures of rectangles, images and text: PNG and SVG agree, and the numbers of axes are those of matplotlib."""
 
 from io import BytesIO
 from xml.etree import ElementTree as ET

@@ -1,4 +1,4 @@
-"""Sets of intervals against booleans, one for each picosecond."""
+"""Sets of intervals, compared with arrays of booleans per picosecond."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""One launch out of a device's log is the log that a device of its own would have written."""
+"""The log of one launch, extracted from a device's log, equals the log of a device that ran only that launch."""
 
 from __future__ import annotations
 

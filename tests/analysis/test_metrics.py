@@ -1,4 +1,4 @@
-"""Figures of small kernels against counts by hand, from the board's own numbers."""
+"""Figures of small kernels, compared with hand calculations from the board's parameters."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""The HTML report: its numbers are those of the log, and no user's text gets out of its place."""
+"""The HTML report: its numbers are those of the log, and names chosen by users are escaped."""
 
 import base64
 import json

@@ -1,6 +1,6 @@
-"""The HTML report in a real browser: no errors, no network, the data in the charts, words under the pointer.
+"""The HTML report in a real browser: no errors, no network, the data in the charts, labels under the pointer.
 
-The browser is the system's chromium, driven by playwright. Without either these tests skip; where
+The browser is the system's chromium, driven by playwright. Without either, these tests are skipped; with
 MLUSIM_BROWSER_TESTS=required, as in CI, they fail.
 """
 

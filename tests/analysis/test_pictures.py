@@ -1,4 +1,4 @@
-"""The report: every file is there, whole, the same each time; nobody pays for matplotlib."""
+"""The files of a report: complete, reproducible, and written without importing matplotlib."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Bins of the pictures against booleans, one for each picosecond; bandwidth against what the log says."""
+"""Time bins of the pictures, compared with arrays of booleans; bandwidth, compared with the log."""
 
 from itertools import pairwise
 

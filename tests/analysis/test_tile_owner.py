@@ -1,4 +1,4 @@
-"""Who wrote what: planned tiles against slices, logged writes against task numbers that the kernel itself writes."""
+"""Writers of the output: planned tiles against slices, logged writes against task numbers written by the kernel."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Sums in pieces: they are those of the whole log, wherever it is cut."""
+"""Sums computed in parts equal those of the whole log, wherever it is cut."""
 
 from __future__ import annotations
 

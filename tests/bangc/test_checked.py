@@ -1,4 +1,4 @@
-"""Compiled kernels under the checker: faulty ones are found by their kind, sound ones are not blamed."""
+"""Compiled kernels under the checker: faults are found by kind, and sound kernels have no findings."""
 
 from __future__ import annotations
 

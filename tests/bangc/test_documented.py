@@ -1,4 +1,4 @@
-"""Rules of the public header that few files depend on, and the limit on arrays."""
+"""Rules of the public header that few files depend on, and the limit on the number of arrays."""
 
 from __future__ import annotations
 

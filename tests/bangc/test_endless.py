@@ -1,4 +1,4 @@
-"""A loop that calls the simulator and never ends is an error at its line; one that ends is left alone."""
+"""Endless loops that call the simulator are errors at their line; loops that end are not."""
 
 from __future__ import annotations
 

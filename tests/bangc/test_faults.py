@@ -1,4 +1,4 @@
-"""What goes wrong in a compiled kernel is an error at its C++ line; the interpreter lives on."""
+"""Faults of a compiled kernel are errors at their C++ line, and the interpreter survives."""
 
 from __future__ import annotations
 

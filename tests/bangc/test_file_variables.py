@@ -1,4 +1,4 @@
-"""C++ variables without a memory space: values that tasks leave in them are found, and no device sees another's."""
+"""C++ variables without a memory space: values passed through them are found, and devices do not share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fills by their element types, names that clash with the C library's, random numbers, 4-bit integers, histograms."""
+"""Fills by element type, names that clash with the C library, random numbers, 4-bit integers, histograms."""
 
 from __future__ import annotations
 

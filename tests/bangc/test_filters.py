@@ -1,4 +1,4 @@
-"""Filters that a kernel writes row by row to the lanes of WRAM, against NumPy."""
+"""Filters that a kernel writes row by row to the lanes of WRAM, compared with NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that goes wrong ends with an error at its line, in a process of its own; ours lives on."""
+"""A faulty program ends with an error at its line, in a separate process; the calling process survives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host code beside a kernel: functions and types of the vendor's libraries that are not simulated, and more of CNRT."""
+"""Host code in a kernel file: functions and types of unsupported libraries, and more of CNRT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asynchronous copies of a host program: what the host, other copies and launches do beside them."""
+"""Asynchronous copies of a host program, concurrent with the host, other copies and launches."""
 
 from __future__ import annotations
 

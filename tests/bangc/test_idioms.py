@@ -1,4 +1,4 @@
-"""Idioms of kernel authors: records by value, buffers that change places, locks, strides, clocks."""
+"""Idioms of kernel authors: records by value, swapped buffers, locks, strides, clocks."""
 
 from __future__ import annotations
 

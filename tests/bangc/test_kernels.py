@@ -1,4 +1,4 @@
-"""Compiled kernels run on the simulated board, on its own memory, and are seen as Python kernels are."""
+"""Compiled kernels run on the simulated board and its memory, and are treated like Python kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C++ around the words of BANG C: the rewriter finds what is meant, in one file and in several."""
+"""C++ around BANG C's keywords: the rewriter recognises them, in one file and in several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`name<<<...>>>` as authors write it, and what is said of a launch or an entry that does not fit."""
+"""`name<<<...>>>` in all its forms, and the errors for launches and entries that do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled kernel is a kernel like any other: runs, saved runs, retiming, sweeps, reports, the command line."""
+"""A compiled kernel works like any other: runs, saved runs, retiming, sweeps, reports, the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled code against measurements of real boards, and C++ that real files contain."""
+"""Compiled code, compared with measurements of real boards; C++ constructs found in real files."""
 
 from __future__ import annotations
 

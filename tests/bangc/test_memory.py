@@ -1,4 +1,4 @@
-"""Memory spaces of compiled kernels are the simulated memories: shared, poisoned, with a capacity, and checked."""
+"""Memory spaces of compiled kernels are the simulated memories: shared, poisoned, limited and checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that the runtime finds again: their values, their addresses, and their errors."""
+"""Repeated calls that the runtime recognises: their values, addresses and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of BANG C that are not simulated: each is told with the reason."""
+"""Names of BANG C that are not simulated: each error gives the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NetBuilder: shapes and types are inferred, and faults are found, while the net is written."""
+"""NetBuilder: shapes and types are inferred, and errors raised, while the net is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nets on the simulated board: results against NumPy, one device, figures for each operator and in total."""
+"""Nets on the simulated board: results compared with NumPy, one device, figures per operator and in total."""
 
 from __future__ import annotations
 

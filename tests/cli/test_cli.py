@@ -1,4 +1,4 @@
-"""The command line: help, boards, errors, exit codes, real processes."""
+"""The command line: help, boards, errors, exit codes, in real processes."""
 
 from __future__ import annotations
 

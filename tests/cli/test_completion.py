@@ -1,4 +1,4 @@
-"""What a shell completes: through click's own machinery, and in a real bash."""
+"""Shell completion, through click and in a real bash."""
 
 from __future__ import annotations
 

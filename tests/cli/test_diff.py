@@ -1,4 +1,4 @@
-"""`mlusim diff`: what the difference of two runs is made of."""
+"""`mlusim diff`: the parts of the difference of two runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator by the command line, on files, on random inputs, with every element type."""
+"""Every operator on the command line, on files and on random inputs, with every element type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mlusim mcp`, `compile` and `explain`: what a program asks of a kernel, and the answers."""
+"""`mlusim mcp`, `compile` and `explain`: requests of programs, and the responses."""
 
 from __future__ import annotations
 

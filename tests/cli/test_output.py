@@ -1,4 +1,4 @@
-"""What holds for every command: --json, --quiet, -o, exit codes, where output cannot go."""
+"""Rules for every command: --json, --quiet, -o, exit codes, invalid output files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a command: no two are one, inputs stay, and nothing of somebody else's is replaced without --force."""
+"""Files of a command are distinct, inputs are never overwritten, and foreign files only with --force."""
 
 from __future__ import annotations
 

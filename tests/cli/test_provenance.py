@@ -1,4 +1,4 @@
-"""JSON of commands that run several points says where its figures come from; tables of sweeps say every reason."""
+"""The JSON of commands with several points has its provenance; tables of sweeps contain every reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schemas in docs/schemas: the JSON of every command is as they say, from whichever folder it runs."""
+"""The JSON of every command conforms to the schemas in docs/schemas, in any folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mlusim validate` and `mlusim run --sensitivity`, as a user calls them."""
+"""`mlusim validate` and `mlusim run --sensitivity`, on the command line."""
 
 import json
 import os

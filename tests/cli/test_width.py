@@ -1,4 +1,4 @@
-"""Tables are whole and readable on 80 columns, with --full too."""
+"""Tables are complete and readable on 80 columns, including --full."""
 
 from __future__ import annotations
 

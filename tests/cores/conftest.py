@@ -1,4 +1,4 @@
-"""What the tests of the cores share: one call that runs a kernel and gives its device."""
+"""A fixture shared by the tests of the cores: a call that runs a kernel and returns its device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What remains of a device, its tasks and its scopes after an error; errors that a kernel catches."""
+"""The state of a device, its tasks and its scopes after an error; errors that a kernel catches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Barriers with the hardware's fixed counts: who takes part, when they open, and who is named when they never do."""
+"""Barriers with the hardware's fixed counts: participants, times, and the error for a barrier never passed."""
 
 from __future__ import annotations
 

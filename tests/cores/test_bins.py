@@ -1,4 +1,4 @@
-"""The instructions that sort into bins: collect_bins and scalar_bins, against NumPy."""
+"""The instructions that sort into bins, collect_bins and scalar_bins, compared with NumPy."""
 
 from __future__ import annotations
 

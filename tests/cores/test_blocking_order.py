@@ -1,4 +1,4 @@
-"""A blocking copy is in order with everything before it in its core; one call of a whole cluster is one copy."""
+"""A blocking copy follows all earlier operations of its core; a call by a whole cluster is one copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversions between all element types, against exact arithmetic on fractions."""
+"""Conversions between all element types, compared with exact rational arithmetic."""
 
 from __future__ import annotations
 

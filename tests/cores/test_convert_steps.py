@@ -1,4 +1,4 @@
-"""Chains of conversions, and conversions that are refused."""
+"""Chains of conversions, and rejected conversions."""
 
 from __future__ import annotations
 

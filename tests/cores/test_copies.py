@@ -1,4 +1,4 @@
-"""Copies of a core against NumPy's, and line by line against the documented byte form."""
+"""Copies of a core, compared with NumPy and with the documented byte form."""
 
 from __future__ import annotations
 

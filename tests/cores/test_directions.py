@@ -1,4 +1,4 @@
-"""Every direction of `__memcpy` moves real bytes between the real memories, on the pipe that it belongs to."""
+"""Every direction of `__memcpy` moves real bytes between the memories, on the right pipe."""
 
 from __future__ import annotations
 

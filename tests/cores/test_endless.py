@@ -1,4 +1,4 @@
-"""Polls of what nobody writes end early; polls of what somebody writes, and walks through memory, do not."""
+"""Polls of memory that no task writes end early; other polls, and loops over memory, do not."""
 
 from __future__ import annotations
 

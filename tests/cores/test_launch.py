@@ -1,4 +1,4 @@
-"""Launches: task types and grids, kernels and arguments, and what the board cannot hold."""
+"""Launches: task types and grids, kernels and arguments, and the limits of the board."""
 
 from __future__ import annotations
 

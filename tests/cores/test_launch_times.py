@@ -1,4 +1,4 @@
-"""When tasks start: skew, overhead, waves, whole clusters, queues."""
+"""Start times of tasks: skew, overhead, waves, whole clusters, queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks between cores: they exclude, in order of arrival, and the checker takes them so."""
+"""Locks between cores: mutual exclusion in order of arrival, and their effect on the checker."""
 
 from __future__ import annotations
 

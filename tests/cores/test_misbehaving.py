@@ -1,7 +1,7 @@
-"""Kernels that misbehave: each a clear error with the kernel's own file and line, in a script as in a test.
+"""Faulty kernels: each is a clear error with the file and line of the kernel, in a script as in a test.
 
-Every kernel below carries a mark on the line that is to be named. Each runs here, where warnings are errors, and again
-as a script of its own, where they are not.
+Each kernel below marks the line that the error must name. It runs here, where warnings are errors, and again as a
+separate script, where they are not.
 """
 
 from __future__ import annotations

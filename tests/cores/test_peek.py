@@ -1,4 +1,4 @@
-"""A look at memory while a kernel runs, and at views in messages."""
+"""Reading memory for debugging while a kernel runs, and views in messages."""
 
 from __future__ import annotations
 

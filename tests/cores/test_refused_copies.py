@@ -1,4 +1,4 @@
-"""Copies that are refused, by the kernel's own line, and copies at the limits."""
+"""Rejected copies, with the line of the kernel, and copies at the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops of equal small copies that are refused, by the kernel's own line."""
+"""Rejected loops of equal small copies, with the line of the kernel."""
 
 from __future__ import annotations
 

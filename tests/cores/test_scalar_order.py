@@ -1,4 +1,4 @@
-"""Scalar accesses of NRAM are in order with the vector instructions before them; those of GDRAM are not held up."""
+"""Scalar accesses of NRAM follow earlier vector instructions; those of GDRAM do not wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On-chip memory and LDRAM as a kernel sees them: room, scopes, poison, and the largest tile that fits."""
+"""On-chip memory and LDRAM in a kernel: capacity, scopes, poison, and the largest tile that fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of any memory, and atomics on GDRAM: values, order, time, the checker, what is refused."""
+"""Sets of any memory, and atomics on GDRAM: values, order, time, the checker, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated time of cores that share a link: against closed forms from the board's own numbers."""
+"""Simulated time of cores that share a link, compared with closed forms from the board's parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of several cores that are one copy by the memory core's engine."""
+"""Calls of several cores that are one copy on the memory core's engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipes in order and side by side, what each sync waits for, and when bytes move."""
+"""Order within a pipe, parallel pipes, the effect of each sync, and the time at which bytes move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated time against closed forms from the board's own numbers."""
+"""Simulated time, compared with closed forms from the board's parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every vector instruction over every element type, against NumPy's own operators in wider types."""
+"""Every vector instruction with every element type, compared with NumPy in wider types."""
 
 from __future__ import annotations
 

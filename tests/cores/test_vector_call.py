@@ -1,4 +1,4 @@
-"""Vector instructions reuse the checks of earlier calls: results and errors stay the same."""
+"""Vector instructions reuse the checks of earlier calls, with the same results and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands that vector instructions take, in any shape and in place, and those that they refuse."""
+"""Valid operands of vector instructions, of any shape and in place, and invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a vector instruction costs: bytes per cycle, passes, and its issue."""
+"""The cost of a vector instruction: bytes per cycle, passes, and its issue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every method of `Core` with arguments of a wrong kind: an error of mlusim by name, never one of Python's own."""
+"""Every method of `Core` with arguments of wrong types: always an error of mlusim, never one of Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel file as a user has one, and a sweep in a process of its own."""
+"""A kernel file of a user, and a sweep in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies side by side."""
+"""Comparison of strategies."""
 
 from __future__ import annotations
 

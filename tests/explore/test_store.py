@@ -1,4 +1,4 @@
-"""The file of finished points: what is in it, and files that are none."""
+"""The file of finished points: its content, and invalid files."""
 
 from __future__ import annotations
 

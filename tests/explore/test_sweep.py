@@ -1,4 +1,4 @@
-"""Sweeps of operators: a point is a run, the grid, the files of points, tables."""
+"""Sweeps of operators: points equal runs; the grid, files of points, tables."""
 
 from __future__ import annotations
 

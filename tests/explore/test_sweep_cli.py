@@ -1,4 +1,4 @@
-"""`mlusim sweep` on the command line: what it prints and writes, and the one line that it fails with."""
+"""`mlusim sweep` on the command line: its output and files, and its errors of one line."""
 
 from __future__ import annotations
 

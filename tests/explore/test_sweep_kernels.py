@@ -1,4 +1,4 @@
-"""Sweeps of kernels, and the keys by which points are recognised."""
+"""Sweeps of kernels, and the keys of their points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best strategy and tiles: the fastest of all that were tried, and the same when it runs again."""
+"""Tuning: the best plan is the fastest of all that ran, and reproduces its time."""
 
 from __future__ import annotations
 

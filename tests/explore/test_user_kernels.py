@@ -1,4 +1,4 @@
-"""Kernels of the user in sweeps: what a file of points may be reused for, settings of every kind, how kernels end."""
+"""Kernels of the user in sweeps: reuse of points, settings of every type, and failing kernels."""
 
 from __future__ import annotations
 

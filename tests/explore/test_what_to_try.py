@@ -1,6 +1,6 @@
-"""Suggestions against the change itself: the kernel is changed as suggested, run, and compared with the prediction.
+"""Suggestions: each kernel is changed as suggested, run, and compared with the prediction.
 
-The table of docs/retime.md has these pairs.
+The table in docs/retime.md contains these pairs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Points in other processes: killed and resumed, interrupted, two sweeps at once, workers that die, a cluster."""
+"""Points in other processes: killed and resumed, interrupted, concurrent sweeps, dying workers, a cluster."""
 
 from __future__ import annotations
 

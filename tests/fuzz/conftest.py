@@ -1,4 +1,4 @@
-"""Marks every test of this folder, and what random tests share."""
+"""Marks every test of this folder; helpers shared by random tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A BANG C file with tokens changed: an error of mlusim, or a run; never a crash of the process, and no hang."""
+"""A BANG C file with changed tokens: an error of mlusim or a run, never a crash or a hang."""
 
 from __future__ import annotations
 

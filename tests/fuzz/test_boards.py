@@ -1,4 +1,4 @@
-"""Boards of random values, as records and as TOML: a rule by name, or a board on which an operator is exact."""
+"""Boards of random values, as records and TOML: an error that names the rule, or exact results on that board."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random command lines: one line of error and an exit code that is documented; never a traceback, never a hang."""
+"""Random command lines: an error of one line with a documented exit code, never a traceback or a hang."""
 
 from __future__ import annotations
 

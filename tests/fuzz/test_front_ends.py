@@ -1,4 +1,4 @@
-"""Random arguments of mluOp, CNRT and NetBuilder: a status with its reason, or an error of mlusim; nothing else."""
+"""Random arguments of mluOp, CNRT and NetBuilder: a status with its reason, or an error of mlusim."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Kernels made of random operations, most of them misused: an error of mlusim at a line, never another, and no hang.
+"""Kernels of random operations, most of them invalid: an error of mlusim at a line, no other error, and no hang.
 
-A timing-only run takes the same time as the run on data, or says at which line it needed data.
+A timing-only run takes the same time as the run with data, or names the line at which it needs data.
 """
 
 from __future__ import annotations

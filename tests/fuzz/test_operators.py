@@ -1,4 +1,4 @@
-"""Random calls of every operator: the result of an oracle, bit for bit, or an error that is mlusim's own."""
+"""Random calls of every operator: the result of an oracle, bit for bit, or an error of mlusim."""
 
 from __future__ import annotations
 

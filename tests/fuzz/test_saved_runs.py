@@ -1,4 +1,4 @@
-"""Saved runs with forged content and right checksums: refused as damaged, or whole and usable. Zip bombs, escapes."""
+"""Saved runs with forged content and valid checksums: rejected as damaged, or usable. Zip bombs, escapes."""
 
 from __future__ import annotations
 

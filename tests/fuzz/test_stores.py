@@ -1,4 +1,4 @@
-"""Files of sweep points with flipped, cut and added bytes: the same figures, or an error that names the file."""
+"""Files of sweep points with flipped, removed and added bytes: the same figures, or an error that names the file."""
 
 from __future__ import annotations
 

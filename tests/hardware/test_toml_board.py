@@ -1,4 +1,4 @@
-"""A user's own board: what a TOML file may say, and what each mistake is told."""
+"""User-defined boards from TOML files, and the error for each mistake."""
 
 from __future__ import annotations
 

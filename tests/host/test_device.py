@@ -1,4 +1,4 @@
-"""A board as a host program uses it: upload, alloc, download, free, timing-only runs, repeatability."""
+"""A board in a host program: upload, alloc, download, free, timing-only runs, repeatability."""
 
 from __future__ import annotations
 

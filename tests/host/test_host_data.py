@@ -1,4 +1,4 @@
-"""Values that tasks pass through Python objects are found; constants, notes and counters are not blamed."""
+"""Values that tasks pass through Python objects are found; constants, notes and counters are not errors."""
 
 from __future__ import annotations
 

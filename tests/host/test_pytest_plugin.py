@@ -1,4 +1,4 @@
-"""The pytest plugin: a kernel verified in somebody's own test suite, which fails with the report."""
+"""The pytest plugin: a test suite that verifies a kernel fails with the report."""
 
 from __future__ import annotations
 

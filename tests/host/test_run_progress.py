@@ -1,4 +1,4 @@
-"""The progress bar: how far a run is, on a terminal only."""
+"""The progress bar: the progress of a run, on a terminal only."""
 
 from __future__ import annotations
 

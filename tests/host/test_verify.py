@@ -1,4 +1,4 @@
-"""`mlusim.verify`: what it takes, gives and refuses."""
+"""`mlusim.verify`: its arguments, results and errors."""
 
 from __future__ import annotations
 

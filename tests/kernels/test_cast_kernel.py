@@ -1,4 +1,4 @@
-"""The cast kernel: padding, double buffering, passes, and its time by hand."""
+"""The cast kernel: padding, double buffering, passes, and its time calculated by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of gather against NumPy, in each tier, by each strategy, with the gather instruction and without."""
+"""The kernels of gather compared with NumPy, in each tier and strategy, with and without the gather instruction."""
 
 from __future__ import annotations
 

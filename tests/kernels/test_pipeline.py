@@ -1,4 +1,4 @@
-"""run_stages: which stages stand between two syncs, for any number of tiles."""
+"""run_stages: the stages between two syncs, for any number of tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reverse kernels: what they issue, what they move, in what time."""
+"""The reverse kernels: their operations, bytes and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of scatter against NumPy: each tier and strategy, with the scatter instruction and without, last-wins."""
+"""The kernels of scatter compared with NumPy: each tier and strategy, with and without the scatter instruction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scatter by strategy "bins" against NumPy."""
+"""scatter by strategy "bins", compared with NumPy."""
 
 from __future__ import annotations
 

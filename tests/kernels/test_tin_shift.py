@@ -1,4 +1,4 @@
-"""tin_shift's kernels on the simulated board: right in every tier, strategy and case; they write what the plan says."""
+"""The kernels of tin_shift: correct in every tier, strategy and case, and consistent with the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every lesson runs, prints what its page shows, and its exercise can be told from its solution."""
+"""Every lesson runs and prints what its page shows; its exercise fails the check, and its solution passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memories: capacity, alignment, first fit, peak, poison, and errors that show the arithmetic."""
+"""Memories: capacity, alignment, first fit, peak, poison, and errors with the arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bus bytes against a count of every byte."""
+"""Bus bytes, compared with a count byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `__memcpy` accepts and refuses: segment counts, directions, WRAM, alignment, bounds."""
+"""Valid and invalid copies of `__memcpy`: segment counts, directions, WRAM, alignment, bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large loads whose bytes stay in the input until somebody looks: every run gives what plain copies give."""
+"""Large loads whose bytes stay in the input until they are needed: results equal those of plain copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`View.item` unpacks one element by `struct`: for every element type and address the number that NumPy gives."""
+"""`View.item` equals NumPy's number for every element type and address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared bandwidth against a fluid simulation that works out every rate anew after every event."""
+"""Shared bandwidth, compared with a fluid simulation that recomputes every rate after every event."""
 
 from __future__ import annotations
 

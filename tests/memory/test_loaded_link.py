@@ -1,4 +1,4 @@
-"""A link on which latency grows with the load: the law, its limits, and that it never rewards a newcomer."""
+"""A link whose latency grows with the load: the law, its limits, and no advantage for a late transfer."""
 
 from __future__ import annotations
 

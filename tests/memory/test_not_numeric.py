@@ -1,4 +1,4 @@
-"""What a view does not have: numbers. Python's operators on one are errors that say how a kernel does it."""
+"""Views are not numbers: Python's operators on them raise errors that name the instruction to use."""
 
 from __future__ import annotations
 

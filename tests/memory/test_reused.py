@@ -1,4 +1,4 @@
-"""Host memory of dropped results serves later ones, and never a result that is still referred to."""
+"""Host memory of dropped results is reused, but never that of a result still referenced."""
 
 from __future__ import annotations
 

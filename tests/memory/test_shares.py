@@ -1,4 +1,4 @@
-"""Shares of a full link that are not exactly fair: what they keep, and what they are there for."""
+"""Weighted shares of a full link: their invariants and their purpose."""
 
 from __future__ import annotations
 

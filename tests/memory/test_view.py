@@ -1,4 +1,4 @@
-"""Views against NumPy: every key inside the shape gives what NumPy gives, every other one an error."""
+"""Views compared with NumPy: equal for every key inside the shape, an error for all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a link promises whatever the weights of its transfers: caps, work conservation, and shares by weight."""
+"""Guarantees of a link for any weights: caps, work conservation, and shares by weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the host API share."""
+"""Fixtures shared by the tests of the host interface."""
 
 from __future__ import annotations
 

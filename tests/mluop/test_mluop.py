@@ -1,4 +1,4 @@
-"""The host API of mlu-ops: programs, descriptors, handles."""
+"""The host interface of mlu-ops: programs, descriptors, handles."""
 
 from __future__ import annotations
 

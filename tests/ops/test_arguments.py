@@ -1,4 +1,4 @@
-"""Arguments at the door: sequences are read once and kept as tuples, and what is not an argument is refused by name."""
+"""Arguments of operators: sequences are read once and stored as tuples, and invalid ones are rejected by name."""
 
 from __future__ import annotations
 

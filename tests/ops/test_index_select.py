@@ -1,4 +1,4 @@
-"""index_select against torch and NumPy, on every family, in every strategy, and by every way to call it."""
+"""index_select compared with torch and NumPy, on every family, in every strategy, through every interface."""
 
 from __future__ import annotations
 

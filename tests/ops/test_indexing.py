@@ -1,4 +1,4 @@
-"""gather, gather_nd, scatter and scatter_nd as a user calls them, against plain loops, NumPy and onnx."""
+"""gather, gather_nd, scatter and scatter_nd, compared with plain loops, NumPy and ONNX."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""torch, where it is installed, as an oracle of gather, scatter, flip, cast, bitcast_convert and tin_shift."""
+"""torch, if installed, as an oracle of gather, scatter, flip, cast, bitcast_convert and tin_shift."""
 
 from __future__ import annotations
 

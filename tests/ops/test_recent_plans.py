@@ -1,4 +1,4 @@
-"""Plans of the latest calls are found again: the same plan for the same call, another for any other."""
+"""Plans of recent calls are cached: the same plan for an equal call, another for any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the time moves with a parameter, against hand-made moves."""
+"""The sensitivity of the time to a parameter, compared with manual changes."""
 
 import numpy as np
 import pytest

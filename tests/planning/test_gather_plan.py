@@ -1,4 +1,4 @@
-"""Plans of gather: each output element once and in NRAM, tiers at their very borders, reasons, predicted times."""
+"""Plans of gather: each output element once, within NRAM; tiers at their limits, reasons, predicted times."""
 
 from __future__ import annotations
 

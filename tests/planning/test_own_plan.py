@@ -1,4 +1,4 @@
-"""Plans that a user makes from tiles, and plans as JSON."""
+"""User-defined plans from tiles, and plans as JSON."""
 
 from __future__ import annotations
 

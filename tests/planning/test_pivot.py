@@ -1,4 +1,4 @@
-"""pivot_cuts: every cut covers its tensor, fits, and keeps the limits that it is given."""
+"""pivot_cuts: every cut covers its tensor, fits, and respects its limits."""
 
 from __future__ import annotations
 

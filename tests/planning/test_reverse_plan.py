@@ -1,4 +1,4 @@
-"""The split of reverse: groups, tiers, methods and the times that choose between them."""
+"""The split of reverse: groups, tiers, methods, and the predicted times that decide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of scatter: each place one task's, each update taken once, in NRAM; tiers at their borders, reasons, times."""
+"""Plans of scatter: each element has one task, each update is applied once, within NRAM; tiers, reasons, times."""
 
 from __future__ import annotations
 

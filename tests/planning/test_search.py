@@ -1,4 +1,4 @@
-"""The search of all planners, and the prediction of tasks that start one after the other."""
+"""The search of all planners, and the prediction for tasks that start one after another."""
 
 from __future__ import annotations
 

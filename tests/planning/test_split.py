@@ -1,4 +1,4 @@
-"""The planner's shared parts: tiers, dealing, launches, cuts and boxes."""
+"""Common parts of the planners: tiers, distribution, launches, cuts and boxes."""
 
 from __future__ import annotations
 

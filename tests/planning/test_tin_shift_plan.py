@@ -1,4 +1,4 @@
-"""tin_shift's plans: every shape is covered once, fits, is dealt out evenly; each strategy splits as it says."""
+"""Plans of tin_shift: every shape is covered once, fits and is balanced; each strategy splits as defined."""
 
 from __future__ import annotations
 

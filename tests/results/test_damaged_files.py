@@ -1,4 +1,4 @@
-"""Files that are damaged, of another format or not a saved run: what is wrong with them is said, old ones are read."""
+"""Damaged files, other formats and other files: errors that name the problem; old files can be read."""
 
 from __future__ import annotations
 

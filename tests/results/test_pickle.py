@@ -1,4 +1,4 @@
-"""Results, boards and plans go to other processes and to caches by pickle."""
+"""Results, boards and plans can be pickled for other processes and caches."""
 
 from __future__ import annotations
 

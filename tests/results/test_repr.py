@@ -1,4 +1,4 @@
-"""What Python shows of the records that a user meets: a line each."""
+"""The `repr` of the records that users see: one line each."""
 
 from __future__ import annotations
 

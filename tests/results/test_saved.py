@@ -1,4 +1,4 @@
-"""Saved runs: what is read back computes what the run did, byte for byte."""
+"""Saved runs: figures computed from a loaded run equal those of the run, byte for byte."""
 
 from __future__ import annotations
 

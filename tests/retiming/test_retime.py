@@ -1,4 +1,4 @@
-"""Retiming: on its own board a run is itself again, on another it takes what a fresh run takes."""
+"""Retiming reproduces a run on its own board, and gives the times of a fresh run on another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A retimed run has the findings of the run, on any board."""
+"""A retimed run has the same findings as the run, on any board."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs with instructions whose cost depends on more than their operands are timed again to the picosecond."""
+"""Instructions whose cost depends on more than their operands are retimed exactly."""
 
 from __future__ import annotations
 

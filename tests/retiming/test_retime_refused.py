@@ -1,4 +1,4 @@
-"""What retiming refuses: boards that cannot run the recorded instructions, splits or buffers."""
+"""Refusals of retiming: boards that cannot run the recorded instructions, splits or buffers."""
 
 from __future__ import annotations
 

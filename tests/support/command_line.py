@@ -1,4 +1,4 @@
-"""The command line in this process, and in one of its own."""
+"""The command line in this process, and in a separate one."""
 
 from __future__ import annotations
 

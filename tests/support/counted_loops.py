@@ -1,4 +1,4 @@
-"""What the tests of row copies share."""
+"""Helpers shared by the tests of row copies."""
 
 from __future__ import annotations
 

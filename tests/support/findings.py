@@ -1,4 +1,4 @@
-"""What the tests of findings share."""
+"""Helpers shared by the tests of findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fluid simulation of a link that works out every rate anew after every event: what tests compare links with."""
+"""A fluid simulation of a link that recomputes every rate after every event: a reference for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Oracles of the instructions: Python's own numbers, one element at a time."""
+"""Oracles of the instructions: Python's numbers, one element at a time."""
 
 from __future__ import annotations
 

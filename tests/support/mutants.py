@@ -1,4 +1,4 @@
-"""Every way in which a kernel's source could be a little wrong: one change at a time, made in its syntax tree."""
+"""Mutants of a kernel: single changes of its source, made in the syntax tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs to be timed again, and how they are compared."""
+"""Runs for retiming, and their comparison."""
 
 from __future__ import annotations
 

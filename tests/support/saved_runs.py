@@ -1,4 +1,4 @@
-"""Saved runs: their logs compared, and their heads rewritten."""
+"""Comparison of the logs of saved runs, and changes of their headers."""
 
 from __future__ import annotations
 

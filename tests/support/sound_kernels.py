@@ -1,4 +1,4 @@
-"""Small kernels that are right, each with its arguments and reference. The matrix of seeded bugs breaks them."""
+"""Small correct kernels with arguments and reference, which the matrix of seeded bugs breaks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Facts about real boards that are not rows of `mlusim validate`, as in the table of docs/accuracy.md.
 
-Each is the time of a kernel that was published without its size or launch, or a difference or ratio of two times.
+Each is the time of a kernel published without its size or launch, or a difference or ratio of two times.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The measurements as facts, their re-creation, and how far the model is off."""
+"""The measurements, their re-creation, and the error of the model."""
 
 from __future__ import annotations
 

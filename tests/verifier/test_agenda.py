@@ -1,4 +1,4 @@
-"""Loops over uninitialised buffers: examining few operations finds what examining all of them finds."""
+"""Loops over uninitialised buffers: examining few operations gives the findings of examining all."""
 
 from __future__ import annotations
 

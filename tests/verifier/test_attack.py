@@ -1,4 +1,4 @@
-"""Faulty kernels, each found by its kind; kernels of sound idioms, none of them blamed."""
+"""Faulty kernels, each found by kind, and kernels with correct idioms, none with an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that do the same: following one of them finds what following all of them finds."""
+"""Equal tasks: following one of them gives the findings of following all."""
 
 from __future__ import annotations
 

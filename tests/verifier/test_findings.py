@@ -1,4 +1,4 @@
-"""What a finding says: its text, line by line, for each kind."""
+"""The text of a finding of each kind, line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overlap of strided boxes, and the runs that they share, against the bytes one by one."""
+"""Overlap of strided boxes, and their shared runs, compared byte by byte."""
 
 from __future__ import annotations
 

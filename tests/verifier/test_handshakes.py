@@ -1,4 +1,4 @@
-"""Handshakes by atomics: sound where the task looks at what it got back, faulty where it does not."""
+"""Handshakes by atomics: sound if the task uses the returned value, faulty otherwise."""
 
 from __future__ import annotations
 

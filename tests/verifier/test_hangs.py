@@ -1,4 +1,4 @@
-"""Runs that do not end, or end in an error, and what is found before that."""
+"""Runs that do not end, or end in an error, and the findings before that."""
 
 from __future__ import annotations
 

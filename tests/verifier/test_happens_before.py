@@ -1,4 +1,4 @@
-"""What happens before what: every choice of syncs, with one line that states the memory model."""
+"""Happens-before: every subset of the syncs, with one line that states the memory model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The methods for large logs and tensors find what the methods for small ones find."""
+"""The methods for large logs and tensors give the findings of those for small ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long logs: the memory that a check takes is compared with what is free, and rewritten buffers take linear work."""
+"""Long logs: the memory of a check is compared with the free memory, and rewritten buffers take linear time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A barrier that is missing between tasks, or is one of others, is one finding, wherever it shows."""
+"""A missing barrier between tasks, or a wrong one, is one finding, wherever it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator of the project is sound: in all strategies, in all tiers, on three generations of the board."""
+"""Every operator is sound: in all strategies and tiers, on boards of three generations."""
 
 from __future__ import annotations
 

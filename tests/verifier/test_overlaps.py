@@ -1,4 +1,4 @@
-"""Pairs of accesses are compared once for each kind, whether their kinds are numbered by a table or by sorting."""
+"""Pairs of accesses are compared once per kind, whether kinds are numbered by a table or by sorting."""
 
 from __future__ import annotations
 

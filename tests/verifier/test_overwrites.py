@@ -1,4 +1,4 @@
-"""Lost writes of random kernels, against a walk through their operations byte by byte."""
+"""Lost writes of random kernels, compared with a walk through their operations byte by byte."""
 
 from __future__ import annotations
 

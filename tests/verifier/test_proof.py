@@ -1,4 +1,4 @@
-"""The split proof: who wrote what, how often what was read, how even it is, what it moved, and against its plan."""
+"""The split proof: writers, reads, balance, traffic, and the comparison with the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Least and largest numbers of ranges, against one range at a time."""
+"""Minima and maxima of ranges, compared with one range at a time."""
 
 from __future__ import annotations
 

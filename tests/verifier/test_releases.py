@@ -1,4 +1,4 @@
-"""Buffers that a scope gives back: while a transfer uses them it is a finding, and no hint drops the sync before."""
+"""Buffers released while a transfer uses them are findings, and no hint removes the sync before a release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matrix of seeded bugs: each kernel with one thing wrong at a time is found out; the sound one is not blamed."""
+"""The matrix of seeded bugs: each single bug in a kernel is found, and the sound kernel has no findings."""
 
 from __future__ import annotations
 

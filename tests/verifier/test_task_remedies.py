@@ -1,4 +1,4 @@
-"""The remedies of races between tasks: what orders them, and where."""
+"""The remedies of races between tasks: the synchronisation, and its location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uninitialised bytes among elements that a mask, an index or a table chooses, and in scratch memory."""
+"""Uninitialised bytes among elements chosen by a mask, an index or a table, and in scratch memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes that nobody wrote: blamed where they reach an output, a register or an address, and nowhere else."""
+"""Unwritten bytes are errors if they reach an output, a register or an address, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store with a wrong address or a wrong tensor is one finding, whatever else its bytes do."""
+"""A store to a wrong address or tensor is one finding, with all its consequences."""
 
 from __future__ import annotations
 

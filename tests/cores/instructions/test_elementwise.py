@@ -1,4 +1,4 @@
-"""Elementwise instructions against an oracle written otherwise: Python's own numbers, one element at a time."""
+"""Elementwise instructions, compared with an independent oracle: Python's numbers, one element at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which elements of a result depend on which elements of the sources: `Instruction.marks` against the results."""
+"""Dependence of result elements on source elements: `Instruction.marks`, compared with the results."""
 
 from __future__ import annotations
 

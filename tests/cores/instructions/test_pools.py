@@ -1,4 +1,4 @@
-"""Pools, forward and backward, against loops over their windows."""
+"""Pools, forward and backward, compared with loops over their windows."""
 
 from __future__ import annotations
 

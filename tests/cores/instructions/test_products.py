@@ -1,4 +1,4 @@
-"""Matrix products and convolutions against NumPy."""
+"""Matrix products and convolutions, compared with NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums, extrema, counts, selections and histograms against Python's own numbers."""
+"""Sums, extrema, counts, selections and histograms, compared with Python's numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arithmetic that rounds down, up or to zero, against exact rational arithmetic."""
+"""Arithmetic that rounds down, up or to zero, compared with exact rational arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops declared by `core.loop`: the log is that of the full run, though most iterations are never executed."""
+"""Loops declared by `core.loop`: the log equals that of the full run, although most iterations are not executed."""
 
 from __future__ import annotations
 

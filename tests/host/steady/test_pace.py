@@ -1,4 +1,4 @@
-"""The bounds of a pace, against random processes whose continuation is known."""
+"""The bounds of a pace, tested on random processes with a known continuation."""
 
 from __future__ import annotations
 

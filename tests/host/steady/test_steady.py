@@ -1,4 +1,4 @@
-"""Steady-state timing against the full run: bytes exact, time within its bound, and refusals that say why."""
+"""Steady-state timing compared with the full run: exact bytes, time within its bound, reasons for refusals."""
 
 from __future__ import annotations
 

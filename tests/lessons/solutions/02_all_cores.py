@@ -1,4 +1,4 @@
-"""out = x + y, tiles in turn."""
+"""out = x + y, with tiles assigned in turn."""
 
 TILE = 4096
 

@@ -1,4 +1,4 @@
-"""out[t] = x[t - shift], zeros where there is no such row: what there is of a segment is loaded."""
+"""out[t] = x[t - shift], zeros where there is no such row: only existing rows of a segment are loaded."""
 
 SEGMENT = 4
 

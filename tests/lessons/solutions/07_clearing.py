@@ -1,4 +1,4 @@
-"""Each row of out is a row of x between margins of zeros, which are cleared once and stay."""
+"""Each row of out is a row of x between margins of zeros, which are cleared only once."""
 
 
 async def kernel(core, x, out, margin):

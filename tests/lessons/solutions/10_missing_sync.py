@@ -1,4 +1,4 @@
-"""out = x y + x, both races closed."""
+"""out = x y + x, with both races fixed."""
 
 TILE = 4096
 

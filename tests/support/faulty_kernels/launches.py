@@ -1,4 +1,4 @@
-"""Launches, queues, and channels that the board does not have."""
+"""Launches, queues, and communication that the board does not support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels with one fault each, as their authors wrote them, and the kinds of findings of which one must name it."""
+"""Kernels with one fault each, and the kinds of findings that may report it."""
 
 from __future__ import annotations
 

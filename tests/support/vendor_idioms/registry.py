@@ -1,4 +1,4 @@
-"""Kernels that are right, written as kernels of the vendor are: none of them may be blamed."""
+"""Correct kernels in the style of the vendor's: none of them may have an error."""
 
 from __future__ import annotations
 
