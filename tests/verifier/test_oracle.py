@@ -1,7 +1,7 @@
 """Random programs of a cluster: the races found, compared with a graph of events and sets of bytes.
 
-The oracle knows nothing of positions, lanes or clocks: it has the events of each operation (issued, begun, complete) and
-their order, and searches for a path. Uninitialised bytes are looked up one by one.
+The oracle knows nothing of positions, lanes or clocks: it has the events of each operation (issued, begun, complete)
+and their order, and searches for a path. Uninitialised bytes are looked up one by one.
 """
 
 from __future__ import annotations
