@@ -65,7 +65,7 @@ show(figure, "11_cores")
 # DRAM is slower than its data sheet even for contiguous copies, and slower again for mixed reads and writes
 # (`docs/accuracy.md` describes how well these losses are known).
 #
-# On MLU290 the limit is the port of a cluster, of 32 B per cycle in each direction, which four cores share.
+# On MLU290 the limit is the port of a cluster, of 31 B per cycle in each direction, which four cores share.
 #
 # ## Exercise
 #

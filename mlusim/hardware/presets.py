@@ -296,16 +296,16 @@ _290: _Layer = {
     ),
     **_from("ASSUMED: as MLU590, HBM too", dram_mixed_efficiency=0.88),
     **_from(
-        "measured: a copy loop of all cores reads 460 to 490 GB/s (I24), 29 to 31 B per cycle and cluster; "
-        "hard_sigmoid agrees, with 25 B per cycle each way",
+        "measured: a copy loop of all cores reads 460 to 490 GB/s (I24), 29 to 31 B per cycle and cluster, and leaves a "
+        "port idle for 3 % of the time; hard_sigmoid agrees, with 25 B per cycle each way",
         "mlu290",
-        cluster_read_bandwidth_bytes_per_s=_PerCycle(32),
-        cluster_write_bandwidth_bytes_per_s=_PerCycle(32),
+        cluster_read_bandwidth_bytes_per_s=_PerCycle(31),
+        cluster_write_bandwidth_bytes_per_s=_PerCycle(31),
     ),
     **_from(
         "ASSUMED: as wide as the cluster's; one task of hard_sigmoid moves 15 B per cycle each way",
-        core_read_bandwidth_bytes_per_s=_PerCycle(32),
-        core_write_bandwidth_bytes_per_s=_PerCycle(32),
+        core_read_bandwidth_bytes_per_s=_PerCycle(31),
+        core_write_bandwidth_bytes_per_s=_PerCycle(31),
     ),
     **_from("ASSUMED: as MLU370", dma_segment_ps=20 * PS_PER_NS, dma_element_ps=40 * PS_PER_NS),
 }

@@ -199,7 +199,7 @@ def test_the_picture_is_drawn(tmp_path, outcomes):
 
 
 def test_a_copy_loop_on_mlu290_matches_the_measured_bandwidth():
-    """460 to 490 GB/s for tensors of a size that is not stated (mlu-ops, issue 24), held to within a tenth."""
+    """460 to 490 GB/s for tensors of a size that is not stated (mlu-ops, issue 24)."""
 
     async def read(core, x, chunk):
         buffer = core.nram.alloc(chunk, x.dtype)
@@ -213,4 +213,4 @@ def test_a_copy_loop_on_mlu290_matches_the_measured_bandwidth():
         device.launch(read, x, chunk, dim=64, kind="BLOCK")
         device.synchronize()
         launch = device.log.launches[0]
-        assert 0.9 * 460e9 < 64 * MIB / ((launch.end_ps - launch.start_ps) / PS_PER_S) < 1.1 * 490e9
+        assert 460e9 < 64 * MIB / ((launch.end_ps - launch.start_ps) / PS_PER_S) < 490e9
