@@ -260,8 +260,8 @@ def spread(extents: Extents, limit: int, cores: int) -> list[Extents]:
     for rounds in ROUNDS:
         outer = 1
         for axis, extent in enumerate(extents):
-            parts = rounds * cores // outer
-            if 1 <= parts <= extent:
+            parts = min(rounds * cores // outer, extent)
+            if parts:
                 sizes = (1,) * axis + (math.ceil(extent / parts), *extents[axis + 1 :])
                 if math.prod(sizes) <= limit:
                     candidates.append(sizes)

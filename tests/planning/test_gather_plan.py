@@ -200,10 +200,7 @@ class TestPredictedTimes:
                 assert auto == min(times.values())
 
     def test_a_few_long_rows_are_cut_to_occupy_idle_cores(self):
-        """30 rows of 70 KB on 64 cores: in less NRAM, which forces shorter tiles, the plan must not be faster.
-
-        1 % is left to rows cut a little shorter than any that the planner tries with all of the NRAM.
-        """
+        """30 rows of 70 KB on 64 cores: in less NRAM, which forces shorter tiles, the plan is not faster."""
         shape, places = (1, 17_476), (30, 1)
         on = board("mlu290-m5")
         plan = plan_gather_nd(shape, places, mode="standard", device=on)
@@ -211,7 +208,7 @@ class TestPredictedTimes:
         for part in (2, 4, 8):
             less = on.replace(nram_bytes=on.nram_usable_bytes // part, nram_reserved_bytes=0)
             shorter = plan_gather_nd(shape, places, mode="standard", device=less)
-            assert plan.predicted_ps <= 1.01 * shorter.predicted_ps
+            assert plan.predicted_ps <= shorter.predicted_ps
 
     @pytest.mark.grid(3)
     @pytest.mark.parametrize("name", BOARDS)
