@@ -296,8 +296,8 @@ _290: _Layer = {
     ),
     **_from("ASSUMED: as MLU590, HBM too", dram_mixed_efficiency=0.88),
     **_from(
-        "measured: a copy loop of all cores reads 460 to 490 GB/s (I24), 29 to 31 B per cycle and cluster, and leaves a "
-        "port idle for 3 % of the time; hard_sigmoid agrees, with 25 B per cycle each way",
+        "measured: a copy loop of all cores reads 460 to 490 GB/s (I24), 29 to 31 B per cycle and cluster, and leaves "
+        "a port idle for 3 % of the time; hard_sigmoid agrees, with 25 B per cycle each way",
         "mlu290",
         cluster_read_bandwidth_bytes_per_s=_PerCycle(31),
         cluster_write_bandwidth_bytes_per_s=_PerCycle(31),
