@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlusim.arrays import Integers
-
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 Rows = np.ndarray[Any, Any]
 
 # Times are 64-bit integers, and figures sum the times of all units of a board, memory cores included.

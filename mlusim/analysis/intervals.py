@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Integers
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def intervals(track: Any, start: Any, stop: Any) -> Integers:

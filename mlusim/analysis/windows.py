@@ -12,8 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mlusim.analysis.log_columns import LogColumns
-from mlusim.arrays import Integers
+from mlusim.analysis.log_columns import Integers, LogColumns
 from mlusim.log import BLOCKING
 
 PIECE = 1 << 18

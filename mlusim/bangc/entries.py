@@ -49,10 +49,8 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
     """Return the entry of the word at `position` and remove the word; None for a declaration without a body."""
     tokens = source.tokens
     source.replace(position, position, "")
-    opening = _next_opening(tokens, position + 1)
-    while opening < len(tokens) and tokens[opening - 1].text in ("__attribute__", "__launch_bounds__"):
-        opening = _next_opening(tokens, source.matching(opening) + 1)
-    if opening >= len(tokens) or tokens[opening].text != "(":
+    opening = _opening_of_parameters(source, position)
+    if opening < 0:
         return None
     name = tokens[opening - 1]
     close = source.matching(opening)
@@ -74,6 +72,24 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
         name.line,
         template,
     )
+
+
+def name_with_defaults(source: Source, position: int) -> str | None:
+    """Return the name of the function of the entry word at `position` if a parameter has a default value."""
+    opening = _opening_of_parameters(source, position)
+    if opening < 0:
+        return None
+    parameters = source.tokens[opening : source.matching(opening)]
+    return source.tokens[opening - 1].text if any(token.text == "=" for token in parameters) else None
+
+
+def _opening_of_parameters(source: Source, position: int) -> int:
+    """Return the bracket that opens the parameters of the function whose entry word is at `position`; -1 for none."""
+    tokens = source.tokens
+    opening = _next_opening(tokens, position + 1)
+    while opening < len(tokens) and tokens[opening - 1].text in ("__attribute__", "__launch_bounds__"):
+        opening = _next_opening(tokens, source.matching(opening) + 1)
+    return opening if opening < len(tokens) and tokens[opening].text == "(" else -1
 
 
 def _next_opening(tokens: list[Token], position: int) -> int:

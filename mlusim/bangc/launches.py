@@ -10,8 +10,13 @@ _OPENING, _CLOSING = "([{", ")]}"
 _JOINTS = ("::", ".", "->")
 
 
-def rewrite_launch(source: Source, position: int, entries: list[Entry]) -> None:
-    """Rewrite the launch of the `<<<` at `position`."""
+def rewrite_launch(source: Source, position: int, entries: list[Entry], with_defaults: set[str]) -> None:
+    """Rewrite the launch of the `<<<` at `position`.
+
+    Args:
+        entries: the entries before it.
+        with_defaults: names of entries of which a parameter has a default value.
+    """
     tokens = source.tokens
     start = _start_of_callee(source, position)
     close = _end_of_configuration(tokens, position)
@@ -21,7 +26,8 @@ def rewrite_launch(source: Source, position: int, entries: list[Entry]) -> None:
     plain = name.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
     supplied = arguments_of_template(tokens[start:position])
     known = [entry for entry in entries if entry.name == plain]
-    deduced = len(known) > 1 or any(entry.template > supplied for entry in known)
+    # A pointer to a function has neither its overloads nor its default values.
+    deduced = plain in with_defaults or len(known) > 1 or any(entry.template > supplied for entry in known)
     head = f"::mlusim::launcher({quoted(name.replace(OWN, ''))}, "
     middle = ", "
     if deduced:

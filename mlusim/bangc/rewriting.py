@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mlusim.bangc.entries import ENTRY_WORD, Entry, entry_of, name_entries, registrations, rewrite_main
+from mlusim.bangc.entries import (
+    ENTRY_WORD,
+    Entry,
+    entry_of,
+    name_entries,
+    name_with_defaults,
+    registrations,
+    rewrite_main,
+)
 from mlusim.bangc.launches import rewrite_launch
 from mlusim.bangc.memory_arrays import SPACES, MemoryArrays
 from mlusim.bangc.source import Source, Token, joined, source_of
@@ -71,6 +79,7 @@ def rewrite(
     arrays = MemoryArrays(source)
     scopes: list[tuple[str, str]] = []
     entries: list[Entry] = []
+    with_defaults: set[str] = set()
     calls: dict[str, tuple[str, int]] = {}
     has_main = False
     defined = _defined_names(source)
@@ -82,7 +91,7 @@ def rewrite(
         elif token.text == "}" and token.kind == "other" and scopes:
             scopes.pop()
         elif token.kind == "launch":
-            rewrite_launch(source, position, entries)
+            rewrite_launch(source, position, entries, with_defaults)
         elif token.kind == "word":
             if token.text in SPACES:
                 position = arrays.rewrite(
@@ -93,6 +102,9 @@ def rewrite(
                 )
                 continue
             if token.text == ENTRY_WORD:
+                optional = name_with_defaults(source, position)
+                if optional is not None:
+                    with_defaults.add(optional)
                 entry = entry_of(source, position, _namespaces(scopes))
                 if entry is not None and all(kind == _NAMESPACE for kind, _ in scopes):
                     entries.append(entry)

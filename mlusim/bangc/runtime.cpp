@@ -22,8 +22,8 @@ static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves
 // Addresses before and behind each array that are none's: an index that leaves its array meets no other one.
 static const Word GAP = 1 << 16;
 enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 2048, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, IN_FLIGHT = 4, WRITTEN = 8, DROPPED = 1 << 14, FRESH = 1 << 15, POISON = 0xFF };
-// Of `mlusim_leave`: a memory has more arrays than there is room for.
-enum { TOO_MANY = 7 };
+// Of `mlusim_leave`: a call of exit or of the heap, a memory with more arrays than there is room for.
+enum { EXIT = 2, HEAP = 6, TOO_MANY = 7 };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8, SKIPPED = -9, UNSYNCED = -10 };
 // Calls of a task that are found again, and in how many entries to look for one; what resuming returns for the first.
@@ -63,7 +63,9 @@ struct Fibre {
 
 // What a signal left behind: the last access before it, the stack's pointer and top. A program's process shares it with its parent.
 struct Fault { Word number, address, pc, accessed, sp, count, words[STACK_WORDS]; };
-static Fibre *current; static Arena *loading[KINDS + 1];  // the last: variables in GDRAM, one for all images
+// The running fibre; null in a thread that a program starts, and while static initializers run.
+static thread_local Fibre *current __attribute__((tls_model("initial-exec")));
+static Arena *loading[KINDS + 1];  // the last: variables in GDRAM, one for all images
 // References to arrays that a file declares without a size; set when another file of the image defines the array.
 static struct { Word kind; const char *name; void **reference; } declared[ARRAYS];
 static Word declared_count;
@@ -111,7 +113,7 @@ static bool has_no_effect(const Fibre *f) {
 }
 EXPORT void mlusim_switch() {
     Fibre *f = current;
-    if (!pthread_equal(pthread_self(), runner)) {  // a thread of the program's own: the runner ends it all
+    if (!f) {  // a thread of the program's own: the runner ends it all
         foreign = 1;
         for (pthread_kill(runner, SIGVTALRM);;) pause();
     }
@@ -232,6 +234,19 @@ static void touch_all(Word address, Word n, Word write, Word pc) {
 EXPORT void __tsan_read_range(void *a, Word n) { touch_all(Word(a), n, 0, HERE); } EXPORT void __tsan_write_range(void *a, Word n) { touch_all(Word(a), n, 1, HERE); }
 EXPORT void __tsan_vptr_update(void **, void *) {} EXPORT void __tsan_vptr_read(void **) {}
 EXPORT void __tsan_func_entry(void *) {} EXPORT void __tsan_func_exit() {} EXPORT void __tsan_init() {}
+// `std::atomic`, and counts of `std::shared_ptr`.
+#define ATOMIC(n, T, name, body, ...) EXPORT T __tsan_atomic##n##_##name(volatile T *a, ##__VA_ARGS__) { touch(Word(a), n / 8, 0, HERE), touch(Word(a), n / 8, 1, HERE); return body; }
+#define UPDATE(n, T, name) ATOMIC(n, T, name, __atomic_##name(a, v, __ATOMIC_SEQ_CST), T v, int)
+#define SWAP(n, T, name) EXPORT int __tsan_atomic##n##_##name(volatile T *a, T *old, T v, int, int) { touch(Word(a), n / 8, 0, HERE), touch(Word(a), n / 8, 1, HERE); return __atomic_compare_exchange_n(a, old, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); }
+#define ATOMICS(n, T) \
+    EXPORT T __tsan_atomic##n##_load(const volatile T *a, int) { touch(Word(a), n / 8, 0, HERE); return __atomic_load_n(a, __ATOMIC_SEQ_CST); } \
+    EXPORT void __tsan_atomic##n##_store(volatile T *a, T v, int) { touch(Word(a), n / 8, 1, HERE), __atomic_store_n(a, v, __ATOMIC_SEQ_CST); } \
+    ATOMIC(n, T, exchange, __atomic_exchange_n(a, v, __ATOMIC_SEQ_CST), T v, int) \
+    UPDATE(n, T, fetch_add) UPDATE(n, T, fetch_sub) UPDATE(n, T, fetch_and) UPDATE(n, T, fetch_or) UPDATE(n, T, fetch_xor) UPDATE(n, T, fetch_nand) \
+    SWAP(n, T, compare_exchange_strong) SWAP(n, T, compare_exchange_weak) \
+    ATOMIC(n, T, compare_exchange_val, (__atomic_compare_exchange_n(a, &old, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST), old), T old, T v, int, int)
+ATOMICS(8, uint8_t) ATOMICS(16, uint16_t) ATOMICS(32, uint32_t) ATOMICS(64, uint64_t)
+EXPORT void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); } EXPORT void __tsan_atomic_signal_fence(int) {}
 #define MOVES(name, moves) EXPORT void *name(void *to, const void *from, Word n) { return touch_all(Word(from), n, 0, HERE), touch_all(Word(to), n, 1, HERE), moves(to, from, n); }
 #define SETS(name) EXPORT void *name(void *to, int value, Word n) { return touch_all(Word(to), n, 1, HERE), memset(to, value, n); }
 MOVES(__tsan_memcpy, memcpy) MOVES(__tsan_memmove, memmove) SETS(__tsan_memset)
@@ -277,14 +292,18 @@ EXPORT void mlusim_loading(Arena **arenas, int mute) {
 }
 EXPORT int mlusim_print(const char *format, va_list list) {
     char *text;
-    if (!current) return muted ? 0 : vprintf(format, list);
+    if (!current && muted) return 0;
+    if (int length; !current) return length = vprintf(format, list), fflush(stdout), length;
     int length = vasprintf(&text, format, list);
     fflush(stdout), flush(current);
     current->call.value[0] = Word(text), back(current, PRINT);
     return free(text), length;
 }
 EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int line) {
-    current ? remember(0, 0, 0, Word(__builtin_frame_address(0))) : _Exit(1);
+    if (!current && kind == HEAP) return;  // a kernel runs, and a thread of the program's own beside it
+    if (!current && kind == EXIT) fflush(stdout), _exit(atoi(text));
+    if (!current) fprintf(stderr, "%s:%d: %s\n", file, line, text), fflush(stdout), _exit(1);
+    remember(0, 0, 0, Word(__builtin_frame_address(0)));
     leave(LEFT, Word(kind) | Word(line) << 8, Word(text), Word(file));
 }
 
@@ -293,7 +312,7 @@ enum { COUNT = sizeof SIGNALS / sizeof *SIGNALS };
 static struct sigaction before[COUNT];
 static void on_signal(int number, siginfo_t *info, void *context) {
     if (tracing && number != SIGVTALRM && number != SIGINT) _longjmp(untraced, 1);
-    if (!current || !pthread_equal(pthread_self(), runner)) {
+    if (!current) {
         if (number == SIGINT) before[COUNT - 1].sa_handler(number);
         if (number != SIGVTALRM && number != SIGINT) signal(number, SIG_DFL), raise(number);
         return;

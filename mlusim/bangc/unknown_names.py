@@ -103,8 +103,10 @@ _PREFIXES = (
     "__trc_",
     "__grid_",
 )
+# The compiler's atomic functions.
+_BUILTIN = re.compile(r"__sync_(fetch_and_|[a-z]+_and_fetch|(bool|val)_compare|lock_|synchronize)")
 
 
 def looks_like(name: str) -> bool:
     """Whether a word with two underscores belongs to BANG C rather than to the compiler or the C library."""
-    return name.startswith(_PREFIXES)
+    return name.startswith(_PREFIXES) and not _BUILTIN.match(name)

@@ -12,9 +12,12 @@ from mlusim.cli.option_types import ELEMENT_TYPE, FILE, SHAPE, complete_from
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlusim.arrays import Array
+    import numpy as np
+
     from mlusim.hardware import Board
     from mlusim.ops.commands import Command
+
+    Array = np.ndarray[Any, Any]
 
 
 def input_options(command: Command) -> list[click.Parameter]:

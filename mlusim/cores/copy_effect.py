@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mlusim.arrays import Array
+import numpy as np
+
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.deferred import Piece
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
+Array = np.ndarray[Any, Any]
 # An allocation, and a byte in it.
 Place = tuple[Allocation, int]
 

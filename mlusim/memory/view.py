@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Array
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AccessError
 from mlusim.memory.allocation import Allocation
@@ -36,6 +35,8 @@ _RAW: dict[int, np.dtype[Any]] = {
 
 # Rows that a buffer caches: kernels use the same few buffers in turn.
 _ROWS = 16
+
+Array = np.ndarray[Any, Any]
 
 
 class View:

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from mlusim.arrays import Array
+import numpy as np
+
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, nearest, shown
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_tuple
 
+Array = np.ndarray[Any, Any]
 Options = Mapping[str, Any]
 Kind = Literal["integer", "integers", "dtype", "choice", "flag", "shape", "count"]
 

@@ -139,6 +139,22 @@ def test_headers_of_the_half_types(tmp_path: Path) -> None:
     assert float(device.download(out)[0]) == 1.5
 
 
+def test_halves_are_printed_by_streams_and_printf(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "printed.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <sstream>\n"
+        "__mlu_entry__ void k() {\n"
+        '  if (taskId == 0 && !__is_mpu()) __bang_printf("%g %g %d\\n", half(0.5), bfloat16_t(1.5f), 2);\n}\n'
+        "int main() {\n  std::ostringstream text;\n  text << half(0.25) << ' ' << bfloat16_t(2.5f);\n"
+        "  k<<<1, cnrtFuncTypeBlock, nullptr>>>();\n  cnrtSyncDevice();\n"
+        '  printf("%s %g\\n", text.str().c_str(), bfloat16_t(3.5f));\n'
+        '  char shown[9];\n  snprintf(shown, 9, "%g", half(4.5));\n  fprintf(stdout, "%s %g\\n", shown, half(5.5));\n'
+        "  fflush(stdout);\n}\n"
+    )
+    assert run_program(bangc.compile(file), Device()) == 0
+    assert capfd.readouterr().out == "0.5 1.5 2\n0.25 2.5 3.5\n4.5 5.5\n"
+
+
 def test_what_the_vendors_compiler_accepts_besides_standard_c(tmp_path: Path) -> None:
     """Blanks pasted from a page, names of task variables as members, half literals, a copy of the vendor's cnrt.h."""
     (tmp_path / "cnrt.h").write_text("#ifndef __CNRT_H\n#define __CNRT_H\nenum { cnrtSuccess = 1 };\n#endif\n")

@@ -38,6 +38,26 @@ def test_the_name_of_a_launch_may_have_comparisons(callee: str, name: str) -> No
     assert found.groups() == (name, name)
 
 
+def test_a_launch_may_leave_out_parameters_with_default_values(tmp_path: Path) -> None:
+    file = tmp_path / "optional.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <cnrt.h>\n"
+        "__mlu_entry__ void add(int *y, int a, float b = 20.5f, int c = sizeof(int));\n"
+        "template <class T> __mlu_entry__ void put(T *y, T value = 7) {\n"
+        "  if (taskId == 0 && !__is_mpu()) y[1] = value;\n}\n"
+        "int main() {\n"
+        "  int *y, sums[2];\n  cnrtMalloc((void **)&y, 8);\n  cnrtMemset(y, 0, 8);\n"
+        "  add<<<1, cnrtFuncTypeBlock, nullptr>>>(y, 1);\n"
+        "  add<<<1, cnrtFuncTypeBlock, nullptr>>>(y, 2.75, 30, 0);\n"
+        "  put<<<1, cnrtFuncTypeBlock, nullptr>>>(y);\n"
+        "  cnrtSyncDevice();\n  cnrtMemcpy(sums, y, 8, cnrtMemcpyDevToHost);\n"
+        "  return sums[0] + 100 * (sums[1] == 7);\n}\n"
+        "__mlu_entry__ void add(int *y, int a, float b, int c) {\n"
+        "  if (taskId == 0 && !__is_mpu()) *y += a + int(b) + c;\n}\n"
+    )
+    assert run_program(bangc.compile(file), Device()) == 1 + 20 + 4 + 2 + 30 + 100
+
+
 def test_launches_with_comparisons_and_packs_run(tmp_path: Path) -> None:
     file = tmp_path / "compared.mlu"
     file.write_text(

@@ -157,3 +157,40 @@ def test_an_extern_c_entry_is_callable_from_a_host_file_with_its_own_half(capsys
 def test_the_host_reshapes_filters(board: str) -> None:
     device = Device(board)
     assert run_program(bangc.compile(KERNELS / "reshaped.mlu", device), device) == 0
+
+
+def test_a_program_has_threads_and_atomics_of_its_own(
+    tmp_path: Path, compiler: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "threads.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <atomic>\n#include <future>\n"
+        "#include <memory>\n#include <thread>\n#include <vector>\n"
+        "__mlu_entry__ void spin(float *y) {\n  __nram__ float t[64];\n  if (__is_mpu()) return;\n"
+        "  for (int k = 0; k < 3000; ++k) t[k % 64] = k;\n  __memcpy(y, t, 256, NRAM2GDRAM);\n}\n"
+        "int main() {\n  float *y;\n  cnrtMalloc((void **)&y, 256);\n"
+        "  std::atomic<int> rounds{0}, stop{0};\n  auto shared = std::make_shared<int>(5), other = shared;\n"
+        "  int plain = 1, expected = 9;\n  __sync_fetch_and_add(&plain, 2);\n  __sync_synchronize();\n"
+        "  std::atomic<char> byte{6};\n  byte &= 3;\n  std::atomic<long> word{7};\n"
+        "  bool swapped = word.compare_exchange_strong((long &)*new long(7), 8);\n"
+        # Beside the kernel it reads and writes memory, and the heap.
+        "  std::thread beside([&] {\n    std::vector<double> x(100);\n"
+        "    do {\n      std::vector<int> more(++rounds % 50 + 1);\n"
+        "      for (auto &one : x) one += more[0] + 1;\n    } while (!stop);\n  });\n"
+        "  spin<<<1, cnrtFuncTypeBlock, nullptr>>>(y);\n  cnrtSyncDevice();\n  stop = 1;\n  beside.join();\n"
+        '  auto sum = std::async(std::launch::async, [&] { printf("beside\\n"); return plain + byte + int(word); });\n'
+        '  printf("%d %ld %d %d\\n", sum.get(), other.use_count(), swapped, rounds > 0);\n}\n'
+    )
+    assert run_program(bangc.compile(file, compiler=compiler), Device()) == 0
+    assert capfd.readouterr().out == "beside\n13 2 1 1\n"
+
+
+def test_an_assertion_that_fails_in_a_thread_ends_the_program(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "failing.mlu"
+    file.write_text(
+        "#include <cassert>\n#include <thread>\nint main() {\n  std::thread t([] { assert(1 > 2); });\n  t.join();\n}\n"
+    )
+    assert _mlusim("bangc", "run", file) == 1
+    assert capfd.readouterr().err == f"{file}:4: 1 > 2\n"

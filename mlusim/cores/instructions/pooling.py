@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import window
 from mlusim.cores.instructions.record import (
     DST,
@@ -15,6 +14,7 @@ from mlusim.cores.instructions.record import (
     NUMBERS,
     SERIES_2XX,
     SERIES_3XX,
+    Array,
     Extent,
     Instruction,
     Match,

@@ -11,8 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Array
-from mlusim.cores.instructions.record import ANY, DST, NUMBERS, Extent, Instruction, Match, Operand, Runs
+from mlusim.cores.instructions.record import (
+    ANY,
+    DST,
+    NUMBERS,
+    Array,
+    Extent,
+    Instruction,
+    Match,
+    Operand,
+    Runs,
+)
 from mlusim.errors import OperandError
 
 HEAD_BYTES = 128

@@ -8,11 +8,12 @@ times; the others then speed up until each reaches the limit of its own port, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlusim.arrays import Integers, Numbers
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 # Standard deviations of a statistical bound.
 _SURE = 3.0

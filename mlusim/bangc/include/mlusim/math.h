@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iosfwd>
 
 #define MLUSIM_ONE(name)                                                       \
     inline half name(half x) { return half(std::name(float(x))); }             \
@@ -24,6 +25,10 @@
 
 namespace std {
 MLUSIM_ALL
+// The standard library's streams show no half before C++23.
+template <class C, class T> inline basic_ostream<C, T> &operator<<(basic_ostream<C, T> &stream, half x) {
+    return stream << float(x);
+}
 inline half abs(half x) { return x < half(0) ? half(-x) : x; }
 inline bfloat16_t abs(bfloat16_t x) { return bfloat16_t(std::fabs(float(x))); }
 using ::acosf;

@@ -26,6 +26,28 @@ __attribute__((format(printf, 1, 2))) inline int mlusim_printf(const char *forma
 }
 
 namespace mlusim {
+// No compiler promotes a bfloat16_t, and clang no half: they are shown as floats.
+template <class T> inline T shown(T value) { return value; }
+inline double shown(bfloat16_t value) { return float(value); }
+inline double shown(half value) { return float(value); }
+template <class... A>
+using with_halves = std::enable_if_t<((std::is_same<A, half>::value || std::is_same<A, bfloat16_t>::value) || ...)>;
+}  // namespace mlusim
+template <class... A, class = mlusim::with_halves<A...>> inline int mlusim_printf(const char *format, A... values) {
+    return mlusim_printf(format, mlusim::shown(values)...);
+}
+template <class... A, class = mlusim::with_halves<A...>> inline int fprintf(FILE *file, const char *format, A... values) {
+    return fprintf(file, format, mlusim::shown(values)...);
+}
+template <class... A, class = mlusim::with_halves<A...>> inline int sprintf(char *text, const char *format, A... values) {
+    return sprintf(text, format, mlusim::shown(values)...);
+}
+template <class... A, class = mlusim::with_halves<A...>>
+inline int snprintf(char *text, size_t size, const char *format, A... values) {
+    return snprintf(text, size, format, mlusim::shown(values)...);
+}
+
+namespace mlusim {
 
 // Exits take the line of their caller along.
 [[noreturn]] inline void stop(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
