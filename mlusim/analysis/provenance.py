@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from mlusim.hardware import Board, presets
@@ -52,7 +51,7 @@ def provenance_of_runs(boards: Iterable[Board], made_by: Mapping[str, Any]) -> d
 
 def board_record(board: Board) -> dict[str, Any]:
     """Return all values of a board, the preset that it was edited from, and the fields that differ."""
-    values = {item.name: getattr(board, item.name) for item in fields(board) if item.name != "sources"}
+    values = board.parameters()
     base = next((preset for preset in presets() if preset.name == board.name), None)
     if base is not None:
         edited = _differences(board, base)
@@ -66,8 +65,8 @@ def board_record(board: Board) -> dict[str, Any]:
 
 def _differences(board: Board, base: Board) -> list[str]:
     """Return the parameters of two boards that differ, except the name."""
-    names = [item.name for item in fields(board) if item.name not in ("sources", "name")]
-    return [name for name in names if getattr(board, name) != getattr(base, name)]
+    other = base.parameters()
+    return [name for name, value in board.parameters().items() if name != "name" and value != other[name]]
 
 
 def without_folders(words: Iterable[str]) -> list[str]:

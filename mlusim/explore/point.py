@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
@@ -98,7 +98,7 @@ class Point:
             "arguments": absolute(self.arguments),
             "shape": self.shape,
             "dtype": dtype_name(self.dtype),
-            "board": {item.name: getattr(self.board, item.name) for item in fields(Board) if item.name != "sources"},
+            "board": self.board.parameters(),
             "strategy": self.strategy,
             "nram_limit_bytes": self.nram_limit_bytes,
             "options": {name: option_json(value) for name, value in self.options.items()},
@@ -145,10 +145,8 @@ def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]
     try:
         if payload["model"] != model_hash():
             return STALE, "", {}, 0.0
-        sources = dict.fromkeys(
-            (item.name for item in fields(Board) if item.name not in ("name", "sources")), "a sweep"
-        )
-        board = Board(**payload["board"], sources=sources)
+        values = payload["board"]
+        board = Board(**values, sources=dict.fromkeys((name for name in values if name != "name"), "a sweep"))
         if payload["kernel"]:
             with importable_from(payload["kernel"]["file"] if payload["kernel"]["text"] else ""):
                 figures = _run_kernel(payload, board)

@@ -252,10 +252,13 @@ class Board:
         """Time of `cycles` of the core clock in picoseconds, rounded up."""
         return cycles_to_ps(cycles, self.clock_hz)
 
+    def parameters(self) -> dict[str, Any]:
+        """Return the name and all parameters by name, without their sources."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "sources"}
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled; `Board` recreates it.
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return _board_of, (values | {"sources": dict(self.sources)},)
+        return _board_of, (self.parameters() | {"sources": dict(self.sources)},)
 
     def replace(self, **changes: object) -> Board:
         """Return a copy with some fields changed; their source becomes `ASSUMED: set by the user`."""
@@ -264,9 +267,8 @@ class Board:
             if key not in known:
                 near = nearest(key, known)
                 raise BoardError(f"{self.name}: no parameter {key!r}; {near}`mlusim devices {self.name}` lists them")
-        values = {item.name: getattr(self, item.name) for item in fields(self)} | changes
-        values["sources"] = dict(self.sources) | dict.fromkeys(changes, "ASSUMED: set by the user")
-        return Board(**values)
+        sources = dict(self.sources) | dict.fromkeys(changes, "ASSUMED: set by the user")
+        return Board(**(self.parameters() | changes | {"sources": sources}))
 
 
 def _board_of(values: dict[str, Any]) -> Board:

@@ -87,7 +87,7 @@ def write(run: Result, path: str | os.PathLike[str], *, output: bool) -> Path:
         "operator": run.operator,
         "theory_ops": None if run.theory_ops is None else int(run.theory_ops),
         "stopped": run.stopped,
-        "board": board_values(run.board) | {"sources": dict(run.board.sources)},
+        "board": run.board.parameters() | {"sources": dict(run.board.sources)},
         "plan": None if run.plan is None else _plan_values(run.plan, run.board, arrays),
         "request": None if run.request is None else parameter_json(run.request)["fields"],
         "log": log | {"lines": [(names[file], line, function) for file, line, function in run.log.lines]},
@@ -143,11 +143,6 @@ def source_texts(log: Log) -> dict[str, str]:
         if text:
             texts[file] = text
     return texts
-
-
-def board_values(board: Board) -> dict[str, Any]:
-    """Return the parameters of a board by name, without sources."""
-    return {item.name: getattr(board, item.name) for item in fields(board) if item.name != "sources"}
 
 
 def parameter_json(value: Any) -> Any:
@@ -287,7 +282,7 @@ def _plan_values(plan: Plan, board: Board, arrays: dict[str, Array]) -> dict[str
     values = {name: getattr(plan, name) for name in names} | {"parameters": plan.named_parameters}
     values = {name: parameter_json(value) for name, value in values.items()}
     if plan.board != board:
-        values["board"] = board_values(plan.board) | {"sources": dict(plan.board.sources)}
+        values["board"] = plan.board.parameters() | {"sources": dict(plan.board.sources)}
     return values
 
 
