@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlusim.cores.launch import kernel_name
-from mlusim.errors import InputError, nearest
+from mlusim.errors import InputError, MlusimError, nearest
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
@@ -73,7 +73,7 @@ def run(
         settings: arguments of the kernel by parameter name, including arrays and outputs.
 
     Returns the result, with `outputs` by name, and `output` if there is exactly one. Raises what `Device.synchronize`
-    raises and, with `check`, `VerificationError`.
+    raises and, with `check`, `VerificationError`, also in place of an error whose cause the checker finds.
     """
     check_operations(theory_ops)
     check_steady(steady=steady, data=data, check=check)
@@ -87,7 +87,12 @@ def run(
         uploaded = launch(simulated, kernel, placed, named, dim=dim, kind=kind)
         if check:
             simulated.watch_host_data()
-        simulated.synchronize()
+        try:
+            simulated.synchronize()
+        except MlusimError as error:
+            if check:
+                _check_cause(simulated, error)
+            raise
         return simulated, uploaded
 
     if steady:
@@ -110,6 +115,13 @@ def run(
         result.report = simulated.verify(name=result.operator).check(result)
     simulated.close()
     return result
+
+
+def _check_cause(device: Device, error: MlusimError) -> None:
+    """Raise `VerificationError` if the checker finds the cause of an error that ended a run, such as a race."""
+    report = device.verify()
+    if all(finding.fields.get("error") != type(error).__name__ for finding in report.errors):
+        report.check()
 
 
 def by_name(

@@ -169,7 +169,7 @@ class TaskRemedies:
             )
         if ATOMIC_NAMES & ops and int(self.order.lane[positions[0]]) == POSTED:
             general.append("if an atomic follows the store, sync() between them: an atomic does not wait for stores")
-        elif set(self.order.lane[positions].tolist()) <= {SCALAR, POSTED}:
+        elif set(self.order.lane[positions].tolist()) <= {SCALAR, POSTED} and not self.accesses.write[[a, b]].all():
             if self._is_polled(a) or self._is_polled(b):
                 special.append("read and write the flag with atomics, which also order what comes before and after")
             else:

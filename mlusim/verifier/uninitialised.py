@@ -93,7 +93,8 @@ def find_uninitialised(
         elif accesses.write[row]:
             words = _undefined(allocation.name, sites)
         else:
-            words = _uninitialised(allocation, sites, partly=ever)
+            later = _later_launch(log, order, accesses, row) if allocation.memory == "gdram" else ""
+            words = _uninitialised(allocation, sites, partly=ever, later=later)
         finding = replace(
             words,
             region=region,
@@ -137,11 +138,26 @@ def _overlap(one: Ranges, other: Ranges) -> bool:
     return bool((other[0][first[inside]] < one[1][inside]).any())
 
 
-def _uninitialised(allocation: AllocationRecord, sites: tuple[Site, ...], *, partly: bool) -> Finding:
-    """Return the words of a finding: a read of bytes that nothing has written."""
+def _later_launch(log: Log, order: Order, accesses: Accesses, read: int) -> str:
+    """Return the kernel of the first later launch that writes any of the bytes of a read; empty if there is none."""
+    launch = order.launch[order.task_of[accesses.record]]
+    writes = (accesses.alloc == accesses.alloc[read]) & accesses.write & (launch > launch[read])
+    writes &= (accesses.low < accesses.high[read]) & (accesses.high > accesses.low[read])
+    return log.launches[int(launch[writes].min())].kernel if writes.any() else ""
+
+
+def _uninitialised(allocation: AllocationRecord, sites: tuple[Site, ...], *, partly: bool, later: str) -> Finding:
+    """Return the words of a finding: a read of bytes that nothing has written.
+
+    `later`: the kernel of a later launch that writes them.
+    """
     buffer = allocation.name
     remedy = f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written"
+    if later:
+        remedy = f"launch {later}, which writes these bytes later, before this kernel\nor {remedy}"
     # Memory without a parameter's name is not an argument, such as what a host program allocates.
+    if allocation.memory == "gdram" and sites[0].is_compiled and not buffer.isidentifier():
+        remedy += "\nor, if it is an input, copy it there on the host before the launch: cnrtMemcpy, cnrtMemset"
     if allocation.memory == "gdram" and buffer.isidentifier() and not (partly or allocation.workspace):
         remedy += (
             f"\nor, if {buffer} has values before the run, pass them: an array, or InOut(array); on the command line "

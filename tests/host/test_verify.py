@@ -475,3 +475,22 @@ def test_a_helper_that_is_not_awaited_is_a_finding():
     line = kernel.__code__.co_firstlineno + 3
     assert (finding.kind, finding.location, report.stopped) == ("await", f"test_verify.py:{line}", True)
     assert "write `await helper(...)`" in report.text()
+
+
+def test_a_checked_run_names_the_cause_of_an_error():
+    async def lookup(core, x, index, out, wait):
+        rows = core.nram.alloc(8, index.dtype, "rows")
+        core.memcpy_async(rows, index)
+        if wait:
+            await core.sync_io()
+        for row, source in enumerate(await core.load_array(rows)):
+            await core.memcpy(out[row], x[int(source)])
+
+    arguments = X, np.arange(8, dtype=np.int32), Output.like(X)
+    with pytest.raises(
+        VerificationError, match="race: load_array reads rows before memcpy is known to have written it"
+    ):
+        mlusim.run(lookup, *arguments, False, check=True, **ONE)
+    beyond = X, np.arange(1, 9, dtype=np.int32), Output.like(X)
+    with pytest.raises(mlusim.AccessError, match="index 8 is outside"):
+        mlusim.run(lookup, *beyond, True, check=True, **ONE)

@@ -434,3 +434,19 @@ def test_operations_that_exclude_each_other_in_any_order_may_read_unwritten_byte
     report = verify(kernel, X, Output((60,)), Output((60,)), kind="BLOCK", dim=2)
     (finding,) = report.errors
     assert (finding.kind, finding.fields["buffer"]) == ("uninitialised", "total")
+
+
+def test_launches_in_the_wrong_order_are_named():
+    async def copy(core, x, out):
+        tile = core.nram.alloc(x.shape, x.dtype, "tile")
+        await core.memcpy(tile, x)
+        await core.memcpy(out, tile)
+
+    device = mlusim.Device()
+    x = device.upload(np.ones(8, np.float32), "x")
+    middle, out = (device.alloc(8, "float32", name) for name in ("middle", "out"))
+    device.launch(copy, middle, out, dim=1, kind="BLOCK")
+    device.launch(copy, x, middle, dim=1, kind="BLOCK")
+    device.synchronize()
+    (finding,) = device.verify().errors
+    assert finding.remedy.startswith("launch copy, which writes these bytes later, before this kernel\nor write these")
