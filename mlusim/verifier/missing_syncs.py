@@ -203,7 +203,8 @@ def _barrier_fixes(finding: Finding, points: set[Point]) -> bool:
     begin, end = (site.line for site in finding.sites)
     in_file = [point for point in points if point.file == first.file]
     return any(
-        (point.kind == "before" and (first.line < point.line <= last.line or point.line == end))
+        (point.kind == "loop" and point.line == finding.fields.get("loop"))
+        or (point.kind == "before" and (first.line < point.line <= last.line or point.line == end))
         or (point.kind == "after" and (first.line <= point.line < last.line or point.line == begin))
         for point in in_file
     )
@@ -224,10 +225,13 @@ def _passed(log: Log, order: Order, first: int, second: int) -> set[Point]:
     lines = order.line[first : min(second, first + _MAX_STEPS) + 1]
     steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1), axis=0)
     points = set()
+    task = int(order.task[first])
+    times = np.bincount(order.line[order.first[task] : order.first[task + 1]], minlength=len(log.lines))
     for one, other in steps.tolist():
         (file, line, _), (next_file, next_line, _) = log.lines[one], log.lines[other]
         points |= {Point(0, "before", next_file, next_line), Point(1, "after", file, line)}
-        begin = loop_repeated(file, line, next_line) if file == next_file else 0
+        once = bool(times[one] == 1 == times[other])
+        begin = loop_repeated(file, line, next_line, once=once) if file == next_file else 0
         if begin:
             points.add(Point(2, "loop", file, begin))
     return points

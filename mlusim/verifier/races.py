@@ -278,7 +278,7 @@ class Races:
             rule=rule,
             remedy=remedy,
             times=times,
-            fields={"sync": sync, "buffer": name},
+            fields={"sync": sync, "buffer": name} | ({"loop": loop} if (loop := self._remedies.loop(a, b)) else {}),
         )
 
     def _names(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str]:

@@ -33,15 +33,24 @@ def lines_of_loop(file: str, first: int, last: int) -> Lines:
     return max((loop for loop in _structure(file).loops if loop[0] <= first and last <= loop[1]), default=(0, 0))
 
 
-def loop_repeated(file: str, line: int, following: int) -> int:
+def loop_repeated(file: str, line: int, following: int, *, once: bool = False) -> int:
     """Return the first line of the loop whose next iteration a task begins between two lines that it passes; 0 if none.
 
     Lines of a helper function count as those that call it, if only one order of these is possible.
+
+    `once`: the task passes both lines once. Then they may be the stages of a pipeline with one tile: in different
+    iterations, if they are under different conditions.
     """
+    structure = _structure(file)
     for ones in _as_called(file, line):
         for others in _as_called(file, following):
             pairs = [(one, other) for one in ones for other in others if _same_function(file, one, other)]
-            loops = {loop_around(file, other, one) if other <= one else 0 for one, other in pairs}
+            loops = {
+                loop_around(file, min(one, other), max(one, other))
+                if other <= one or (once and structure.differ_in_condition(one, other))
+                else 0
+                for one, other in pairs
+            }
             if len(loops) == 1 and 0 not in loops:
                 return loops.pop()
     return 0
@@ -83,12 +92,14 @@ class _Structure:
     Attributes:
         loops: every loop.
         branches: both branches of every `if` with an `else`.
+        conditional: every branch of every `if`.
         functions: every function, with its name.
         calls: the lines of calls, with the name of the function.
     """
 
     loops: tuple[Lines, ...]
     branches: tuple[tuple[Lines, Lines], ...]
+    conditional: tuple[Lines, ...]
     functions: tuple[tuple[Lines, str], ...]
     calls: tuple[tuple[int, str], ...]
 
@@ -96,6 +107,13 @@ class _Structure:
         """Return the innermost function around a line."""
         around = (function for function in self.functions if _within(line, function[0]))
         return max(around, default=((0, 0), ""))
+
+    def differ_in_condition(self, one: int, other: int) -> bool:
+        """Return whether both lines are in a branch of an `if` that does not contain the other line."""
+        return all(
+            any(_within(line, branch) and not _within(apart, branch) for branch in self.conditional)
+            for line, apart in ((one, other), (other, one))
+        )
 
     def calls_of(self, line: int) -> list[int]:
         """Return the lines that call the function around a line."""
@@ -112,11 +130,12 @@ def _structure(file: str) -> _Structure:
         return _structure_of_c(text)
     loops = [_lines([node]) for node in nodes if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
     branches = [(_lines(node.body), _lines(node.orelse)) for node in nodes if isinstance(node, ast.If) and node.orelse]
+    bodies = [body for node in nodes if isinstance(node, ast.If) for body in (node.body, node.orelse) if body]
     functions = [
         (_lines([node]), node.name) for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     calls = [(node.lineno, _name_of(node.func)) for node in nodes if isinstance(node, ast.Call)]
-    return _Structure(tuple(loops), tuple(branches), tuple(functions), tuple(calls))
+    return _Structure(tuple(loops), tuple(branches), tuple(map(_lines, bodies)), tuple(functions), tuple(calls))
 
 
 def _lines(statements: Sequence[ast.stmt]) -> Lines:
@@ -134,16 +153,18 @@ def _structure_of_c(text: str) -> _Structure:
     def lines(start: int, end: int) -> Lines:
         return code.count("\n", 0, start) + 1, code.count("\n", 0, end) + 1
 
-    loops, branches, functions, calls = [], [], [], []
+    loops, branches, conditional, functions, calls = [], [], [], [], []
     for found in _LOOP.finditer(code):
         start = found.end() if found.group() == "do" else _after_brackets(code, found.end())
         loops.append(lines(found.start(), _end_of_statement(code, start)))
     for found in _IF.finditer(code):
         start = _after_brackets(code, found.end())
         end = _end_of_branch(code, start)
+        conditional.append(lines(start, end))
         other = _ELSE.match(code, end + 1)
         if other:
-            branches.append((lines(start, end), lines(other.end(), _end_of_statement(code, other.end()))))
+            conditional.append(lines(other.end(), _end_of_statement(code, other.end())))
+            branches.append((conditional[-2], conditional[-1]))
     for found in _CALL.finditer(code):
         if found[1] in _NO_CALLS:
             continue
@@ -152,7 +173,7 @@ def _structure_of_c(text: str) -> _Structure:
             functions.append((lines(found.start(), _end_of_block(code, opening.end() - 1)), found[1]))
         else:
             calls.append((lines(found.start(), found.start())[0], found[1]))
-    return _Structure(tuple(loops), tuple(branches), tuple(functions), tuple(calls))
+    return _Structure(tuple(loops), tuple(branches), tuple(conditional), tuple(functions), tuple(calls))
 
 
 def _end_of_branch(code: str, at: int) -> int:

@@ -221,16 +221,27 @@ class TaskRemedies:
             for task, record in enumerate(self.log.tasks)
         )
 
+    def loop(self, a: int, b: int) -> int:
+        """Return the first line of the loop at whose end a barrier would order two accesses; 0 if it belongs elsewhere.
+
+        The next iteration begins between the two, or each of them is in a branch that the other task does not take.
+        """
+        (file, first, _), (other_file, second, _) = self._source(a), self._source(b)
+        upper, lower = sorted((first, second))
+        if file != other_file or first == second:
+            return 0
+        begins_again = second < first or exclude_each_other(file, upper, lower)
+        return lines_of_loop(file, upper, lower)[0] if begins_again else 0
+
     def _where(self, a: int, b: int, first: Site, second: Site) -> tuple[str, bool]:
         """Return where a barrier belongs, and whether both accesses are between the same barriers of an iteration."""
         if first.location == second.location:
             return "between the two accesses", False
-        upper, lower = sorted((first.line, second.line))
-        loop = lines_of_loop(first.file, upper, lower) if first.file == second.file else (0, 0)
-        if loop[0] and (second.line < first.line or exclude_each_other(first.file, upper, lower)):
-            if self._barrier_in(loop, a, b):
-                return "between the two accesses", True
-            return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop[0]}", False
+        loop = self.loop(a, b)
+        if loop and self._barrier_in(lines_of_loop(first.file, *sorted((first.line, second.line))), a, b):
+            return "between the two accesses", True
+        if loop:
+            return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
         return f"after {first.location} and before {second.location}", False
 
     def _without_memory_cores(self, *, compiled: bool) -> str:

@@ -572,3 +572,58 @@ def test_syncs_missing_in_every_turn_are_no_wrong_index():
 
     load, store = verify(kernel, X, Output.like(X), **ONE).errors
     assert "index" not in load.remedy + store.remedy
+
+
+@pytest.mark.parametrize("store_first", [True, False])
+def test_a_sync_missing_at_the_end_of_a_loop_of_one_tile_is_one_finding(store_first):
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(x.shape, x.dtype, "tile")
+        for step in range(3):
+            if step == 2 and store_first:
+                core.memcpy_async(out, tile)
+            if step == 0:
+                core.memcpy_async(tile, x)
+            if step == 1:
+                core.mul(tile, tile, 2.0)
+            if step == 2 and not store_first:
+                core.memcpy_async(out, tile)
+            # Here a sync is missing.
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    line = kernel.__code__.co_firstlineno + 2
+    assert finding.remedy.endswith(f"all pipes, at the end of the loop at test_one_finding.py:{line}")
+
+
+def test_a_barrier_missing_in_a_pipeline_of_one_tile_is_one_finding():
+    async def kernel(core, x, out):
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        tile = None if core.is_memory_core else core.nram.alloc(8, x.dtype, "tile")
+        for step in range(4):
+            if core.is_memory_core:
+                if step == 0:
+                    core.memcpy_async(box, x)
+            else:
+                if step == 1:
+                    core.memcpy_async(tile, box[core.core_id])
+                if step == 2:
+                    core.mul(tile, tile, 2.0)
+                if step == 3:
+                    core.memcpy_async(out[core.core_id], tile)
+            # Here the barrier is missing.
+
+    finding = the_only_error(kernel, X[:4], Output((4, 8)), dim=4)
+    assert (finding.kind, finding.fields["loop"]) == ("task-race", kernel.__code__.co_firstlineno + 3)
+    assert kinds_of(finding).count("race") == 3
+
+
+def test_two_syncs_missing_in_a_loop_of_one_tile_are_two_findings():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        for row in range(core.task_id, 8, 8):
+            core.memcpy_async(tile, x[row])
+            core.mul(tile, tile, 2.0)
+            core.memcpy_async(out[row], tile)
+        await core.sync()
+
+    report = verify(kernel, X, Output.like(X), kind="BLOCK", dim=8)
+    assert [finding.kind for finding in report.errors] == ["race", "race"]
