@@ -14,7 +14,7 @@ from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.conversion_methods import ConversionMethods
-from mlusim.cores.instructions.limits import check_fraction, takes_number
+from mlusim.cores.instructions.limits import check_number, takes_number
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.sets_and_atomics import atomic, set_memory
 from mlusim.cores.vector import call
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mlusim.cores.instructions.limits import Value
 
 
-_NO_FRACTIONS = (View, int)
+_SMALL = range(-128, 128)
 
 
 def method(name: str) -> Callable[..., Any]:
@@ -38,8 +38,9 @@ def method(name: str) -> Callable[..., Any]:
     def issue_with_number(self: InstructionMethods, *operands: Any, **attributes: Any) -> Any:
         issuer = self.issuer
         line = issuer.line(_getframe(1))
-        if attributes or not operands or type(operands[-1]) not in _NO_FRACTIONS:
-            check_fraction(entry, operands, attributes)
+        last = operands[-1] if operands and not attributes else None
+        if type(last) is not View and not (type(last) is int and last in _SMALL):
+            check_number(entry, operands, attributes)
         return call(issuer, line, entry, operands, attributes)
 
     issue = issue_with_number if takes_number(entry) else issue_views

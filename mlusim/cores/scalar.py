@@ -140,8 +140,8 @@ def store_array(issuer: Issuer, line: int, target: Passed, values: Any) -> None:
     array = np.asarray(values)
     if array.shape != target.shape:
         raise OperandError(f"store_array of shape {list(array.shape)} to {target!r}: both must have the same shape")
-    if array.dtype.kind in "OSUMm":
-        raise OperandError(f"store_array of {shown(values)} to {target!r}: the elements must be numbers")
+    if array.dtype.kind in "OSUMm" or array.dtype.kind == "c" != target.dtype.kind:
+        raise OperandError(f"store_array of {shown(values)} to {target!r}: the elements must be real numbers")
     end_ps = write(issuer, line, "store_array", target)
     if target.allocation.buffer is not None:
         _write_later(issuer, target, end_ps, partial(np.copyto, target.typed(), array.astype(target.dtype)))
@@ -155,7 +155,8 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         raise OperandError(f"{name} with {shown(value)}: the value must be a number, not {type(value).__name__}")
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(value).astype(dtype)
+            if dtype.kind == "c" or not np.iscomplexobj(value):
+                return np.asarray(value).astype(dtype)
     except (OverflowError, TypeError, ValueError):
         pass
     raise OperandError(f"{name} with {shown(value)}: {dtype_name(dtype)} cannot represent it")

@@ -48,7 +48,9 @@ def test_a_kernel_cannot_launch() -> None:
         device.launch(kernel, dim=1, kind="BLOCK")
 
     device.launch(kernel, dim=1, kind="BLOCK")
-    with pytest.raises(LaunchError, match="launch inside a kernel: only the host launches; call the other kernel with"):
+    with pytest.raises(
+        LaunchError, match="launch inside a kernel: only the host launches kernels; call the other kernel with"
+    ):
         device.synchronize()
 
 

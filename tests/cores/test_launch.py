@@ -291,14 +291,14 @@ def test_a_queue_is_one_of_the_device() -> None:
 
 
 def test_conversions_are_suggested_only_for_names_of_conversions() -> None:
-    async def prints(core: Core) -> None:
-        core.print(1)
+    async def displays(core: Core) -> None:
+        core.display(1)
 
     async def converts(core: Core) -> None:
         core.float2hlf(core, core)
 
     refuse = functools.partial(mlusim.run, kind="BLOCK", dim=1)
-    with pytest.raises(UnknownNameError, match=r"core\.print is not an instruction of this core: the glossary"):
-        refuse(prints)
+    with pytest.raises(UnknownNameError, match=r"core\.display is not an instruction of this core: docs"):
+        refuse(displays)
     with pytest.raises(UnknownNameError, match="did you mean float2half"):
         refuse(converts)

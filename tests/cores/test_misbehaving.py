@@ -378,7 +378,7 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (stores_a_text, OperandError, "store with '1': the value must be a number, not str$"),
     (stores_none, OperandError, "store with None: the value must be a number, not NoneType$"),
     (stores_a_number_too_large, OperandError, r"store with 1000+\.\.\.: float32 cannot represent it$"),
-    (stores_an_array_of_texts, OperandError, r"store_array of \['1'\] to .*: the elements must be numbers$"),
+    (stores_an_array_of_texts, OperandError, r"store_array of \['1'\] to .*: the elements must be real numbers$"),
     (endless_scalar, OperationLimitError, LIMIT),
     (endless_awaiting, OperationLimitError, LIMIT),
     (endless_and_deaf, OperationLimitError, LIMIT),

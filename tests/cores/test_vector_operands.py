@@ -221,14 +221,46 @@ def test_2xx_compares_whole_512_bytes_to_bits_in_a_buffer_of_any_size(run: Any, 
         (lambda core, t: core.mul(t, src0=t, src1=np.float32(1.5)), r"mul of int32 with src1 = 1\.5: int32 does not"),
         (lambda core, t: core.lt(t, t, float("inf")), r"lt of int32 with src1 = inf: int32 does not hold that number"),
         (lambda core, t: core.fill(t, 2.5), r"fill of int32 with value = 2\.5: int32 does not hold that number"),
+        (
+            lambda core, t: core.fill(t, 2**32),
+            r"fill of int32 with value = 4294967296: .*; pass a whole one from -2147483648 to 4294967295, or convert ",
+        ),
+        (lambda core, t: core.add(t, t, -(2**31) - 1), r"add of int32 with src1 = -2147483649: int32 does not hold"),
+        (lambda core, t: core.add(t, t, 2**70), r"add of int32 with src1 = 1180591620717411303424: int32 does not"),
+        (lambda core, t: core.add(t, t, 1e10), r"add of int32 with src1 = 1e\+10: int32 does not hold that number"),
+        (
+            lambda core, t: core.mul(t.view("float32"), t.view("float32"), 10**400),
+            r"mul of float32 with src1 = 10+\.\.\.: float32 does not hold that number; pass one below 1.8e308$",
+        ),
+        (lambda core, t: core.add(t, t, 1j), r"add\(dst, src0, src1\): src1 is a view or a number, not 1j$"),
+        (lambda core, t: core.store(t[0], 1j), r"store with 1j: int32 cannot represent it$"),
+        (lambda core, t: core.store(t[0], np.complex64(1)), r"store with np\.complex64\(1\+0j\): int32 cannot repr"),
+        (
+            lambda core, t: core.store_array(t, np.ones(64, complex)),
+            r"store_array of .* to <view of .*>: the elements must be real numbers$",
+        ),
     ],
 )
-def test_fractions_among_integers(run: Any, body: Any, message: str) -> None:
+def test_numbers_that_the_elements_do_not_hold(run: Any, body: Any, message: str) -> None:
     async def kernel(core: Core) -> None:
         body(core, core.nram.alloc(64, "int32"))
 
     with pytest.raises(OperandError, match=rf"^task 0 .*, test_vector_operands\.py:\d+, at .* ns: {message}"):
         run(kernel)
+
+
+def test_the_bits_of_an_unsigned_number(run: Any) -> None:
+    found = []
+
+    async def kernel(core: Core) -> None:
+        t = core.nram.alloc(64, "int32")
+        core.fill(t, 0xFFFFFFFE)
+        core.add(t, t, 0xFFFFFFFF)
+        await core.sync()
+        found.append(core.peek(t)[0])
+
+    run(kernel)
+    assert found == [-3]
 
 
 def test_a_whole_float_is_an_integer(run: Any) -> None:

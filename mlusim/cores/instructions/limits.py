@@ -6,6 +6,7 @@ or a constant here. A board reports none of these errors and computes a wrong re
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -65,7 +66,7 @@ def bind(
                 f"{instruction.signature}: {operand.name} is an array of the host; upload it, memcpy it to the core's "
                 "NRAM, and pass that view"
             )
-        if not isinstance(value, bool | int | float | complex) and not hasattr(value, "dtype"):
+        if not isinstance(value, bool | int | float | np.generic | np.ndarray) or np.iscomplexobj(value):
             raise OperandError(f"{instruction.signature}: {operand.name} is a view or a number, not {shown(value)}")
     return operands, attributes
 
@@ -96,22 +97,38 @@ def _last_name(instruction: Instruction) -> str:
     return (*[operand.name for operand in instruction.operands], *instruction.attributes)[-1]
 
 
-def check_fraction(instruction: Instruction, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-    """Raise `OperandError` for a fraction as the last argument of an instruction on integers.
+def check_number(instruction: Instruction, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Raise `OperandError` for a number as the last argument that the elements' type cannot hold.
 
-    Converted to an integer, it would silently be another number. BANG C converts it as C does, so only the methods of
-    `Core` call this.
+    Converted to an integer, a fraction would silently be another number, and so would 300 in 8 bits; a negative number
+    may stand for the bits of an unsigned one. BANG C converts both as C does, so only the methods of `Core` call this.
     """
     result = arguments[0] if arguments else named.get("dst")
-    if type(result) is not View or result.layout.dtype.kind not in "iu":
+    if type(result) is not View:
         return
     name, dtype = _last_name(instruction), dtype_name(result.layout.dtype)
     value = named.get(name, arguments[-1] if arguments else None)
-    if isinstance(value, float | np.floating) and not float(value).is_integer():
+    if not isinstance(value, int | float | np.integer | np.floating):
+        return
+    limit = _limit(result.layout.dtype, value)
+    if limit:
+        number = f"{value:g}" if isinstance(value, float | np.floating) else shown(value)
         raise OperandError(
-            f"{instruction.name} of {dtype} with {name} = {value:g}: {dtype} does not hold that number; pass a whole "
-            "one, or convert the elements to a float type first"
+            f"{instruction.name} of {dtype} with {name} = {number}: {dtype} does not hold that number; pass {limit}"
         )
+
+
+def _limit(dtype: np.dtype[Any], value: float | np.integer | np.floating) -> str:
+    """Return what an element type holds, if that is not this number, or the bits of a negative one."""
+    if dtype.kind not in "iu":
+        # Other numbers round, or become infinities.
+        too_large = isinstance(value, int) and abs(value) >= 1 << sys.float_info.max_exp
+        return "one below 1.8e308" if too_large else ""
+    least, most = -1 << 8 * dtype.itemsize - 1, (1 << 8 * dtype.itemsize) - 1
+    whole = not isinstance(value, float | np.floating) or float(value).is_integer()
+    if whole and least <= int(value) <= most:
+        return ""
+    return f"a whole one from {least} to {most}, or convert the elements to a float type first"
 
 
 def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[Any]:
