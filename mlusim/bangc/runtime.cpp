@@ -1,7 +1,7 @@
-// The crossing between a compiled kernel and the simulator: fibres, the memory map, plain C++ accesses, faults.
+// The interface between compiled kernels and the simulator: fibres, the memory map, plain C++ accesses, faults.
 //
-// A task's C++ runs on a stack of its own until it needs the simulator: it fills a Call and switches back to whoever
-// resumed it. One library for all images; one image (a copy of the kernel's shared object) for each core.
+// A task's C++ runs on its own stack until it needs the simulator: it fills a Call and switches back to its caller.
+// All images share this library; each core has an image, a copy of the kernel's shared object.
 #include <csetjmp>
 #include <csignal>
 #include <cstdarg>
@@ -19,14 +19,14 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 typedef uint64_t Word;
 static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
-// Addresses before and behind each array that are none's: an index that leaves its array meets no other one.
+// Unused addresses before and after each array: an index that leaves its array does not reach another one.
 static const Word GAP = 1 << 16;
 enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 2048, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, BATCH = 1 << 13, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, IN_FLIGHT = 4, WRITTEN = 8, DROPPED = 1 << 14, FRESH = 1 << 15, POISON = 0xFF };
 // Of `mlusim_leave`: a call of exit or of the heap, a memory with more arrays than there is room for.
 enum { EXIT = 2, HEAP = 6, TOO_MANY = 7 };
-// What a fibre switches back for, below the numbers of the intrinsics.
+// Why a fibre switches back; smaller than the numbers of intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8, SKIPPED = -9, UNSYNCED = -10 };
-// Calls of a task that are found again, and in how many entries to look for one; what resuming returns for the first.
+// Known calls of a task, and the number of entries searched for one; the value that resuming returns for the first.
 enum { KNOWN_CALLS = 1 << 12, PROBES = 8 };
 static const int64_t FIRST_KNOWN = int64_t(1) << 32;
 
@@ -34,19 +34,19 @@ struct Call { Word result; int64_t op, line, count; const char *file; const Word
 struct Known { Word epoch, number, size, words[ARGUMENTS + 5]; };
 struct Range { Word base, size, read_only; };
 struct Run { Word pc, address; int64_t stride; Word count, meta; };
-struct Slot { Run run; Word next, low, high; };  // the bytes of the array that it last was in
+struct Slot { Run run; Word next, low, high; };  // the bytes of the array that it accessed last
 struct Array { Word kind; const char *name; Word offset, size; const char *file; Word line; const void *initial; };
-// Where the arrays of one memory lie; the cores of a cluster share the one of their SRAM.
+// The addresses of the arrays of one memory; the cores of a cluster share that of their SRAM.
 struct Arena { Word base, used, alignment, count; Array arrays[ARRAYS]; };
 struct Fibre {
     Call call;
     Arena *arenas[KINDS];
     Range *ranges;
-    Word range_count, in_flight, image, image_size, device, absent, astray, pending, limit_ticks;  // absent: memories that the core lacks, a bit each; astray: whether it has a value from one
+    Word range_count, in_flight, image, image_size, device, absent, astray, pending, limit_ticks;  // absent: a bit for each memory that the core lacks; astray: whether the core has a value from an absent memory
     Run *runs;
     Word run_count, run_capacity;
     char *stack;
-    Word stack_size, drops, skipped;  // drops: how many calls without an effect return at once before the next is reported; 0: none; skipped: those that have
+    Word stack_size, drops, skipped;  // drops: the number of calls without an effect that return at once before one is reported (0: none); skipped: their number so far
     Word sp, used_slots;
     uint16_t order[SLOTS];
     Slot slots[SLOTS];
@@ -61,11 +61,11 @@ struct Fibre {
     Word epoch;
 };
 
-// What a signal left behind: the last access before it, the stack's pointer and top. A program's process shares it with its parent.
+// Data of a signal: the last access before it, the stack's pointer and top. A program's process shares it with its parent.
 struct Fault { Word number, address, pc, accessed, sp, count, words[STACK_WORDS]; };
 // The running fibre; null in a thread that a program starts, and while static initializers run.
 static thread_local Fibre *current __attribute__((tls_model("initial-exec")));
-static Arena *loading[KINDS + 1];  // the last: variables in GDRAM, one for all images
+static Arena *loading[KINDS + 1];  // the last one: variables in GDRAM, shared by all images
 // References to arrays that a file declares without a size; set when another file of the image defines the array.
 static struct { Word kind; const char *name; void **reference; } declared[ARRAYS];
 static Word declared_count;
@@ -85,10 +85,10 @@ static void will_take_back(Fibre *f, Word address, Word size) {
     memcpy(f->undo_bytes, (void *)address, size), f->undo = address, f->undo_size = size;
 }
 
-// From a fibre to whoever resumed it. `swapcontext` would ask the kernel for the mask of signals at every switch.
+// Switch from a fibre to its caller. `swapcontext` would make a system call for the signal mask at every switch.
 static void cross(Fibre *f) {
     take_back(f);
-    f->sp = Word(__builtin_frame_address(0)) - 64;  // with the registers that this function saves
+    f->sp = Word(__builtin_frame_address(0)) - 64;  // with the registers saved by this function
     if (!_setjmp(f->here)) _longjmp(f->back, 1);
 }
 static void back(Fibre *f, int64_t why) { f->call.op = why, cross(f); }
@@ -101,7 +101,7 @@ static void flush(Fibre *f) {
     for (Word k = 0; k < f->used_slots; ++k) flush_slot(f, f->slots[f->order[k]]);
     f->used_slots = 0;
 }
-// By operation, how many first values of a known call may differ, and whether it has no effect on memories that the core lacks.
+// By operation, the number of first values of a known call that may differ, and whether it has no effect on absent memories.
 static const unsigned char *varying, *droppable;
 static bool has_no_effect(const Fibre *f) {
     const Call &call = f->call;
@@ -113,7 +113,7 @@ static bool has_no_effect(const Fibre *f) {
 }
 EXPORT void mlusim_switch() {
     Fibre *f = current;
-    if (!f) {  // a thread of the program's own: the runner ends it all
+    if (!f) {  // a thread of the program: the runner ends the process
         foreign = 1;
         for (pthread_kill(runner, SIGVTALRM);;) pause();
     }
@@ -137,7 +137,7 @@ static void remember(Word number, Word address, Word pc, Word sp) {
     if (sp < low && sp > low - 2 * GUARD) sp = low;
     Word rest = low + current->stack_size - 2 * GUARD - sp;
     fault->number = number, fault->address = address, fault->pc = pc, fault->accessed = accessed, fault->sp = sp;
-    // The calls that had not returned; then the words of the stack, for where it was overwritten.
+    // The active calls; then the words of the stack, in case it was overwritten.
     fault->count = 0, tracing = true;
     if (!_setjmp(untraced)) fault->count = backtrace((void **)fault->words, FRAMES);
     tracing = false, room -= fault->count, rest = rest > current->stack_size ? 0 : rest / 8 < room ? rest / 8 : room;
@@ -147,7 +147,7 @@ static void remember(Word number, Word address, Word pc, Word sp) {
     remember(0, address, pc, Word(__builtin_frame_address(0))), leave(WILD, address, pc, flags);
 }
 
-// How many of some ascending numbers, `step` words apart, are at most `value`.
+// The number of ascending numbers, `step` words apart, that are at most `value`.
 static Word up_to(const Word *numbers, Word step, Word count, Word value) {
     Word low = 0;
     for (Word middle; low < count;) middle = (low + count) / 2, (numbers[middle * step] <= value ? low = middle + 1 : count = middle);
@@ -164,9 +164,9 @@ static bool in_array(const Arena *arena, Word address, Word size, Slot &slot) {
     return address + size <= slot.high;
 }
 
-// Whether bytes are as fresh memory has them.
+// Whether bytes have the value of fresh memory.
 static bool fresh(Word at, Word size) { for (; size && *(unsigned char *)at == POISON; --size) ++at; return !size; }
-// All but the board's memory is a program's own, but a copy may still use it.
+// Host memory belongs to the program, but a copy may still use it.
 static void touch_of_host(Fibre *f, Word address, Word size, Word write, Word pc) {
     int64_t found = range_of(f, address);
     if (found < 0) return;
@@ -199,7 +199,7 @@ static void touch(Word address, Word size, Word write, Word pc) {
     }
     if (out) wild(address, pc, write | size << 1);
     if (f->pending && !(read_only && !write)) back(f, SETTLE), f->pending = 0;
-    if (++f->recent == BATCH) flush(f), back(f, DRAIN), f->recent = 0;  // others may change what a loop waits for
+    if (++f->recent == BATCH) flush(f), back(f, DRAIN), f->recent = 0;  // other tasks may change what a loop waits for
     bool common = kind == KINDS || kind == SRAM, dropped = f->astray && write && common;
     if (!common && !write) f->astray |= f->absent >> kind & 1;
     Word meta = (dropped ? DROPPED : 0) | size | write << 8 | kind << 9 | range << 16 | (!write && fresh(address, size) ? FRESH : 0);
@@ -250,20 +250,20 @@ EXPORT void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ
 #define MOVES(name, moves) EXPORT void *name(void *to, const void *from, Word n) { return touch_all(Word(from), n, 0, HERE), touch_all(Word(to), n, 1, HERE), moves(to, from, n); }
 #define SETS(name) EXPORT void *name(void *to, int value, Word n) { return touch_all(Word(to), n, 1, HERE), memset(to, value, n); }
 MOVES(__tsan_memcpy, memcpy) MOVES(__tsan_memmove, memmove) SETS(__tsan_memset)
-MOVES(__wrap_memcpy, memcpy) MOVES(__wrap_memmove, memmove) SETS(__wrap_memset)  // what headers of C++ call
+MOVES(__wrap_memcpy, memcpy) MOVES(__wrap_memmove, memmove) SETS(__wrap_memset)  // called by C++ headers
 
 EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int line);
-// Gives an array its bytes: when its image is loaded, or when its function first runs.
+// Provides an array with its bytes: when its image is loaded, or when its function first runs.
 EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const void *initial) {
     Word space = kind & ~Word(EXTERN);
     Arena *arena = current && space < KINDS ? current->arenas[space] : loading[space];
     if (!arena) leave(PLACED, space, Word(name), Word(line));
     for (Array *known = arena->arrays; known < arena->arrays + arena->count; ++known) {
         if (known->size != size || strcmp(known->name, name)) continue;
-        bool same = (space == SRAM || space == GDRAM) && known->line == Word(line) && !strcmp(known->file, file);  // the cluster's, or the board's
-        bool meets = current ? kind & EXTERN : (kind | known->kind) & EXTERN;  // of another file, which defines it
+        bool same = (space == SRAM || space == GDRAM) && known->line == Word(line) && !strcmp(known->file, file);  // that of the cluster or the board
+        bool meets = current ? kind & EXTERN : (kind | known->kind) & EXTERN;  // defined by another file
         if (meets && !current) known->kind &= kind, known->initial = known->initial ? known->initial : initial;
-        // Where it is defined tells it from others of its name when the next image is loaded.
+        // Its location distinguishes it from others of its name when the next image is loaded.
         if (meets && !current && !(kind & EXTERN)) known->file = file, known->line = Word(line);
         if (same || meets) return (char *)arena->base + known->offset;
     }
@@ -272,7 +272,7 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
     arena->arrays[arena->count++] = Array{kind, name, offset, size, file, Word(line), initial};
     arena->used = offset + size;
     if (current) back(current, PLACED);
-    void *place = (char *)arena->base + (arena->used > NRAM_BYTES_MASK ? 0 : offset);  // what is too large is never used
+    void *place = (char *)arena->base + (arena->used > NRAM_BYTES_MASK ? 0 : offset);  // arrays that are too large are never used
     for (Word k = 0; !current && k < declared_count; ++k)
         if (declared[k].kind == space && !strcmp(declared[k].name, name)) *declared[k].reference = place;
     return place;
@@ -330,15 +330,15 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     own_process && !current->device && number != SIGINT ? _exit(1) : leave(SIGNAL, number, 0, 0);
 }
 
-// A program in a process of its own ends with it: the heap may be broken, its locks held.
+// End the program's process: its heap may be corrupted, and its locks held.
 EXPORT Fault *mlusim_fault(int own) {
     void *first;
-    own_process = own, backtrace(&first, 1);  // the library that it needs is loaded now, not in a signal
+    own_process = own, backtrace(&first, 1);  // load the library that it needs now, not in a signal handler
     if (!fault) fault = (Fault *)mmap(nullptr, sizeof(Fault), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return fault;
 }
 
-// Take the signals of a fault, and a tick a second of processor time; or give them back.
+// Handle the signals of faults, and a tick per second of processor time; or restore the handlers.
 EXPORT void mlusim_guard(int on) {
     static stack_t own, old;
     static char room[1 << 16];
@@ -355,7 +355,7 @@ EXPORT void mlusim_guard(int on) {
     for (int k = 0; !on && k < COUNT; ++k) sigaction(SIGNALS[k], &before[k], nullptr), sigaltstack(&old, nullptr);
 }
 
-// A call with the same location, types and values is known.
+// Whether a call with the same location, types and values is known.
 static Known *known_call(Fibre *f, bool learn) {
     const Call &call = f->call;
     Word words[ARGUMENTS + 5], size = 5, hash = 0;
@@ -372,7 +372,7 @@ static Known *known_call(Fibre *f, bool learn) {
     return nullptr;
 }
 EXPORT void mlusim_operations(const unsigned char *differ, const unsigned char *drop) { varying = differ, droppable = drop; }
-// From now on resuming returns FIRST_KNOWN and this number for calls like the current one; returns 0 without room for it.
+// From now on, resuming returns FIRST_KNOWN plus this number for equal calls; returns 0 if there is no room.
 EXPORT int mlusim_know(Fibre *f, Word number) {
     Known *one = known_call(f, true);
     return one ? one->number = number, 1 : 0;
@@ -384,13 +384,13 @@ EXPORT Fibre *mlusim_fibre(Word stack_bytes, Word run_capacity) {
     Fibre *f = (Fibre *)calloc(1, sizeof(Fibre));
     f->runs = (Run *)malloc(run_capacity * sizeof(Run)), f->run_capacity = run_capacity, f->stack_size = stack_bytes;
     f->known = (Known *)calloc(KNOWN_CALLS, sizeof(Known)), f->epoch = 1;
-    // Its ends are not to be touched: a stack that overflows is seen, and a write beyond its first frame.
+    // Its ends are protected, to detect stack overflows and writes beyond the first frame.
     f->stack = (char *)mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(f->stack, GUARD, PROT_NONE), mprotect(f->stack + stack_bytes - GUARD, GUARD, PROT_NONE);
     return f;
 }
 
-// A digest of what its registers and its stack hold.
+// A digest of its registers and its stack.
 EXPORT Word mlusim_state(const Fibre *f) {
     Word hash = 0, *parts[][2] = {{(Word *)&f->here, (Word *)(&f->here + 1)}, {(Word *)f->sp, (Word *)(f->stack + f->stack_size - GUARD)}};
     for (auto [word, end] : parts)

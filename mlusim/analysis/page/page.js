@@ -19,7 +19,7 @@
   const group = (number) => Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, "\u00a0");
   const element = (id) => document.getElementById(id);
 
-  // ---- charts follow the theme: paper, ink and what is as dark as the paper; every other colour means the same in both
+  // ---- charts follow the theme: paper, ink, and colours as dark as the paper; all other colours are the same in both
   const DARK = {
     "#ffffff": "#16181b", "rgba(255,255,255,0.8)": "rgba(22,24,27,0.8)", "#e5e5e5": "#3a3f45",
     "#202020": "#e6e6e6", "#404040": "#d0d0d0", "#000000": "#f2f2f2", "#332288": "#9a8fe0", "#117733": "#2fae5f",
@@ -29,12 +29,12 @@
   let printing = false;
   const recolour = (value) => {
     if (typeof value === "string") return DARK[value.toLowerCase()] || value;
-    // Numbers are many, and no colours; a step of a colour scale is a number and a colour.
+    // Arrays of numbers contain no colours; a step of a colour scale is a number and a colour.
     if (Array.isArray(value)) return ["number", "undefined"].includes(typeof value.at(-1)) ? value : value.map(recolour);
     if (value === null || typeof value !== "object") return value;
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, recolour(item)]));
   };
-  // ?present: for a lecture, larger letters and one section on the screen. Plotly makes room for the letters that it draws.
+  // ?present: for a lecture, larger text and one section per screen. Plotly reserves room for the text that it draws.
   const presenting = new URLSearchParams(location.search).has("present");
   const LARGER = 1.35;
   if (presenting) document.documentElement.classList.add("present");
@@ -59,7 +59,7 @@
     }
     if (printing)
       layout = Object.assign({}, layout, { width: PRINTED_PX, height: Math.min(layout.height, PRINTED_MOST_PX) });
-    // The element has the chart's height, or plotly gives the chart the element's when the window changes.
+    // The element needs the chart's height; otherwise plotly resizes the chart to the element when the window changes.
     element(id).style.height = `${layout.height}px`;
     Plotly.react(id, traces, layout, CONFIG);
   };
@@ -70,8 +70,8 @@
     paint(id);
   };
 
-  // ---- plotly runs when the browser has nothing else to do, or when the first chart is drawn: it takes a second. The page
-  // has it as text, which runs at once, or its address.
+  // ---- Starting plotly takes a second: it is started when the browser is idle, or when the first chart is drawn. The page
+  // contains the library as text, or its address.
   const library = element("plotly");
   let script = null;
   const withPlotly = (draw) => {
@@ -87,7 +87,7 @@
   const whenIdle = window.requestIdleCallback || setTimeout;
   addEventListener("load", () => whenIdle(() => withPlotly(() => {})));
 
-  // ---- a chart is drawn when it comes near the window, and all are before the page is printed
+  // ---- a chart is drawn when it comes near the window; all charts are drawn before the page is printed
   const waiting = new Map();
   const drawNow = (id) => withPlotly(() => {
     const draw = waiting.get(id);
@@ -120,7 +120,7 @@
   for (const [id, figure] of Object.entries(page.figures))
     whenSeen(id, figure.layout.height, () => react(id, figure.data, figure.layout));
 
-  // ---- memory: one chart for the memory that is chosen
+  // ---- memory: a chart of the selected memory
   if (page.memories.length) {
     const choice = element("memory-choice");
     const show = () => {
@@ -131,7 +131,7 @@
     whenSeen("memory-chart", page.memories[0].layout.height, show);
   }
 
-  // ---- tile map: cells coloured by what is chosen
+  // ---- tile map: cells coloured by the selected property
   if (page.tiles) {
     const tiles = page.tiles;
     for (const name of ["tile", "task", "iteration", "unit", "nbytes", "nram_bytes", "logged_unit", "logged_turn"])
@@ -172,7 +172,7 @@
         colorbar: { title: { text: title, side: "right" }, outlinewidth: 0, thickness: 14, tickformat: "d" },
       };
       const axis = { automargin: true, zeroline: false, showgrid: false, tickformat: "d" };
-      // Between few elements plotly would count in fractions.
+      // With few elements, plotly would use fractional ticks.
       const whole = (extent) => (extent < 10 ? { dtick: 1, tick0: 0 } : {});
       react("tile-chart", [trace], Object.assign({}, page.look, {
         height: 420,
@@ -186,7 +186,7 @@
     whenSeen("tile-chart", 420, show);
   }
 
-  // ---- timeline: what is in view is drawn again at every zoom, a column for each pixel or two
+  // ---- timeline: the visible part is redrawn at every zoom, a column for each pixel or two
   if (page.timeline) {
     const time = page.timeline;
     for (const name of ["start_ps", "length_ps", "cause", "label", "line", "nbytes", "times"])
@@ -221,15 +221,15 @@
       }
       return low;
     };
-    // Where the columns are, no more than `most`. What is summed up within some time has no order in it: of that, a
-    // column holds as much time or more, and begins where a sum does.
+    // Bounds and number of the columns, at most `most`. Summarized intervals have no order within: a column is at least as
+    // long as one of them, and begins with one.
     const columns = (most) => {
       const least = time.within_ps, [low, high] = view;
       if (!least || (high - low) / most >= least) return [low, high, most];
       const from = Math.floor(low / least), to = Math.ceil(high / least);
       return [from * least, to * least, to - from];
     };
-    // The parts of each column that the causes take on a lane, and words for each column.
+    // The shares of the causes in each column of a lane, and a text for each column.
     const look = (lane, low, high, bins) => {
       const width = (high - low) / bins;
       const share = new Float64Array(bins * count), only = new Int32Array(bins).fill(-1);
@@ -297,7 +297,7 @@
       const size = lanes.length > 90 ? 10 : 12;
       const tight = choice.value === "pipes" && lanes.length > 90;
       const candidates = names.map((_, index) => index).filter((index) => !tight || time.lanes[lanes[index]][1] === 0);
-      // Names stay a letter's height apart.
+      // Labels keep a distance of one line height.
       const apart = z.length * px / candidates.length, every = Math.max(Math.ceil(size * 1.05 / apart), 1);
       const named = candidates.filter((_, place) => place % every === 0);
       react("timeline-chart", [trace], Object.assign({}, page.look, {

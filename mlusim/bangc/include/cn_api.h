@@ -1,4 +1,4 @@
-// CNDRV, the driver's interface: contexts, device attributes, what a union may take.
+// CNDRV, the driver's interface: contexts, device attributes, limits of unions.
 #ifndef MLUSIM_CN_API_H_
 #define MLUSIM_CN_API_H_
 

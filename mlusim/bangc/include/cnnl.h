@@ -1,4 +1,4 @@
-// Types of CNNL, the vendor's library of operators, for files whose headers name them. None of its functions is there.
+// Types of CNNL, the vendor's library of operators, for files whose headers use them. Its functions are not available.
 #ifndef MLUSIM_CNNL_H_
 #define MLUSIM_CNNL_H_
 

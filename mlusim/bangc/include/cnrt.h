@@ -106,7 +106,7 @@ typedef enum {
     cnrtRounding_dn,
     cnrtRounding_rn,
 } cnrtRoundingMode_t;
-// How a number is held as an integer: value = integer * 2^position / scale.
+// The representation of a number as an integer: value = integer * 2^position / scale.
 typedef struct { int position; float scale; int offset; } *cnrtQuantizedParam_t;
 typedef void (*cnrtHostFn_t)(void *);
 typedef enum { CNRT_NOTIFIER_DEFAULT = 0, CNRT_NOTIFIER_DISABLE_TIMING_ALL = 2, cnrtNotifierDefault = 0, cnrtNotifierDisableTimingAll = 2 } cnrtNotifierFlag_t;

@@ -1,10 +1,10 @@
-// BANG C's own header: words of the language, types, the instructions. Read before every source file.
+// BANG C's header: keywords, types and instructions. Precedes every source file.
 #ifndef MLUSIM_MLU_H_
 #define MLUSIM_MLU_H_
 
 #include <stddef.h>
 
-// Seen by the simulator, as plain loads and stores are: these names have to come before the C library's.
+// Counted by the simulator like plain loads and stores: these names have to precede those of the C library.
 extern "C" {
 void *memcpy(void *__restrict to, const void *__restrict from, size_t size) noexcept __asm__("__tsan_memcpy");
 void *memmove(void *to, const void *from, size_t size) noexcept __asm__("__tsan_memmove");
@@ -23,7 +23,7 @@ void *memset(void *to, int value, size_t size) noexcept __asm__("__tsan_memset")
 
 #include "mlusim/core.h"
 
-// The compiler's own words; the rewriter acts on those that begin with __mlusim.
+// Keywords; the rewriter handles those that begin with __mlusim.
 #define __nram__ __mlusim_nram
 #define __wram__ __mlusim_wram
 #define __ldram__ __mlusim_ldram
@@ -111,7 +111,7 @@ enum mluPoolBPOverlap { OVERLAP_ACC, OVERLAP_COVER };
 #include "mlusim/math.h"
 #include "cnrt.h"
 #include "cn_api.h"
-// Made from the table of instructions, for each compiler and version.
+// Generated from the table of instructions, for each compiler and version.
 #include "mlusim_intrinsics.h"
 #include "mlusim/scalar.h"
 #include "mlusim/invoke.h"

@@ -1,4 +1,4 @@
-// What compiled kernels and the simulator share: the call record, memory spaces, entries and launches.
+// Shared by compiled kernels and the simulator: the call record, memory spaces, entries and launches.
 #ifndef MLUSIM_CORE_H_
 #define MLUSIM_CORE_H_
 
@@ -105,7 +105,7 @@ template <class T> constexpr uint64_t code() {
     } else return scalar_code<U>();
 }
 
-// Of a parameter of an entry: whether it is a pointer to what the entry only reads.
+// For a parameter of an entry: whether it is a pointer to const.
 template <class T> constexpr uint64_t only_read() {
     return std::is_pointer<T>::value && std::is_const<typename std::remove_pointer<T>::type>::value ? 1 << 17 : 0;
 }
@@ -143,7 +143,7 @@ MLUSIM_PLAIN inline uint64_t issue(int op, const char *file, int line, const A &
     return record->result;
 }
 
-// Whether a value is an object of the host's that stands for a queue, a notifier or memory, and what it stands for.
+// Whether a value is a host object that wraps a queue, a notifier or memory, and what it wraps.
 template <class T> constexpr bool is_handle() {
     using U = typename std::remove_reference<T>::type;
     return std::is_class<U>::value && std::is_convertible<U &, const void *>::value;
@@ -153,12 +153,12 @@ template <class T> MLUSIM_PLAIN inline decltype(auto) handle(T &value) {
     else return (value);
 }
 
-// What a call without counterpart gives: it never gets there.
+// The result of an unsupported call, which never returns.
 struct Anything {
     template <class T> operator T() const { return T(); }
 };
 
-// A constant of the vendor's libraries that the headers here do not have, and a value of such a type.
+// A constant of the vendor's libraries that is missing in the headers here, and a value of such a type.
 struct ForeignConstant {
     uint64_t word;
     template <class T> constexpr operator T() const {
@@ -170,7 +170,7 @@ struct Foreign {
     uint64_t word;
     constexpr Foreign(uint64_t value = 0) : word(value) {}
     constexpr Foreign(ForeignConstant value) : word(value.word) {}
-    // Not from `Anything`, which converts itself: clang finds both ambiguous.
+    // Not from `Anything`, which converts itself: that is ambiguous for clang.
     template <class T> static constexpr bool known = std::is_integral<T>::value || std::is_same<T, Anything>::value;
     template <class T, class = typename std::enable_if<!known<T>>::type> Foreign(const T &) : word(0) {}
     constexpr operator int() const { return int(word); }
@@ -289,7 +289,7 @@ MLUSIM_PLAIN inline Registered<R, P...> *enter(R (*kernel)(P...), const char *na
 extern "C" {
 __attribute__((visibility("default"), used, weak)) mlusim::Entry *mlusim_entries() { return mlusim::entries(); }
 
-// What a task reads of itself; set when it starts.
+// The task's coordinates and dimensions; set when it starts.
 struct mlusim_unit_variables {
     int task_id, task_id_x, task_id_y, task_id_z, task_dim, task_dim_x, task_dim_y, task_dim_z;
     int core_id, core_dim, cluster_id, cluster_dim, is_memory_core;

@@ -1,4 +1,4 @@
-// The class of `bang_fusor.h`; part of the header that comes before every file, whose macros it does not see.
+// The class of `bang_fusor.h`, in the header that precedes every file, so that macros of the file do not affect it.
 #ifndef MLUSIM_FUSOR_H_
 #define MLUSIM_FUSOR_H_
 
@@ -22,7 +22,7 @@
 
 namespace mlusim {
 
-// The board fuses such a chain into one instruction; here each step is one of its own, at the line of its call.
+// The board fuses such a chain into one instruction; here each step is an instruction, at the line of its call.
 template <class T> class fusor {
   public:
     fusor(T *dst, const T *src, int count) : dst_(dst), src_(const_cast<T *>(src)), count_(count) {}

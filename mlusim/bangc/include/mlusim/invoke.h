@@ -1,4 +1,4 @@
-// Launches of host code without `<<<...>>>`: `cnrtInvokeKernel` and its older forms, which take arguments one by one.
+// Launches of host code without `<<<...>>>`: `cnrtInvokeKernel`, and its older forms, which take arguments one by one.
 #ifndef MLUSIM_INVOKE_H_
 #define MLUSIM_INVOKE_H_
 
@@ -8,7 +8,7 @@
 
 #define MLUSIM_HERE const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()
 
-// Bytes of the arguments that were added, in order.
+// Bytes of the arguments, in the order in which they were added.
 struct cnrtKernelParamsBuffer { std::vector<std::string> values; };
 typedef cnrtKernelParamsBuffer *cnrtKernelParamsBuffer_t;
 typedef struct cnrtKernelInitParam *cnrtKernelInitParam_t;
@@ -108,7 +108,7 @@ inline cnrtRet_t cnrtGetDeviceProperties(cnrtDeviceProp_t *prop, int device) {
     return cnrtSuccess;
 }
 
-// Runs at once: copies and launches before it in any queue have ended by then.
+// Runs immediately: earlier copies and launches of all queues have completed.
 inline cnrtRet_t cnrtInvokeHostFunc(cnrtQueue_t queue, cnrtHostFn_t function, void *argument) {
     if (cnrtRet_t status = cnrtQueueSync(queue)) return status;
     return function(argument), cnrtSuccess;

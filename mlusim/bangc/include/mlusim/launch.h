@@ -12,7 +12,7 @@ struct Grid {
     template <class X, class Y, class Z> Grid(X x, Y y, Z z) : x(unsigned(x)), y(unsigned(y)), z(unsigned(z)) {}
 };
 
-// Where a launch stands, and how it is made.
+// The location and the parameters of a launch.
 struct Launch {
     const char *name, *file;
     int line;

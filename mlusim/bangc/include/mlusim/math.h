@@ -1,4 +1,4 @@
-// Scalar maths of half and bfloat16, which the standard library leaves ambiguous or out.
+// Scalar maths of half and bfloat16, which are ambiguous or missing in the standard library.
 #ifndef MLUSIM_MATH_H_
 #define MLUSIM_MATH_H_
 
@@ -56,7 +56,7 @@ using ::tanhf;
 using ::truncf;
 }  // namespace std
 
-// The names of the standard's own header see what was added above.
+// The standard header includes the additions above.
 using std::sin;
 using std::cos;
 using std::tan;

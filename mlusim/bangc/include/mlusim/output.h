@@ -1,4 +1,4 @@
-// Output, and ways to end: they go to the simulator and not to the C library.
+// Output and exits, which go to the simulator instead of the C library.
 #ifndef MLUSIM_OUTPUT_H_
 #define MLUSIM_OUTPUT_H_
 
@@ -6,7 +6,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-// These undefine what is defined below: they come first.
+// These headers undefine names that are defined below, so they come first.
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
@@ -49,7 +49,7 @@ inline int snprintf(char *text, size_t size, const char *format, A... values) {
 
 namespace mlusim {
 
-// Exits take the line of their caller along.
+// Exits pass the line of their caller.
 [[noreturn]] inline void stop(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     mlusim_leave(0, "", file, line);
     __builtin_unreachable();
@@ -58,7 +58,7 @@ namespace mlusim {
     mlusim_leave(1, text, file, line);
     __builtin_unreachable();
 }
-// `__assert(text, file, line)` fails, as the C library's does; with a condition it may.
+// `__assert(text, file, line)` always fails, as in the C library; with a condition it may.
 [[noreturn]] inline void checked(const char *text, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     failed(text, file, line);
 }
@@ -74,7 +74,7 @@ inline void checked(bool condition, const char *file = __builtin_FILE(), int lin
 
 }  // namespace mlusim
 
-// A kernel has no heap; the linker leads calls of it here. Static initializers and host code have one.
+// A kernel has no heap: the linker redirects its functions here. Static initializers and host code may use the heap.
 extern "C" {
 __attribute__((visibility("default"), used, weak)) int mlusim_in_kernel;
 #define MLUSIM_HEAP(result, function, said, parameters, arguments)                                        \
@@ -99,7 +99,7 @@ MLUSIM_HEAP(void *, __cxa_allocate_exception, "throw", (size_t size), (size))
 
 namespace mlusim {
 
-// What becomes of an exception that nothing catches; the stack is as it was at the `throw`.
+// Called for an uncaught exception, with the stack of the `throw`.
 [[noreturn]] MLUSIM_PLAIN inline void terminated() {
     const char *what = "it is not a std::exception";
     if (!mlusim_call_record) __builtin_trap();
@@ -116,7 +116,7 @@ namespace mlusim {
     __builtin_unreachable();
 }
 
-// A program's `main`, whatever it takes.
+// A program's `main`, with any parameters.
 template <class F> inline void run_main(F *function, int count, char **words) {
     std::set_terminate(&terminated);
     if constexpr (std::is_invocable_r<int, F, int, char **>::value) ended(function(count, words));
@@ -140,7 +140,7 @@ using ::mlusim_exit;
 using ::mlusim_printf;
 }
 
-// The compiler calls this where a function finds its frame overwritten.
+// The compiler calls this when a function finds its frame overwritten.
 extern "C" __attribute__((visibility("hidden"), weak, used, noreturn, no_stack_protector)) void __stack_chk_fail() {
     mlusim_leave(4, "", "", 0);
     __builtin_unreachable();
@@ -160,7 +160,7 @@ template <class T> inline void dump(T value) {
     else mlusim_printf("breakdump: %g\n", double(float(value)));
 }
 }  // namespace mlusim
-// Registers on the terminal, one a line.
+// Print registers, one per line.
 template <class... A> inline void __breakdump_scalar(A... values) { (::mlusim::dump(values), ...); }
 
 // Inside a kernel the clock is the simulated one.

@@ -1,14 +1,14 @@
-// The class of `bang_pipeline.h`; part of the header that comes before every file, whose macros it does not see.
+// The class of `bang_pipeline.h`, in the header that precedes every file, so that macros of the file do not affect it.
 #ifndef MLUSIM_PIPELINE_H_
 #define MLUSIM_PIPELINE_H_
 
-// The whole names of the intrinsics: those in the headers are always declared.
+// The full names of the intrinsics: those in the headers are always declared.
 #define MLUSIM_WAIT(name, intrinsic) \
     void name(MLUSIM_PLACE) { intrinsic(file, line); }
 
 namespace mlusim {
 
-// The board has several such objects of a core; here each waits for the pipes as a sync does.
+// A core of a board has several such objects; here each waits for the pipes like a sync.
 class pipeline {
   public:
     explicit pipeline(uint32_t) {}

@@ -159,7 +159,7 @@ MLUSIM_SCALAR(cosh)
 MLUSIM_SCALAR2(pow, pow) MLUSIM_SCALAR2(atan2, atan2) MLUSIM_SCALAR2(fmod, fmod) MLUSIM_SCALAR2(hypot, hypot)
 MLUSIM_SCALAR2(max, fmax) MLUSIM_SCALAR2(min, fmin)
 
-// Scalar arithmetic, comparisons and conversions of the vendor's library. The name of a float's ends in its rounding;
+// Scalar arithmetic, comparisons and conversions of the vendor's library. Names for floats end in their rounding;
 // integers truncate.
 #define MLUSIM_SCALAR_ROUNDED(name, call, kind, type)                                                                \
     inline type __cn_scalar_##name##_##kind##_rn(type x, type y) { return mlusim::call(x, y, mlusim::RN); }          \
@@ -257,7 +257,7 @@ MLUSIM_SCALAR_UNSIGNED_ATOMICS(atomic_inc, __bang_atomic_inc)
 MLUSIM_SCALAR_UNSIGNED_ATOMICS(atomic_dec, __bang_atomic_dec)
 MLUSIM_SCALAR_SWAPS(atomic_cas, __bang_atomic_cas)
 
-// A scalar load or store by its memory's name: plain C++ does it, and is seen.
+// A scalar load or store by the name of its memory: a plain C++ access, which is counted.
 template <class T> inline T __load_gdram(const T *address) { return *address; }
 template <class T> inline T __load_ldram(const T *address) { return *address; }
 template <class T> inline T __load_sram(const T *address) { return *address; }
@@ -276,7 +276,7 @@ inline bool __is_dram(const volatile void *address) { return __mlusim_memory(add
 
 namespace mlusim {
 
-// A call of an intrinsic that the simulator does not know: an error when it is reached.
+// A call of an unknown intrinsic: an error when it is reached.
 struct Unknown {
     const char *name, *file;
     int line;
