@@ -6,6 +6,10 @@ here. `tests/memory/test_link.py` and `test_weighted_link.py` compare both with 
 
 Work is counted in bytes of DRAM time: a transfer that uses the DRAM at efficiency e has 1/e bytes of work per byte.
 
+The way of a transfer: `join` adds it to the arrivals. When its time has come, `_admit` counts it in flight and `_share`
+sets the rates. `_arm` sets the timer for the next completion, at which `_ring_now` takes the complete transfers off the
+link, calls their `done`, and shares the link again.
+
 The start-up time of a transfer is known in advance, so joining needs no event: flows that have joined since the last
 completion are admitted at the next one, each at its own time, and the timer for that completion looks ahead to the
 flows that will join before it.
@@ -39,8 +43,6 @@ class Link(Shares):
         self._schedule: Any = environment.schedule
         self._armed_ps = -1
         self._completing = False
-        # Whether the virtual clocks are in use: always, except in a `QuickLink`.
-        self._contended = True
         # Capacity.
         self._rate = rate
         self._mixed_rate = rate * limits.mixed_factor
@@ -55,9 +57,10 @@ class Link(Shares):
         self._reads_until = -1
         self._writes_until = -1
         self._mixed_until = NEVER
-        # Flows still to join: (time, order, flow), sorted.
+        # The numbers of flows in flight that read and that write.
         self._readers = 0
         self._writers = 0
+        # Flows still to join: (time, order, flow), sorted.
         self._arrivals: list[tuple[int, int, Flow]] = []
         # The rate that the flows in flight would have without contention.
         self._demand = 0.0
@@ -70,22 +73,20 @@ class Link(Shares):
 
     def join(self, flow: Flow, ready_ps: int, now: int) -> None:
         """Begin a transfer at `ready_ps`, now or later."""
-        order = flow.order = self._order
-        self._order = order + 1
-        flow.weight = self._weights[(order - self._first_order) % WEIGHTS]
-        insort(self._arrivals, (ready_ps, order, flow))
-        if not self._contended:
-            self._schedule_end(flow, flow.cost.work, ready_ps, ready_ps + flow.cost.least_ps, now)
-        elif not (self._completing or now <= self._armed_ps <= ready_ps):
+        self._expect(flow, ready_ps)
+        if not (self._completing or now <= self._armed_ps <= ready_ps):
             # The flow matters before the timer rings. When flows join while others complete, the link is shared once,
             # after all of them.
             self._admit(now)
             self._serve(now)
             self._arm(now)
 
-    def _schedule_end(self, flow: Flow, work: float, since_ps: int, end_ps: int, now: int) -> None:
-        """Schedule the end of a flow without contention; a hook for `QuickLink`."""
-        raise NotImplementedError
+    def _expect(self, flow: Flow, ready_ps: int) -> None:
+        """Add a flow to the arrivals; give it its number and weight."""
+        order = flow.order = self._order
+        self._order = order + 1
+        flow.weight = self._weights[(order - self._first_order) % WEIGHTS]
+        insort(self._arrivals, (ready_ps, order, flow))
 
     def _leave(self, flow: Flow, now: int) -> None:
         """Take a completed flow off the link and its port."""

@@ -26,12 +26,21 @@ class QuickLink(Link):
 
     def __init__(self, environment: Clock, limits: LinkLimits) -> None:
         super().__init__(environment, limits)
+        # Whether the virtual clocks are in use.
         self._contended = False
-        # While uncontended: the flows that end at each time.
+        # While not: the flows that end at each time.
         self._ends: dict[int, list[Flow]] = {}
         self._end_alarm = Alarm(self._ring_end)
         # How often flows have ended since contention began.
         self._ended = 0
+
+    def join(self, flow: Flow, ready_ps: int, now: int) -> None:
+        """Begin a transfer at `ready_ps`, now or later."""
+        if self._contended:
+            super().join(flow, ready_ps, now)
+        else:
+            self._expect(flow, ready_ps)
+            self._schedule_end(flow, flow.cost.work, ready_ps, ready_ps + flow.cost.least_ps, now)
 
     def _schedule_end(self, flow: Flow, work: float, since_ps: int, end_ps: int, now: int) -> None:
         """Schedule the end of a flow that runs at its own limit, with `work` remaining at `since_ps`."""
