@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.errors import InputError, nearest, shown
 
-Array = np.ndarray[Any, Any]
 MAX_RANK = 64
 
 

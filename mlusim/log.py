@@ -18,11 +18,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
 from mlusim.inputs import as_path
 from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
-from mlusim.records import Integers, Records
+from mlusim.records import Records
 
 # Records read at once, to save memory on long logs.
 _PIECE = 100_000

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
+from mlusim.arrays import Integers
+
 Rows = np.ndarray[Any, Any]
 
 # Times are 64-bit integers, and figures sum the times of all units of a board, memory cores included.

@@ -20,7 +20,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Rooms in the order of the arrows; a module may import from its own room and from those before it.
 ORDER = (
-    ("units", "errors", "files", "processes", "progress", "version"),
+    ("arrays", "units", "errors", "files", "processes", "progress", "version"),
     ("inputs",),
     ("dtypes",),
     ("hardware",),
@@ -46,6 +46,7 @@ RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 
 # What a kernel engineer's file may know: the kernel-facing API, the board, and what copies cost.
 KERNEL_FACING = {
+    "mlusim.arrays",
     "mlusim.cores.core",
     "mlusim.dtypes",
     "mlusim.errors",

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlusim.analysis.canvas import Canvas
-from mlusim.analysis.log_columns import Integers, LogColumns
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.style import BLACK, READ, WRITE, time_unit
 from mlusim.analysis.windows import pieces
+from mlusim.arrays import Integers
 from mlusim.units import PS_PER_S
 
 Rates = np.ndarray[Any, np.dtype[np.float64]]

@@ -27,8 +27,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlusim.analysis.intervals import Integers, clip, gaps, intervals, lengths, no_intervals, union
-from mlusim.analysis.log_columns import Flags, LogColumns
+from mlusim.analysis.intervals import clip, gaps, intervals, lengths, no_intervals, union
+from mlusim.analysis.log_columns import LogColumns
+from mlusim.arrays import Flags, Integers
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
 CAUSES: dict[str, str] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
+from mlusim.arrays import Integers
 
 
 def intervals(track: Any, start: Any, stop: Any) -> Integers:

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.dtypes import dtype_name
 from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.memory.view import View
 from mlusim.records import COLUMNS
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 _TASK, _WAITED_FOR = COLUMNS.index("task"), COLUMNS.index("waited_for")
 _OPERANDS = tuple((COLUMNS.index(f"{name}_alloc"), COLUMNS.index(f"{name}_offset")) for name in ("dst", "a", "b"))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.hardware import Board
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.layout import is_contiguous
 from mlusim.records import COLUMNS
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 DIRECTION_NAMES = tuple(direction.name for direction in Direction)
 

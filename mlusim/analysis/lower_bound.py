@@ -24,10 +24,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.intervals import Integers, gaps, intervals, union
+from mlusim.analysis.intervals import gaps, intervals, union
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.windows import pieces, windows
+from mlusim.arrays import Integers
 from mlusim.hardware import Board
 from mlusim.units import PS_PER_S, ceil_div
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.log_columns import Integers, LogColumns
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.totals import Totals
+from mlusim.arrays import Integers
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS, peak_ops_per_cycle
 from mlusim.dtypes import dtype_of
 from mlusim.hardware import Board

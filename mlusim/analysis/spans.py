@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.intervals import intervals, no_intervals, union
-from mlusim.analysis.log_columns import Integers, LogColumns
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.style import BLACK, GREEN, ORANGE, PURPLE, READ, SKY, WRITE, YELLOW
 from mlusim.analysis.windows import windows
+from mlusim.arrays import Integers
 from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR
 
 Fractions = np.ndarray[Any, np.dtype[np.float64]]

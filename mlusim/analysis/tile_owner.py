@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, LogColumns
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.windows import pieces
+from mlusim.arrays import Integers
 from mlusim.log import NONE, Box
 from mlusim.planning.tiles import Tiles
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, LogColumns
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.tile_owner import Owners, TileGrid, logged_owners, planned_owners, tile_grid
+from mlusim.arrays import Integers
 from mlusim.log import NONE
 
 if TYPE_CHECKING:

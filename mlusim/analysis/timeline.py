@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.canvas import Canvas, rgb, width_of
-from mlusim.analysis.log_columns import DIRECTION_NAMES, Integers, LogColumns
+from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.spans import KINDS, LANES, Fractions, RunSpans, Spans, covered_fraction, shares
 from mlusim.analysis.style import INK, PAPER, time_unit
+from mlusim.arrays import Integers
 
 MAX_UNITS = 16
 # With more spans than this, they are summed in bins: an SVG containing each of them would be slow to open.

@@ -14,8 +14,9 @@ import numpy as np
 
 from mlusim.analysis.breakdown import where_time_went
 from mlusim.analysis.intervals import clip, intervals, lengths, union
-from mlusim.analysis.log_columns import DIRECTION_NAMES, Integers, LogColumns
+from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.windows import pieces, windows
+from mlusim.arrays import Integers
 from mlusim.log import PIPES, SCALAR, SYNC
 from mlusim.memory.kinds import MemoryKind
 

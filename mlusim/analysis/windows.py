@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, LogColumns
+from mlusim.analysis.log_columns import LogColumns
+from mlusim.arrays import Integers
 from mlusim.log import BLOCKING
 
 PIECE = 1 << 18

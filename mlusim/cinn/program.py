@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlusim.arrays import Array
 from mlusim.cinn.net import Instruction, Variable, describe, in_context
 from mlusim.cinn.result import NetResult, Step
 from mlusim.dtypes import dtype_of
@@ -19,8 +20,6 @@ from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
 from mlusim.ops.call import RunOptions
 from mlusim.ops.operator import apply_on_device
-
-Array = np.ndarray[Any, Any]
 
 
 class Program:

@@ -17,12 +17,10 @@ from mlusim.cli.options import device_option, output_options, report_option, sav
 from mlusim.cli.outputs import Outputs, finish
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from mlusim.arrays import Array
     from mlusim.hardware import Board
     from mlusim.results.result import Result
 
-    Array = np.ndarray[Any, Any]
 
 # Four clips of eight frames: a window of 224 x 224 pixels moves over the photograph. Start position and step.
 _FRAMES, _WINDOW = 8, 224

@@ -12,12 +12,9 @@ from mlusim.cli.option_types import ELEMENT_TYPE, FILE, SHAPE, complete_from
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from mlusim.arrays import Array
     from mlusim.hardware import Board
     from mlusim.ops.commands import Command
-
-    Array = np.ndarray[Any, Any]
 
 
 def input_options(command: Command) -> list[click.Parameter]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.copy_effect import Array, Place, copy_effect, large_copy_effect
+from mlusim.arrays import Array
+from mlusim.cores.copy_effect import Place, copy_effect, large_copy_effect
 from mlusim.cores.copy_geometry import CopyGeometry, copy_geometry
 from mlusim.cores.scalar import Passed
 from mlusim.errors import CopyError, shown

@@ -5,15 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from mlusim.arrays import Array
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.deferred import Piece
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
-Array = np.ndarray[Any, Any]
 # An allocation, and a byte in it.
 Place = tuple[Allocation, int]
 

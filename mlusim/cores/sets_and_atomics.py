@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.instructions.record import NUMBERS
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scalar import check_view, number
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from mlusim.cores.instructions.limits import Value
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.waiting import Waiting
-
-Array = np.ndarray[Any, Any]
 
 
 def _wrap_up(old: Array, limit: Array) -> Array:

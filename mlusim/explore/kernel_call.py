@@ -26,7 +26,6 @@ from mlusim.host.verify import verify
 from mlusim.results.result import Result
 from mlusim.verifier.report import Report
 
-Array = np.ndarray[Any, Any]
 Ran = TypeVar("Ran")
 
 # Parameters of `run`, `verify` and `Device.launch`: a kernel's parameters with these names must be bound in the kernel.

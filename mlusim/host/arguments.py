@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.dtypes import ALL, dtype_name, dtype_of
 from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from mlusim.host.device import Device
     from mlusim.memory.view import View
 
-Array = np.ndarray[Any, Any]
 
 FORMS = "a file (x.npy, x.npz:key), an output (float32:2,8,64), random elements (random:float32:1000), or a number"
 _RANDOM, IN_PLACE = "random", "inout:"

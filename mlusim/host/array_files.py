@@ -17,11 +17,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.dtypes import ALL, BFLOAT16, Dtype, dtype_name
 from mlusim.errors import InputError
 from mlusim.files import atomic_write, open_input
-
-Array = np.ndarray[Any, Any]
 
 _NPY, _ZIP, _EMPTY_ZIP = b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06"
 _UNNAMED = {dtype_name(dtype): dtype for dtype in ALL if dtype.isbuiltin != 1}

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.errors import AllocationError
 from mlusim.hardware import Board
 from mlusim.inputs import as_shape
 from mlusim.units import format_bytes
 
 _ADDRESSES = (1 << 63) - 1
-Array = np.ndarray[Any, Any]
 
 
 class RandomTensors:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.cores import copies, counted, row_copies, scalar, syncs, uncached_vector
 from mlusim.cores.chip import sram_name
 from mlusim.cores.core import Core
@@ -37,7 +38,6 @@ from mlusim.records import COLUMNS
 if TYPE_CHECKING:
     from mlusim.hardware import Board
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 # Element types by size: a replay reads no values.
 _ELEMENTS = {size: np.dtype(kind) for size, kind in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "V16"))}

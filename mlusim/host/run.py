@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.launch import kernel_name
 from mlusim.errors import InputError, MlusimError, nearest
 from mlusim.hardware import Board
@@ -21,7 +22,6 @@ from mlusim.inputs import as_array, check_operations, is_tensor
 from mlusim.memory.view import View
 from mlusim.results.result import Result
 
-Array = np.ndarray[Any, Any]
 Kernel = Callable[..., Any]
 
 

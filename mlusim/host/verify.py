@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.launch import kernel_name
 from mlusim.errors import AllocationError, AwaitError, BoardError, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board
@@ -26,7 +27,6 @@ from mlusim.verifier.findings import Finding
 from mlusim.verifier.reference import differs
 from mlusim.verifier.report import Report
 
-Array = np.ndarray[Any, Any]
 Kernel = Callable[..., Any]
 Reference = Array | Callable[..., Any] | tuple[Array, ...] | Mapping[str, Array] | None
 

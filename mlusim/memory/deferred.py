@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.memory.row_copy import Indices, RowCopy
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from mlusim.memory.allocation import Memory
     from mlusim.memory.view import View
 
-Array = np.ndarray[Any, Any]
 
 # Deferring a smaller copy, or one with shorter segments, costs the host more than copying it.
 MIN_BYTES = 16_384

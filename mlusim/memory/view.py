@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AccessError
 from mlusim.memory.allocation import Allocation
@@ -35,8 +36,6 @@ _RAW: dict[int, np.dtype[Any]] = {
 
 # Rows that a buffer caches: kernels use the same few buffers in turn.
 _ROWS = 16
-
-Array = np.ndarray[Any, Any]
 
 
 class View:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.steady.steady import check_steady, timed, too_few
@@ -17,8 +18,6 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.results.result import Result
 from mlusim.verifier.check_by_default import is_checked
-
-Array = np.ndarray[Any, Any]
 
 
 class RunOptions(TypedDict, total=False):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board
@@ -16,7 +17,7 @@ from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.call import Call, Input
 from mlusim.ops.operator import Operator, tensor_of
 from mlusim.ops.registry import OPERATORS
-from mlusim.ops.schema import Array, Attribute, Options, TensorSchema
+from mlusim.ops.schema import Attribute, Options, TensorSchema
 
 Chosen = tuple[Operator, dict[str, Any]]
 

@@ -15,6 +15,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError
 from mlusim.hardware import Board
@@ -23,7 +24,7 @@ from mlusim.kernels.gather import kernel_of
 from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.indices import MODES, check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
-from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, extent
+from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema, extent
 from mlusim.planning.gather import STRATEGIES
 from mlusim.planning.gather import plan_gather as split
 from mlusim.planning.lookup import LookupProblem

@@ -10,6 +10,7 @@ from typing import Unpack
 
 from numpy.typing import ArrayLike
 
+from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError
 from mlusim.hardware import Board
@@ -19,7 +20,7 @@ from mlusim.ops.axes import normal_axis
 from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.indices import check_index_type, check_values
 from mlusim.ops.operator import Operator, apply, tensor_of
-from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, extent
+from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema, extent
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.dtypes import INT32, INT64, dtype_name
 from mlusim.errors import InputError, shown
 from mlusim.inputs import MAX_RANK, check_choice
 from mlusim.ops.axes import normal_axes, normal_axis
-from mlusim.ops.call import Array
 from mlusim.ops.schema import Tensor
 from mlusim.planning.lookup_geometry import Extents, Lookups
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mlusim.analysis.launch_log import Operand, log_of_launch
+from mlusim.arrays import Array
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import AllocationError, InputError, PlanError, nearest, shown
 from mlusim.hardware import Board, board
@@ -26,7 +27,7 @@ from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_array, as_shape, check_choice
 from mlusim.memory.view import View
 from mlusim.ops.call import Call, Input, RunOptions, launch, run, verified
-from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, complete
+from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema, complete
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.split import MORE_NRAM

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
+from mlusim.arrays import Array
 from mlusim.dtypes import INT32, INT64, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
@@ -20,7 +21,7 @@ from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.operator import Operator, apply, plan
-from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, extent, one_tensor
+from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema, extent, one_tensor
 from mlusim.planning.plan import Plan
 from mlusim.planning.reverse import STRATEGIES
 from mlusim.planning.reverse import plan_reverse as split

@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
+from mlusim.arrays import Array
 from mlusim.dtypes import Dtype, dtype_name
 from mlusim.errors import InputError
 from mlusim.hardware import Board
@@ -22,7 +23,7 @@ from mlusim.ops.call import Call, Input, RunOptions, Workspace
 from mlusim.ops.gather import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.ops.indices import check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
-from mlusim.ops.schema import Array, Options, Tensor, TensorSchema
+from mlusim.ops.schema import Options, Tensor, TensorSchema
 from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan

@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
+from mlusim.arrays import Array
 from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
@@ -21,7 +22,7 @@ from mlusim.inputs import as_shape, check_choice
 from mlusim.kernels.tin_shift import kernel_of
 from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.operator import Operator, apply, plan
-from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema
+from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema
 from mlusim.planning.plan import Plan
 from mlusim.planning.tin_shift import STRATEGIES
 from mlusim.planning.tin_shift import plan_tin_shift as split

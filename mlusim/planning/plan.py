@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.dtypes import dtype_of
 from mlusim.errors import PlanError
 from mlusim.hardware import Board, board
 from mlusim.planning import plan_text
-from mlusim.planning.tiles import Integers, Tile, Tiles, check_cover
+from mlusim.planning.tiles import Tile, Tiles, check_cover
 from mlusim.units import format_bytes, plural
 
 Parameters = TypeVar("Parameters")

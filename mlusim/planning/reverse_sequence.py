@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mlusim.arrays import Integers
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.view import View
@@ -20,7 +21,7 @@ from mlusim.planning.pivot import Cut, pivot_cuts, tiles_text
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.search import Candidate, best_by_strategy, predicted_text
-from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, Integers, boxes, buffer_bytes, cut_evenly, in_runs
+from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, round_up
 from mlusim.units import group_digits as digits

@@ -23,6 +23,7 @@ from functools import partial
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.hardware import Board
 from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
@@ -47,7 +48,7 @@ from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
 from mlusim.planning.scatter_chunk import Chunk, buffers_of, chunk_of, details_of, updated, ways_to_read
 from mlusim.planning.search import Candidate, best_by_strategy, rooms
-from mlusim.planning.split import Integers, boxes, cut, in_turn
+from mlusim.planning.split import boxes, cut, in_turn
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div
 from mlusim.units import group_digits as digits

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.hardware import Board
 from mlusim.memory.loops import (
     address_instructions,
@@ -27,7 +28,7 @@ from mlusim.planning.lookup import LookupProblem, nram_bytes
 from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs
 from mlusim.planning.lookup_geometry import Extents, Lookups, blocks, count_boxes
 from mlusim.planning.prediction import Grid, predict_serial_ps
-from mlusim.planning.split import Integers, boxes, cut
+from mlusim.planning.split import boxes, cut
 from mlusim.units import ceil_div, round_up
 
 # Bin numbers have 16 bits.

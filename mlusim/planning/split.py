@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.copy import MAX_SEGNUM
 from mlusim.units import ceil_div, plural
 from mlusim.units import group_digits as digits
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 Cuts = tuple[Integers, Integers]
 
 # The remedy if NRAM is too small. A caller who set an NRAM limit should raise that limit instead.

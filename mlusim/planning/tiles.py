@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.errors import PlanError
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Tile(NamedTuple):

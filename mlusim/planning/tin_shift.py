@@ -10,21 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.dtypes import Dtype
 from mlusim.hardware import Board
 from mlusim.planning.plan import Plan, empty_plan
-from mlusim.planning.split import (
-    Cuts,
-    Fit,
-    Integers,
-    boxes,
-    buffer_bytes,
-    choose_tier,
-    cut,
-    cut_evenly,
-    in_turn,
-    union1_launch,
-)
+from mlusim.planning.split import Cuts, Fit, boxes, buffer_bytes, choose_tier, cut, cut_evenly, in_turn, union1_launch
 from mlusim.planning.tiles import Tiles
 from mlusim.planning.tin_shift_choice import best_cut, choose
 from mlusim.units import ceil_div, plural, round_up

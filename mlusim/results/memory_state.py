@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.log import NONE, SYNC, Log
 from mlusim.units import format_bytes, format_ns
 
-Array = np.ndarray[Any, Any]
 Selection = np.ndarray[Any, np.dtype[np.bool_]]
 # Returns the contents of live allocations, by index, at a time in picoseconds.
 Repeat = Callable[[int], Mapping[int, Array]]

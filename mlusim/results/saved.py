@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import BoardError, InputError, MlusimError
 from mlusim.files import atomic_write, open_input
@@ -62,7 +63,6 @@ _ADDED = frozenset(
 _PACKAGE = PurePath(__file__).parents[1]
 _STAND_IN = "mlu370-x4"  # for parameters of a user's board that an earlier version did not have
 
-Array = np.ndarray[Any, Any]
 Record = TypeVar("Record")
 
 _HEAD = "run.json"

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, Remark, SkippedRecord, TaskRecord
 from mlusim.records import COLUMNS
 from mlusim.results.schema import check_log, tuples
 
-Array = np.ndarray[Any, Any]
 Record = TypeVar("Record")
 
 _RECORDS = {"tasks": TaskRecord, "launches": LaunchRecord, "allocations": AllocationRecord, "boxes": Box}

@@ -14,6 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.dtypes import dtype_of
 from mlusim.hardware import Board
 from mlusim.inputs import MAX_RANK
@@ -22,8 +23,6 @@ from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.planning.plan import Plan
 from mlusim.records import COLUMNS, longest_run_ps
 from mlusim.verifier.remarks import RULES
-
-Array = np.ndarray[Any, Any]
 
 # A file that unpacks to more than this, and to more than this multiple of its size, cannot be a saved run.
 _MAX_BYTES = 1 << 30

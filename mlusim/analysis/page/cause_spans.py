@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES, layers
-from mlusim.analysis.intervals import Integers, clip, gaps, intervals, no_intervals, union
+from mlusim.analysis.intervals import clip, gaps, intervals, no_intervals, union
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.windows import how_many, windows
+from mlusim.arrays import Integers
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
 # More spans than this result in a page of several megabytes.

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, LogColumns
+from mlusim.analysis.log_columns import LogColumns
+from mlusim.arrays import Integers
 from mlusim.log import NONE, AllocationRecord
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import round_up

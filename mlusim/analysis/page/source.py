@@ -11,9 +11,9 @@ import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.by_line import LineTime
-from mlusim.analysis.intervals import Integers
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.windows import pieces
+from mlusim.arrays import Integers
 
 # Up to this many consecutive lines without figures are shown; of longer runs only their ends.
 _MAX_LINES = 400

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, LogColumns
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.windows import pieces
+from mlusim.arrays import Integers
 from mlusim.log import NONE
 
 

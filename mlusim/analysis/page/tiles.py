@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlusim.analysis.log_columns import Integers, LogColumns
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.tile_writers import axis_label, tile_writers
+from mlusim.arrays import Integers
 from mlusim.log import NONE
 from mlusim.planning.plan import Plan
 from mlusim.planning.tiles import Tiles

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.convert import ROUND, steps
 from mlusim.cores.convert import convert as convert_array
-from mlusim.cores.instructions.record import ANY, Array, Extent, Instruction, Match, Operand, Overlap, same_size
+from mlusim.cores.instructions.record import ANY, Extent, Instruction, Match, Operand, Overlap, same_size
 from mlusim.cores.instructions.rounding import narrow
 from mlusim.cores.instructions.vector_library import vector_casts
 from mlusim.dtypes import (

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function
 from mlusim.cores.instructions.elementwise import unary
 from mlusim.cores.instructions.record import (
@@ -21,7 +22,6 @@ from mlusim.cores.instructions.record import (
     NUMBERS,
     SERIES_2XX,
     SERIES_3XX,
-    Array,
     Extent,
     Instruction,
     Operand,

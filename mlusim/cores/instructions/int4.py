@@ -13,18 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS, convert_elements, wrong_attributes
-from mlusim.cores.instructions.record import (
-    ARCH_322,
-    SRC,
-    Array,
-    Extent,
-    Instruction,
-    Match,
-    Operand,
-    Overlap,
-    Types,
-)
+from mlusim.cores.instructions.record import ARCH_322, SRC, Extent, Instruction, Match, Operand, Overlap, Types
 from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32, UINT8
 
 _WIDE: Types = dict.fromkeys((FLOAT16, FLOAT32, BFLOAT16, INT8, INT16, INT32), ARCH_322)

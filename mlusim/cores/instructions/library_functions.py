@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function, stream
 from mlusim.cores.instructions.elementwise import unary
 from mlusim.cores.instructions.functions import wide
-from mlusim.cores.instructions.record import ANY, DST, FLOATS, INTEGERS, SRC, Array, Instruction, Match, Operand
+from mlusim.cores.instructions.record import ANY, DST, FLOATS, INTEGERS, SRC, Instruction, Match, Operand
 from mlusim.cores.instructions.rounding import DIRECTED, rounded
 
 _NORMAL = NormalDist()

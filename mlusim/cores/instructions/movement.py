@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.instructions.record import (
     ANY,
     DST,
@@ -15,7 +16,6 @@ from mlusim.cores.instructions.record import (
     NUMBERS,
     SERIES_2XX,
     SERIES_3XX,
-    Array,
     Extent,
     Instruction,
     Match,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import window
 from mlusim.cores.instructions.record import (
     DST,
@@ -14,7 +15,6 @@ from mlusim.cores.instructions.record import (
     NUMBERS,
     SERIES_2XX,
     SERIES_3XX,
-    Array,
     Extent,
     Instruction,
     Match,

@@ -27,7 +27,6 @@ from mlusim.dtypes import (
     Dtype,
 )
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
 # Element types that an operand may have, each with the first `__BANG_ARCH__` that supports it.
 Types: TypeAlias = Mapping[Dtype, int]

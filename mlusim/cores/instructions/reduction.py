@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.instructions.record import (
     ANY,
     FLOATS,
     NUMBERS,
     SERIES_2XX,
     SERIES_3XX,
-    Array,
     Extent,
     Instruction,
     Match,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.cores.instructions.record import Array
+from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
 
 DIRECTED = ("dn", "up", "tz")

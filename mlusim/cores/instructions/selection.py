@@ -11,17 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.cores.instructions.record import (
-    ANY,
-    DST,
-    NUMBERS,
-    Array,
-    Extent,
-    Instruction,
-    Match,
-    Operand,
-    Runs,
-)
+from mlusim.arrays import Array
+from mlusim.cores.instructions.record import ANY, DST, NUMBERS, Extent, Instruction, Match, Operand, Runs
 from mlusim.errors import OperandError
 
 HEAD_BYTES = 128

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import Work
 from mlusim.cores.instructions.record import (
     ARCH_322,
     SERIES_2XX,
     SERIES_3XX,
-    Array,
     Extent,
     Instruction,
     Match,

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlusim.arrays import Array
 from mlusim.errors import OperandError
 from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
-    from mlusim.cores.instructions.record import Array
     from mlusim.dtypes import Dtype
     from mlusim.hardware.board_record import Board
     from mlusim.memory.allocation import Allocation

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.host.steady.pattern import BEFORE
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from mlusim.host.steady.fast_forward import FastForward
     from mlusim.host.steady.pattern import Pattern
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 Item = TypeVar("Item")
 # The most iterations of a period.
 _LONGEST = 64

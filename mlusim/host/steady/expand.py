@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from mlusim.host.steady.periods import ALIKE, Integers
+from mlusim.arrays import Integers
+from mlusim.host.steady.periods import ALIKE
 from mlusim.host.steady.task_loops import Codes, cost_of
 from mlusim.host.steady.watch import Skip, SkippedPart
 from mlusim.log import NONE, AllocationRecord, LaunchRecord, Log, SkippedRecord, TaskRecord

@@ -8,12 +8,11 @@ times; the others then speed up until each reaches the limit of its own port, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Numbers = np.ndarray[Any, np.dtype[np.float64]]
+from mlusim.arrays import Integers, Numbers
 
 # Standard deviations of a statistical bound.
 _SURE = 3.0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.host.steady.periods import ALIKE
 from mlusim.log import NONE, SCALAR
 from mlusim.records import INSTRUCTION
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from mlusim.log import Log
     from mlusim.records import Rows
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 # The number of earlier items whose variables an iteration may use.
 BEFORE = 2

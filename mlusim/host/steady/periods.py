@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.cores.syncs import BARRIERS
 from mlusim.log import NONE, VECTOR, Log
 from mlusim.records import INSTRUCTION
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 # The longest period considered, in operations: a loop of a hundred copies with their accompanying operations.
 LONGEST = 512
