@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
-from sys import _current_frames
-from types import TracebackType
-from typing import TYPE_CHECKING
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.kernel_errors import Abandoned
 from mlusim.errors import OperationLimitError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PERIOD_S = 0.25
 _QUIET_PERIODS = 5
+_AGAIN_S = 1.0
 _DEBUGGERS = frozenset({"bdb", "pdb", "ipdb", "pudb", "debugpy", "pydevd", "_pydevd_bundle", "_pydevd_frame_eval"})
 
 
@@ -36,14 +37,42 @@ def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseExcepti
     class StallAbandoned(Abandoned):
         error = StallError()
 
+        def __init__(self) -> None:
+            # Runs in the kernel's thread. A kernel that catches everything meets the next one at its next line, also in
+            # its handlers, until it ends.
+            _trace_callers(again)
+
+    def again(*event: Any) -> None:
+        del event
+        raise StallAbandoned
+
     return StallError, StallAbandoned
+
+
+def _trace_callers(trace: Any) -> None:
+    """Call `trace` before each next line of the kernel's functions: those above SimPy's on the stack."""
+    sys.settrace(_ignore)
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None and (module := _package(frame)) != "simpy":
+        if module != "mlusim":
+            frame.f_trace = trace
+        frame = frame.f_back
+
+
+def _ignore(*event: Any) -> None:
+    """Trace no further functions."""
+    del event
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _in_debugger(thread: int) -> bool:
     """Return whether a debugger has stopped a thread: one of its functions is on the stack."""
-    frame = _current_frames().get(thread)
+    frame = sys._current_frames().get(thread)  # noqa: SLF001
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _DEBUGGERS:
+        if _package(frame) in _DEBUGGERS:
             return True
         frame = frame.f_back
     return False
@@ -65,8 +94,10 @@ class Watchdog:
         self._bar: RunProgress | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._trace: Any = None
 
     def __enter__(self) -> None:
+        self._trace = sys.gettrace()
         self._stop.clear()
         self._bar = RunProgress(self._chip) if self._progress else None
         self._thread = threading.Thread(
@@ -80,6 +111,8 @@ class Watchdog:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+        if sys.gettrace() is _ignore:
+            sys.settrace(self._trace)
 
     def _run(self, runner: int) -> None:
         # The errors to raise, made when the run stalls: classes cost as much as a small run.
@@ -98,7 +131,8 @@ class Watchdog:
                     stalls = stalls or list(_stall_errors(self._stall_s))
                     stall = stalls.pop(0) if len(stalls) > 1 else stalls[0]
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(stall))
-                    quiet_s = 0.0
+                    # A kernel that goes on regardless gets the next one soon.
+                    quiet_s = max(quiet_s - _AGAIN_S, 0.0)
                 if self._bar is not None and periods >= _QUIET_PERIODS:
                     self._bar.show()
         finally:

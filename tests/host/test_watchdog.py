@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,29 @@ async def endless_pass_deaf(core: Core) -> None:
             pass
 
 
+async def endless_refusals(core: Core) -> None:
+    while True:
+        try:  # noqa: SIM105
+            core.nram.alloc(10**9, "float32")
+        except BaseException:  # noqa: BLE001, S110
+            pass
+
+
+async def endless_refusals_deep_down(core: Core) -> None:
+    def inner() -> None:
+        while True:
+            try:  # noqa: SIM105
+                core.nram.alloc(10**9, "float32")
+            except:  # noqa: E722, S110
+                pass
+
+    while True:
+        try:  # noqa: SIM105
+            inner()
+        except:  # noqa: E722, S110
+            pass
+
+
 async def slow_but_sound(core: Core) -> None:
     for _ in range(5):
         time.sleep(0.2)  # noqa: ASYNC251 - Python that takes its time
@@ -53,6 +77,14 @@ def test_a_loop_that_issues_nothing(kernel: Any) -> None:
         "no operation issued for 0.2 s: a loop that neither issues nor awaits anything? If the kernel's own Python "
         "needs more time, raise stall_s"
     )
+
+
+@pytest.mark.parametrize("kernel", [endless_refusals, endless_refusals_deep_down])
+def test_a_loop_that_catches_everything(kernel: Any) -> None:
+    traced = sys.gettrace()
+    with pytest.raises(OperationLimitError, match=r"no operation issued for 0\.2 s: a loop"):
+        run_alone(kernel, stall_s=0.2)
+    assert sys.gettrace() is traced
 
 
 def test_a_slow_kernel_is_not_endless() -> None:
