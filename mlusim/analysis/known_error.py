@@ -4,10 +4,10 @@ The kind of a run is derived from its log (`kind_of`). Its neighbours are the me
 family. Their errors are those of predictions made without them (`hardware/calibrated.json`); the distance of the run to
 the measurements determines which predictions count:
 
-- `measured`: the kind was measured on the family, at sizes within a factor of four of the run's. Rows were left out
-  one by one.
-- `beyond`: the kind was measured, but on another family or at other sizes. All rows of a kind on a family were left
-  out together.
+- `measured`: the kind was measured on the family, at sizes and on a fraction of the cores within a factor of four of
+  the run's. Rows were left out one by one.
+- `beyond`: the kind was measured, but only on another family, at other sizes, or on more cores. All rows of a kind on a
+  family were left out together.
 - `not measured`: there are no measurements of the kind or the family, or the board is not a preset. There is no band.
 
 The band is conformal: given n errors of a level, the ceil(0.9 (n + 1))-th smallest absolute log error, symmetric. It is
@@ -39,7 +39,7 @@ from mlusim.units import KIB, MIB, PS_PER_US, plural, short_bytes
 
 MEASURED, BEYOND, NOT_MEASURED = "measured", "beyond", "not measured"
 PART = 0.9  # of all runs, that the band is to hold
-_SIZE_FACTOR = 4
+_FACTOR = 4  # of sizes, and of the fraction of cores
 _DOUBT = 0.2  # of a parameter that is assumed
 _FUNCTIONS = (
     "log",
@@ -158,8 +158,7 @@ def known_of(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Known:
     """Return the known error of a run's time, from measurements."""
     board = records.board
     kind = kind_of(records, metrics)
-    size = sum(metrics.bus_bytes.values())
-    level, why, neighbours = _neighbours(kind, board, size)
+    level, why, neighbours = _neighbours(kind, board, sum(metrics.bus_bytes.values()), cores_at_work(records))
     if level == NOT_MEASURED:
         return Known(kind, level, why, (), (), None, 0, 0)
     half = math.hypot(half_width(level), _DOUBT * assumed_part(board, metrics, bound))
@@ -171,7 +170,15 @@ def known_of(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Known:
     )
 
 
-def _neighbours(kind: str, board: Board, size: int) -> tuple[str, str, list[Row]]:
+def cores_at_work(records: LogColumns) -> int:
+    """Return the number of MLU cores that issued an operation."""
+    units: set[int] = set()
+    for part in pieces(records):
+        units.update(np.unique(part.unit).tolist())
+    return sum(unit < records.board.cores for unit in units)
+
+
+def _neighbours(kind: str, board: Board, size: int, cores: int) -> tuple[str, str, list[Row]]:
     """Return the level, what was not measured, and the neighbouring measurements."""
     if why := _unmeasured(kind, board):
         return NOT_MEASURED, why, []
@@ -180,9 +187,12 @@ def _neighbours(kind: str, board: Board, size: int) -> tuple[str, str, list[Row]
     if not in_family:
         return BEYOND, f"the kind {kind!r} on the family {board.family}", of_kind
     sizes = [row.nbytes for row in in_family]
-    if not min(sizes) <= size * _SIZE_FACTOR or not size <= max(sizes) * _SIZE_FACTOR:
+    if not min(sizes) <= size * _FACTOR or not size <= max(sizes) * _FACTOR:
         span = " to ".join(map(short_bytes, sorted({min(sizes), max(sizes)})))
         return BEYOND, f"sizes other than {span} on the family {board.family}", in_family
+    least = math.ceil(min(row.core_fraction for row in in_family) * board.cores)
+    if cores * _FACTOR < least:
+        return BEYOND, f"fewer than {least} of {board.cores} cores on the family {board.family}", in_family
     return MEASURED, "", in_family
 
 
@@ -210,13 +220,17 @@ def _edited(board: Board) -> str:
 
 
 def assumed_part(board: Board, metrics: Metrics, bound: LowerBound) -> float:
-    """Return the fraction of a run's time whose most important parameter is assumed for its board."""
+    """Return the fraction of a run's time whose most important parameter is assumed for its board.
+
+    Idle cores wait for the others, so the time of those counts.
+    """
     on_assumed_ps = sum(
         bound.losses_ps[name]
         for name in LOSSES
         if PARAMETERS_OF_LOSS[name] and board.sources[PARAMETERS_OF_LOSS[name][0]].startswith("ASSUMED")
     )
-    return on_assumed_ps / metrics.core_time_ps if metrics.core_time_ps else 0.0
+    busy_ps = metrics.core_time_ps - metrics.where_time_went["idle"]
+    return on_assumed_ps / busy_ps if busy_ps else 0.0
 
 
 @cache

@@ -37,6 +37,7 @@ class Row(NamedTuple):
     Attributes:
         name, kind, family: of the measurement.
         nbytes: useful bytes read and written; 0 if the source does not state them.
+        core_fraction: fraction of the board's cores that issue operations.
         time_us: measured time.
         left_out: by a fit without this row.
         kind_in_family: by a fit without any row of its kind of kernel on its family of boards.
@@ -47,6 +48,7 @@ class Row(NamedTuple):
     kind: str
     family: str
     nbytes: int
+    core_fraction: float
     time_us: float
     left_out: float
     kind_in_family: float

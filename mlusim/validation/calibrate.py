@@ -20,6 +20,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from mlusim.analysis.known_error import cores_at_work
+from mlusim.analysis.log_columns import LogColumns
 from mlusim.hardware import Board, board
 from mlusim.hardware.calibrated import PATH
 from mlusim.hardware.presets import find_preset, preset
@@ -170,6 +172,11 @@ def family_of(row: Measurement) -> str:
     return board(row.board).family
 
 
+def _core_fraction(row: Measurement) -> float:
+    device = recreate(row)
+    return cores_at_work(LogColumns(device.log, device.board)) / device.board.cores
+
+
 def calibrate(say: Callable[[str], None] = print) -> dict[str, Any]:
     """Fit, run the leave-out predictions, and return the content of `calibrated.json`."""
     rows = [row for row in measurements() if row.use == FIT]
@@ -207,6 +214,7 @@ def calibrate(say: Callable[[str], None] = print) -> dict[str, Any]:
                 "kind": row.kind,
                 "family": family_of(row),
                 "nbytes": row.bytes_read + row.bytes_written,
+                "core_fraction": round(_core_fraction(row), 3),
                 "time_us": row.time_us,
                 "left_out": round(flat[0][row.name], 3),
                 "kind_in_family": round(flat[1][row.name], 3),
