@@ -52,7 +52,7 @@ def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseExcepti
 def _trace_callers(trace: Any) -> None:
     """Call `trace` before each next line of the kernel's functions: those above SimPy's on the stack."""
     sys.settrace(_ignore)
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - Python has no other way to the frames
     while frame is not None and (module := _package(frame)) != "simpy":
         if module != "mlusim":
             frame.f_trace = trace
@@ -70,7 +70,7 @@ def _package(frame: FrameType) -> str:
 
 def _in_debugger(thread: int) -> bool:
     """Return whether a debugger has stopped a thread: one of its functions is on the stack."""
-    frame = sys._current_frames().get(thread)  # noqa: SLF001
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - Python has no other way to the frames
     while frame is not None:
         if _package(frame) in _DEBUGGERS:
             return True
