@@ -233,6 +233,13 @@ class Races:
             blocking += (
                 "\nor, if they are meant to be two buffers, move one of them: only a part of their bytes overlaps"
             )
+        remedy = f"{waits}, which waits for {pipe}, between {first.location} and {second.location}{blocking}"
+        if self._writes(a, b) == (False, True) and self._remedies.is_fresh(a):
+            # With a sync between them, the first would read bytes that nothing has written.
+            remedy = (
+                f"correct the part of {name} at {first.location} or {second.location}: the first of them reads it "
+                "before anything is written there"
+            )
         return Finding(
             kind="race",
             title=title,
@@ -240,7 +247,7 @@ class Races:
             nbytes=nbytes,
             sites=(first, second),
             rule=rule,
-            remedy=f"{waits}, which waits for {pipe}, between {first.location} and {second.location}{blocking}",
+            remedy=remedy,
             times=times,
             fields={"sync": sync, "buffer": name} | self._executions(a) | self._reused_by(a, b),
         )

@@ -38,16 +38,20 @@ class TaskRemedies:
         """Return a pair of accesses in the order that the kernel intends, as far as its log and its source tell.
 
         Their order in the log is accidental. Of two lines that every task passes in turn, or in turn between two
-        barriers, the upper one comes first, and a read of bytes that nothing has written yet comes after their write.
+        barriers, the upper one comes first, unless tasks may wait for each other by atomics. A read of bytes that
+        nothing has written yet comes after their write.
         """
+        write = self.accesses.write
+        fresh = bool(write[b] and not write[a]) and self.is_fresh(a)
+        if FETCHING & set(self.log.ops):
+            return (b, a) if fresh else (a, b)
         upper, lower = sorted((a, b), key=self._line)
         (file, first, function), (other_file, last, other_function) = self._source(upper), self._source(lower)
         if first and (file, function) == (other_file, other_function) and not exclude_each_other(file, first, last):
             loop = lines_of_loop(file, first, last)
             if self._barrier_in(loop, upper, lower) if loop[0] else self._in_turn(upper, lower):
                 return upper, lower
-        write = self.accesses.write
-        return (b, a) if write[b] and not write[a] and self._is_fresh(a) else (a, b)
+        return (b, a) if fresh else (a, b)
 
     def of(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
         """Return the sync that would order two accesses, if any, with rule and remedy."""
@@ -125,7 +129,7 @@ class TaskRemedies:
                     return True
         return False
 
-    def _is_fresh(self, row: int) -> bool:
+    def is_fresh(self, row: int) -> bool:
         """Return whether neither the host nor an earlier operation has written any byte of a read."""
         accesses, log = self.accesses, self.log
         alloc = int(accesses.alloc[row])
@@ -182,7 +186,7 @@ class TaskRemedies:
         order, record = self.order, int(self.accesses.record[a])
         position, task = int(order.position[record]), int(order.task_of[record])
         own = np.arange(order.first[task], order.first[task + 1])
-        atomics = own[np.isin(order.op[own], [code for code, name in enumerate(self.log.ops) if name in FETCHING])]
+        atomics = own[np.isin(order.op[own], [code for code, name in enumerate(self.log.ops) if name in ATOMIC_NAMES])]
         if not self.accesses.write[a] or not len(atomics) or atomics[-1] > position:
             return []
         where = (

@@ -627,3 +627,22 @@ def test_two_syncs_missing_in_a_loop_of_one_tile_are_two_findings():
 
     report = verify(kernel, X, Output.like(X), kind="BLOCK", dim=8)
     assert [finding.kind for finding in report.errors] == ["race", "race"]
+
+
+def test_the_slot_that_a_pipeline_stores_before_it_is_computed_is_named():
+    async def kernel(core, x, out):
+        given, made = (core.nram.alloc((2, 8), x.dtype, name) for name in ("given", "made"))
+        for step in range(x.shape[0] + 2):
+            if step >= 2:
+                core.memcpy_async(out[step - 2], made[(step - 1) % 2])
+            if step < x.shape[0]:
+                core.memcpy_async(given[step % 2], x[step])
+            if 1 <= step <= x.shape[0]:
+                core.mul(made[(step - 1) % 2], given[(step - 1) % 2], 2.0)
+            await core.sync()
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    store, compute = (site.location for site in finding.sites)
+    assert finding.remedy == (
+        f"correct the part of made at {store} or {compute}: the first of them reads it before anything is written there"
+    )

@@ -177,3 +177,27 @@ def test_a_store_behind_the_atomic_that_announces_it():
     finding = the_only_error(kernel, X, Output((4, 8)), InOut(np.zeros(1, np.int32)), Output(8), dim=4)
     store, atomic = (f"test_task_remedies.py:{line_of(kernel, text)}" for text in ("parts[core", "atomic_add"))
     assert finding.remedy.startswith(f"let {store} come before the atomic at {atomic}, if that tells the other task")
+
+
+def test_tasks_that_wait_for_each_other_by_atomics_have_an_order_of_their_own():
+    """Each task adds the sum of the one before it, and announces its own sum before it is stored."""
+
+    async def kernel(core, x, sums, flags):
+        if core.is_memory_core:
+            return
+        row, before = core.nram.alloc((2, 8), x.dtype, "rows")
+        old, task = core.nram.alloc(1, "int32", "old"), core.task_id
+        await core.memcpy(row, x[task])
+        while task:
+            await core.atomic_add(old, flags[task - 1 : task], 0)
+            if await core.load(old[0]):
+                await core.memcpy(before, sums[task - 1])
+                core.add(row, row, before)
+                break
+        await core.atomic_reduce_add(flags[task : task + 1], 1)
+        await core.memcpy(sums[task], row)
+
+    finding = the_only_error(kernel, X, Output((4, 8)), InOut(np.zeros(4, np.int32)), dim=4)
+    assert [site.role for site in finding.sites] == ["writes", "reads"]
+    store, atomic = (f"test_task_remedies.py:{line_of(kernel, text)}" for text in ("memcpy(sums[task]", "reduce_add"))
+    assert finding.remedy.startswith(f"let {store} come before the atomic at {atomic}, if that tells the other task")
