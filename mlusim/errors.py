@@ -145,6 +145,11 @@ def nearest(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0
     return f"did you mean {' or '.join(near)}? " if near else ""
 
 
+def it_has(names: Iterable[str]) -> str:
+    """Return "it has a, b" for a message about an unknown name, or "it has none"."""
+    return f"it has {', '.join(names) or 'none'}"
+
+
 def shown(value: object) -> str:
     """Return the repr of a value for a message: one line; if long, an array by its shape, and others cut."""
     try:

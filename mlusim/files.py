@@ -16,6 +16,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
+from mlusim.errors import InputError
+
 # On Linux, a file without a name: the system removes it with the process, however the process ends.
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _HEAD_BYTES = 4096
@@ -62,6 +64,15 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         scratch.replace(target)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(where: object) -> Iterator[None]:
+    """Convert an `OSError` of the block, which writes a file, to an `InputError` that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{where}: cannot be written: {error.strerror or error}") from error
 
 
 _FOLDER = "mlusim-scratch-"

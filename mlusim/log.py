@@ -19,8 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.errors import InputError
-from mlusim.files import atomic_write
+from mlusim.files import atomic_write, writing
 from mlusim.inputs import as_path
 from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
 from mlusim.records import Records
@@ -381,18 +380,15 @@ class Log:
         memory. Raises `InputError` if the file cannot be written.
         """
         target = as_path(path)
-        try:
-            with atomic_write(target) as stream:
-                text = TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
-                writer = csv.writer(text, lineterminator="\n")
-                for first in range(0, max(self.count, 1), _PIECE):
-                    piece = self._worded(self.records.columns(first, min(first + _PIECE, self.count)))
-                    if not first:
-                        writer.writerow(piece)
-                    writer.writerows(zip(*(column.tolist() for column in piece.values()), strict=True))
-                text.detach()  # flushes, and leaves the stream open
-        except OSError as error:
-            raise InputError(f"{target}: the operations cannot be written there: {error.strerror or error}") from error
+        with writing(target), atomic_write(target) as stream:
+            text = TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
+            writer = csv.writer(text, lineterminator="\n")
+            for first in range(0, max(self.count, 1), _PIECE):
+                piece = self._worded(self.records.columns(first, min(first + _PIECE, self.count)))
+                if not first:
+                    writer.writerow(piece)
+                writer.writerows(zip(*(column.tolist() for column in piece.values()), strict=True))
+            text.detach()  # flushes, and leaves the stream open
         return target
 
     def _worded(self, columns: dict[str, Integers]) -> dict[str, np.ndarray[Any, Any]]:

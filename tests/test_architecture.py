@@ -20,7 +20,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Rooms in the order of the arrows; a module may import from its own room and from those before it.
 ORDER = (
-    ("arrays", "units", "errors", "files", "processes", "progress", "version"),
+    ("arrays", "units", "errors", "processes", "progress", "version"),
+    ("files",),
     ("inputs",),
     ("dtypes",),
     ("hardware",),

@@ -70,5 +70,5 @@ def test_csv_has_the_same_columns_and_values_in_pieces(
 def test_csv_of_an_empty_log_has_a_header(tmp_path: Path) -> None:
     log = Device().log
     assert log.to_csv(tmp_path / "none.csv").read_text().count("\n") == 1
-    with pytest.raises(InputError, match=r"missing.x\.csv: the operations cannot be written there: No such file"):
+    with pytest.raises(InputError, match=r"missing.x\.csv: cannot be written: No such file"):
         log.to_csv(tmp_path / "missing" / "x.csv")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlusim.analysis.style import BLUE, GREY, PALE, VERMILION, drawing, legend_below, new_figure, save
-from mlusim.errors import InputError
 from mlusim.inputs import as_path
 
 if TYPE_CHECKING:
@@ -62,10 +61,5 @@ def draw_accuracy(points: Sequence[Point]) -> Figure:
 
 def save_accuracy(path: str, points: Sequence[Point]) -> None:
     """Draw the picture and write it as .svg or .png. Raises `InputError` if the file cannot be written."""
-    target = as_path(path)
     with drawing():
-        figure = draw_accuracy(points)
-        try:
-            save(figure, target)
-        except OSError as error:
-            raise InputError(f"--plot {path}: cannot be written: {error.strerror or error}") from error
+        save(draw_accuracy(points), as_path(path))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mlusim.files import atomic_write
+from mlusim.files import atomic_write, writing
 from mlusim.units import PS_PER_NS, PS_PER_US
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ def legend_below(figure: Figure, handles: list[Any], columns: int = 8) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG, by the path's suffix, atomically and reproducibly."""
-    with atomic_write(path) as stream:
+    """Write a figure as PNG or SVG, by the path's suffix, atomically and reproducibly. Raises `InputError`."""
+    with writing(path), atomic_write(path) as stream:
         save_to(figure, stream, path.suffix.lower())
 
 

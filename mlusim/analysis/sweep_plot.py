@@ -73,10 +73,7 @@ def plot_sweep(
     with drawing():
         figure = draw_sweep(rows, axes, metrics, chosen, title)
         if path is not None:
-            try:
-                save(figure, path)
-            except OSError as error:
-                raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+            save(figure, path)
     return figure
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlusim.cli.paths import check_target, is_through
 from mlusim.errors import InputError
-from mlusim.files import atomic_write, beside
+from mlusim.files import atomic_write, beside, writing
 
 
 def check_output(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
@@ -94,8 +94,5 @@ def make_directory(option: str, text: str) -> Path:
 
 def write_bytes(option: str, path: Path, content: bytes) -> None:
     """Write any file atomically. Raises `InputError` on failure."""
-    try:
-        with atomic_write(path) as stream:
-            stream.write(content)
-    except OSError as error:
-        raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
+    with writing(f"{option} {path}"), atomic_write(path) as stream:
+        stream.write(content)

@@ -14,7 +14,7 @@ from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_completion import setting_names
 from mlusim.cli.option_types import ELEMENT_TYPE, GRID, OPERATIONS, SHAPE, Kinds, complete_assignment
 from mlusim.cli.options import COMPILE_OPTIONS, compile_options, parameters, seed_option
-from mlusim.errors import InputError
+from mlusim.errors import InputError, it_has
 
 if TYPE_CHECKING:
     from mlusim.explore.kernel_call import KernelCall
@@ -132,11 +132,12 @@ def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
         if not (name and equals and values):
             raise InputError(f"--set {text}: write NAME=VALUE")
         if name not in kernel.settings:
-            has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"
             if name in kernel.tensors:
                 raise InputError(f"--set {text}: {name} has no default, so it is an argument: write --arg {name}=...")
             near = nearest(name, kernel.settings)
-            raise InputError(f"--set {name}: {kernel.name} has no such parameter with a default; {near}{has}")
+            raise InputError(
+                f"--set {name}: {kernel.name} has no such parameter with a default; {near}{it_has(kernel.settings)}"
+            )
         if name in by_name:
             raise InputError(f"--set {text}: {name} has a value already; several values are one list, {name}=4,8")
         by_name[name] = _setting(name, values, kernel.settings[name])

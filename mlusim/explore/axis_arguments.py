@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, TypeGuard
 
 from mlusim.dtypes import FLOAT32
-from mlusim.errors import InputError, shown
+from mlusim.errors import InputError, it_has, shown
 from mlusim.explore.axes import Axes
 from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, numbers, several, shapes
 from mlusim.explore.user_kernels import UserKernel, kernel_of
@@ -152,8 +152,9 @@ def _own_kernel(
     settings = {**options, **named}
     unknown = [key for key in settings if key not in kernel.settings]
     if unknown:
-        has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"
-        raise InputError(f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; {has}")
+        raise InputError(
+            f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; {it_has(kernel.settings)}"
+        )
     return _Subject(name=name, kernel=kernel, dtype=dtype, strategies=[None], options=settings, launch=launch)
 
 

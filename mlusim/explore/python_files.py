@@ -14,7 +14,7 @@ from importlib.util import decode_source
 from pathlib import Path
 from typing import Any
 
-from mlusim.errors import InputError
+from mlusim.errors import InputError, it_has
 from mlusim.explore.fingerprint import installed
 from mlusim.files import open_input
 from mlusim.inputs import as_path
@@ -65,8 +65,9 @@ def _only_kernel(path: Path, text: str) -> str:
         raise InputError(f"{path}: cannot be loaded: line {error.lineno}: SyntaxError: {error.msg}") from error
     names = [name for name in names if not name.startswith("_")]
     if len(names) != 1:
-        has = f"it has {', '.join(names)}" if names else "it has none"
-        raise InputError(f"{path}: name the kernel, an `async def`, as in {path.name}:{(names or ['add'])[0]}; {has}")
+        raise InputError(
+            f"{path}: name the kernel, an `async def`, as in {path.name}:{(names or ['add'])[0]}; {it_has(names)}"
+        )
     return names[0]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mlusim.errors import InputError
-from mlusim.files import atomic_write, beside
+from mlusim.files import atomic_write, beside, writing
 from mlusim.inputs import as_path
 from mlusim.version import __version__
 
@@ -69,14 +69,12 @@ def write_table(rows: Rows, path: Path, about: Mapping[str, Any]) -> Path:
     Raises `InputError`.
     """
     check_table(path)
-    try:
+    with writing(path):
         with atomic_write(path) as stream:
             _WRITERS[path.suffix.lower()](rows, stream, about)
         if path.suffix.lower() == ".csv":
             with atomic_write(beside(path)) as stream:
                 stream.write(_json(about))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
     return path
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.dtypes import ALL, dtype_name, dtype_of
-from mlusim.errors import InputError, nearest, shown
+from mlusim.errors import InputError, it_has, nearest, shown
 from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
 from mlusim.host.random_tensors import RandomTensors
@@ -219,9 +219,10 @@ def assign(
             named[name] = argument.value
         else:
             names = [*parameters, *optional]
-            has = f"it has {', '.join(names)}" if names else "it has none"
             near = nearest(argument.name, names)
-            raise InputError(f"--arg {argument.text}: {kernel} has no parameter {argument.name!r}; {near}{has}")
+            raise InputError(
+                f"--arg {argument.text}: {kernel} has no parameter {argument.name!r}; {near}{it_has(names)}"
+            )
     unassigned = [name for name in parameters if name not in named]
     if len(positional) > len(unassigned):
         raise InputError(f"--arg {positional[len(unassigned)].text}: {kernel} has no parameter left for it")

@@ -20,7 +20,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.dtypes import ALL, BFLOAT16, Dtype, dtype_name
 from mlusim.errors import InputError
-from mlusim.files import atomic_write, open_input
+from mlusim.files import atomic_write, open_input, writing
 
 _NPY, _ZIP, _EMPTY_ZIP = b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06"
 _UNNAMED = {dtype_name(dtype): dtype for dtype in ALL if dtype.isbuiltin != 1}
@@ -120,12 +120,9 @@ def _named(where: str, array: Array) -> Array:
 
 def write_array(option: str, path: Path, array: Array) -> None:
     """Write an .npy file atomically. Raises `InputError` on failure."""
-    try:
-        with atomic_write(path) as stream:
-            # Without the handle of the file, NumPy writes through the stream, whose errors have a reason.
-            np.save(SimpleNamespace(write=stream.write), nameable(array), allow_pickle=False)
-    except OSError as error:
-        raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
+    with writing(f"{option} {path}"), atomic_write(path) as stream:
+        # Without the handle of the file, NumPy writes through the stream, whose errors have a reason.
+        np.save(SimpleNamespace(write=stream.write), nameable(array), allow_pickle=False)
 
 
 def nameable(array: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
-from mlusim.errors import InputError, nearest, shown
+from mlusim.errors import InputError, it_has, nearest, shown
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.call import Call, Input
@@ -81,8 +81,7 @@ class Command:
         known = {attribute.name: attribute for attribute in (*self.attributes, *self.example_attributes)}
         for name in values:
             if name not in known:
-                has = f"it has {', '.join(known)}" if known else "it has none"
-                raise InputError(f"{name}: {self.name} has no such option; {nearest(name, known)}{has}")
+                raise InputError(f"{name}: {self.name} has no such option; {nearest(name, known)}{it_has(known)}")
         for name, attribute in known.items():
             if attribute.required and name not in values:
                 raise InputError(f"{name}: {self.name} needs it; give a value, or a list of them to sweep")

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError, nearest, shown
+from mlusim.errors import InputError, it_has, nearest, shown
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_tuple
 
@@ -98,8 +98,7 @@ def complete(operator: str, attributes: Iterable[Attribute], values: Options) ->
     known = {attribute.name: attribute for attribute in attributes}
     for name in values:
         if name not in known:
-            has = f"it has {', '.join(known)}" if known else "it has none"
-            raise InputError(f"{operator} has no attribute {shown(name)}: {nearest(name, known)}{has}")
+            raise InputError(f"{operator} has no attribute {shown(name)}: {nearest(name, known)}{it_has(known)}")
     completed = {}
     for name, attribute in known.items():
         if name in values:

@@ -137,10 +137,7 @@ class Report:
             raise InputError(f"draw to {target}: it must be a .png or .svg file, of a report that has a log")
         with drawing():
             figure = draw_proof(proof_maps(self.log), "Split proof", self._headline(colour=False))
-            try:
-                save(figure, target)
-            except OSError as error:
-                raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
+            save(figure, target)
         return target
 
     def _headline(self, *, colour: bool) -> str:
