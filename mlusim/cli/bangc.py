@@ -170,7 +170,10 @@ def _program(module: Module, device: Board, outputs: Outputs, **options: Any) ->
 
 
 def _run_program(running: Program, outputs: Outputs, **options: Any) -> int:
-    """Run a program, then verify it and write the requested files; returns its status."""
+    """Run a program, verify it and write the requested files.
+
+    Returns its status; 1 if that is 0 and the checker has found an error.
+    """
     simulated, module = running.device, running.module
     status = running.run()
     if options["check"] or outputs.report or outputs.saved or outputs.as_json:
@@ -184,6 +187,8 @@ def _run_program(running: Program, outputs: Outputs, **options: Any) -> int:
             title=f"{module.path.name} on {simulated.board.name}\n",
             more={"status": status},
         )
+        if result.report is not None and not result.report.ok:
+            return status or 1
     return status
 
 

@@ -60,6 +60,18 @@ def test_what_a_program_leaves_out_of_an_upload_is_uninitialised(tmp_path: Path)
             assert errors == [] if parts == 4 else [("uninitialised", "device memory 0[256:1024], 768 B in GDRAM")]
 
 
+def test_a_program_with_findings_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "racing.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void put(int *y) {\n  if (!__is_mpu()) *y = taskId;\n}\n"
+        "int main(int count, char **words) {\n  int *y, x;\n  cnrtMalloc((void **)&y, 4);\n"
+        "  put<<<4, cnrtFuncTypeUnion1, nullptr>>>(y);\n  cnrtMemcpy(&x, y, 4, cnrtMemcpyDevToHost);\n"
+        "  cnrtFree(y);\n  return count > 1 ? 5 : 0;\n}\n"
+    )
+    assert [_mlusim("bangc", "run", file, *words) for words in ((), ("--check",), ("--check", "--", "x"))] == [0, 1, 5]
+    assert "error: task-race" in capfd.readouterr().out
+
+
 def test_a_file_without_main_is_not_a_program(basics: bangc.Module) -> None:
     with pytest.raises(InputError, match=r"basics\.mlu has no main: name a kernel with --entry"):
         run_program(basics, Device())
