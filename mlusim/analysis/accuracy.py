@@ -62,4 +62,4 @@ def draw_accuracy(points: Sequence[Point]) -> Figure:
 def save_accuracy(path: str, points: Sequence[Point]) -> None:
     """Draw the picture and write it as .svg or .png. Raises `InputError` if the file cannot be written."""
     with drawing():
-        save(draw_accuracy(points), as_path(path))
+        save(draw_accuracy(points), as_path(path), f"--plot {path}")

@@ -138,9 +138,12 @@ def legend_below(figure: Figure, handles: list[Any], columns: int = 8) -> None:
     figure.legend(handles=handles, loc="outside lower left", ncols=min(columns, len(handles)), fontsize=9)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG, by the path's suffix, atomically and reproducibly. Raises `InputError`."""
-    with writing(path), atomic_write(path) as stream:
+def save(figure: Figure, path: Path, where: str = "") -> None:
+    """Write a figure as PNG or SVG, by the path's suffix, atomically and reproducibly.
+
+    Raises `InputError` if that fails; `where` names the file there, by default its path.
+    """
+    with writing(where or path), atomic_write(path) as stream:
         save_to(figure, stream, path.suffix.lower())
 
 
