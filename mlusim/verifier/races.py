@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -89,7 +89,33 @@ class Races:
         (a, b), (_, last) = occurrences.first, occurrences.last
         before = [self._last_before(*pair, one, other) for pair in (occurrences.first, occurrences.last)]
         finding = self._in_task(a, b, occurrences.times)
+        if any(self._replaces_unread(*pair) for pair in (occurrences.first, occurrences.last)):
+            first, second = (site.location for site in finding.sites)
+            index = (
+                f"correct the part of {finding.fields['buffer']} at {first} or {second}: the first of them replaces "
+                "what was copied there before anything reads it"
+            )
+            finding = replace(finding, remedy=f"{index}\nor {finding.remedy}")
         return Race(before[0], self._position(b), (before[1], self._position(last)), finding)
+
+    def _replaces_unread(self, a: int, b: int) -> bool:
+        """Return whether a copy that is read too early replaces another copy to these bytes that nothing has read."""
+        accesses, log, op = self.accesses, self.log, self.order.op_of
+        if self._writes(a, b) != (True, False) or log.ops[int(op[accesses.record[a]])] != "memcpy":
+            return False
+        before = accesses.record < accesses.record[a]
+        before &= (accesses.alloc == accesses.alloc[a]) & (self.order.task_of[accesses.record] == self._task(a))
+        before &= (accesses.low < accesses.high[a]) & (accesses.high > accesses.low[a])
+        last = np.flatnonzero(before)[-1:]
+        return bool(
+            len(last)
+            and accesses.write[last[0]]
+            and op[accesses.record[last[0]]] == op[accesses.record[a]]
+            and (accesses.low[last[0]], accesses.high[last[0]]) == (accesses.low[a], accesses.high[a])
+        )
+
+    def _task(self, row: int) -> int:
+        return int(self.order.task_of[self.accesses.record[row]])
 
     def _last_before(self, a: int, b: int, one: Integers, other: Integers) -> int:
         """Return the position of the last operation that races with that of `b` from the line of `a`.

@@ -208,6 +208,8 @@ class TaskRemedies:
     def _barrier(self, tasks: list[int]) -> tuple[str, str]:
         """Return the smallest barrier of two tasks that fits the kernel, and who must reach it."""
         one, other = (self.log.tasks[task] for task in tasks)
+        if one.is_memory_core and other.is_memory_core:
+            return "sync_all_mpu", "all memory cores of the union"
         memory_cores = self._memory_cores_work(one.launch)
         if one.cluster == other.cluster and memory_cores:
             return "sync_cluster", "all cores of the cluster and its memory core"

@@ -646,3 +646,29 @@ def test_the_slot_that_a_pipeline_stores_before_it_is_computed_is_named():
     assert finding.remedy == (
         f"correct the part of made at {store} or {compute}: the first of them reads it before anything is written there"
     )
+
+
+@pytest.mark.parametrize("slots", [3, 2])
+def test_a_ring_with_too_few_slots_is_named(slots):
+    """The load of a tile is issued two steps before its computation."""
+
+    async def kernel(core, x, out):
+        ring, made = (core.nram.alloc((depth, 8), x.dtype, "ring") for depth in (slots, 2))
+        for step in range(11):
+            if step < 8:
+                core.memcpy_async(ring[step % slots], x[step])
+            if 2 <= step < 10:
+                core.mul(made[step % 2], ring[(step - 2) % slots], 2.0)
+            if step >= 3:
+                core.memcpy_async(out[step - 3], made[(step - 1) % 2])
+            await core.sync()
+
+    report = verify(kernel, X, Output.like(X), reference=2 * X, **ONE)
+    if slots == 3:
+        report.check()
+        return
+    (finding,) = report.errors
+    load, compute = (site.location for site in finding.sites)
+    assert finding.remedy.startswith(
+        f"correct the part of ring at {load} or {compute}: the first of them replaces what was copied there before"
+    )

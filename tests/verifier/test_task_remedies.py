@@ -201,3 +201,16 @@ def test_tasks_that_wait_for_each_other_by_atomics_have_an_order_of_their_own():
     assert [site.role for site in finding.sites] == ["writes", "reads"]
     store, atomic = (f"test_task_remedies.py:{line_of(kernel, text)}" for text in ("memcpy(sums[task]", "reduce_add"))
     assert finding.remedy.startswith(f"let {store} come before the atomic at {atomic}, if that tells the other task")
+
+
+def test_memory_cores_alone_have_a_barrier_of_their_own():
+    async def kernel(core, x, space, out):
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        if core.is_memory_core:
+            await core.memcpy(box, x[4 * core.cluster_id : 4 * core.cluster_id + 4])
+            await core.memcpy(space[core.cluster_id], box)
+            await core.memcpy(box, space[1 - core.cluster_id])
+            await core.memcpy(out[core.cluster_id], box)
+
+    finding = the_only_error(kernel, X, Output((2, 4, 8)), Output((2, 4, 8)), kind="UNION2", dim=8)
+    assert finding.remedy.startswith("`await core.sync_all_mpu()` in all memory cores of the union, after ")
