@@ -79,6 +79,7 @@ def test_runtime_queries_return_the_boards_properties(capsys: pytest.CaptureFixt
     board = device.board
     assert capsys.readouterr().out.splitlines() == [
         f"{board.name.upper()} {board.clusters} {board.cores_per_cluster} {board.nram_bytes}",
+        f"{board.name.upper()} {board.cores}",
         "called on the host with 7",
         "pitched 1 2 4 5",
         "device 2, host 1, pinned 3",

@@ -161,6 +161,14 @@ typedef struct cnrtDeviceProp {
     int maxQueueCount, maxNotifierCount, MLUIsaVersion, mluIsaVersion;
 } cnrtDeviceProp_t;
 
+// Of older versions: `core_num` counts all cores; `core_version` is no constant's.
+#define CNRT_DEVICE_NAME_SIZE 64
+typedef struct {
+    char device_name[CNRT_DEVICE_NAME_SIZE];
+    mlusim::Foreign core_version;
+    int core_num;
+} cnrtDeviceInfo_t;
+
 #ifndef CNRT_CHECK
 #define CNRT_CHECK(...)                                                                             \
     do {                                                                                            \
