@@ -29,6 +29,8 @@ _MAX_BYTES = 1 << 30
 _MAX_RATIO = 300
 _LIMIT = 1 << 62
 _MAX_TASKS = 1 << 24
+# Retiming makes all queues up to the last one that has a launch.
+_MAX_QUEUES = 1 << 16
 # Control characters could move the terminal's cursor or change colours. Newlines and tabs are allowed.
 _CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 
@@ -147,6 +149,7 @@ def _check_references(log: Log) -> None:
     """Raise `ValueError` for references between the tables of a log that lead nowhere, and for invalid geometry."""
     checks = {
         "a task of its log is of no launch": all(0 <= task.launch < len(log.launches) for task in log.tasks),
+        "a launch of its log is on no queue": all(0 <= launch.queue < _MAX_QUEUES for launch in log.launches),
         "a launch of its log has no grid": all(len(launch.dim) == 3 and min(launch.dim) > 0 for launch in log.launches),
         "an operand of its log has no geometry": all(
             len(box.shape) == len(box.strides) <= MAX_RANK and box.itemsize > 0 and min(box.shape, default=0) >= 0

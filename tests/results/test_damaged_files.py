@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import zipfile
@@ -121,3 +122,24 @@ def test_columns_with_former_names_are_read(tmp_path):
 
     rewritten(tmp_path / "run.zip", renamed, tmp_path / "former.zip")
     same_log(mlusim.load(tmp_path / "former.zip").log, run.log)
+
+
+def test_a_launch_on_a_queue_of_a_damaged_number(tmp_path, saved):
+    def on_queue(number):
+        path = tmp_path / f"queue{number}.zip"
+        with zipfile.ZipFile(saved) as old, zipfile.ZipFile(path, "w") as new:
+            for name in old.namelist():
+                content = old.read(name)
+                if name == "log/launches.npy":
+                    table = np.load(io.BytesIO(content))
+                    table[3] = number
+                    buffer = io.BytesIO()
+                    np.save(buffer, table)
+                    content = buffer.getvalue()
+                new.writestr(name, content)
+        return path
+
+    times = {mlusim.retime(mlusim.load(on_queue(number)), device="mlu590-h8").time_ps for number in (0, 9)}
+    assert len(times) == 1
+    for number in (-1, 2**40):
+        assert "a launch of its log is on no queue" in refused(on_queue(number))
