@@ -117,7 +117,9 @@ class Program:
             error = AccessError(f"{verb} {where} directly: it lies on the board; copy it with cnrtMemcpy")
         else:
             name = text_at(second)
-            error, place = KernelError(f"{name}: an array of a core's memory is used in host code"), None
+            remedy = "launch the kernel with name<<<dim, type, queue>>>(...) instead of calling it"
+            error = KernelError(f"host code uses the array {name}, which lies in a core's memory: {remedy}")
+            place = faults.fault_place(module, image)
         return self._located(error, place)
 
     def fault_error(self) -> MlusimError:

@@ -257,7 +257,10 @@ EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int l
 EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const void *initial) {
     Word space = kind & ~Word(EXTERN);
     Arena *arena = current && space < KINDS ? current->arenas[space] : loading[space];
-    if (!arena) leave(PLACED, space, Word(name), Word(line));
+    if (!arena || (current && !current->device)) {  // host code has no memory of a core
+        remember(0, 0, 0, Word(__builtin_frame_address(0)));
+        leave(PLACED, space, Word(name), Word(line));
+    }
     for (Array *known = arena->arrays; known < arena->arrays + arena->count; ++known) {
         if (known->size != size || strcmp(known->name, name)) continue;
         bool same = (space == SRAM || space == GDRAM) && known->line == Word(line) && !strcmp(known->file, file);  // that of the cluster or the board

@@ -147,3 +147,14 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
     assert is_system(f"/home/someone/another-environment/{library}")
     assert is_system("/usr/include/c++/12/vector")
     assert not is_system("/home/someone/kernels/handlers.cpp")
+
+
+def test_a_kernel_that_is_called_instead_of_launched_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "called.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void k(float *x) {\n"
+        "  __nram__ float a[64];\n  __memcpy(a, x, 256, GDRAM2NRAM);\n}\n"
+        "int main() { k(nullptr); }\n"
+    )
+    with pytest.raises(MlusimError, match=r"called\.mlu:3: host code uses the array a, .*: launch the kernel with"):
+        Program(bangc.compile(file), Device()).run()
