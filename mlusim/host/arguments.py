@@ -229,9 +229,10 @@ def assign(
     named |= {name: argument.value for name, argument in zip(unassigned, positional, strict=False)}
     missing = [name for name in parameters if name not in named]
     if missing and shape is None:
+        listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         raise InputError(
-            f"{kernel}: no argument for {' and '.join(missing)}; give --arg {missing[0]}=..., {FORMS}; or --shape for "
-            "random inputs and one output, the last; of BANG C, inputs are the pointers to const"
+            f"{kernel}: no argument for {listed}; give --arg {missing[0]}=..., {FORMS}; or --shape for "
+            f"random inputs and one output, the last{'; of BANG C, inputs are the pointers to const' if types else ''}"
         )
     types = types or {}
     tensors = [name for name in parameters if not isinstance(named.get(name), int | float)]
