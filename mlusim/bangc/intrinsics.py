@@ -113,11 +113,11 @@ def _lock_of(name: str) -> Handler:
         """An MLU core passes its lock's number twice; a memory core names two locks (B) and acquires both, in order."""
         del codes
         first, second = (int(value) for value in values)
-        alike = first == second
-        if alike == bridge.issuer.unit.is_memory_core:
-            whose, rule = ("a memory core", "different") if alike else ("an MLU core", "equal")
+        equal = first == second
+        if equal == bridge.issuer.unit.is_memory_core:
+            whose, rule = ("a memory core", "different") if equal else ("an MLU core", "equal")
             raise OperandError(f"__bang_{name}({first}, {second}) on {whose}: its two numbers are {rule}")
-        return _change_both(bridge, line, name, (first,) if alike else tuple(sorted((first, second))))
+        return _change_both(bridge, line, name, (first,) if equal else tuple(sorted((first, second))))
 
     return handler
 

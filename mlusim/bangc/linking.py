@@ -102,6 +102,6 @@ def _undefined(binary: Path, runtime: Path) -> tuple[list[str], dict[str, str]]:
         except OSError:
             continue
     missing = [name for name in names if not any(hasattr(library, name) for library in libraries)]
-    alike = {name: [symbol for symbol in defined if symbol.startswith(f"_Z{len(name)}{name}")] for name in missing}
-    aliases = {name: symbols[0] for name, symbols in alike.items() if len(symbols) == 1}
+    mangled = {name: [symbol for symbol in defined if symbol.startswith(f"_Z{len(name)}{name}")] for name in missing}
+    aliases = {name: symbols[0] for name, symbols in mangled.items() if len(symbols) == 1}
     return [name for name in missing if name not in aliases], aliases

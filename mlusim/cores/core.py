@@ -121,11 +121,11 @@ class Core(InstructionMethods):
         Args:
             items: such as `range(core.task_id, rows, core.task_dim)`, or the tiles of a plan.
             along: by iteration, integers or tuples of integers; by default the items. Where these advance evenly, the
-                iterations have to be alike: the same instructions, on operands that advance evenly. There may be fewer
-                than items: the last iterations, such as those that empty a pipeline, are then always executed.
+                iterations have to issue the same instructions, on operands that advance evenly. There may be fewer than
+                items: the last iterations, such as those that empty a pipeline, are then always executed.
 
-        An iteration may use variables of the two iterations before it. What it does must not depend on data. Raises
-        `OperandError` for items without a length, and if `along` has more.
+        An iteration may use variables of the two iterations before it. Its operations must not depend on data. Raises
+        `OperandError` for items without a length, and if `along` is longer.
         """
         by_iteration = items if along is None else along
         for values in (items, by_iteration):

@@ -27,7 +27,7 @@ async def run_stages(
     store: Store,
     *,
     overlapped: bool,
-    alike: bool = True,
+    skippable: bool = True,
 ) -> None:
     """Pass every tile through its stages, with the syncs that order them.
 
@@ -39,12 +39,12 @@ async def run_stages(
             None: nothing to compute.
         overlapped: stages of successive tiles run between the same two syncs. Then load(i + 1), compute(i) and
             store(i - 1) must use different buffers; without a compute stage, load(i + 1) and store(i).
-        alike: what the stages do depends on the tiles alone, as `Core.loop` requires, and not on data.
+        skippable: the stages depend on the tiles alone, and not on data, as `Core.loop` requires.
     """
     count = len(tiles)
 
     def steps(number: int) -> Iterable[int]:
-        return core.loop(range(number), along=tiles) if alike else range(number)
+        return core.loop(range(number), along=tiles) if skippable else range(number)
 
     if not overlapped and compute is None:
         # The IO pipe executes loads and stores in issue order, so they need no sync between them.

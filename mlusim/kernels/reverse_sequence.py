@@ -86,7 +86,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
         core.memcpy_async(boxed(target, tile.start, tile.stop), front(results[position % buffers], tile.shape))
 
     compute = reverse if staged else None
-    await run_stages(core, tiles, load, compute, store, overlapped=settings.overlapped, alike=False)
+    await run_stages(core, tiles, load, compute, store, overlapped=settings.overlapped, skippable=False)
 
 
 async def clear(core: Core, buffers: list[View]) -> None:

@@ -207,7 +207,7 @@ def _chunks(lookups: Lookups, values: Box, sizes: Extents) -> Iterator[Box]:
 
 
 def _replaced(lookups: Lookups, tile: Tile, src: View) -> View | None:
-    """Return the part of src that replaces a tile if the index has no columns, and so addresses everything alike."""
+    """Return the part of src that replaces a tile if the index has no columns: each lookup replaces all."""
     start, stop = lookups.values_of(tile.start, tile.stop)
     if any(low >= high for low, high in zip(start, stop, strict=True)) or lookups.columns:
         return None

@@ -217,7 +217,7 @@ def bins_plan(problem: LookupProblem, candidate: LookupCandidate, reason: str) -
     start, stop = boxes([cut(elements, binning.size)], (0,))
     tasks = in_turn(np.prod(stop - start, axis=1), candidate.tasks)
     regions = Tiles(tasks, start, stop, chosen.nram_bytes)
-    # Every region is cut alike; the last one may have fewer parts.
+    # Every region is cut in the same way; the last one may have fewer parts.
     part = (start + np.arange(0, binning.size, tile)).reshape(-1, 1)
     ends = np.minimum(part.reshape(len(start), -1) + tile, stop).reshape(-1, 1)
     inside = (part < ends)[:, 0]

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
 from mlusim.log import NONE, Log
-from mlusim.verifier.geometry import Geometries, Geometry, Integers, alike, geometry_of
+from mlusim.verifier.geometry import Geometries, Geometry, Integers, geometry_of, group_rows
 from mlusim.verifier.partial_results import BY_DATA, BY_SHAPE, WITH_SCRATCH, by_element, written_box
 from mlusim.verifier.row_geometry import first_rows, geometry_of_rows, runs_geometry
 
@@ -241,7 +241,7 @@ def _narrow_to_shapes(
         return
     record, box, side = table
     rows = np.flatnonzero(np.isin(columns["op"][record], codes) & (side == 0))
-    first, kind, _ = alike(columns["op"][record[rows]], box[rows], columns["a_box"][record[rows]])
+    first, kind, _ = group_rows(columns["op"][record[rows]], box[rows], columns["a_box"][record[rows]])
     numbers = np.empty(len(first), np.int64)
     for number, row in enumerate(rows[first].tolist()):
         name, source = log.ops[int(columns["op"][record[row]])], int(columns["a_box"][record[row]])

@@ -11,7 +11,7 @@ import numpy as np
 from mlusim.hardware import Board
 from mlusim.log import IO, MOVE, SCALAR, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.geometry import Integers, group_rows
 from mlusim.verifier.happens_before import Order
 
 
@@ -127,7 +127,7 @@ def traffic_of(log: Log, columns: dict[str, Integers]) -> list[LineTraffic]:
     if not len(moved):
         return []
     by_line, by_op = columns["line"][moved], columns["op"][moved]
-    first, inverse, times = alike(by_line, by_op)
+    first, inverse, times = group_rows(by_line, by_op)
     bus = columns["bus_read_bytes"] + columns["bus_write_bytes"]
 
     def total(values: Any) -> list[int]:

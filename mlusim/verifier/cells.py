@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.geometry import Geometry, Integers, Loops, alike, expand, nested, sorted_distinct
+from mlusim.verifier.geometry import Geometry, Integers, Loops, expand, group_rows, nested, sorted_distinct
 from mlusim.verifier.range_extrema import max_in_ranges, min_by_cell
 from mlusim.verifier.row_geometry import Rows
 
@@ -64,7 +64,7 @@ class Cells:
         self.accesses = len(accesses)
         self._all = accesses
         # The distinct accesses, one row each; `kind` is that of each access.
-        self._rows, self.kind, _ = alike(accesses.offset, accesses.geometry)
+        self._rows, self.kind, _ = group_rows(accesses.offset, accesses.geometry)
         self._table = accesses.where(self._rows)
         self._nbytes = nbytes
         self._step = self._grid()
@@ -219,7 +219,7 @@ class Cells:
         draw = np.random.default_rng(0).integers
         count = len(self._rows)
         sums = [self._count(draw(1, _EXACT // (count + 1), count))[among] for _ in range(2)]
-        first, kind, _ = alike(*sums)
+        first, kind, _ = group_rows(*sums)
         chosen = np.zeros(len(self), bool)
         chosen[np.flatnonzero(among)[first]] = True
         # Chosen cells are numbered in their own order.

@@ -14,7 +14,7 @@ import numpy as np
 from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.cells import Cells
-from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.geometry import Integers, group_rows
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, LANES, in_order
 from mlusim.verifier.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier_first, in_batches, touching
@@ -116,7 +116,7 @@ def _by_kind(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
     position = order.position[accesses.record]
     lane, done = order.lanes_of(accesses), order.done[position]
     line = order.line[position]
-    first, kind, times = alike(
+    first, kind, times = group_rows(
         order.task[position], lane, line, accesses.alloc, accesses.offset, accesses.geometry, accesses.write
     )
     by_kind = np.argsort(kind, kind="stable")
@@ -153,7 +153,7 @@ def _overlapping(
     """
     number, address = space.number[kinds.alloc], space.address[kinds.alloc]
     # Lay out all memories of all tasks one after another in a single address space.
-    _, memory, _ = alike(task, number)
+    _, memory, _ = group_rows(task, number)
     low, high = kinds.low + address, kinds.high + address
     length = int(high.max()) + 1
     low, high = low + memory * length, high + memory * length
@@ -200,7 +200,7 @@ def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator
     if order.log.joined:
         # A shared copy orders the accesses after a call of it, not those before.
         same.append(order.shared_calls[position])
-    first, _, _ = alike(*same)
+    first, _, _ = group_rows(*same)
     rows, task, segment = rows[first], task[first], segment[first]
     group = order.group[task]
     for launches in order.cuts_launches():

@@ -19,7 +19,8 @@ from mlusim.log import NONE, Box
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Loops = tuple[tuple[int, int], ...]
 
-# `distinct` and `alike` use a table instead of sorting if the range of numbers is at most this many times their count.
+# `distinct` and `group_rows` use a table instead of sorting if the range of numbers is at most this multiple of their
+# count.
 _MAX_SPREAD = 16
 
 
@@ -289,7 +290,7 @@ def expand(first: Integers, last: Integers) -> tuple[Integers, Integers]:
     return rows, np.arange(total, dtype=np.int64) - np.repeat(begins - first, counts)
 
 
-def alike(*columns: np.ndarray[Any, Any]) -> tuple[Integers, Integers, Integers]:
+def group_rows(*columns: np.ndarray[Any, Any]) -> tuple[Integers, Integers, Integers]:
     """Group rows with equal values in all columns: first row of each group, group of each row, group sizes."""
     packed = _packed(columns)
     if packed is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from mlusim.cores.ordering import ALL_PIPES, IO_PIPE, MOVE_PIPE, TENSOR_PIPE, VECTOR_PIPE, Ordering, recorded_ordering
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
-from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.geometry import Integers, group_rows
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -41,7 +41,7 @@ def ordering_classes(log: Log, columns: dict[str, Integers]) -> tuple[list[Order
     on_nram = nram[columns["dst_alloc"]] | nram[columns["a_alloc"]]
     queued = np.zeros(len(pipe), bool)
     queued[[record for record, loop in log.loops.items() if loop.method in ("queued", "runs")]] = True
-    first, kind, _ = alike(pipe, detail * (pipe != SYNC), writes_off_chip, on_nram, queued)
+    first, kind, _ = group_rows(pipe, detail * (pipe != SYNC), writes_off_chip, on_nram, queued)
     classes = [
         recorded_ordering(
             int(pipe[index]),

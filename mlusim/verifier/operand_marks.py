@@ -13,7 +13,7 @@ import numpy as np
 from mlusim.log import Box
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.allocation_flow import Flags
-from mlusim.verifier.geometry import Integers, alike, geometry_of
+from mlusim.verifier.geometry import Integers, geometry_of, group_rows
 from mlusim.verifier.marks import Marks
 
 
@@ -89,7 +89,7 @@ def _separate_operands(accesses: Accesses, marked: Flags) -> dict[int, dict[int,
     if not len(rows):
         return {}
     mixed = {*accesses.unknown, *accesses.alloc[rows][~accesses.single_run[accesses.geometry[rows]]].tolist()}
-    rows = rows[alike(accesses.alloc[rows], accesses.low[rows], accesses.high[rows])[0]]
+    rows = rows[group_rows(accesses.alloc[rows], accesses.low[rows], accesses.high[rows])[0]]
     rows = rows[np.lexsort((accesses.low[rows], accesses.alloc[rows]))]
     alloc, low, high = accesses.alloc[rows], accesses.low[rows], accesses.high[rows]
     meets = (alloc[1:] == alloc[:-1]) & (low[1:] < high[:-1])

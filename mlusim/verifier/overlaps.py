@@ -13,7 +13,7 @@ import numpy as np
 from mlusim.log import NONE
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.cells import runs_of
-from mlusim.verifier.geometry import Integers, alike, distinct, expand, overlap, shared
+from mlusim.verifier.geometry import Integers, distinct, expand, group_rows, overlap, shared
 
 Pairs = tuple[Integers, Integers]
 
@@ -89,7 +89,7 @@ def _exactly(accesses: Accesses, one: Integers, other: Integers, delta: Integers
     geometries = accesses.geometries
     packed = _packed(one, other, delta)
     if packed is None:
-        first, kind, _ = alike(one, other, delta)
+        first, kind, _ = group_rows(one, other, delta)
     else:
         # A row of each kind of pair, the last one: no sorting, which most of the time would go to.
         row_of = np.full(int(packed.max()) + 1, NONE)

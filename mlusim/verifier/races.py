@@ -15,7 +15,7 @@ from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.geometry import Integers, group_rows
 from mlusim.verifier.handshakes import Handshakes
 from mlusim.verifier.happens_before import BY_OFFSETS, Order
 from mlusim.verifier.lanes import LANES, POSTED
@@ -184,7 +184,7 @@ class Races:
         if not handshakes:
             return a, b
         one, other = (self.order.position[self.accesses.record[rows]] for rows in (a, b))
-        first, kind, _ = alike(one, other)
+        first, kind, _ = group_rows(one, other)
         pairs = zip(one[first].tolist(), other[first].tolist(), strict=True)
         ordered = np.array([handshakes.orders(x, y) or handshakes.orders(y, x) for x, y in pairs], bool)[kind]
         return a[~ordered], b[~ordered]
@@ -200,10 +200,10 @@ class Races:
         priority = 2 * (accesses.write[b] & accesses.write[a]) + (~accesses.write[a])
         order = np.lexsort((priority, other, one))
         # lexsort is stable, so the first of each kind is also the first in this order.
-        pairs = order[np.sort(alike(one[order], other[order], memory[order])[0])]
-        first, kind, _ = alike(line[one[pairs]], line[other[pairs]], memory[pairs])
+        pairs = order[np.sort(group_rows(one[order], other[order], memory[order])[0])]
+        first, kind, _ = group_rows(line[one[pairs]], line[other[pairs]], memory[pairs])
         # Count the operations that come too early, not all their conflicts.
-        times = np.bincount(kind[alike(kind, one[pairs])[0]])
+        times = np.bincount(kind[group_rows(kind, one[pairs])[0]])
         last = np.zeros_like(first)
         np.maximum.at(last, kind, np.arange(len(kind)))
         of_pair = list(zip(a[pairs].tolist(), b[pairs].tolist(), strict=True))

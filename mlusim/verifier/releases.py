@@ -8,7 +8,7 @@ from mlusim.log import IO, MOVE, NONE, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.geometry import Integers, group_rows
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES, MEMORY_CORE_IO
 from mlusim.verifier.remedies import LANE_SYNCS
@@ -49,7 +49,7 @@ def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
     names = sorted({record.name for record in log.allocations})
     name = np.array([names.index(log.allocations[alloc].name) for alloc in accesses.alloc[rows].tolist()])
     line = order.line_of[accesses.record[rows]]
-    first, _, times = alike(line, name)
+    first, _, times = group_rows(line, name)
     findings = []
     for row, count in sorted(zip(rows[first].tolist(), times.tolist(), strict=True)):
         record = int(accesses.record[row])

@@ -199,11 +199,11 @@ class TaskRemedies:
         """Return whether a task reads these bytes at this line again and again."""
         accesses, order = self.accesses, self.order
         record = accesses.record
-        alike = (order.line_of[record] == order.line_of[record[row]]) & (
+        same = (order.line_of[record] == order.line_of[record[row]]) & (
             order.task_of[record] == order.task_of[record[row]]
         )
-        alike &= (accesses.alloc == accesses.alloc[row]) & (accesses.low == accesses.low[row]) & ~accesses.write
-        return not accesses.write[row] and int(alike.sum()) >= _POLLS
+        same &= (accesses.alloc == accesses.alloc[row]) & (accesses.low == accesses.low[row]) & ~accesses.write
+        return not accesses.write[row] and int(same.sum()) >= _POLLS
 
     def _barrier(self, tasks: list[int]) -> tuple[str, str]:
         """Return the smallest barrier of two tasks that fits the kernel, and who must reach it."""

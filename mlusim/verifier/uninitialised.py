@@ -21,7 +21,7 @@ from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.equal_tasks import reads_to_follow
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.geometry import Integers, group_rows
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
 from mlusim.verifier.plan_comparison import is_output
@@ -258,7 +258,7 @@ def _first_of_equal(columns: dict[str, Integers], accesses: Accesses, rows: Inte
     """Return the first of all accesses to the same bytes by the same line (reads) or by any line (writes)."""
     line = np.where(accesses.write[rows], NONE, columns["line"][accesses.record[rows]])
     keys = (column[rows] for column in (accesses.alloc, accesses.offset, accesses.geometry, accesses.write))
-    return rows[alike(*keys, line)[0]]
+    return rows[group_rows(*keys, line)[0]]
 
 
 def _doubtful(accesses: Accesses) -> Flags:

@@ -18,7 +18,7 @@ from mlusim.log import NONE, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.agenda import Agenda
 from mlusim.verifier.allocation_flow import AllocationFlow, Flags
-from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.geometry import Integers, group_rows
 from mlusim.verifier.mark_store import MarkStore
 from mlusim.verifier.propagation import Propagation
 
@@ -99,7 +99,7 @@ class Flow:
                 further[record] = numbers.setdefault(tuple(operands), len(numbers))
             columns.append(further[records])
         calls = np.full(len(self._log), NONE)
-        calls[records] = alike(*columns)[1]
+        calls[records] = group_rows(*columns)[1]
         return calls
 
     def follow(self) -> dict[int, int]:

@@ -37,8 +37,8 @@ class Unselected:
         if len(self._outputs) < 2 or target not in self._outputs or not is_copy(name, pipe):
             return False
         before = self._filters[self._filters < read.record]
-        alike = [columns[name][before] == value for name, value in (("dst_alloc", read.alloc), ("task", task))]
-        for record in before[alike[0] & alike[1]].tolist():
+        same = [columns[name][before] == value for name, value in (("dst_alloc", read.alloc), ("task", task))]
+        for record in before[same[0] & same[1]].tolist():
             box, first = log.boxes[int(columns["dst_box"][record])], int(columns["dst_offset"][record])
             last = first + box.itemsize * int(np.prod(box.shape, dtype=np.int64))
             if first <= int(read.starts.min()) and int(read.stops.max()) <= last:

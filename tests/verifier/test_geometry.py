@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlusim.log import AllocationRecord, Box
 from mlusim.verifier.coordinates import describe
-from mlusim.verifier.geometry import Geometry, alike, expand, geometry_of, overlap, shared, union
+from mlusim.verifier.geometry import Geometry, expand, geometry_of, group_rows, overlap, shared, union
 from mlusim.verifier.row_geometry import geometry_of_rows
 
 
@@ -144,7 +144,7 @@ def test_equal_rows_are_grouped_in_the_order_of_a_sort(spread):
     """By a table of few values, and by sorting of many."""
     rng = np.random.default_rng(0)
     columns = rng.integers(-1, 2, 300) * spread, rng.integers(0, 2, 300).astype(bool), np.full(300, 7, np.int32)
-    first, kind, times = alike(*columns)
+    first, kind, times = group_rows(*columns)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     groups = sorted(set(rows), key=lambda row: row[::-1])
     assert first.tolist() == [rows.index(group) for group in groups]

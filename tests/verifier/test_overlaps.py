@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mlusim.log import Box
 from mlusim.verifier import overlaps
 from mlusim.verifier.condensed import accesses_from
-from mlusim.verifier.geometry import alike, element_starts, geometry_of
+from mlusim.verifier.geometry import element_starts, geometry_of, group_rows
 
 TILES = st.tuples(
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from([4, 8, 12, 32, 60])), max_size=3), st.integers(0, 24)
@@ -24,7 +24,7 @@ def test_pairs_have_one_number_if_they_are_alike(pairs):
     packed = overlaps._packed(*columns)
     assert packed is not None
     assert packed.min() >= 0
-    _, kind, _ = alike(*columns)
+    _, kind, _ = group_rows(*columns)
     assert np.array_equal(packed[:, None] == packed, kind[:, None] == kind)
 
 

@@ -28,12 +28,12 @@ class DeclaredLoop(Generic[Item]):
     Args:
         issuer: the issuer of the task.
         items: the items.
-        along: by iteration, the integers that decide what it does.
+        along: by iteration, the integers that determine its operations.
 
     Attributes:
         task: the task.
         index: index of the next iteration.
-        begins: by iteration so far, the operations that the task had issued before it.
+        begins: by iteration so far, the number of operations that the task had issued before it.
         ended: whether there are no more items.
     """
 
@@ -43,7 +43,8 @@ class DeclaredLoop(Generic[Item]):
         self.index = 0
         self.begins: list[int] = []
         self.ended = False
-        self._alike = len(along)
+        # The end of the regular iterations: those that are known, and cost as much as the issued ones.
+        self._regular = len(along)
         self._forward: FastForward | None = None
         self._pattern: Pattern | None = None
 
@@ -52,7 +53,7 @@ class DeclaredLoop(Generic[Item]):
         count, add = len(items), self.begins.append
         while True:
             if self._forward is not None and self._pattern is not None:
-                self.index += self._forward.leap(self._pattern, self.index)
+                self.index += self._forward.skip(self._pattern, self.index)
                 if self._forward.done:
                     self._forward = None
             index = self.index
@@ -69,24 +70,24 @@ class DeclaredLoop(Generic[Item]):
         return int(np.argmax(begins[-1] - begins[::-1] == operations)) if len(begins) else 0
 
     def end(self, operations: int) -> int:
-        """Return the number of operations issued by the end of its alike iterations; 0 if that is not known.
+        """Return the number of operations issued by the end of its regular iterations; 0 if unknown.
 
         operations: number of operations of a period.
         """
         iterations = self.iterations(operations)
-        if not iterations or not self._alike:
+        if not iterations or not self._regular:
             return 0
-        return self.begins[-1] + (self._alike - self.index + 1) // iterations * operations
+        return self.begins[-1] + (self._regular - self.index + 1) // iterations * operations
 
     def limit(self, pattern: Pattern | None) -> bool:
-        """Set the end of its alike iterations, as far as known; return whether it comes earlier than assumed."""
-        before, task = self._alike, self.task.index
-        self._alike = pattern.alike_until(task, self.index) if pattern is not None and pattern.covers(task) else 0
-        return self._alike < before - BEFORE
+        """Set the end of its regular iterations, as far as known; return whether it is earlier than assumed."""
+        before, task = self._regular, self.task.index
+        self._regular = pattern.regular_until(task, self.index) if pattern is not None and pattern.covers(task) else 0
+        return self._regular < before - BEFORE
 
     @cached_property
     def values(self) -> Integers:
-        """(iterations, integers) what decides what each iteration does; no iterations if these are not integers."""
+        """(iterations, integers) the integers that determine each iteration; no iterations if there are other items."""
         along = self._along
         if isinstance(along, range):
             return np.arange(along.start, along.stop, along.step)[:, np.newaxis]
@@ -95,7 +96,7 @@ class DeclaredLoop(Generic[Item]):
             return np.empty((0, 1), np.int64)
         return np.stack(columns, axis=1)
 
-    def pass_by(self, forward: FastForward, pattern: Pattern) -> None:
+    def skip(self, forward: FastForward, pattern: Pattern) -> None:
         """Skip iterations from the next one on."""
         self._forward, self._pattern = forward, pattern
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.host.steady.periods import ALIKE
+from mlusim.host.steady.periods import SAME_COST
 from mlusim.host.steady.task_loops import Codes, cost_of
 from mlusim.host.steady.watch import Skip, SkippedPart
 from mlusim.log import NONE, AllocationRecord, LaunchRecord, Log, SkippedRecord, TaskRecord
@@ -19,7 +19,7 @@ _TIMES = ("issue_ps", "start_ps", "end_ps", "latency_ps")
 # Periods that the skipped operations repeat.
 _REPEATED = 12
 # The cost of a skipped operation differs from that of the one that it repeats by less than this fraction.
-_ALIKE = 3 * ALIKE
+_SAME_COST = 3 * SAME_COST
 
 
 def expand(log: Log, skips: Sequence[Skip]) -> float | None:
@@ -128,7 +128,7 @@ class _TaskRecords:
         repeated = self.records[first - length : first + part.operations]
         own, costs = codes[repeated], cost_of(log, repeated)
         template = np.resize(costs[:length], len(costs))
-        if not np.array_equal(own[length:], own[:-length]) or (np.abs(costs - template) > _ALIKE * template).any():
+        if not np.array_equal(own[length:], own[:-length]) or (np.abs(costs - template) > _SAME_COST * template).any():
             return None
         measured = min(_REPEATED * length, first // length * length)
         whole = part.operations // measured * measured

@@ -1,4 +1,4 @@
-"""Lets a task that is under way pass operations without simulating them: they take no time, and nothing waits.
+"""Lets a running task skip operations: they are logged but not simulated, take no time, and nothing waits.
 
 By default, its kernel issues them. In a loop declared by `Core.loop`, most iterations need not even be issued: their
 records follow from a `Pattern`, and the loop continues after them.
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 
 _TASK_TIMES = ("now_ps", "waited_for", "pending_io", "pending_move")
 _UNIT_TIMES = ("vector_free_ps", "vector_record", "stream_copied_ps", "stream_copy_record", "stored_ps")
-# Iterations that are issued after a leap: the first two may use variables of skipped iterations, and the third has to
-# be as expected.
+# Iterations that are issued after skipped ones: the first two may use variables of skipped iterations, and the third is
+# compared with the expected one.
 _ISSUED = BEFORE + 1
-# Iterations that are worth a leap, and parts of all iterations between which some are issued.
-_LEAP, _PARTS = 4, 4
-# The first leap of a task is shorter, by another part for each task: together, the iterations that are issued and
-# compared are spread over the whole loop. Multiples of the golden ratio are spread evenly, however many there are.
+# The fewest iterations worth skipping; the parts of all iterations between which some are issued.
+_FEWEST, _PARTS = 4, 4
+# The first part is shorter, by a different length for each task: together, the iterations that are issued and compared
+# are spread over the whole loop. Multiples of the golden ratio are spread evenly, however many there are.
 _GOLDEN, _SHORTEST = (5**0.5 - 1) / 2, 12
 
 
 class FastForward:
-    """Passes the next operations of a task, once the task resumes.
+    """Skips the next operations of a task, once the task resumes.
 
-    Transfers in flight stay in flight. Afterwards the core is in the state in which it was before.
+    Transfers in flight stay in flight. Afterwards, the core has its previous state.
 
     Args:
         issuer: the issuer of the task.
         operations: number of operations, whole periods.
-        iterations: as iterations of a declared loop, from its next one on; 0 if the task is in none.
+        iterations: number of iterations of a declared loop, from its next one on; 0 outside such loops.
 
     Attributes:
         first: record of the first of these operations; NONE before the task resumes.
-        failed: the operations did not pass as expected: some had to wait, or are not one record each, or iterations
+        failed: the operations differ from those expected: some had to wait, or are not one record each, or iterations
             of a declared loop differ.
-        done: all have passed.
+        done: all are skipped.
     """
 
     def __init__(self, issuer: Issuer, operations: int, iterations: int = 0) -> None:
@@ -51,15 +51,15 @@ class FastForward:
         self.first = NONE
         self.failed = self.done = False
         self._iterations = iterations
-        # The iteration after the last one to pass; of the iterations after a leap, the number issued, and the
+        # The iteration after the last one to skip; of the iterations after skipped ones, the number issued, and the
         # expected records.
         self._end_iteration = 0
         self._issued = 0
         self._expected: Rows | None = None
-        # Iterations of the next leap, at most, with those issued after it.
+        # The most iterations of the next part, with those issued after it.
         part = issuer.task.index * _GOLDEN % 1 * iterations / _PARTS
         self._longest = max(int(part), _SHORTEST) + _ISSUED
-        # In a declared loop, `leap` begins; but not if the kernel has left the loop.
+        # In a declared loop, `skip` begins, unless the kernel has left the loop.
         issuer.at_check = self._begin_before_operation
         issuer.next_check = issuer.task.operations
         if iterations:
@@ -78,17 +78,17 @@ class FastForward:
         self._allocations = len(issuer.log.allocations)
         self._task = {name: getattr(task, name) for name in _TASK_TIMES}
         self._unit = {name: getattr(unit, name) for name in _UNIT_TIMES}
-        # What is in flight has nothing to do with the operations that are not simulated.
+        # Skipped operations do not wait for operations in flight.
         task.pending_io = task.pending_move = 0
         issuer.set_dry(dry=True)
         issuer.at_check = self._end
         issuer.next_check = task.operations + self.operations
 
-    def leap(self, pattern: Pattern, iteration: int) -> int:
-        """Return the number of iterations that a declared loop leaves out now; called before each of its iterations.
+    def skip(self, pattern: Pattern, iteration: int) -> int:
+        """Log the next iterations of a declared loop, and return their number; called before each of its iterations.
 
         Args:
-            pattern: what iterations issue.
+            pattern: the records of iterations.
             iteration: index of the iteration.
         """
         issuer = self._issuer
@@ -104,18 +104,18 @@ class FastForward:
         count = min(known, self._longest) - _ISSUED
         # A kernel may swap its buffers at the end of each iteration.
         count -= count % pattern.buffers
-        if count < _LEAP:
+        if count < _FEWEST:
             return 0
         rows = pattern.rows(issuer.task.index, iteration, count + _ISSUED)
-        left_out = count * pattern.operations
-        issuer.log.records.extend(rows[:left_out])
-        issuer.task.operations += left_out
-        self._expected, self._issued = rows[left_out:], 0
+        skipped = count * pattern.operations
+        issuer.log.records.extend(rows[:skipped])
+        issuer.task.operations += skipped
+        self._expected, self._issued = rows[skipped:], 0
         self._longest = self._iterations // _PARTS + _ISSUED
         return count
 
     def _compare(self) -> None:
-        """Compare the operations after a leap with the expected ones."""
+        """Compare the operations after the skipped ones with those expected."""
         if self._expected is None:
             return
         records, expected = self._issuer.log.records, self._expected

@@ -1,10 +1,10 @@
-"""What the iterations of declared loops issue, derived from those that were issued.
+"""Predicts the records of iterations of declared loops from those of issued iterations.
 
-The kernel has declared (`Core.loop`) that iterations are alike if their items, and the two before them, are equally far
-apart: the same instructions, at addresses that are affine functions of the item. So iterations are divided into classes
-by these distances. For each class, the functions are determined from the issued iterations of all tasks, and an
-iteration is known if its class issued the same instructions each time, if the functions agree with all addresses, and
-if its own item is a combination of the issued ones. Everything is exact: nothing is known of other iterations.
+The kernel has declared (`Core.loop`) that iterations whose items, with the two items before, have equal distances issue
+the same instructions, at addresses that are affine functions of the item. So iterations are divided into classes by
+these distances. For each class, the functions are determined from the issued iterations of all tasks, and an iteration
+is known if its class issued the same instructions each time, if the functions agree with all addresses, and if its own
+item is a combination of the issued ones. Predictions are exact; nothing is predicted for other iterations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.host.steady.periods import ALIKE
+from mlusim.host.steady.periods import SAME_COST
 from mlusim.log import NONE, SCALAR
 from mlusim.records import INSTRUCTION
 
@@ -30,22 +30,23 @@ if TYPE_CHECKING:
 BEFORE = 2
 # Numbers of buffers that a loop may use in turn.
 _BUFFERS = (1, 2, 3, 4, 6, 8)
-# Iterations of a task that are learnt from: not the first ones, which may differ, and only the latest ones.
+# Iterations of a task from which classes are determined: not the first ones, which may differ, and only the latest.
 _WARM, _LATEST = 4, 96
-# So many unknown iterations in sequence are others; costs that differ by less than this fraction count as equal.
-_UNKNOWN, _ALIKE = 8, 2 * ALIKE
+# The number of successive unknown iterations that ends the regular ones; costs that differ by less than this fraction
+# count as equal.
+_UNKNOWN, _SAME_COST = 8, 2 * SAME_COST
 _ALLOCATIONS, _OFFSETS = ("dst_alloc", "a_alloc", "b_alloc"), ("dst_offset", "a_offset", "b_offset")
 
 
 class Pattern:
-    """The iterations of the loops that tasks are in.
+    """The iterations of the loops that tasks are executing.
 
     Args:
         log: the log so far.
         loops: the loops, by task.
         records: the records of each task, by task.
         operations: number of operations of an iteration.
-        unit: bytes of a bus unit: what a copy costs depends on its addresses modulo this.
+        unit: bytes of a bus unit: the cost of a copy depends on its addresses modulo this.
 
     Attributes:
         operations: number of operations of an iteration.
@@ -69,7 +70,7 @@ class Pattern:
         issued, numbers = [], []
         for task, (first, end) in self._range.items():
             begins = np.array(loops[task].begins)
-            # The latest iteration is under way.
+            # The latest iteration is incomplete.
             last = min(len(begins) - 1, end - first)
             chosen = np.arange(max(last - _LATEST, _WARM), max(last, _WARM))
             chosen = chosen[np.diff(begins)[chosen] == operations]
@@ -84,7 +85,7 @@ class Pattern:
         if len(learnt) and _is_plain(log, learnt):
             costs = log.records.column("alone_ps", learnt.reshape(-1)).reshape(learnt.shape)
             typical = np.median(costs, axis=0)
-            self._typical = (np.abs(costs - typical) <= _ALIKE * typical).all(axis=1)
+            self._typical = (np.abs(costs - typical) <= _SAME_COST * typical).all(axis=1)
             self._learn(unit)
         self._unknown = np.flatnonzero(np.append(~self._known, True))
 
@@ -96,7 +97,7 @@ class Pattern:
         contents = np.dstack([rows["instruction"], rows["line"], np.where(buffers < NONE, offsets, 0)])
         distances = self._distances()
         for count in _BUFFERS:
-            # What is in which buffer depends on the index of the iteration, or everything does.
+            # The buffers used depend on the index of the iteration; or the whole iteration does.
             phase = self._numbered([self._index % count])
             for kind in (distances, self._numbered([distances, phase])):
                 differ = _differ(contents, kind[self._issued]) | _differ(buffers, phase[self._issued])
@@ -113,7 +114,7 @@ class Pattern:
         for number in range(len(bounds) - 1):
             members, issued = by_kind[bounds[number] : bounds[number + 1]], np.flatnonzero(issued_kinds == number)
             if not differ[issued].any() and not self._fit(members, issued, offsets.reshape(len(rows), -1), unit):
-                # Each task may have addresses of its own.
+                # Addresses may differ by task.
                 for first, end in self._range.values():
                     own = members[slice(*np.searchsorted(members, (first, end)))]
                     of_task = self._issued[issued]
@@ -135,7 +136,7 @@ class Pattern:
         origin = self._items[self._issued[base]]
         from_base = (self._items[self._issued[issued]] - origin).astype(np.float64)
         away = (self._items[members] - origin).astype(np.float64)
-        # The directions in which the issued items differ, and by how much addresses change along each.
+        # The directions in which the issued items differ, and the change of addresses along each.
         _, sizes, axes = np.linalg.svd(from_base, full_matrices=False)
         axes = axes[sizes > 1e-9 * max(float(sizes.max()), 1.0)]
         steps = np.linalg.lstsq(from_base @ axes.T, (offsets[issued] - offsets[base]).astype(np.float64), rcond=None)[0]
@@ -156,7 +157,7 @@ class Pattern:
         return self._numbered([np.roll(step, before) for before in range(BEFORE)])
 
     def _numbered(self, columns: Sequence[Integers]) -> Integers:
-        """Number the rows of a table, given by columns, by value; NONE for those that no issued iteration has."""
+        """Number the rows of a table, given by columns, by value; NONE for rows of no issued iteration."""
         not_issued = np.zeros(len(columns[0]), bool)
 
         def coded(values: Integers) -> tuple[Integers, int]:
@@ -175,19 +176,19 @@ class Pattern:
         return numbers
 
     def covers(self, task: int) -> bool:
-        """Whether anything is known of a task's loop."""
+        """Whether any iteration of a task's loop is known."""
         return task in self._range and bool(self._known[slice(*self._range[task])].any())
 
     def known_from(self, task: int, iteration: int) -> int:
-        """Return the number of known iterations from one on."""
+        """Return the number of successive known iterations, from `iteration` on."""
         if task not in self._range:
             return 0
         first, end = self._range[task]
         until = int(self._unknown[np.searchsorted(self._unknown, first + iteration)])
         return int(max(min(until, end) - first - iteration, 0))
 
-    def alike_until(self, task: int, iteration: int) -> int:
-        """Return the first iteration, from one on, that costs more or less than those issued, or that is not known."""
+    def regular_until(self, task: int, iteration: int) -> int:
+        """Return the first iteration, from `iteration` on, whose cost differs from those issued, or that is unknown."""
         first, end = self._range[task]
         own = slice(first + iteration, end)
         unlike = self._known[own] & ~self._typical[self._like[own]]
@@ -196,7 +197,7 @@ class Pattern:
         return iteration + int(np.argmax(np.append(unlike, True)))
 
     def rows(self, task: int, iteration: int, count: int) -> Rows:
-        """Return the records of known iterations, from one on. Their times mean nothing."""
+        """Return the records of `count` known iterations, from `iteration` on, without valid times."""
         first = self._range[task][0] + iteration
         items = slice(first, first + count)
         rows = self._rows[self._like[items]]
@@ -211,7 +212,7 @@ class Pattern:
 
 
 class _Buffers:
-    """The allocations of tasks, by a code that is the same for the same buffer of each task."""
+    """Codes of allocations that are equal for the same buffer of each task."""
 
     def __init__(self, log: Log) -> None:
         self._owner = np.array([allocation.task for allocation in log.allocations], np.int64)
@@ -239,7 +240,7 @@ def _differ(values: Integers, classes: Integers) -> np.ndarray[Any, np.dtype[np.
 
 
 def _is_plain(log: Log, records: Integers) -> bool:
-    """Whether operations read no values into registers, and the log has nothing but their records."""
+    """Whether operations read no values into registers, and the log has only records of them."""
     table, rows = log.records.instructions()
     of = {name: table[rows[records], INSTRUCTION.index(name)] for name in ("pipe", "a_box")}
     more = [*log.addresses, *log.more_operands, *log.seen, *log.loops, *log.joined, *log.byte_copies]

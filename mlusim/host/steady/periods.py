@@ -14,11 +14,11 @@ from mlusim.records import INSTRUCTION
 # The longest period considered, in operations: a loop of a hundred copies with their accompanying operations.
 LONGEST = 512
 # Costs that differ by less than this fraction count as equal.
-ALIKE = 0.01
+SAME_COST = 0.01
 
 
 class Period(NamedTuple):
-    """A stretch of repeats around an operation.
+    """Repeats around an operation.
 
     Attributes:
         operations: operations per period.
@@ -35,8 +35,7 @@ def codes_of(log: Log, *, costs: bool = True, instructions: tuple[Integers, Inte
     """(records,) codes of the kind and, unless `costs` is False, the cost of each operation; equal ones are equal.
 
     A planner that divides evenly may alternate between tiles of 3,400 and 3,402 rows, so costs are compared within
-    `ALIKE`.
-    The round numbers of barriers are ignored.
+    `SAME_COST`. The round numbers of barriers are ignored.
     """
     table, rows = instructions or log.records.instructions()
     of = {name: table[:, INSTRUCTION.index(name)] for name in INSTRUCTION}
@@ -51,7 +50,7 @@ def codes_of(log: Log, *, costs: bool = True, instructions: tuple[Integers, Inte
     unique, code = np.unique(columns, axis=0, return_inverse=True)
     kind = _numbered(unique[:, :-3])
     for cost in unique[:, -3:].T:
-        kind = _numbered(np.stack([kind, _alike(kind, cost)], axis=1))
+        kind = _numbered(np.stack([kind, _cost_groups(kind, cost)], axis=1))
     return kind[code.reshape(-1)][rows]
 
 
@@ -59,12 +58,12 @@ def _numbered(rows: Integers) -> Integers:
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _alike(kind: Integers, cost: Integers) -> Integers:
+def _cost_groups(kind: Integers, cost: Integers) -> Integers:
     """Number the costs such that nearly equal costs of one kind share a number."""
     numbers = np.zeros(len(cost), np.int64)
     number, first, of = 0, 0, NONE
     for index in np.lexsort((cost, kind)).tolist():
-        if kind[index] != of or cost[index] > first * (1 + ALIKE):
+        if kind[index] != of or cost[index] > first * (1 + SAME_COST):
             number, first, of = number + 1, int(cost[index]), int(kind[index])
         numbers[index] = number
     return numbers

@@ -301,7 +301,7 @@ class Watch:
     def _skip(
         self, loops: list[TaskLoop], groups: list[_Group], length_ps: float, bound_ps: float, allowed_ps: float
     ) -> float:
-        """Let every task skip what passes in that time; returns as `_look`."""
+        """Let every task skip the operations of that time; returns as `_look`."""
         own_periods: dict[int, int] = {}
         # The slowest group skips whole periods, which the other ones match as well as they can.
         for group in sorted(groups, key=lambda group: -group.pace.period_ps):
@@ -342,7 +342,7 @@ class Watch:
                 declared, iterations = by_task.get(loop.task.index, (None, 0))
                 forward = FastForward(loop.task.issuer, part.operations, iterations * part.operations // part.period)
                 if declared is not None and pattern is not None:
-                    declared.pass_by(forward, pattern)
+                    declared.skip(forward, pattern)
                 parts[loop.task.index] = part._replace(forward=forward)
         self.skips.append(Skip(self._chip.environment.now, round(length_ps), bound_ps, parts))
         return _MORE_EVENTS
