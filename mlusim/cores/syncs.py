@@ -81,7 +81,8 @@ def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
         return sync(issuer, line)
     if name == "sync_all_ipu" and issuer.unit.is_memory_core:
         raise KernelError(
-            f"{name} on the memory core: this barrier excludes memory cores; let MLU cores alone call it, or use sync_all"
+            f"{name} on the memory core: this barrier excludes memory cores; "
+            "let MLU cores alone call it, or use sync_all"
         )
     if name == "sync_all_mpu" and not issuer.unit.is_memory_core and job.launch.union:
         raise KernelError(f"{name} on an MLU core: it is the barrier of the memory cores; use sync_all")
