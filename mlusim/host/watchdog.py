@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +52,23 @@ def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseExcepti
 
 def _trace_callers(trace: Any) -> None:
     """Call `trace` before each next line of the kernel's functions: those above SimPy's on the stack."""
-    sys.settrace(_ignore)
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - Python has no other way to the frames
+    if not _in_run(frame):
+        return
+    sys.settrace(_ignore)
     while frame is not None and (module := _package(frame)) != "simpy":
         if module != "mlusim":
             frame.f_trace = trace
         frame = frame.f_back
+
+
+def _in_run(frame: FrameType | None) -> bool:
+    """Return whether a kernel is running: SimPy's loop of events is on the stack."""
+    while frame is not None:
+        if _package(frame) == "simpy":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _ignore(*event: Any) -> None:
@@ -108,9 +120,12 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        while self._thread is not None and self._thread.is_alive():
+            # An error that was raised while the kernel ended may arrive here.
+            with suppress(OperationLimitError, Abandoned):
+                self._stop.set()
+                self._thread.join()
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
         if sys.gettrace() is _ignore:
             sys.settrace(self._trace)
 
@@ -127,7 +142,7 @@ class Watchdog:
                 # Time in a debugger does not count; the full `stall_s` starts over when it continues.
                 quiet_s = quiet_s + _PERIOD_S if now == progress and not _in_debugger(runner) else 0.0
                 progress = now
-                if quiet_s >= self._stall_s:
+                if quiet_s >= self._stall_s and _in_run(sys._current_frames().get(runner)):  # noqa: SLF001 - as above
                     stalls = stalls or list(_stall_errors(self._stall_s))
                     stall = stalls.pop(0) if len(stalls) > 1 else stalls[0]
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(stall))
