@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.memory.row_copy import Indices, RowCopy
+from mlusim.memory.row_copy import RowCopy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ MIN_SEGMENT_BYTES = 256
 # Operations on other bytes that check the deferred loads before all of these are written: the checks of a few more
 # operations would cost as much.
 _MAX_CHECKS = 16
-# Rows stored in a deferred load before it is written, in times of its own bytes: they are kept with their numbers.
+# How often the rows of a deferred load may be updated, on average, before it is written: updates take memory, too.
 _MAX_UPDATES = 2
 
 
@@ -95,7 +95,7 @@ class Piece:
         if not self._write_source(source, target):
             return False
         for rows, values in self.updates:
-            # Row numbers of 64 bits are what NumPy converts all others to, more slowly.
+            # NumPy indexes by 64-bit numbers, and converts others more slowly than `astype` does.
             target.reshape(-1).view(values.dtype).reshape(-1, *values.shape[1:])[rows.astype(np.int64)] = values
         return True
 
@@ -214,21 +214,20 @@ class Deferred:
         if dst.allocation.memory is self._memory:
             start = dst.allocation.address + dst.offset
             first, last = start + dst.layout.low, start + dst.layout.high
-            if not dst.layout.is_contiguous:
-                self.settle(first, last)
-            elif copy.dst_rows is None:
+            if dst.layout.is_contiguous and copy.dst_rows is None:
                 self.forget(start, start + dst.layout.row.nbytes * copy.count)
-            elif self._update(first, last, copy.dst_rows, copy):
+            elif dst.layout.is_contiguous and self._update(first, last, copy):
                 return
             else:
                 self.settle(first, last)
         self.passed_by()
         copy()
 
-    def _update(self, first: int, last: int, rows: Indices, copy: RowCopy) -> bool:
+    def _update(self, first: int, last: int, copy: RowCopy) -> bool:
         """Defer storing rows of bytes [first, last). Returns false, without effect, if these are not one piece."""
+        rows = copy.dst_rows
         for piece in self.pieces:
-            if piece.first == first and piece.last == last:
+            if rows is not None and piece.first == first and piece.last == last:
                 updates = piece.updates
                 updated = len(rows) + sum(len(earlier) for earlier, _ in updates)
                 if updated * copy.dst.layout.row.nbytes > _MAX_UPDATES * (last - first):

@@ -19,7 +19,7 @@ class RowCopy:
         dst, src: views whose first axis is the rows.
         dst_rows, src_rows: row numbers, checked; None for 0, 1, 2, ...
         count: number of rows.
-        lengths: for runs of contiguous rows, which are written one behind the other, the length of each; `src_rows`
+        lengths: for runs of contiguous rows, which are written one after the other, the length of each; `src_rows`
             has the first row of each run.
     """
 

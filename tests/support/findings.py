@@ -28,3 +28,7 @@ def the_only_error(kernel, *arguments, **options):
     report = verify(kernel, *arguments, **options)
     assert len(report.errors) == 1, report.text()
     return report.errors[0]
+
+
+def kinds_of(finding):
+    return [one.kind for one in finding.folded]
