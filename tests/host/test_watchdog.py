@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -90,6 +91,13 @@ def test_a_loop_that_catches_everything(kernel: Any) -> None:
     finally:
         gc.enable()
     assert sys.gettrace() is traced
+
+
+@pytest.mark.parametrize("follower", ["sys.setprofile", "sys.settrace"])
+def test_runs_under_a_profiler_and_under_coverage(follower: str) -> None:
+    program = f"import sys, mlusim.ops; {follower}(lambda *_: None); print(mlusim.ops.flip([1, 2], 0).output)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[2 1]\n"
 
 
 def test_a_slow_kernel_is_not_endless() -> None:
