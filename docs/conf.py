@@ -75,7 +75,7 @@ nitpick_ignore_regex = [
     # Types in signatures that users receive and pass on, but never create.
     (
         "py:class",
-        r"mlusim\.(analysis|cores|explore|hardware|log|memory|ops|results)\..*|Request|Value|Rows|Addresses|Indices",
+        r"mlusim\.(analysis|cores|explore|hardware|log|memory|ops|results)\..*|Request|Value|Rows|Addresses|Array|Integers",
     ),
 ]
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlusim.arrays import Integers
+from mlusim.arrays import Array, Integers
 from mlusim.files import atomic_write, writing
 from mlusim.inputs import as_path
 from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
@@ -391,7 +391,7 @@ class Log:
             text.detach()  # flushes, and leaves the stream open
         return target
 
-    def _worded(self, columns: dict[str, Integers]) -> dict[str, np.ndarray[Any, Any]]:
+    def _worded(self, columns: dict[str, Integers]) -> dict[str, Array]:
         """Replace indices in columns of records by names."""
         kinds = [*(record.memory for record in self.allocations), ""]
         lines = [*(f"{Path(file).name}:{line}" for file, line, _ in self.lines), ""]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,10 +11,9 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.style import BLACK, READ, WRITE, time_unit
 from mlusim.analysis.windows import pieces
-from mlusim.arrays import Integers
+from mlusim.arrays import Integers, Numbers
 from mlusim.units import PS_PER_S
 
-Rates = np.ndarray[Any, np.dtype[np.float64]]
 _BINS = 300
 _MAGNIFY_BELOW = 0.3
 _PANEL_PX = 340
@@ -22,7 +21,7 @@ _ROUNDS, _TOLERANCE = 50, 0.005
 _BYTES_PER_GB = 10**9
 
 
-def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Rates, Rates]:
+def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Numbers, Numbers]:
     """(bins,) bytes read and (bins,) bytes written on the DRAM bus per time bin.
 
     The log contains the total of a transfer, not its rate over time. Its bytes are spread evenly over its transfer
@@ -59,7 +58,7 @@ def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Rates, Ra
     return inside[0] + reads, inside[1] + writes
 
 
-def _transfers(records: LogColumns, edges: Integers) -> tuple[Rates, Integers, Integers]:
+def _transfers(records: LogColumns, edges: Integers) -> tuple[Numbers, Integers, Integers]:
     """(4, transfers) bytes read and written, start and end of transfers on the bus; (transfers,) first and last bin.
 
     Times are picoseconds within `edges`; as floats they are exact below 2.5 hours, and for longer runs more precise
@@ -80,7 +79,7 @@ def mean_bytes_per_s(records: LogColumns) -> float:
     return moved * PS_PER_S / records.time_ps
 
 
-def _by_bin(bin_index: Integers, amount: Rates, edges: Integers) -> Rates:
+def _by_bin(bin_index: Integers, amount: Numbers, edges: Integers) -> Numbers:
     return np.bincount(bin_index, amount, minlength=len(edges) - 1).astype(np.float64)
 
 
@@ -94,9 +93,9 @@ class Bandwidth(NamedTuple):
         unit: unit of time.
     """
 
-    at: Rates
-    read: Rates
-    write: Rates
+    at: Numbers
+    read: Numbers
+    write: Numbers
     peak: float
     mean: float
     unit: str

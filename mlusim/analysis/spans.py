@@ -13,10 +13,8 @@ from mlusim.analysis.intervals import intervals, no_intervals, union
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.style import BLACK, GREEN, ORANGE, PURPLE, READ, SKY, WRITE, YELLOW
 from mlusim.analysis.windows import windows
-from mlusim.arrays import Integers
+from mlusim.arrays import Integers, Numbers
 from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR
-
-Fractions = np.ndarray[Any, np.dtype[np.float64]]
 
 # In drawing order, from the top of a core's row.
 LANES: dict[int, str] = {IO: "io", MOVE: "move", VECTOR: "vector", TENSOR: "tensor", SCALAR: "scalar", SYNC: "sync"}
@@ -130,7 +128,7 @@ class RunSpans:
         return next(islice(self.parts(units), part, None))
 
 
-def covered_fraction(row: Integers, start: Integers, end: Integers, rows: int, edges: Integers) -> Fractions:
+def covered_fraction(row: Integers, start: Integers, end: Integers, rows: int, edges: Integers) -> Numbers:
     """(rows, bins) fraction of each time bin that is covered on each row.
 
     Args:
@@ -151,7 +149,7 @@ def covered_fraction(row: Integers, start: Integers, end: Integers, rows: int, e
     return np.clip(np.cumsum(covered, axis=1), 0.0, 1.0)
 
 
-def shares(spans: Spans, row: Integers, rows: int, edges: Integers) -> Fractions:
+def shares(spans: Spans, row: Integers, rows: int, edges: Integers) -> Numbers:
     """(rows, bins, kinds) fraction of each time bin that a unit spent on each kind, in the order of `KINDS`.
 
     If several pipes are busy, transfers take precedence over compute, and work over waiting, so that the fractions of a

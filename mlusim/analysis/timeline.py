@@ -15,9 +15,9 @@ import numpy as np
 from mlusim.analysis.canvas import Canvas, rgb, width_of
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.plot import Plot, left_of
-from mlusim.analysis.spans import KINDS, LANES, Fractions, RunSpans, Spans, covered_fraction, shares
+from mlusim.analysis.spans import KINDS, LANES, RunSpans, Spans, covered_fraction, shares
 from mlusim.analysis.style import INK, PAPER, time_unit
-from mlusim.arrays import Integers
+from mlusim.arrays import Integers, Numbers
 
 MAX_UNITS = 16
 # With more spans than this, they are summed in bins: an SVG containing each of them would be slow to open.
@@ -167,7 +167,7 @@ def _overview(
     return plot
 
 
-def _task_image(records: LogColumns, shown: Integers, edges: Integers) -> Fractions:
+def _task_image(records: LogColumns, shown: Integers, edges: Integers) -> Numbers:
     """(units, bins, 3) background: white for a unit without a task, slightly darker with one."""
     inside = np.isin(records.task_unit, shown)
     at_work = covered_fraction(
@@ -186,7 +186,7 @@ def _place_of(lanes: list[int], spans: Spans) -> Integers:
     return np.array([lanes.index(lane) if lane in lanes else 0 for lane in range(max(LANES) + 1)])[spans.lane]
 
 
-def _lane_image(run: RunSpans, shown: Integers, lanes: list[int], edges: Integers) -> Fractions:
+def _lane_image(run: RunSpans, shown: Integers, lanes: list[int], edges: Integers) -> Numbers:
     """(units * lanes, bins, 3): colours of the active kinds in each bin, weighted by their activity."""
     rows = len(shown) * len(lanes)
     busy = np.zeros((len(KINDS), rows, len(edges) - 1))
@@ -201,7 +201,7 @@ def _lane_image(run: RunSpans, shown: Integers, lanes: list[int], edges: Integer
     return np.clip(image, 0.0, 1.0)
 
 
-def _share_image(run: RunSpans, shown: Integers, edges: Integers) -> Fractions:
+def _share_image(run: RunSpans, shown: Integers, edges: Integers) -> Numbers:
     """(units * levels, bins, 3): stacked shares of each bin, transfers at the bottom."""
     parts = (shares(spans, np.searchsorted(shown, spans.unit), len(shown), edges) for _, spans in run.parts(shown))
     share = reduce(np.add, parts)

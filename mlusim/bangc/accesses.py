@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.bangc.image import RUN_COUNT_WORD
 from mlusim.bangc.lines import raise_at
 from mlusim.cores.scalar import access, arithmetic
@@ -58,7 +59,7 @@ def drain(bridge: Bridge, function: str) -> Awaitable[None] | None:
     return _record_access(bridge, function, pc, address, ((times, stride),), meta | _FRESH)
 
 
-async def _several(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> None:
+async def _several(bridge: Bridge, function: str, runs: Array) -> None:
     count = len(runs)
     bridge.accessed_since_ps = bridge.issuer.task.now_ps
     if count <= _FEW:
@@ -75,7 +76,7 @@ async def _several(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) ->
         await _group(bridge, function, part)
 
 
-async def _group(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> None:
+async def _group(bridge: Bridge, function: str, runs: Array) -> None:
     """Record runs of one instruction on one tensor."""
     pc, meta = int(runs["pc"][0]), int(runs["meta"][0])
     if len(runs) > _FEW and int(runs["count"].sum()) < _SHORT * len(runs):
@@ -100,11 +101,11 @@ async def _group(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> N
         position = stop
 
 
-def _addresses(runs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _addresses(runs: Array) -> Array:
     """Return the address of each access of some runs."""
     counts = runs["count"].astype(np.int64)
     step = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    addresses: np.ndarray[Any, Any] = np.repeat(runs["address"].astype(np.int64), counts)
+    addresses: Array = np.repeat(runs["address"].astype(np.int64), counts)
     addresses += np.repeat(runs["stride"], counts) * step
     return addresses
 
@@ -165,7 +166,7 @@ def _charge_ordinary(issuer: Issuer, line: int, accesses: int) -> None:
     arithmetic(issuer, line, count=accesses * _ORDINARY_THIRDS // 3)
 
 
-async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarray[Any, Any], meta: int) -> None:
+async def _scattered(bridge: Bridge, function: str, pc: int, addresses: Array, meta: int) -> None:
     """Record irregular accesses with an array of their addresses."""
     if _is_skipped(bridge, function, pc, int(addresses[0]), meta):
         return

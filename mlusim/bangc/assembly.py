@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.bangc.calls import dtype_of_code
 from mlusim.cores import uncached_vector, vector
 from mlusim.cores.instructions.table import INSTRUCTIONS
@@ -24,7 +25,6 @@ from mlusim.memory.view import View
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
 
-Array = np.ndarray[Any, Any]
 
 # Element types of statements, as the codes of the headers.
 _CODES = {

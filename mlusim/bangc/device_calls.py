@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Array, Integers
 from mlusim.cores import syncs, uncached_vector, vector
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.ordering import COMPUTE_PIPES
@@ -16,7 +17,6 @@ from mlusim.cores.row_copies import copy_loop
 from mlusim.cores.row_loop import RowLoop
 from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP, atomic, set_memory
 from mlusim.errors import AccessError, OperandError
-from mlusim.memory.addresses import Indices
 from mlusim.memory.loops import AddressInstructions
 from mlusim.memory.view import View
 from mlusim.units import group_digits
@@ -68,7 +68,7 @@ def _fetching(operation: str) -> Handler:
     return handler
 
 
-async def _to_stack(address: int, register: np.ndarray[Any, Any], waits: Awaitable[Any] | None) -> None:
+async def _to_stack(address: int, register: Array, waits: Awaitable[Any] | None) -> None:
     """Wait, and write the result to a local variable."""
     if waits is not None:
         await waits
@@ -158,7 +158,7 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
     offsets_view = bridge.view(codes[2], offset_address, (count,))
     bridge.issuer.unit.apply_until(bridge.issuer.task.now_ps)
     offsets = offsets_view.typed().astype(np.int64)
-    selected: Indices = np.arange(count)
+    selected: Integers = np.arange(count)
     indices: tuple[View, ...] = (offsets_view,)
     if mask_address:
         bits = bridge.view(_POINTER | 1, mask_address, (-(-count // 8),))
@@ -178,7 +178,7 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
     copy_loop(bridge.issuer, line, name, dst, src, loop, method="instruction")
 
 
-def _check_offsets(bridge: Bridge, name: str, offsets: Indices, selected: Indices, address: int, size: int) -> None:
+def _check_offsets(bridge: Bridge, name: str, offsets: Integers, selected: Integers, address: int, size: int) -> None:
     """Raise `AccessError` for the first byte offset whose segment leaves its array or tensor."""
     far = bridge.pointer(address)
     room = far.allocation.nbytes - far.offset

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.bangc.file_variables import file_variables
 from mlusim.errors import CompileError
 from mlusim.files import scratch_folder
@@ -297,7 +298,7 @@ class Image:
         self.words = self.call_bytes.cast("Q")
         runs = ctypes.cast(int(self.record.runs), ctypes.POINTER(ctypes.c_uint8 * (_RUNS * RUN.itemsize))).contents
         self.run_bytes = memoryview(runs)
-        self.runs: np.ndarray[Any, Any] = np.ctypeslib.as_array(runs).view(RUN)
+        self.runs: Array = np.ctypeslib.as_array(runs).view(RUN)
         self._arenas = arenas
         self._sites: tuple[Any, str, dict[bytes, Any]] = None, "", {}
 

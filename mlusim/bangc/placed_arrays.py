@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.bangc.fixed_addresses import place
 from mlusim.bangc.image import ARENA_BYTES, KINDS, SRAM, Image, Room
 from mlusim.bangc.lines import raise_at
@@ -99,7 +100,7 @@ class PlacedArrays:
                 elif kind != SRAM or fills_shared:
                     self._fill(kind, room, array)
 
-    def _fill(self, kind: int, room: Room, array: Any) -> np.ndarray[Any, Any]:
+    def _fill(self, kind: int, room: Room, array: Any) -> Array:
         """Return fresh bytes of an array: poison, or its initial value; zeros if the core lacks the memory."""
         buffer = room.bytes[int(array.offset) : int(array.offset) + int(array.size)]
         buffer.fill(0 if kind in self._absent else POISON)

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from mlusim.analysis.metrics import Metrics, measure
+from mlusim.arrays import Array
 from mlusim.cinn.net import Instruction, Variable
 from mlusim.errors import InputError
 from mlusim.hardware import Board
@@ -56,7 +54,7 @@ class NetResult(RunFigures):
         board: Board,
         log: Log,
         steps: tuple[Step, ...],
-        outputs: Mapping[str, np.ndarray[Any, Any]],
+        outputs: Mapping[str, Array],
         *,
         compulsory_bytes: Mapping[str, int],
     ) -> None:
@@ -67,7 +65,7 @@ class NetResult(RunFigures):
         self.outputs = outputs
         self._compulsory_bytes = compulsory_bytes
 
-    def __getitem__(self, output: str | Variable) -> np.ndarray[Any, Any]:
+    def __getitem__(self, output: str | Variable) -> Array:
         name = output.name if isinstance(output, Variable) else output
         if name not in self.outputs:
             known = f"it has {', '.join(self.outputs)}" if self.outputs else "the run was timing-only"

@@ -12,6 +12,7 @@ from functools import cached_property
 from sys import _getframe
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mlusim.arrays import Array, Integers
 from mlusim.cores import copies, counted, locks, masks, row_copies, scalar, syncs, vector
 from mlusim.cores.instruction_methods import InstructionMethods
 from mlusim.cores.instructions.table import INSTRUCTIONS
@@ -21,12 +22,10 @@ from mlusim.cores.scratch import Scratch
 from mlusim.errors import KernelError, OperandError, shown
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mlusim.cores.row_loop import Rows
     from mlusim.cores.task import Task
     from mlusim.hardware import Board
-    from mlusim.memory.addresses import Addresses, Indices
+    from mlusim.memory.addresses import Addresses
     from mlusim.memory.allocation import Memory
     from mlusim.memory.kinds import Direction
     from mlusim.memory.view import Pointer, View
@@ -106,7 +105,7 @@ class Core(InstructionMethods):
         self.issuer.task.scratches.append(scratch)
         return scratch
 
-    def peek(self, view: View) -> np.ndarray[Any, Any]:
+    def peek(self, view: View) -> Array:
         """Return the current values of a view, for debugging: nothing is charged, logged or waited for.
 
         Raises `AccessError` in a timing-only run.
@@ -226,7 +225,7 @@ class Core(InstructionMethods):
         """Load one element to a register and wait for it; returns a Python number."""
         return scalar.load(self.issuer, self._line(_getframe(1)), source)
 
-    def load_array(self, source: View, *, origin: View | None = None) -> Awaitable[np.ndarray[Any, Any]]:
+    def load_array(self, source: View, *, origin: View | None = None) -> Awaitable[Array]:
         """Load every element to registers, one scalar load each; returns a NumPy array of `source`'s shape.
 
         origin: where the kernel copied `source` from; a timing-only run reads the numbers there.
@@ -237,7 +236,7 @@ class Core(InstructionMethods):
         """Store one element from a register and continue."""
         scalar.store(self.issuer, self._line(_getframe(1)), target, value)
 
-    def store_array(self, target: View, values: np.ndarray[Any, Any]) -> None:
+    def store_array(self, target: View, values: Array) -> None:
         """Store an array from registers, one scalar store each, and continue."""
         scalar.store_array(self.issuer, self._line(_getframe(1)), target, values)
 
@@ -286,7 +285,7 @@ class Core(InstructionMethods):
         size: int,
         bins: int,
         known: Addresses | None = None,
-    ) -> Awaitable[Indices]:
+    ) -> Awaitable[Integers]:
         """Sort rows and their values into bins of `size` rows each; returns the index where each bin begins."""
         line = self._line(_getframe(1))
         views = (rows_out, values_out, rows, values, mask)
@@ -294,7 +293,7 @@ class Core(InstructionMethods):
 
     def scalar_bins(
         self, rows_out: View, values_out: View, rows: Addresses, values: View, counters: View, *, size: int
-    ) -> Awaitable[Indices]:
+    ) -> Awaitable[Integers]:
         """Sort rows and their values into bins of `size` rows each by scalar loops; returns where each bin begins."""
         line = self._line(_getframe(1))
         return masks.scalar_bins(self.issuer, line, rows_out, values_out, rows, values, counters, size=size)

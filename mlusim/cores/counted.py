@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.cores.row_copies import check_index, copy_loop, log_addresses
 from mlusim.cores.row_loop import (
     RowLoop,
@@ -28,7 +29,7 @@ from mlusim.cores.scalar import Passed, check_view
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import OperandError
 from mlusim.log import NO_OPERAND, NONE, SCALAR
-from mlusim.memory.addresses import Addresses, Indices
+from mlusim.memory.addresses import Addresses
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.loops import AddressInstructions, scalar_copy_cycles
 from mlusim.memory.view import View
@@ -191,8 +192,8 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     iterations = iterations_of(name, dst, src, *row_choices)
     lists = [choice.index if isinstance(choice, Addresses) else choice for choice in row_choices]
     issuer.unit.prepare(issuer.task.now_ps, [rows for rows in lists if isinstance(rows, View)])
-    rows: list[Indices | None] = []
-    selected: Indices | None = None
+    rows: list[Integers | None] = []
+    selected: Integers | None = None
     address = AddressInstructions()
     indices: list[View] = []
     for view, choice in zip((dst, src), row_choices, strict=True):
@@ -206,7 +207,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
             rows.append(numbers)
             selected = inside if selected is None else selected
             continue
-        row_list: Indices | None = None
+        row_list: Integers | None = None
         if isinstance(choice, View):
             check_index(issuer, name, choice)
             indices.append(choice)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.memory.deferred import MIN_BYTES, Conversion, Deferred, Piece
 from mlusim.memory.view import View
 
@@ -83,7 +84,7 @@ def settle_operands(deferred: Deferred, operands: Sequence[Any]) -> None:
             deferred.settle(*_span(operand))
 
 
-def _element_of(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _element_of(value: Any, dtype: np.dtype[Any]) -> Array:
     """Return a number as an array of rank 0."""
     with np.errstate(all="ignore"):
         return np.asarray(value).astype(dtype)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.cores.counted import scalar_loop
 from mlusim.cores.row_copies import check_index
 from mlusim.cores.row_loop import RowLoop, check_apart
@@ -15,7 +16,7 @@ from mlusim.cores.scalar import Passed, arithmetic, check_view
 from mlusim.cores.uncached_vector import issue_counted, wait_for_register
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
-from mlusim.memory.addresses import Addresses, Indices
+from mlusim.memory.addresses import Addresses
 from mlusim.memory.loops import COLLECT_BINS_PASSES, bin_counter_cycles, bin_levels, scalar_bins_instructions
 from mlusim.memory.view import View
 
@@ -121,7 +122,7 @@ def collect_bins(
         raise MissingDataError(
             "collect_bins in a timing-only run, which has no rows: name the addresses as `known`, or run with data"
         )
-    bin_starts: list[Indices] = []
+    bin_starts: list[Integers] = []
     groups, _ = bin_levels(issuer.board, max(view.nbytes for view in views), bins)
     record = issue_counted(
         issuer,
@@ -132,7 +133,7 @@ def collect_bins(
         COLLECT_BINS_PASSES * bins,
     )
 
-    def finish() -> Indices:
+    def finish() -> Integers:
         if not bin_starts and known is not None:
             numbers, _ = known.resolve("collect_bins")
             bin_starts.append(_starts_of(_bins("collect_bins", numbers, size, bins), bins))
@@ -196,7 +197,7 @@ def scalar_bins(
     bin_of = _bins(name, numbers, size, bins)
     arithmetic(issuer, line, bin_counter_cycles(issuer.board), bins)
 
-    def finish() -> Indices:
+    def finish() -> Integers:
         issuer.unit.apply_until(issuer.task.now_ps)
         if not issuer.has_data:
             return _starts_of(bin_of, bins)
@@ -238,7 +239,7 @@ def _distribute(
     size: int,
     bins: int,
     groups: int,
-    bin_starts: list[Indices],
+    bin_starts: list[Integers],
 ) -> None:
     numbers = rows.typed().reshape(-1)
     bin_of = _bins("collect_bins", numbers, size, bins)
@@ -251,7 +252,7 @@ def _distribute(
         numbers -= np.array(size * (bins - 1)).astype(numbers.dtype)
 
 
-def _sort(rows_out: View, values_out: View, numbers: Any, bin_of: Any, values: View, size: int, bins: int) -> Indices:
+def _sort(rows_out: View, values_out: View, numbers: Any, bin_of: Any, values: View, size: int, bins: int) -> Integers:
     """Store rows, numbered within their bin, and values in the order of the bins; return where each bin begins."""
     # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
     to_rows, to_values = rows_out.typed().reshape(-1), values_out.raw().reshape(-1)
@@ -265,11 +266,11 @@ def _sort(rows_out: View, values_out: View, numbers: Any, bin_of: Any, values: V
         order = bin_of.argsort(kind="stable")
         within.take(order, out=to_rows, mode="clip")
         values.raw().reshape(-1).take(order, out=to_values, mode="clip")
-    starts: Indices = bin_of.searchsorted(np.arange(bins + 1), sorter=order)
+    starts: Integers = bin_of.searchsorted(np.arange(bins + 1), sorter=order)
     return starts
 
 
-def _starts_of(bin_of: Any, bins: int) -> Indices:
+def _starts_of(bin_of: Any, bins: int) -> Integers:
     """Return where each bin begins in sorted order, and the number of rows."""
     # By radix.
     return np.sort(bin_of, kind="stable").searchsorted(np.arange(bins + 1))

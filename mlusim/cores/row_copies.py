@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.row_loop import RowLoop, check_apart, check_rows, row_bytes_of, rows_shape
 from mlusim.cores.scalar import Passed, check_view
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log import IO, MOVE, NO_OPERAND, NONE
-from mlusim.memory.addresses import Indices
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import check_row
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
@@ -64,8 +64,8 @@ def by_offsets(
     check_apart(name, dst, src)
     issuer.unit.prepare(issuer.task.now_ps, (offsets,) if mask is None else (offsets, mask))
     check_rows(name, near, None, offsets.size)
-    rows: Indices | None = None
-    selected: Indices | None = None
+    rows: Integers | None = None
+    selected: Integers | None = None
     if issuer.has_data:
         rows = offsets.typed().reshape(-1).astype(np.int64)
         if mask is not None:

@@ -6,17 +6,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log import LoopRecord
-from mlusim.memory.addresses import Addresses, Indices
+from mlusim.memory.addresses import Addresses
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import AddressInstructions, row_units, run_units, worst_row_units
 from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.view import View, byte_span
 
-Rows = Indices | Addresses | View | None
+Rows = Integers | Addresses | View | None
 _INT64 = np.dtype(np.int64)
 
 
@@ -37,12 +38,12 @@ class RowLoop(NamedTuple):
 
     iterations: int
     selected: int
-    dst_rows: Indices | None
-    src_rows: Indices | None
+    dst_rows: Integers | None
+    src_rows: Integers | None
     address: AddressInstructions
     indices: tuple[View, ...]
     unread: bool = False
-    lengths: Indices | None = None
+    lengths: Integers | None = None
 
     def record(self, method: str, extra_cycles: int = 0) -> LoopRecord:
         """Return the loop as recorded in the log."""
@@ -78,7 +79,7 @@ def iterations_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Row
     return counts[0]
 
 
-def _count_of(rows: Indices | Addresses | View) -> int:
+def _count_of(rows: Integers | Addresses | View) -> int:
     if isinstance(rows, Addresses):
         return rows.count
     return rows.size
@@ -117,7 +118,7 @@ def rows_apart(dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> bool:
     return abs(dst.strides[0]) >= dst.nbytes // dst.shape[0] and not np.isin(dst_rows, src_rows).any()
 
 
-def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
+def check_rows(name: str, view: View, rows: Integers | None, count: int) -> None:
     """Raise `AccessError` if a row number, or the count if there are none, is outside the view."""
     extent = view.shape[0]
     if rows is None:
@@ -161,7 +162,7 @@ def rows_shape(dst: View, src: View, loop: RowLoop, direction: Direction, count:
     if loop.lengths is not None:
         return _runs_shape(dst, src, loop, direction, row_bytes, unit_bytes)
 
-    def on_bus(view: View, rows: Indices | None) -> tuple[int, int]:
+    def on_bus(view: View, rows: Integers | None) -> tuple[int, int]:
         if not view.memory.off_chip:
             return 0, 0
         if loop.unread:

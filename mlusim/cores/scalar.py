@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.ordering import store_ordering
 from mlusim.cores.waiting import Waiting
 from mlusim.dtypes import dtype_name
@@ -147,7 +148,7 @@ def store_array(issuer: Issuer, line: int, target: Passed, values: Any) -> None:
         _write_later(issuer, target, end_ps, partial(np.copyto, target.typed(), array.astype(target.dtype)))
 
 
-def number(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def number(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
     """Return a number in an element type. Raises `OperandError` if the value is not a number."""
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value[()]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.arrays import Array, Integers
 from mlusim.cores.instructions.limits import (
     ALIGNED_ADDRESS_BYTES,
     Value,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.log import Log
 
-Positions = np.ndarray[Any, np.dtype[np.int64]]
 _ALL_BITS = 0xFF
 # Limit on the integer operands that a call caches: loops over tiles use a few.
 _NUMBERS = 64
@@ -121,7 +121,7 @@ def issue_and_count(
     """Issue an instruction that also counts; the result of the wait is the number. Raises as `issue_to_register`."""
     if not issuer.has_data:
         raise MissingDataError(f"{instruction.name} in a timing-only run, which has no numbers: run with data")
-    selected: list[Positions] = []
+    selected: list[Integers] = []
     record = issue(issuer, line, instruction, operands, attributes, selected)
 
     def value() -> int:
@@ -139,7 +139,7 @@ def issue(
     instruction: Instruction,
     operands: Sequence[Value],
     attributes: Mapping[str, Any],
-    selected: list[Positions] | None = None,
+    selected: list[Integers] | None = None,
 ) -> int:
     """Issue one instruction; returns its record.
 
@@ -169,7 +169,7 @@ def _cached_call(
 
 
 def _issue(
-    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any], selected: list[Positions] | None = None
+    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any], selected: list[Integers] | None = None
 ) -> int:
     """Issue a call that is checked except for the addresses of its operands; returns its record."""
     views: Any = [value for value in operands if isinstance(value, View)] if cached.has_numbers else operands
@@ -319,7 +319,7 @@ def _add(
 
 
 def _effect(
-    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any], selected: list[Positions] | None
+    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Any], selected: list[Integers] | None
 ) -> Callable[[], Any]:
     """Return the effect of a call that does more than compute on the elements of its operands."""
     effect = partial(cached.compute, *[operand.elements for operand in operands])
@@ -341,7 +341,7 @@ def _number(issuer: Issuer, cached: VectorCall, operands: Sequence[Value], value
     return number
 
 
-def _as_type(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _as_type(value: Any, dtype: np.dtype[Any]) -> Array:
     return np.asarray(value).astype(dtype)
 
 
@@ -366,5 +366,5 @@ def _note_selected(log: Log, record: int, whole: int, effect: Callable[[], Any])
         log.select(record, bits)
 
 
-def _select(selected: list[Positions], effect: Callable[[], Positions]) -> None:
+def _select(selected: list[Integers], effect: Callable[[], Integers]) -> None:
     selected.append(effect())

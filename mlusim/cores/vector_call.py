@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import Cost, Work
 from mlusim.cores.instructions.limits import (
     ALIGNED_ADDRESS_BYTES,
@@ -46,7 +47,7 @@ class Number:
 
     __slots__ = ("elements",)
 
-    def __init__(self, elements: np.ndarray[Any, Any]) -> None:
+    def __init__(self, elements: Array) -> None:
         self.elements = elements
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.dtypes import raw_dtype
 from mlusim.errors import InputError, MlusimError
 from mlusim.results.result import Result
@@ -102,11 +103,11 @@ def _check_equal(first: str, one: Result, second: str, other: Result) -> None:
             _check_arrays(f"{one.operator}: {first!r} and {second!r}", array, others[name])
 
 
-def _outputs(result: Result) -> Mapping[str, np.ndarray[Any, Any]]:
+def _outputs(result: Result) -> Mapping[str, Array]:
     return result.outputs or ({} if result.output is None else {"output": result.output})
 
 
-def _check_arrays(names: str, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> None:
+def _check_arrays(names: str, a: Array, b: Array) -> None:
     rule = "ways to run one operation differ in time, never in the result: one of these kernels or plans is wrong"
     if a.shape != b.shape or a.dtype != b.dtype:
         raise MlusimError(f"{names} give {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}; {rule}")
@@ -119,5 +120,5 @@ def _check_arrays(names: str, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) 
         )
 
 
-def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _bits(array: Array) -> Array:
     return array.view(raw_dtype(array.dtype))

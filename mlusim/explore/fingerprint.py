@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Array
+
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
 # Names by which code reads from outside: builtins, and attributes of modules and paths.
 _OUTSIDE_NAMES = frozenset({"open", "input", "exec", "eval", "__import__", "globals"})
@@ -108,7 +110,7 @@ class _Walk:
             case _:
                 return self._object(value, name)
 
-    def _array(self, value: np.ndarray[Any, Any], name: str) -> bytes:
+    def _array(self, value: Array, name: str) -> bytes:
         plain = value.view(np.ndarray)
         data = np.ascontiguousarray(plain).reshape(-1).view(np.uint8)
         digest = _join("array", str(plain.dtype), str(plain.shape), hashlib.sha256(data.tobytes()).digest())

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize, ref
 
-import numpy as np
 from simpy.core import EmptySchedule
 
+from mlusim.arrays import Array
 from mlusim.cores.chip import Chip
 from mlusim.cores.launch import UNIONS, Job, Kernel, Launch, Queue, as_grid
 from mlusim.cores.source_line import close_forgotten
@@ -221,7 +221,7 @@ class Device(DeviceMemory):
         finally:
             NOTED.reset(token)
 
-    def buffers_at(self, time_ps: int) -> dict[int, np.ndarray[Any, Any]]:
+    def buffers_at(self, time_ps: int) -> dict[int, Array]:
         """Run queued launches up to a time and return the contents of all on-chip buffers, by allocation.
 
         For `Result.memory_at`: the device cannot be used afterwards. Errors of kernels before that time end the run

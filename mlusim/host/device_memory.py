@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.chip import Chip
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AllocationError, InputError, shown
@@ -42,9 +42,7 @@ class DeviceMemory:
         """All records of all launches so far."""
         return self._chip.log
 
-    def upload(
-        self, array: np.ndarray[Any, Any], name: str = "input", *, keep_data: bool = False, writable: bool = False
-    ) -> View:
+    def upload(self, array: Array, name: str = "input", *, keep_data: bool = False, writable: bool = False) -> View:
         """Copy an array to GDRAM, as an input that no kernel may write.
 
         Args:
@@ -128,7 +126,7 @@ class DeviceMemory:
         self._check_own(view)
         self._chip.free(view.allocation, self._chip.environment.now)
 
-    def download(self, view: View) -> np.ndarray[Any, Any]:
+    def download(self, view: View) -> Array:
         """Return the elements of a GDRAM view, as an array on the simulated bytes: later launches may change it.
 
         Inputs are returned read-only.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, front
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.memory.view import View
@@ -24,8 +25,6 @@ from mlusim.planning.scatter_bins import BinsParameters
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 async def scatter_sort(

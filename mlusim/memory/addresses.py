@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array, Flags, Integers
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.memory.loops import AddressInstructions, address_instructions
 from mlusim.memory.view import View
-
-Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +65,7 @@ class AddressPattern:
         self.reach += sum((axis.stop - axis.start - 1) * axis.step for axis in axes)
 
     @cached_property
-    def positions(self) -> Indices:
+    def positions(self) -> Integers:
         """The part of every row that depends on the position of its lookup, read-only."""
         rows = np.zeros(self.shape, np.int64)
         for axis, (extent, step) in enumerate(zip(self.shape, self.steps, strict=True)):
@@ -147,7 +145,7 @@ class Addresses:
         if last >= rows:
             raise AccessError(f"{name}: addresses reach row {last} of {view!r}, which has {rows}")
 
-    def resolve(self, name: str) -> tuple[Indices, Indices | None]:
+    def resolve(self, name: str) -> tuple[Integers, Integers | None]:
         """Return the rows of the lookups inside the windows, and the indices of these lookups (None: all).
 
         Raises `AccessError` for an index value outside its axis, `MissingDataError` if the index has no bytes.
@@ -155,10 +153,10 @@ class Addresses:
         pattern = self.pattern
         if not self.axes:
             return pattern.positions + self.base, None
-        rows: Indices | int = self.base
+        rows: Integers | int = self.base
         if pattern.positional:
             rows = pattern.positions + self.base if self.base else pattern.positions
-        inside: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+        inside: Flags | None = None
         for column, axis in enumerate(self.axes):
             values = _wrapped(self._columns(name)[:, column], axis.extent, name, column)
             if axis.narrowed:
@@ -176,7 +174,7 @@ class Addresses:
         selected = np.flatnonzero(inside)
         return values[selected], selected
 
-    def _columns(self, name: str) -> np.ndarray[Any, Any]:
+    def _columns(self, name: str) -> Array:
         for view in (self.index, self.origin):
             if view is not None and view.allocation.buffer is not None:
                 return view.typed().reshape(self.count, len(self.axes))
@@ -186,7 +184,7 @@ class Addresses:
         )
 
 
-def _wrapped(values: np.ndarray[Any, Any], extent: int, name: str, column: int) -> Indices:
+def _wrapped(values: Array, extent: int, name: str, column: int) -> Integers:
     """Return a new int64 array of index values, negative values counted from the end."""
     # The reductions of `min` and `max`, without their calls in Python.
     low, high = int(np.minimum.reduce(values)), int(np.maximum.reduce(values))

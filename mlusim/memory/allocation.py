@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from mlusim.arrays import Array
 from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.deferred import Deferred
 from mlusim.memory.kinds import MemoryKind
@@ -243,7 +244,7 @@ class Memory:
             self._buffer = _buffer(self.usable_bytes)
         return self._buffer[first:last]
 
-    def span_of(self, array: np.ndarray[Any, Any]) -> tuple[int, int] | None:
+    def span_of(self, array: Array) -> tuple[int, int] | None:
         """Return the range [first, last) of an on-chip memory that an array spans, or None if it lies elsewhere."""
         if array.flags.c_contiguous:
             # As `byte_bounds`, which takes as long as a copy.

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.hardware import Board
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.timing import CopyCost, copy_cost, rate_alone
 from mlusim.memory.view import View
 from mlusim.units import ceil_div, ceil_ps
-
-Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 # Vector instructions that distribute rows and values to one bin: subtract, compare, collect twice, count.
 COLLECT_BINS_PASSES = 5
@@ -159,7 +158,7 @@ def rows_cost(
     return CopyCost(plain.work, limit, plain.ratio, plain.traffic, latency_ps, alone_ps)
 
 
-def row_units(view: View, rows: Indices | None, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
+def row_units(view: View, rows: Integers | None, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
     """Return the bus bytes that rows of a view touch, and those of partly touched units. None: the first `count`."""
     base = (view.allocation.address + view.offset) % unit_bytes
     stride = view.strides[0]
@@ -176,7 +175,7 @@ def row_units(view: View, rows: Indices | None, count: int, row_bytes: int, unit
 
 
 def run_units(
-    view: View, starts: Indices, lengths: Indices, row_bytes: int, unit_bytes: int, *, writes: bool
+    view: View, starts: Integers, lengths: Integers, row_bytes: int, unit_bytes: int, *, writes: bool
 ) -> tuple[int, int]:
     """As `row_units` for runs of contiguous rows; partly touched units matter to writes only, and are 0 otherwise."""
     base = (view.allocation.address + view.offset) % unit_bytes
@@ -206,7 +205,7 @@ def _most_units(base: int, stride: int, extent: int, row_bytes: int, unit_bytes:
 
 
 @lru_cache(maxsize=1024)
-def _units_by_row(base: int, stride: int, row_bytes: int, unit_bytes: int) -> tuple[Indices, Indices]:
+def _units_by_row(base: int, stride: int, row_bytes: int, unit_bytes: int) -> tuple[Integers, Integers]:
     """Return the bus units that a row touches, and how many of these only partly, by row number modulo their period.
 
     base, stride: of the rows, in bytes, modulo a unit.

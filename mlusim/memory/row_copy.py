@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlusim.arrays import Array, Integers
+
 if TYPE_CHECKING:
     from mlusim.memory.view import View
-
-Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class RowCopy:
@@ -29,10 +29,10 @@ class RowCopy:
         self,
         dst: View,
         src: View,
-        dst_rows: Indices | None,
-        src_rows: Indices | None,
+        dst_rows: Integers | None,
+        src_rows: Integers | None,
         count: int,
-        lengths: Indices | None = None,
+        lengths: Integers | None = None,
     ) -> None:
         self.dst = dst
         self.src = src
@@ -62,7 +62,7 @@ class RowCopy:
         else:
             target[...] = origin[rows]
 
-    def rows(self) -> np.ndarray[Any, Any]:
+    def rows(self) -> Array:
         """Return the rows of the source, for as many rows of the destination."""
         origin = self.src.raw()
         return origin[: self.count] if self.src_rows is None else origin[self.src_rows]

@@ -356,7 +356,7 @@ def apply_on_device(
     return verified(profile, check=check), result
 
 
-def _array_of(view: View) -> np.ndarray[Any, Any]:
+def _array_of(view: View) -> Array:
     """Return the elements on the simulated bytes; in a timing-only run only an array of that shape and dtype."""
     if view.allocation.buffer is None:
         return np.broadcast_to(np.empty((), view.dtype), view.shape)

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Array
+from mlusim.arrays import Array, Flags
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.log import NONE, SYNC, Log
 from mlusim.units import format_bytes, format_ns
 
-Selection = np.ndarray[Any, np.dtype[np.bool_]]
 # Returns the contents of live allocations, by index, at a time in picoseconds.
 Repeat = Callable[[int], Mapping[int, Array]]
 
@@ -62,7 +61,7 @@ class Buffer:
     nbytes: int
     written: Step | None
     writing: tuple[Step, ...]
-    values: np.ndarray[Any, Any] | None = None
+    values: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,11 +207,11 @@ class _Steps:
         self._ended = self._end_ps <= time_ps
         self._in_flight = (self.columns["start_ps"] <= time_ps) & ~self._ended
 
-    def running(self, selected: Selection) -> tuple[Step, ...]:
+    def running(self, selected: Flags) -> tuple[Step, ...]:
         """Return the selected operations in flight."""
         return tuple(self._step(record) for record in np.flatnonzero(selected & self._in_flight).tolist())
 
-    def last(self, selected: Selection) -> Step | None:
+    def last(self, selected: Flags) -> Step | None:
         """Return the selected operation that ended last."""
         ended = np.flatnonzero(selected & self._ended)
         return self._step(int(ended[np.argmax(self._end_ps[ended])])) if len(ended) else None

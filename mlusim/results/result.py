@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mlusim.analysis.by_line import LineTime, time_by_line
 from mlusim.analysis.extrapolation import Extrapolation, extrapolation_of
 from mlusim.analysis.known_error import Known, known_of
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LowerBound, lower_bound_of
 from mlusim.analysis.metrics import Metrics, measure
+from mlusim.arrays import Array
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.inputs import check_flags
@@ -55,7 +54,7 @@ class Result(RunFigures):
         self,
         *,
         operator: str,
-        output: np.ndarray[Any, Any] | None,
+        output: Array | None,
         board: Board,
         plan: Plan | None,
         log: Log,
@@ -77,7 +76,7 @@ class Result(RunFigures):
         # Returns the contents of a core's buffers at a time, if the run can be repeated (`mlusim.verify`).
         self.repeat: Repeat | None = None
         self.made_by: dict[str, Any] = {}
-        self.outputs: Mapping[str, np.ndarray[Any, Any]] = {}
+        self.outputs: Mapping[str, Array] = {}
 
     def memory_at(self, time_ns: float, core: int = 0) -> MemoryState:
         """Return the state of a core's memories at a time: buffers, their last writers, operations in flight.

@@ -22,6 +22,7 @@ import numpy as np
 
 from mlusim.analysis.known_error import cores_at_work
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.arrays import Numbers
 from mlusim.hardware import Board, board
 from mlusim.hardware.calibrated import PATH
 from mlusim.hardware.presets import find_preset, preset
@@ -37,7 +38,6 @@ _ROW_SIGMA = 0.05  # relative, of a measurement and its re-creation
 _STEP = 0.5  # largest step of a parameter, as a logarithm
 
 Values: TypeAlias = tuple[float, ...]
-Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Fit:
@@ -64,11 +64,11 @@ class Fit:
             simulated = self._simulated[key] = math.exp(sum(logs) / len(logs))
         return simulated
 
-    def residuals(self, values: Sequence[float]) -> Floats:
+    def residuals(self, values: Sequence[float]) -> Numbers:
         """(rows,) logarithm of simulated over measured time."""
         return np.array([math.log(self.simulate(row, values) / row.time_us) for row in self.rows])
 
-    def slopes(self, values: Sequence[float]) -> Floats:
+    def slopes(self, values: Sequence[float]) -> Numbers:
         """(rows, parameters) derivative of the residuals by the log of each parameter, for its informative rows."""
         base = self.residuals(values)
         slopes = np.zeros((len(self.rows), len(self.parameters)))
@@ -82,7 +82,7 @@ class Fit:
                     slopes[index, column] = change / math.log(factor)
         return slopes
 
-    def step(self, values: Values, slopes: Floats, without: Collection[str] = ()) -> Values:
+    def step(self, values: Values, slopes: Numbers, without: Collection[str] = ()) -> Values:
         """Make one Gauss-Newton step from `values`, within the bounds, omitting some rows."""
         chosen = [index for index, row in enumerate(self.rows) if row.name not in without]
         doubts = np.array([item.doubt for item in self.parameters])
@@ -104,7 +104,7 @@ class Fit:
         ]
         return float(misses @ misses) + sum(pull * pull for pull in pulls)
 
-    def solve(self, say: Callable[[str], None] = print, rounds: int = _ROUNDS) -> tuple[Values, Floats]:
+    def solve(self, say: Callable[[str], None] = print, rounds: int = _ROUNDS) -> tuple[Values, Numbers]:
         """Return the best values, rounded, and the slopes at the initial values, which all steps use."""
         values, best = self.first, self.cost(self.first)
         slopes = self.slopes(values)
@@ -149,7 +149,7 @@ def with_values(target: Board, values: Mapping[str, float]) -> Board:
 
 
 def left_out(
-    fit: Fit, values: Values, slopes: Floats, groups: Mapping[str, Collection[str]]
+    fit: Fit, values: Values, slopes: Numbers, groups: Mapping[str, Collection[str]]
 ) -> dict[str, dict[str, float]]:
     """For each group of rows, return their simulated times in microseconds by a fit to all other rows."""
     times_by_group: dict[str, dict[str, float]] = {}

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
 from mlusim.log import NONE, Log
-from mlusim.verifier.geometry import Geometries, Geometry, Integers, geometry_of, group_rows
+from mlusim.verifier.geometry import Geometries, Geometry, geometry_of, group_rows
 from mlusim.verifier.partial_results import BY_DATA, BY_SHAPE, WITH_SCRATCH, by_element, written_box
 from mlusim.verifier.row_geometry import first_rows, geometry_of_rows, runs_geometry
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 # Operations that stand for many row copies: only the rows moved count as accessed.
 BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter", "load_rows", "store_rows")
@@ -48,7 +47,7 @@ class Accesses:
     geometry: Integers
     low: Integers
     high: Integers
-    write: np.ndarray[Any, np.dtype[np.bool_]]
+    write: Flags
     geometries: Geometries
     unknown: frozenset[int] = frozenset()
 

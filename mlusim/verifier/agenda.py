@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from mlusim.verifier.geometry import Integers
+from mlusim.arrays import Integers
 
 
 class _Walk:

@@ -5,16 +5,12 @@ This is an upper bound: neither the order of operations nor the bytes that they 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, SORTING
-from mlusim.verifier.geometry import Integers
 from mlusim.verifier.plan_comparison import outputs_of
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class AllocationFlow:

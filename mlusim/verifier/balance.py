@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.hardware import Board
 from mlusim.log import IO, MOVE, SCALAR, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.geometry import Integers, group_rows
+from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.happens_before import Order
 
 

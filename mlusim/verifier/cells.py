@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.geometry import Geometry, Integers, Loops, expand, group_rows, nested, sorted_distinct
+from mlusim.verifier.geometry import Geometry, Loops, expand, group_rows, nested, sorted_distinct
 from mlusim.verifier.range_extrema import max_in_ranges, min_by_cell
 from mlusim.verifier.row_geometry import Rows
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 # Cells of equal size are used up to this many per run, or up to _SMALL_GRID in total.
 _MAX_CELLS_PER_RUN = 4

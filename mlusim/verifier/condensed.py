@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.log import NONE
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.geometry import Geometries, Geometry, Integers, distinct
+from mlusim.verifier.geometry import Geometries, Geometry, distinct
 from mlusim.verifier.overlaps import disjoint
 from mlusim.verifier.row_geometry import runs_geometry
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.cells import Cells
-from mlusim.verifier.geometry import Integers, group_rows
+from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, LANES, in_order
 from mlusim.verifier.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier_first, in_batches, touching

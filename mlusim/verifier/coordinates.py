@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.dtypes import dtype_of
 from mlusim.log import AllocationRecord
 from mlusim.units import group_digits
-from mlusim.verifier.geometry import Integers
 
 
 def describe(allocation: AllocationRecord, starts: Integers, stops: Integers) -> str:

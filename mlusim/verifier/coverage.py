@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.cells import Cells, Flags
+from mlusim.verifier.cells import Cells
 from mlusim.verifier.condensed import accesses_from, condense, join, repeats_of
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.geometry import Geometry, Integers, geometry_of
+from mlusim.verifier.geometry import Geometry, geometry_of
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
 from mlusim.verifier.overwrites import Overwrites

@@ -11,6 +11,7 @@ from types import TracebackType
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.cores.locks import SHIFT
 from mlusim.cores.source_line import written_by_author
 from mlusim.errors import (
@@ -25,7 +26,6 @@ from mlusim.errors import (
 )
 from mlusim.log import NONE, Log
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.geometry import Integers
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
 from mlusim.verifier.locks_left import locks_in_use

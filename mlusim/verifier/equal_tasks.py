@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE, Log
 from mlusim.records import INSTRUCTION
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.allocation_flow import AllocationFlow, Flags
-from mlusim.verifier.geometry import Integers
+from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised_flow import Flow, Unwritten
 
 _SIDES = ("dst", "a", "b")

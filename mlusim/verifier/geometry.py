@@ -10,13 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array, Flags, Integers
 from mlusim.log import NONE, Box
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 Loops = tuple[tuple[int, int], ...]
 
 # `distinct` and `group_rows` use a table instead of sorting if the range of numbers is at most this multiple of their
@@ -123,7 +122,7 @@ class Geometries(list[Geometry]):
         return len(self) - 1
 
     @cached_property
-    def single(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def single(self) -> Flags:
         """By geometry, whether it is a single run of bytes."""
         return np.array([geometry.single for geometry in self], bool)
 
@@ -290,7 +289,7 @@ def expand(first: Integers, last: Integers) -> tuple[Integers, Integers]:
     return rows, np.arange(total, dtype=np.int64) - np.repeat(begins - first, counts)
 
 
-def group_rows(*columns: np.ndarray[Any, Any]) -> tuple[Integers, Integers, Integers]:
+def group_rows(*columns: Array) -> tuple[Integers, Integers, Integers]:
     """Group rows with equal values in all columns: first row of each group, group of each row, group sizes."""
     packed = _packed(columns)
     if packed is not None:
@@ -312,7 +311,7 @@ def group_rows(*columns: np.ndarray[Any, Any]) -> tuple[Integers, Integers, Inte
     return order[starts], kind, np.diff(np.append(starts, len(order)))
 
 
-def _packed(columns: Sequence[np.ndarray[Any, Any]]) -> Integers | None:
+def _packed(columns: Sequence[Array]) -> Integers | None:
     """Return a number for each row, in the order of `np.lexsort`; None if a table of them would be long, or no rows."""
     if not len(columns[0]):
         return None

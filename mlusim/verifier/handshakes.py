@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import NONE, SCALAR, Box, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.geometry import Integers, geometry_of
+from mlusim.verifier.geometry import geometry_of
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import in_order
 

@@ -25,14 +25,14 @@ from functools import cached_property
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.cores.locks import LOCK_NAMES, SHIFT
 from mlusim.cores.ordering import MOVE_PIPE, VECTOR_PIPE
 from mlusim.cores.syncs import BARRIERS
 from mlusim.log import NONE, SCALAR, SYNC, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.geometry import Integers
-from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, POSTED, Flags, in_order, lanes_of, ordering_classes
+from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, POSTED, in_order, lanes_of, ordering_classes
 
 # Instructions whose offsets and masks are read at issue (`mlusim.cores.row_copies`).
 BY_OFFSETS = ("gather", "scatter")

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.log import SYNC, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.geometry import Integers, geometry_of, overlap
+from mlusim.verifier.geometry import geometry_of, overlap
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
 from mlusim.verifier.releases import TRANSFERS, in_flight

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.cores.ordering import ALL_PIPES, IO_PIPE, MOVE_PIPE, TENSOR_PIPE, VECTOR_PIPE, Ordering, recorded_ordering
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
-from mlusim.verifier.geometry import Integers, group_rows
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
+from mlusim.verifier.geometry import group_rows
 
 # The pipes of a core, and two lanes outside them.
 POSTED, MEMORY_CORE_IO = len(PIPES), len(PIPES) + 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mlusim.arrays import Integers
 from mlusim.cores.locks import LOCK_NAMES, SHIFT
 from mlusim.log import Log
 from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.geometry import Integers
 
 
 def locks_in_use(log: Log, columns: dict[str, Integers]) -> dict[tuple[int, int], int]:

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.agenda import Agenda
-from mlusim.verifier.allocation_flow import Flags
-from mlusim.verifier.geometry import Integers
 from mlusim.verifier.marked_bits import MarkedBits
 from mlusim.verifier.marks import Marks, Operand, view_of
 from mlusim.verifier.operand_marks import OperandMarks

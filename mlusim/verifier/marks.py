@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.selection import compares_to_bits as has_bits
 from mlusim.cores.instructions.table import INSTRUCTIONS
@@ -25,7 +26,7 @@ _BY_MASK = frozenset({"maskmove", "maskmove_bitindex"})
 _ELEMENTWISE_BY_ATTRIBUTE = frozenset({"convert", "fcmpfilter"})
 
 
-def view_of(operand: Operand, of_bytes: np.ndarray[Any, Any]) -> Any:
+def view_of(operand: Operand, of_bytes: Array) -> Any:
     """Return the items of an operand, [..., itemsize], in an array with one item for each byte of its allocation."""
     _, offset, box = operand
     if 0 in box.shape:

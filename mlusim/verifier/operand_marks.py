@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.log import Box
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.allocation_flow import Flags
-from mlusim.verifier.geometry import Integers, geometry_of, group_rows
+from mlusim.verifier.geometry import geometry_of, group_rows
 from mlusim.verifier.marks import Marks
 
 

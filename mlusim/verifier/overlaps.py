@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.log import NONE
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.cells import runs_of
-from mlusim.verifier.geometry import Integers, distinct, expand, group_rows, overlap, shared
+from mlusim.verifier.geometry import distinct, expand, group_rows, overlap, shared
 
 Pairs = tuple[Integers, Integers]
 

@@ -13,11 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, SET_NAMES
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.cells import Cells, Flags
-from mlusim.verifier.geometry import Integers, expand
+from mlusim.verifier.cells import Cells
+from mlusim.verifier.geometry import expand
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.overlaps import Pairs, chunks
 

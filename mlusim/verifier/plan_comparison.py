@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE, AllocationRecord, Box, Log
 from mlusim.memory.layout import contiguous_strides
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.cells import Cells, Flags
+from mlusim.verifier.cells import Cells
 from mlusim.verifier.findings import Finding
-from mlusim.verifier.geometry import Geometries, Integers, geometry_of
+from mlusim.verifier.geometry import Geometries, geometry_of
 
 _RULE = "a run must follow its plan"
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.log import NONE, SCALAR, VECTOR, Log
 from mlusim.verifier.accesses import BY_ROWS, Accesses
-from mlusim.verifier.geometry import Geometry, Integers, element_starts, shared
+from mlusim.verifier.geometry import Geometry, element_starts, shared
 from mlusim.verifier.marks import elementwise, is_copy
 
 

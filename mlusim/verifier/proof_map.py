@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.dtypes import dtype_of
 from mlusim.log import Log
 from mlusim.verifier.accesses import accesses_of
 from mlusim.verifier.cells import Cells
-from mlusim.verifier.geometry import Integers
 
 NOBODY, AGAIN = -1, -2
 _MAX_ROWS, _MAX_COLUMNS = 480, 960

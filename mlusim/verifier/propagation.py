@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.cores.instructions.selection import HEAD_BYTES
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import NONE, Box, Log
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, FILTERS, SORTING
-from mlusim.verifier.geometry import Integers
 from mlusim.verifier.mark_store import MarkStore
 from mlusim.verifier.marked_bits import BYTE_BITS
 from mlusim.verifier.marks import Marks, Operand, compares_to_bits, is_copy, marks_by_position, result_marks, view_of

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.geometry import Integers, group_rows
+from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.handshakes import Handshakes
 from mlusim.verifier.happens_before import BY_OFFSETS, Order
 from mlusim.verifier.lanes import LANES, POSTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlusim.verifier.geometry import Integers
+from mlusim.arrays import Integers
 
 _NEVER = np.iinfo(np.int64).max
 

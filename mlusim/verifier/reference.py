@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError
 from mlusim.log import NONE, Log
@@ -17,8 +17,6 @@ from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.geometry import union
 from mlusim.verifier.producer import last_writer, producer_of
-
-Array = np.ndarray[Any, Any]
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
 _ROUNDING = 2.0**-10

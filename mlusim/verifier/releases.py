@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.log import IO, MOVE, NONE, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.geometry import Integers, group_rows
+from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES, MEMORY_CORE_IO
 from mlusim.verifier.remedies import LANE_SYNCS

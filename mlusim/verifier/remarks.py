@@ -5,9 +5,9 @@ from __future__ import annotations
 import linecache
 from pathlib import Path
 
+from mlusim.arrays import Integers
 from mlusim.log import NONE, Log, Remark
 from mlusim.verifier.findings import Finding, Site
-from mlusim.verifier.geometry import Integers
 
 _BEYOND = (
     "an index must be less than the length of its table. ASSUMED: an element with a larger index keeps its value, "

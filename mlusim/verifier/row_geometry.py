@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.log import Box
-from mlusim.verifier.geometry import Geometry, Integers, distinct, geometry_of, union
+from mlusim.verifier.geometry import Geometry, distinct, geometry_of, union
 
 # Up to this many numbers, Python finds their extremes, and counts them, sooner than NumPy.
 _FEW_ROWS = 64

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import SCALAR, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.findings import Site
-from mlusim.verifier.geometry import Integers
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import POSTED
 from mlusim.verifier.source_loops import Lines, exclude_each_other, lines_of_loop

@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses, scratch_rows
 from mlusim.verifier.allocation_flow import AllocationFlow
-from mlusim.verifier.cells import Cells, Flags
+from mlusim.verifier.cells import Cells
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.equal_tasks import reads_to_follow
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.geometry import Integers, group_rows
+from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
 from mlusim.verifier.plan_comparison import is_output

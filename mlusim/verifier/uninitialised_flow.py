@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.agenda import Agenda
-from mlusim.verifier.allocation_flow import AllocationFlow, Flags
-from mlusim.verifier.geometry import Integers, group_rows
+from mlusim.verifier.allocation_flow import AllocationFlow
+from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.mark_store import MarkStore
 from mlusim.verifier.propagation import Propagation
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses import COLLECT, FILTERS, Accesses, scratch_rows
-from mlusim.verifier.cells import Flags
 from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.geometry import Integers, expand
+from mlusim.verifier.geometry import expand
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
 from mlusim.verifier.overlaps import Pairs

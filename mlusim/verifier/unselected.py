@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlusim.arrays import Integers
 from mlusim.log import Log
 from mlusim.verifier.accesses import FILTERS, Accesses
-from mlusim.verifier.geometry import Integers
 from mlusim.verifier.marks import is_copy
 from mlusim.verifier.plan_comparison import outputs_of
 from mlusim.verifier.uninitialised_flow import Unwritten

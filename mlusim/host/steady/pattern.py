@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.arrays import Integers
+from mlusim.arrays import Flags, Integers
 from mlusim.host.steady.periods import SAME_COST
 from mlusim.log import NONE, SCALAR
 from mlusim.records import INSTRUCTION
@@ -232,10 +232,10 @@ class _Buffers:
         return np.where(codes < NONE, own[(NONE - 1 - codes).clip(0, len(own) - 1)], codes)
 
 
-def _differ(values: Integers, classes: Integers) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _differ(values: Integers, classes: Integers) -> Flags:
     """(iterations,) whether the values of an iteration differ from those of the first one of its class."""
     _, first, own = np.unique(classes, return_index=True, return_inverse=True)
-    differ: np.ndarray[Any, np.dtype[np.bool_]] = (values != values[first[own]]).any(axis=(1, 2))
+    differ: Flags = (values != values[first[own]]).any(axis=(1, 2))
     return differ
 
 
