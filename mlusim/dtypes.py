@@ -82,12 +82,11 @@ def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
     if dtype is None:
         near = nearest(name_or_dtype, _NAMES.values()) if isinstance(name_or_dtype, str) else ""
         text = str(name_or_dtype)[:200] if isinstance(name_or_dtype, np.dtype) else shown(name_or_dtype)
-        msg = (
+        raise InputError(
             f"{where}dtype {text} is not an element type; {near}accepted are {', '.join(_NAMES.values())}, "
             "given as a NumPy or ml_dtypes dtype or type, as a name ('half' and 'float' too), or as an object with an "
             "attribute numpy_dtype"
         )
-        raise InputError(msg)
     return dtype
 
 

@@ -173,7 +173,7 @@ def _give_name(handle: int, scratch: Path) -> None:
         os.close(folder)
 
 
-def beside(path: Path) -> Path:
+def provenance_path(path: Path) -> Path:
     """Return the file that says where the figures of a CSV file come from: `x.csv.json` of `x.csv`."""
     return path.with_name(f"{path.name}.json")
 

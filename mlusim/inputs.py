@@ -53,7 +53,7 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
         remedy = "pass its .shape" if isinstance(shape, np.ndarray) else "pass integers, such as (2, 8, 256, 196)"
         raise InputError(f"{what} {shown(shape)} is not a shape: {remedy}") from None
     if any(isinstance(extent, bool) for extent in extents):
-        raise InputError(f"{what} {shown(shape)} is not a shape: its extents are integers, not truth values")
+        raise InputError(f"{what} {shown(shape)} is not a shape: its extents are integers, not booleans")
     if min(integers, default=0) < 0:
         raise InputError(f"{what} {list(integers)}: an extent cannot be negative")
     if len(integers) > MAX_RANK:
@@ -79,7 +79,7 @@ def as_array(what: str, value: Any) -> Array:
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise InputError(
             f"{what} is not an array: {_reason(error)}; pass an array or nested lists of equal lengths"
-        ) from (error)
+        ) from error
     if array.dtype == object:
         raise InputError(
             f"{what} is not an array of numbers: {type(value).__name__} becomes an array of Python objects; pass an "
@@ -186,7 +186,7 @@ def as_paths(paths: object) -> list[Path]:
         return [as_path(paths)]
     several = as_tuple(paths)
     if not isinstance(several, tuple):
-        raise InputError(f"{shown(paths)} is not a list of paths: give texts such as 'run.zip', or Paths")
+        raise InputError(f"{shown(paths)} is not a list of paths: give strings such as 'run.zip', or Paths")
     return [as_path(path) for path in several]
 
 

@@ -16,9 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlusim.arrays import Integers
-
-Rows = np.ndarray[Any, Any]
+from mlusim.arrays import Array, Integers
 
 # Times are 64-bit integers, and figures sum the times of all units of a board, memory cores included.
 _MAX_PS = (1 << 63) - 1
@@ -78,8 +76,8 @@ _LAYOUT = np.dtype([*((name, np.int32) for name in _NUMBERS), *((name, np.int64)
 # `spare` is padding.
 _PACK: Final = struct.Struct(f"={len(_NUMBERS) - 1}i4x{len(_TIMES)}q").pack_into
 # The size of a record in 4-byte and in 8-byte numbers, and the positions of numbers that are set later.
-_QUADS: Final = _LAYOUT.itemsize // 4
-_LONGS: Final = _LAYOUT.itemsize // 8
+_INT32S: Final = _LAYOUT.itemsize // 4
+_INT64S: Final = _LAYOUT.itemsize // 8
 _WAITED_FOR: Final = _NUMBERS.index("waited_for")
 _START: Final = len(_NUMBERS) // 2 + _TIMES.index("start_ps")
 _END: Final = len(_NUMBERS) // 2 + _TIMES.index("end_ps")
@@ -206,30 +204,30 @@ class Records:
 
     def started(self, record: int, start_ps: int, latency_ps: int, waited_for: int) -> None:
         """Set when an operation began, the part of its start-up that was not hidden, and what it waited for."""
-        self._quads[record * _QUADS + _WAITED_FOR] = waited_for
-        position = record * _LONGS
-        self._longs[position + _START] = start_ps
-        self._longs[position + _LATENCY] = latency_ps
+        self._int32s[record * _INT32S + _WAITED_FOR] = waited_for
+        position = record * _INT64S
+        self._int64s[position + _START] = start_ps
+        self._int64s[position + _LATENCY] = latency_ps
 
     def ended(self, record: int, end_ps: int) -> None:
         """Set when an operation ended."""
-        self._longs[record * _LONGS + _END] = end_ps
+        self._int64s[record * _INT64S + _END] = end_ps
 
     def waited(self, record: int, waited_for: int) -> None:
         """Set the record that an operation waited for."""
-        self._quads[record * _QUADS + _WAITED_FOR] = waited_for
+        self._int32s[record * _INT32S + _WAITED_FOR] = waited_for
 
     def joined(self, record: int, copy: int, start_ps: int) -> None:
         """Make a record part of another copy, whose record has the bytes and operands."""
-        of = dict(zip(INSTRUCTION, self._instructions[self._quads[record * _QUADS]], strict=True))
+        of = dict(zip(INSTRUCTION, self._instructions[self._int32s[record * _INT32S]], strict=True))
         nothing = dict.fromkeys(("count", "bytes_requested", "bus_read_bytes", "bus_write_bytes"), 0)
         of |= nothing | dict.fromkeys(("dst_box", "a_box", "b_box"), NONE)
-        self._quads[record * _QUADS] = self.instruction(*(of[name] for name in INSTRUCTION))
+        self._int32s[record * _INT32S] = self.instruction(*(of[name] for name in INSTRUCTION))
         for column in _ALLOCATIONS:
-            self._quads[record * _QUADS + column] = NONE
+            self._int32s[record * _INT32S + column] = NONE
         for column in _OFFSETS:
-            self._longs[record * _LONGS + column] = NONE
-        self._longs[record * _LONGS + _START] = start_ps
+            self._int64s[record * _INT64S + column] = NONE
+        self._int64s[record * _INT64S + _START] = start_ps
         self.waited(record, copy)
 
     def values(self, record: int) -> dict[str, int]:
@@ -252,24 +250,24 @@ class Records:
         for name, values in times.items():
             self._rows[name][numbers] = values
 
-    def rows(self, numbers: Integers) -> Rows:
+    def rows(self, numbers: Integers) -> Array:
         """Return a copy of some records, as a structured array of the shape of their indices."""
-        rows: Rows = self._rows[numbers]
+        rows: Array = self._rows[numbers]
         return rows
 
-    def extend(self, rows: Rows) -> None:
+    def extend(self, rows: Array) -> None:
         """Append records."""
         while self.count + len(rows) > self._room:
             self._grow()
         self._rows[self.count : self.count + len(rows)] = rows
         self.count += len(rows)
 
-    def are(self, first: int, rows: Rows) -> bool:
+    def equal(self, first: int, rows: Array) -> bool:
         """Whether the records from `first` on equal `rows`, except for their times."""
         own = self._rows[first : first + len(rows)]
         return len(own) == len(rows) and all(np.array_equal(own[name], rows[name]) for name in _WHAT)
 
-    def replace(self, first: int, rows: Rows) -> None:
+    def replace(self, first: int, rows: Array) -> None:
         """Replace the records from `first` on."""
         self._rows[first : first + len(rows)] = rows
 
@@ -339,15 +337,15 @@ class Records:
         self._codes = {values: number for number, values in enumerate(self._instructions)}
         self._hold(state["rows"])
 
-    def _hold(self, rows: np.ndarray[Any, Any]) -> None:
+    def _hold(self, rows: Array) -> None:
         self._rows = rows
         self._room = len(rows)
         # Setting an item of a memoryview is three times as fast as setting one of an array.
         self._bytes = rows.view(np.uint8).data
-        self._quads: memoryview[int] = self._bytes.cast("i")
-        self._longs: memoryview[int] = self._bytes.cast("q")
+        self._int32s: memoryview[int] = self._bytes.cast("i")
+        self._int64s: memoryview[int] = self._bytes.cast("q")
 
-    def _mapped(self, room: int) -> np.ndarray[Any, Any]:
+    def _mapped(self, room: int) -> Array:
         """Extend the file to `room` records and map it."""
         self._file.truncate(room * RECORD_BYTES)
         self._map = mmap.mmap(self._file.fileno(), room * RECORD_BYTES)

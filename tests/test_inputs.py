@@ -120,7 +120,7 @@ CALLS = [
     ),
     (lambda: DEVICE.alloc((float("inf"),), "int8"), mlusim.InputError, r"output: the shape \(inf,\) is not a shape"),
     (lambda: DEVICE.alloc((-1,), "int8"), mlusim.InputError, r"output: the shape \[-1\]: an extent cannot be negative"),
-    (lambda: DEVICE.alloc((True,), "int8"), mlusim.InputError, r"integers, not truth values"),
+    (lambda: DEVICE.alloc((True,), "int8"), mlusim.InputError, r"integers, not booleans"),
 ]
 
 

@@ -315,7 +315,7 @@ class NetBuilder:
                 number += 1
                 name = f"var_{number}"
         if not isinstance(name, str) or not name:
-            raise InputError(f"{operator} in net {self.name!r}: name={name!r} is a text of at least one character")
+            raise InputError(f"{operator} in net {self.name!r}: name={name!r} is a string of at least one character")
         if name in self._variables:
             taken = self._variables[name]
             raise InputError(f"{operator} in net {self.name!r}: name={name!r} is taken by {taken!r}: choose another")

@@ -2,7 +2,6 @@
 
 Each is an object with a NumPy dtype, accepted by `mlusim.dtypes.dtype_of` and thus wherever a dtype is.
 """
-# ruff: noqa: N802 - CINN's names
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlusim.cli.paths import check_target, is_through
 from mlusim.errors import InputError
-from mlusim.files import atomic_write, beside, writing
+from mlusim.files import atomic_write, provenance_path, writing
 
 
 def check_output(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
@@ -47,7 +47,7 @@ def check_csv(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
     """
     path = check_file(option, text, inputs)
     if not is_through(path):
-        check_file(option, str(beside(path)), inputs)
+        check_file(option, str(provenance_path(path)), inputs)
     return path
 
 

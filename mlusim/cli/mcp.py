@@ -111,7 +111,7 @@ def respond(line: str | bytes) -> dict[str, Any] | None:  # noqa: PLR0911 - one 
         return None
     number = message["id"]
     if isinstance(number, bool) or not isinstance(number, str | int | None):
-        return _error(None, _INVALID_REQUEST, "id is a text or an integer")
+        return _error(None, _INVALID_REQUEST, "id is a string or an integer")
     parameters = message.get("params", {})
     if not isinstance(parameters, dict):
         return _error(number, _INVALID_PARAMS, "params is an object")
@@ -157,7 +157,7 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
         raise _RequestError(_INVALID_PARAMS, f"no tool {shown(name)}; there are {', '.join(TOOLS)}")
     words = arguments.get("words") if isinstance(arguments, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
-        raise _RequestError(_INVALID_PARAMS, f"words of {name}: a list of texts, as on the command line, {_EXAMPLE}")
+        raise _RequestError(_INVALID_PARAMS, f"words of {name}: a list of strings, as on the command line, {_EXAMPLE}")
     seconds = arguments.get("timeout_s", _SCHEMA["properties"]["timeout_s"]["default"])
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
         raise _RequestError(_INVALID_PARAMS, f"timeout_s={shown(seconds)}: a number of seconds above 0")

@@ -142,9 +142,9 @@ def _write_csv(result: Result, path: Path) -> Path:
     """Write the operations, and beside them the summary, which says where they come from; return the path."""
     from mlusim.analysis.summary import to_json
     from mlusim.cli.paths import is_through
-    from mlusim.files import beside
+    from mlusim.files import provenance_path
 
     path = Path(result.log.to_csv(path))
     if not is_through(path):
-        write_bytes("--csv", beside(path), (json.dumps(to_json(result), indent=2) + "\n").encode())
+        write_bytes("--csv", provenance_path(path), (json.dumps(to_json(result), indent=2) + "\n").encode())
     return path

@@ -204,7 +204,7 @@ def _sweep(
     from mlusim.explore.runner import Runner
     from mlusim.explore.store import Store
     from mlusim.explore.sweeping import merge_files, run_axes
-    from mlusim.files import beside
+    from mlusim.files import provenance_path
 
     target = None if output is None else _table_file(output)
     if not no_db:
@@ -221,7 +221,7 @@ def _sweep(
     written = []
     if target is not None:
         written.append(sweep.save(target))
-        written += [beside(target)] if target.suffix.lower() == ".csv" else []
+        written += [provenance_path(target)] if target.suffix.lower() == ".csv" else []
     if draw is not None and sweep.done:
         written.append(draw(sweep))
     if as_json:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mlusim.errors import InputError
-from mlusim.files import atomic_write, beside, writing
+from mlusim.files import atomic_write, provenance_path, writing
 from mlusim.inputs import as_path
 from mlusim.version import __version__
 
@@ -73,7 +73,7 @@ def write_table(rows: Rows, path: Path, about: Mapping[str, Any]) -> Path:
         with atomic_write(path) as stream:
             _WRITERS[path.suffix.lower()](rows, stream, about)
         if path.suffix.lower() == ".csv":
-            with atomic_write(beside(path)) as stream:
+            with atomic_write(provenance_path(path)) as stream:
                 stream.write(_json(about))
     return path
 

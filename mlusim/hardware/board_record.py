@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Board:
     """An MLU board: its resources, their speeds, and the source of each value.
 
-    `sources` names the origin of every other field: a key of `SOURCES` with the place in it, or a text that begins
+    `sources` names the origin of every other field: a key of `SOURCES` with the place in it, or a string that begins
     with `ASSUMED` and a reason. Raises `BoardError`, naming the field, if a value has the wrong type or breaks a rule.
     Reads and writes share the DRAM bandwidth; the ports of cores and clusters have a limit per direction.
 

@@ -74,7 +74,7 @@ def _check_type(board: Board, field_name: str, annotation: object) -> None:
     if annotation == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise BoardError(f"{owner}: {field_name} = {shown(value)} must be a number, not {type(value).__name__}")
     if annotation == "str" and not (isinstance(value, str) and value and value.isprintable()):
-        raise BoardError(f"{owner}: {field_name} = {shown(value)} must be a text of printable characters")
+        raise BoardError(f"{owner}: {field_name} = {shown(value)} must be a string of printable characters")
 
 
 def _check_value(board: Board, field_name: str) -> None:

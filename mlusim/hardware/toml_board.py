@@ -34,7 +34,13 @@ if TYPE_CHECKING:
 
 _KINDS = {item.name: str(item.type) for item in fields(Board) if item.name != "sources"}
 _MAX_LISTED = 4  # keys listed in a message before the rest is counted
-_TOML_TYPES = {bool: "a boolean", int: "an integer", float: "a number with a fraction", str: "a text", list: "an array"}
+_TOML_TYPES = {
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number with a fraction",
+    str: "a string",
+    list: "an array",
+}
 
 # Units of the fields, and common alternatives. The longest are tried first.
 _UNIT_NAMES = {
@@ -46,7 +52,7 @@ _UNIT_NAMES = {
     "hz": "hertz",
     "ps": "picoseconds",
     "cycles": "cycles",
-    "efficiency": "a part of 1",
+    "efficiency": "a fraction of 1",
 }
 _OTHER_UNITS = (
     *("gb_per_s", "gib_per_s", "mb_per_s", "gb_s", "gbps", "mbps"),
@@ -130,12 +136,12 @@ def _why_not_toml(text: str, message: str) -> str:
 
 def _sources(file: Path, table: object) -> dict[str, str]:
     if not isinstance(table, dict):
-        raise BoardError(f"{file}: sources must be a table of texts, not {_kind_of(table)}")
+        raise BoardError(f"{file}: sources must be a table of strings, not {_kind_of(table)}")
     for key, source in table.items():
         if key not in _KINDS:
             raise BoardError(f"{file}: sources.{key}: {_unknown(key)}")
         if not (isinstance(source, str) and source.strip()):
-            raise BoardError(f"{file}: sources.{key} = {source!r} must be a text that says where the value is from")
+            raise BoardError(f"{file}: sources.{key} = {source!r} must be a string that says where the value is from")
     return table
 
 
@@ -157,7 +163,7 @@ def _check(file: Path, key: str, value: object) -> None:
     if kind is None:
         raise BoardError(f"{file}: {_unknown(key)}")
     if kind == "str" and not isinstance(value, str):
-        raise BoardError(f"{file}: {key} = {value!r} must be a text in quotes, not {_kind_of(value)}")
+        raise BoardError(f"{file}: {key} = {value!r} must be a string in quotes, not {_kind_of(value)}")
     if kind == "int" and type(value) is not int:
         remedy = f"; write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
         raise BoardError(f"{file}: {key} = {value!r} must be an integer, not {_kind_of(value)}{remedy}")

@@ -11,7 +11,7 @@ from pathlib import Path
 def restore_docstring(cls: type) -> None:
     """Give a class without a docstring that of its source, with its public methods."""
     if not cls.__doc__:
-        cls.__doc__ = _FromSource()  # type: ignore[assignment]  # a descriptor, which returns a text
+        cls.__doc__ = _FromSource()  # type: ignore[assignment]  # a descriptor, which returns a string
 
 
 class _FromSource:

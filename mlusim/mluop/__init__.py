@@ -14,7 +14,6 @@ Names, numbers and the order of checks are the vendor's. The differences: values
 returned with the status, NULL is None, and the device is an argument instead of the thread's current one. No function
 raises for a wrong argument: it returns a status and logs the reason (`logging`, "mlusim.mluop").
 """
-# ruff: noqa: F401, N816 - public names are the vendor's
 
 from mlusim.mluop.cnrt import DevicePointer, cnrtFree, cnrtMalloc, cnrtMemcpy
 from mlusim.mluop.descriptor import (

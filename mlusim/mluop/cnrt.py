@@ -8,7 +8,6 @@ refers to its device. Values that C returns through an argument are returned wit
 
 Not modelled: the host link (copies take no simulated time), queues, peer-to-peer copies.
 """
-# ruff: noqa: N802 - the vendor's names
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """Tensor descriptors: layout, element type, dimensions and strides of a tensor, without its data."""
-# ruff: noqa: N801, N802, N803 - the vendor's names
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """The mluOp context: the board that operators run on, and the result of their last run."""
-# ruff: noqa: N801, N802 - the vendor's names
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 The order is that of mlu-ops' own host code (docs/hardware.md). Further checks, which C cannot make, follow: that a
 pointer is device memory of the handle's board, not freed and large enough, and that the output does not overlap inputs.
 """
-# ruff: noqa: N802 - the vendor's names
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _INPUT_RANK, _SHIFTS_RANK = 4, 2
 def mluOpTinShiftForward(
     handle: mluOpHandle | None,
     input_desc: mluOpTensorDescriptor | None,
-    input: DevicePointer | None,  # noqa: A002 - its name in mlu-ops
+    input: DevicePointer | None,
     shifts_desc: mluOpTensorDescriptor | None,
     shifts: DevicePointer | None,
     output_desc: mluOpTensorDescriptor | None,

@@ -3,7 +3,6 @@
 Sources: mlu-ops, `mlu_op.h` (`mluOpStatus_t`, `mluOpDataType_t`, `mluOpTensorLayout_t`); CNRT 6, `cnrt.h` (`cnrtRet_t`,
 of which only the values that this package returns, and `cnrtMemTransDir_t`).
 """
-# ruff: noqa: N801, N815 - the vendor's names
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def normal_axis(operator: str, argument: str, axis: Any, rank: int) -> int:
             f"{operator}: {argument}={shown(axis)} is not an integer: name an axis by its number"
         ) from None
     if isinstance(axis, bool):
-        raise InputError(f"{operator}: {argument}={shown(axis)} is a truth value: name an axis by its number")
+        raise InputError(f"{operator}: {argument}={shown(axis)} is a boolean: name an axis by its number")
     if not rank:
         raise InputError(f"{operator}: {argument}={number} of a tensor of rank 0, which has no axes")
     if not -rank <= number < rank:

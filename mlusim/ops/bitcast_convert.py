@@ -18,9 +18,9 @@ from mlusim.inputs import as_shape
 from mlusim.kernels.bitcast import copy_tiles, plan_view
 from mlusim.memory.view import View
 from mlusim.ops.call import Call, Input, RunOptions
-from mlusim.ops.cast import DTYPE
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
-from mlusim.ops.schema import Tensor, TensorSchema, one_tensor
+from mlusim.ops.schema import Tensor
+from mlusim.ops.shared_arguments import DTYPE, X, one_tensor
 from mlusim.planning.elementwise import plan_elementwise
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
@@ -125,7 +125,7 @@ def view_as(x: View, *, dtype: object) -> View:
 BITCAST_CONVERT = Operator(
     name="bitcast_convert",
     summary="Reinterpret the bytes as elements of another type.",
-    inputs=(TensorSchema(name="x", option="input", help="Any shape and element type."),),
+    inputs=(X,),
     attributes=(DTYPE,),
     strategies=STRATEGIES,
     infer=_infer,

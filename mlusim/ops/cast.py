@@ -17,7 +17,8 @@ from mlusim.kernels.bitcast import copy_tiles
 from mlusim.kernels.cast import cast_tiles, clamps
 from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.operator import Operator, apply, plan
-from mlusim.ops.schema import Attribute, Tensor, TensorSchema, one_tensor
+from mlusim.ops.schema import Attribute, Tensor
+from mlusim.ops.shared_arguments import DTYPE, X, one_tensor
 from mlusim.planning.elementwise import STRATEGIES, plan_elementwise
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
@@ -79,7 +80,7 @@ def _infer(x: Tensor, *, dtype: Dtype, saturate: bool) -> tuple[tuple[int, ...],
             f"drop the imaginary part; cast {x.name}.real, {x.name}.imag or abs({x.name})"
         )
     if not isinstance(saturate, bool):
-        raise InputError(f"cast: saturate={shown(saturate)} is not a truth value: pass True or False")
+        raise InputError(f"cast: saturate={shown(saturate)} is not a boolean: pass True or False")
     if saturate and dtype not in _NARROW:
         raise InputError(
             f"cast: saturate=True to {dtype_name(dtype)}: only casts to float8_e4m3fn and float8_e5m2 saturate on "
@@ -122,14 +123,10 @@ def _call(chosen: Plan, x: Input, *, dtype: object, saturate: bool = False) -> C
     )
 
 
-DTYPE = Attribute(
-    name="dtype", kind="dtype", required=True, help="Element type of the result: float16, bfloat16, int8, ..."
-)
-
 CAST = Operator(
     name="cast",
     summary="Convert every element to another type.",
-    inputs=(TensorSchema(name="x", option="input", help="Any shape and element type."),),
+    inputs=(X,),
     attributes=(
         DTYPE,
         Attribute(

@@ -12,19 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
-from mlusim.errors import InputError
 from mlusim.hardware import Board
-from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.gather import kernel_of
 from mlusim.ops.call import Call, Input, RunOptions
-from mlusim.ops.indices import MODES, check_values, lookups_along, lookups_nd
+from mlusim.ops.indices import check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
-from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema, extent
+from mlusim.ops.schema import Tensor
+from mlusim.ops.shared_arguments import AXES, AXIS, BATCH_DIMS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.planning.gather import STRATEGIES
 from mlusim.planning.gather import plan_gather as split
 from mlusim.planning.lookup import LookupProblem
@@ -148,7 +145,7 @@ def _functions(operator: str, lookups_of: Callable[..., Lookups]) -> dict[str, A
     def check(x: Input, index: Input, **attributes: Any) -> None:
         check_values(operator, index.name, index.array, lookups_of(tensor_of(x), tensor_of(index), **attributes))
 
-    def split_up(board: Board, strategy: str, x: Tensor, index: Tensor, **attributes: Any) -> Plan:
+    def plan_of(board: Board, strategy: str, x: Tensor, index: Tensor, **attributes: Any) -> Plan:
         lookups = lookups_of(x, index, **attributes)
         return split(
             LookupProblem(
@@ -164,62 +161,8 @@ def _functions(operator: str, lookups_of: Callable[..., Lookups]) -> dict[str, A
     def call(chosen: Plan, x: Input, index: Input, **_: Any) -> Call:
         return Call(kernel=kernel_of(chosen), plan=chosen, inputs=(x, index), output_dtype=tensor_of(x).dtype)
 
-    return {"infer": infer, "check": check, "plan": split_up, "call": call}
+    return {"infer": infer, "check": check, "plan": plan_of, "call": call}
 
-
-def example_along(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
-    """Draw x and an index along an axis."""
-    index_shape = shape if options["index_shape"] is None else options["index_shape"]
-    index = draw.integers(0, extent(shape, options["axis"]), index_shape)
-    return [draw.elements(shape, dtype), index]
-
-
-def example_nd(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
-    """Draw x and an index of tuples."""
-    index_shape = options["index_shape"]
-    aligned = options["mode"] == "aligned"
-    batch_dims = options.get("batch_dims") or 0
-    if index_shape is None:
-        columns = len(options["axes"] or (0,))
-        index_shape = (*shape, columns) if aligned else (*shape[: batch_dims + 1], columns)
-    if not index_shape or not shape:
-        raise InputError("--index-shape: the last axis of the index holds the coordinates, so it has rank 1 or more")
-    first = 0 if aligned else batch_dims
-    axes = (aligned and options["axes"]) or range(first, first + index_shape[-1])
-    columns_drawn = [draw.integers(0, extent(shape, axis), index_shape[:-1]) for axis in tuple(axes)[: index_shape[-1]]]
-    index = np.stack(columns_drawn, axis=-1) if columns_drawn else np.zeros(index_shape, np.int32)
-    return [draw.elements(shape, dtype), index]
-
-
-X = TensorSchema(name="x", option="input", help="Any shape and element type.")
-INDEX = TensorSchema(
-    name="index", help="int32 or int64; negative values count from the end.", values_matter=True, dtype="index"
-)
-AXIS = Attribute(name="axis", kind="integer", default=0, help="The axis that the index selects along.")
-AXES = Attribute(
-    name="axes",
-    kind="integers",
-    help="Aligned: the axis that each coordinate chooses on, such as 0,2. [default: the first ones]",
-)
-MODE = Attribute(
-    name="mode",
-    kind="choice",
-    default="aligned",
-    choices=MODES,
-    help="aligned: as CINN's document; standard: as TensorFlow and ONNX.",
-)
-BATCH_DIMS = Attribute(
-    name="batch_dims",
-    kind="integer",
-    default=0,
-    quiet=True,
-    help="Standard: leading axes that x and the index share, as in ONNX.",
-)
-INDEX_SHAPE = Attribute(
-    name="index_shape",
-    kind="shape",
-    help="With --shape: shape of the index. [default: an index for each element, or row]",
-)
 
 GATHER = Operator(
     name="gather",

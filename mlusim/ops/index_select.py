@@ -5,6 +5,7 @@ Equivalent to ONNX Gather with an index of rank 1, torch.index_select, and numpy
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -20,7 +21,8 @@ from mlusim.ops.axes import normal_axis
 from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.indices import check_index_type, check_values
 from mlusim.ops.operator import Operator, apply, tensor_of
-from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema, extent
+from mlusim.ops.schema import Attribute, Options, Tensor
+from mlusim.ops.shared_arguments import AXIS, INDEX, X, extent
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
@@ -59,7 +61,7 @@ def _infer(x: Tensor, index: Tensor, *, axis: int) -> tuple[tuple[int, ...], Dty
     if len(index.shape) != 1:
         raise InputError(
             f"index_select: {index.name} has shape {list(index.shape)}, rank {len(index.shape)}: it must be a list of "
-            f"indices, of rank 1; take {index.name}.reshape(-1), or gather for an index of x's rank"
+            f"indices, of rank 1; pass {index.name}.reshape(-1), or use gather for an index of x's rank"
         )
     return (*x.shape[:along], *index.shape, *x.shape[along + 1 :]), x.dtype
 
@@ -88,16 +90,8 @@ def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options:
 INDEX_SELECT = Operator(
     name="index_select",
     summary="Select slices along an axis by a list of indices.",
-    inputs=(
-        TensorSchema(name="x", option="input", help="Any shape and element type."),
-        TensorSchema(
-            name="index",
-            help="[K], int32 or int64; negative values count from the end.",
-            values_matter=True,
-            dtype="index",
-        ),
-    ),
-    attributes=(Attribute(name="axis", kind="integer", default=0, help="The axis that the index selects along."),),
+    inputs=(X, replace(INDEX, help="[K], int32 or int64; negative values count from the end.")),
+    attributes=(AXIS,),
     strategies=STRATEGIES,
     infer=_infer,
     check=_check,

@@ -28,12 +28,12 @@ def lookups_along(operator: str, x: Tensor, index: Tensor, axis: int) -> Lookups
     rank = len(x.shape)
     if not rank or len(index.shape) != rank:
         raise InputError(
-            f"{x.name} has shape {list(x.shape)} and {index.name} {list(index.shape)}: {operator} takes two of one "
-            f"rank, 1 or more, an index value for each element; for whole rows take {operator}_nd(..., mode='standard')"
+            f"{x.name} has shape {list(x.shape)} and {index.name} {list(index.shape)}: {operator} needs equal "
+            f"ranks of at least 1, an index value per element; for whole rows use {operator}_nd(..., mode='standard')"
         )
     if rank == MAX_RANK:
         raise InputError(
-            f"{operator}: {x.name} has rank {rank}: its lookups have an axis more, and NumPy arrays have at most "
+            f"{operator}: {x.name} has rank {rank}: its lookups have one more axis, and NumPy arrays have at most "
             f"{MAX_RANK}; reshape away an axis of extent 1"
         )
     along = normal_axis(operator, "axis", axis, rank)
@@ -66,7 +66,7 @@ def lookups_nd(
         raise InputError(
             f"{index.name} has shape {list(index.shape)}, {columns} coordinates a lookup, and {x.name} has rank "
             f"{len(x.shape)}: the last axis of the index of {operator} is at most that long"
-            + (f", less the {shared} axes of batch_dims" if shared else "")
+            + (f", minus the {shared} axes of batch_dims" if shared else "")
         )
     chosen = _axes_of(operator, axes, columns, len(x.shape), mode, shared)
     problems = {
@@ -98,7 +98,7 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
     if shared and mode == "aligned":
         raise InputError(
             f"batch_dims={shared} of {operator} belongs to mode='standard', the rule of ONNX and TensorFlow; in mode "
-            "'aligned', the default, all axes that the index does not choose on are shared: pass mode='standard' too, "
+            "'aligned', the default, all axes that are not indexed are shared: pass mode='standard' too, "
             "or leave batch_dims out"
         )
     if x.shape[:shared] != index.shape[:shared]:
@@ -121,8 +121,8 @@ def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int,
         )
     if mode == "standard" and chosen != tuple(range(first, first + columns)):
         raise InputError(
-            f"axes={list(axes)}: in mode 'standard' {operator} chooses on the first axes of x; leave axes out, "
-            "transpose x, or take mode='aligned'"
+            f"axes={list(axes)}: mode 'standard' of {operator} indexes the first axes of x; leave axes out, "
+            "transpose x, or pass mode='aligned'"
         )
     return chosen
 
@@ -136,8 +136,8 @@ def _aligned_problem(x: Tensor, index: Tensor, src: Tensor | None, axes: Extents
         return _extents_problem(x, index.name, index.shape[:-1], axes)
     if len(src.shape) != len(x.shape) or index.shape != (*src.shape, len(axes)):
         return (
-            f"{shapes}, {src.name} {list(src.shape)}: src has x's rank, and the index the shape of src and one axis "
-            "more for its coordinates"
+            f"{shapes}, {src.name} {list(src.shape)}: src has x's rank, and the index the shape of src and one more "
+            "axis for its coordinates"
         )
     return _extents_problem(x, src.name, src.shape, axes)
 
@@ -149,7 +149,7 @@ def _standard_problem(x: Tensor, index: Tensor, src: Tensor | None) -> str | Non
         return None
     return (
         f"{x.name} has shape {list(x.shape)}, {index.name} {list(index.shape)}, {src.name} {list(src.shape)}: src has "
-        f"the shape of the index without its last axis, then that of x without the axes chosen on: {list(expected)}"
+        f"the shape of the index without its last axis, then that of x without the indexed axes: {list(expected)}"
     )
 
 
@@ -158,8 +158,8 @@ def _extents_problem(x: Tensor, name: str, positions: Extents, axes: Extents) ->
     for axis, (count, extent) in enumerate(zip(positions, x.shape, strict=True)):
         if axis not in axes and count > extent:
             return (
-                f"{name} has {count} along axis {axis} and {x.name} {extent}: along axes that the index does not "
-                f"choose on (it chooses on {list(axes)}) it is no larger than x; cut it to {extent}"
+                f"{name} has {count} along axis {axis} and {x.name} {extent}: along axes that are not "
+                f"indexed (indexed: {list(axes)}) it is no larger than x; cut it to {extent}"
             )
     return None
 

@@ -240,34 +240,34 @@ def plan(
     """
     from mlusim.ops.registry import operator_of
 
-    record = operator_of(operator)
-    if len(shapes) != len(record.inputs):
+    schema = operator_of(operator)
+    if len(shapes) != len(schema.inputs):
         raise InputError(
-            f"plan of {record.name} with {plural(len(shapes), 'shape')}: pass one for each of its "
-            f"tensors, {', '.join(record.tensors)}"
+            f"plan of {schema.name} with {plural(len(shapes), 'shape')}: pass one for each of its "
+            f"tensors, {', '.join(schema.tensors)}"
         )
     data = dtype_of(input_dtype)
     index = dtype_of(index_dtype)
     tensors = [
         Tensor(
             tensor.name,
-            as_shape(f"{record.name}: the shape of {tensor.name}", shape),
+            as_shape(f"{schema.name}: the shape of {tensor.name}", shape),
             data if not tensor.dtype else index if tensor.dtype == "index" else dtype_of(tensor.dtype),
         )
-        for tensor, shape in zip(record.inputs, shapes, strict=True)
+        for tensor, shape in zip(schema.inputs, shapes, strict=True)
     ]
-    completed = record.complete(attributes)
-    record.infer(*tensors, **completed)
+    completed = schema.complete(attributes)
+    schema.infer(*tensors, **completed)
     target = board(device)
     for tensor in tensors:
         nbytes = math.prod(tensor.shape) * tensor.dtype.itemsize
         if nbytes > target.gdram_bytes:
             raise PlanError(
-                f"{record.name}: {tensor.name} of shape {list(tensor.shape)} has {group_digits(nbytes)} B, and "
+                f"{schema.name}: {tensor.name} of shape {list(tensor.shape)} has {group_digits(nbytes)} B, and "
                 f"{target.name} {group_digits(target.gdram_bytes)} B of GDRAM; choose a smaller shape, or raise "
                 "gdram_bytes"
             )
-    return record.planned(target, record.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed)
+    return schema.planned(target, schema.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed)
 
 
 def _limited(board: Board, nram_limit_bytes: int) -> Board:

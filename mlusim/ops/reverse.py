@@ -21,7 +21,8 @@ from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.operator import Operator, apply, plan
-from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema, extent, one_tensor
+from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema
+from mlusim.ops.shared_arguments import X, extent, one_tensor
 from mlusim.planning.plan import Plan
 from mlusim.planning.reverse import STRATEGIES
 from mlusim.planning.reverse import plan_reverse as split
@@ -211,12 +212,10 @@ def _example_sequence(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype,
     return [draw.elements(shape, dtype), draw.integers(0, longest + 1, (entries,))]
 
 
-_X = TensorSchema(name="x", option="input", help="Any shape and element type.")
-
 REVERSE = Operator(
     name="reverse",
     summary="Reverse the order of elements along axes.",
-    inputs=(_X,),
+    inputs=(X,),
     attributes=(
         Attribute(name="axis", kind="integers", required=True, help="Axes to reverse: 0,2 or -1.", example="0,2"),
     ),
@@ -241,7 +240,7 @@ REVERSE_SEQUENCE = Operator(
     name="reverse_sequence",
     summary="Reverse the first elements of each batch entry, by its sequence length.",
     inputs=(
-        _X,
+        X,
         TensorSchema(
             name="seq_lengths", help="One int32 or int64 for each batch entry.", values_matter=True, dtype="index"
         ),

@@ -20,10 +20,10 @@ from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.scatter import kernels_of
 from mlusim.ops.call import Call, Input, RunOptions, Workspace
-from mlusim.ops.gather import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.ops.indices import check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
 from mlusim.ops.schema import Options, Tensor, TensorSchema
+from mlusim.ops.shared_arguments import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
@@ -175,7 +175,7 @@ def _functions(operator: str, geometry_of: Callable[..., Lookups]) -> dict[str, 
         lookups = lookups_of(tensor_of(x), tensor_of(index), tensor_of(src), **attributes)
         check_values(operator, index.name, index.array, lookups)
 
-    def split_up(board: Board, strategy: str, x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Plan:
+    def plan_of(board: Board, strategy: str, x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Plan:
         return split(
             LookupProblem(
                 board=board,
@@ -201,7 +201,7 @@ def _functions(operator: str, geometry_of: Callable[..., Lookups]) -> dict[str, 
             output_shape=tensor.shape,
         )
 
-    return {"infer": infer, "check": check, "plan": split_up, "call": call}
+    return {"infer": infer, "check": check, "plan": plan_of, "call": call}
 
 
 def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:

@@ -1,6 +1,6 @@
-"""The parts of a schema: tensors, attributes, and example inputs.
+"""The parts of a schema: tensors and attributes.
 
-All code that lists, reads or checks the arguments of an operator uses these records: the functions of `mlusim.ops`,
+All code that lists, reads or checks the arguments of an operator uses these classes: the functions of `mlusim.ops`,
 `mlusim.plan`, NetBuilder, sweeps, and the command line.
 """
 
@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from mlusim.arrays import Array
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, it_has, nearest, shown
-from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_tuple
 
 Options = Mapping[str, Any]
@@ -108,14 +106,3 @@ def complete(operator: str, attributes: Iterable[Attribute], values: Options) ->
         else:
             completed[name] = attribute.default
     return completed
-
-
-def extent(shape: tuple[int, ...], axis: Any) -> int:
-    """Return an extent of a shape; 1 for an invalid axis, which the operator itself reports."""
-    return shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else 1
-
-
-def one_tensor(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
-    """Return example inputs of an operator with one tensor."""
-    del options
-    return [draw.elements(shape, dtype)]

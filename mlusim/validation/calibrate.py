@@ -32,7 +32,7 @@ from mlusim.validation.recreate import recreate, simulated_us
 
 _SKEWS = (0.5, 1.0, 2.0)
 _LONG_US = 60.0  # above this time, the launch skew has no visible effect
-_DIFFERENCE = 0.1
+_DIFFERENCE = 0.1  # relative change of a parameter for its finite difference
 _ROUNDS = 3
 _ROW_SIGMA = 0.05  # relative, of a measurement and its re-creation
 _STEP = 0.5  # largest step of a parameter, as a logarithm
@@ -46,7 +46,7 @@ class Fit:
     def __init__(self, rows: Sequence[Measurement], parameters: Sequence[Parameter] = PARAMETERS) -> None:
         self.rows = list(rows)
         self.parameters = list(parameters)
-        self.first = tuple(float(getattr(before(item.known_on), item.fields[0])) for item in self.parameters)
+        self.initial = tuple(float(getattr(before(item.known_on), item.fields[0])) for item in self.parameters)
         self._simulated: dict[Any, float] = {}
 
     def simulate(self, row: Measurement, values: Sequence[float]) -> float:
@@ -73,7 +73,7 @@ class Fit:
         base = self.residuals(values)
         slopes = np.zeros((len(self.rows), len(self.parameters)))
         for column, item in enumerate(self.parameters):
-            part = min(_DIFFERENCE, item.doubt / 3)
+            part = min(_DIFFERENCE, item.prior_sigma / 3)
             factor = 1 + part if values[column] * (1 + part) <= item.high else 1 - part
             moved = (*values[:column], values[column] * factor, *values[column + 1 :])
             for index, row in enumerate(self.rows):
@@ -85,9 +85,9 @@ class Fit:
     def step(self, values: Values, slopes: Numbers, without: Collection[str] = ()) -> Values:
         """Make one Gauss-Newton step from `values`, within the bounds, omitting some rows."""
         chosen = [index for index, row in enumerate(self.rows) if row.name not in without]
-        doubts = np.array([item.doubt for item in self.parameters])
-        pull = np.log(np.array(self.first) / np.array(values)) / doubts
-        matrix = np.vstack([slopes[chosen] / _ROW_SIGMA, np.diag(1 / doubts)])
+        sigmas = np.array([item.prior_sigma for item in self.parameters])
+        pull = np.log(np.array(self.initial) / np.array(values)) / sigmas
+        matrix = np.vstack([slopes[chosen] / _ROW_SIGMA, np.diag(1 / sigmas)])
         right = np.concatenate([-self.residuals(values)[chosen] / _ROW_SIGMA, pull])
         change = np.clip(np.linalg.lstsq(matrix, right, rcond=None)[0], -_STEP, _STEP)
         return tuple(
@@ -99,19 +99,19 @@ class Fit:
         """Return the sum of squares that the fit minimises."""
         misses = self.residuals(values) / _ROW_SIGMA
         pulls = [
-            math.log(value / first) / item.doubt
-            for item, value, first in zip(self.parameters, values, self.first, strict=True)
+            math.log(value / initial) / item.prior_sigma
+            for item, value, initial in zip(self.parameters, values, self.initial, strict=True)
         ]
         return float(misses @ misses) + sum(pull * pull for pull in pulls)
 
-    def solve(self, say: Callable[[str], None] = print, rounds: int = _ROUNDS) -> tuple[Values, Numbers]:
+    def solve(self, report: Callable[[str], None] = print, rounds: int = _ROUNDS) -> tuple[Values, Numbers]:
         """Return the best values, rounded, and the slopes at the initial values, which all steps use."""
-        values, best = self.first, self.cost(self.first)
+        values, best = self.initial, self.cost(self.initial)
         slopes = self.slopes(values)
         for _ in range(rounds):
             stepped = self.step(values, slopes)
             cost = self.cost(stepped)
-            say(f"cost {best:.1f} -> {cost:.1f}")
+            report(f"cost {best:.1f} -> {cost:.1f}")
             if cost >= best:
                 break
             values, best = stepped, cost
@@ -177,13 +177,13 @@ def _core_fraction(row: Measurement) -> float:
     return cores_at_work(LogColumns(device.log, device.board)) / device.board.cores
 
 
-def calibrate(say: Callable[[str], None] = print) -> dict[str, Any]:
+def calibrate(report: Callable[[str], None] = print) -> dict[str, Any]:
     """Fit, run the leave-out predictions, and return the content of `calibrated.json`."""
     rows = [row for row in measurements() if row.use == FIT]
     fit = Fit(rows)
-    values, slopes = fit.solve(say)
+    values, slopes = fit.solve(report)
     for item, value in zip(fit.parameters, values, strict=True):
-        say(f"{', '.join(item.fields)} {item.families or ''} = {value:g}")
+        report(f"{', '.join(item.fields)} {item.families or ''} = {value:g}")
     by_row = left_out(fit, values, slopes, {row.name: [row.name] for row in rows})
     by_cell = left_out(fit, values, slopes, groups_of(rows, lambda row: f"{row.kind} on {family_of(row)}"))
     by_kind = left_out(fit, values, slopes, groups_of(rows, lambda row: row.kind))
@@ -194,7 +194,7 @@ def calibrate(say: Callable[[str], None] = print) -> dict[str, Any]:
     for row in rows:
         times = (fit.simulate(row, values), *(part[row.name] for part in flat))
         errors = " ".join(f"{100 * (time / row.time_us - 1):+8.1f} %" for time in times)
-        say(f"  {row.name:<26} {errors}")
+        report(f"  {row.name:<26} {errors}")
     return {
         "parameters": [
             {

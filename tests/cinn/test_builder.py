@@ -152,7 +152,7 @@ def test_the_builder_rejects_what_an_operator_rejects(builder, a, i, spoiled):
         (lambda net, a, i: net.gather(a, np.zeros(3)), "index is of type ndarray, not a variable: make one with"),
         (lambda net, a, i: net.flip(a, 0, name="A"), r"name='A' is taken by A: float32 \[8, 24\]: choose another"),
         (lambda net, a, i: net.create_input(Int(8), (1,), "A"), "create_input in net 'test_basic': name='A' is taken"),
-        (lambda net, a, i: net.create_input(Int(8), (1,), ""), "name='' is a text of at least one character"),
+        (lambda net, a, i: net.create_input(Int(8), (1,), ""), "name='' is a string of at least one character"),
         (
             lambda net, a, i: net.create_input(Int(8), 3, "n"),
             r"shape 3 must be a sequence of integers, such as \(8, 24\)",

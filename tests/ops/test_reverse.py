@@ -162,7 +162,7 @@ class TestReverse:
             ((2, 3), 1.0, r"^reverse: axis=1\.0 is not an integer"),
             ((2, 3), "01", r"^reverse: axis='01' is not an integer"),
             ((2, 3), [None], r"^reverse: axis=None is not an integer"),
-            ((2, 3), True, r"^reverse: axis=True is a truth value"),
+            ((2, 3), True, r"^reverse: axis=True is a boolean"),
             ((0, 3), 2, r"^reverse: axis=2 of a tensor of rank 2"),
         ],
     )

@@ -150,7 +150,7 @@ def test_presets_have_the_fitted_values_and_the_fit_does_not_start_from_them():
 
 def test_a_fit_recovers_a_known_parameter():
     chosen = [ROWS["stream-copy-370"]]
-    parameter = replace(next(item for item in PARAMETERS if chosen[0].name in item.measurements), doubt=1.0)
+    parameter = replace(next(item for item in PARAMETERS if chosen[0].name in item.measurements), prior_sigma=1.0)
     hidden = 0.8
     truth = Fit(chosen, [parameter]).simulate(chosen[0], [hidden])
     fit = Fit([replace(chosen[0], time_us=truth)], [parameter])
@@ -160,8 +160,8 @@ def test_a_fit_recovers_a_known_parameter():
 
 def test_a_parameter_without_measurements_keeps_its_assumed_value():
     fit = Fit([ROWS["fill-one"]])
-    slopes = fit.slopes(fit.first)
-    assert fit.step(fit.first, slopes, {"fill-one"}) == pytest.approx(fit.first)
+    slopes = fit.slopes(fit.initial)
+    assert fit.step(fit.initial, slopes, {"fill-one"}) == pytest.approx(fit.initial)
 
 
 def test_values_keep_the_types_of_their_fields():

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlusim.arrays import Array
 from mlusim.host.steady.pattern import BEFORE
 from mlusim.log import NONE
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.host.steady.pattern import Pattern
-    from mlusim.records import Rows
 
 _TASK_TIMES = ("now_ps", "waited_for", "pending_io", "pending_move")
 _UNIT_TIMES = ("vector_free_ps", "vector_record", "stream_copied_ps", "stream_copy_record", "stored_ps")
@@ -55,7 +55,7 @@ class FastForward:
         # expected records.
         self._end_iteration = 0
         self._issued = 0
-        self._expected: Rows | None = None
+        self._expected: Array | None = None
         # The most iterations of the next part, with those issued after it.
         part = issuer.task.index * _GOLDEN % 1 * iterations / _PARTS
         self._longest = max(int(part), _SHORTEST) + _ISSUED
@@ -120,7 +120,7 @@ class FastForward:
             return
         records, expected = self._issuer.log.records, self._expected
         last = len(expected) // _ISSUED
-        self.failed |= not records.are(records.count - last, expected[-last:])
+        self.failed |= not records.equal(records.count - last, expected[-last:])
         records.replace(records.count - len(expected), expected[:-last])
         self._expected = None
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.arrays import Flags, Integers
+from mlusim.arrays import Array, Flags, Integers
 from mlusim.host.steady.periods import SAME_COST
 from mlusim.log import NONE, SCALAR
 from mlusim.records import INSTRUCTION
@@ -23,7 +23,6 @@ from mlusim.records import INSTRUCTION
 if TYPE_CHECKING:
     from mlusim.host.steady.declared_loop import DeclaredLoop
     from mlusim.log import Log
-    from mlusim.records import Rows
 
 
 # The number of earlier items whose variables an iteration may use.
@@ -196,7 +195,7 @@ class Pattern:
         unlike[:-_UNKNOWN] |= unknown[_UNKNOWN:] - unknown[:-_UNKNOWN] == _UNKNOWN
         return iteration + int(np.argmax(np.append(unlike, True)))
 
-    def rows(self, task: int, iteration: int, count: int) -> Rows:
+    def rows(self, task: int, iteration: int, count: int) -> Array:
         """Return the records of `count` known iterations, from `iteration` on, without valid times."""
         first = self._range[task][0] + iteration
         items = slice(first, first + count)
@@ -207,7 +206,7 @@ class Pattern:
             rows[allocation] = self._buffers.of(task, self._buffers.coded(of_phase[allocation]))
             rows[offset] = offsets[:, :, number]
         rows["task"] = task
-        flat: Rows = rows.reshape(-1)
+        flat: Array = rows.reshape(-1)
         return flat
 
 
