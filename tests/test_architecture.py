@@ -56,6 +56,7 @@ KERNEL_FACING = {
     "mlusim.memory.addresses",
     "mlusim.memory.bus",
     "mlusim.memory.copy",
+    "mlusim.memory.copy_limits",
     "mlusim.memory.kinds",
     "mlusim.memory.loops",
     "mlusim.memory.timing",

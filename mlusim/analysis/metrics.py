@@ -13,7 +13,8 @@ from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.totals import Totals
 from mlusim.arrays import Integers
-from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS, peak_ops_per_cycle
+from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
+from mlusim.cores.instructions.tensor_pipe import peak_ops_per_cycle
 from mlusim.dtypes import dtype_of
 from mlusim.hardware import Board
 from mlusim.log import NONE, Log

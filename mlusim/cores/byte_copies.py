@@ -12,7 +12,8 @@ from mlusim.cores.copy_effect import Place, copy_effect, large_copy_effect
 from mlusim.cores.copy_geometry import CopyGeometry, copy_geometry
 from mlusim.cores.scalar import Passed
 from mlusim.errors import CopyError, shown
-from mlusim.memory.copy import check_apart, check_inside, pointer_copy_shape
+from mlusim.memory.copy import pointer_copy_shape
+from mlusim.memory.copy_limits import check_apart, check_inside
 from mlusim.memory.kinds import Direction, direction_of
 from mlusim.memory.view import Pointer, View
 

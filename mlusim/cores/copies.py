@@ -21,7 +21,8 @@ from mlusim.cores.shared_copy import SharedCopy
 from mlusim.errors import CopyError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, NONE
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.copy import check_apart, view_copy_shape
+from mlusim.memory.copy import view_copy_shape
+from mlusim.memory.copy_limits import check_apart
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.view import View
 

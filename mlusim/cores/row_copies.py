@@ -15,7 +15,7 @@ from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log import IO, MOVE, NO_OPERAND, NONE
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.copy import check_row
+from mlusim.memory.copy_limits import check_row
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
 from mlusim.memory.loops import AddressInstructions, rows_cost
 from mlusim.memory.view import View

@@ -9,7 +9,7 @@ Bytes:
   docstrings               the docstring of a compiled class
 
 Cost of a copy:
-  copy                     segments and strides of a copy, and the limits of the hardware
+  copy, copy_limits        segments and strides of a copy; the limits of the hardware
   bus, timing              bytes on the DRAM bus; start-up, work and rate
   loops                    loops of equal small instructions; `row_copy`: the bytes of a loop of row copies
 

@@ -14,7 +14,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
-from mlusim.memory.copy import MAX_SEGNUM
+from mlusim.memory.copy_limits import MAX_SEGNUM
 from mlusim.units import ceil_div, plural
 from mlusim.units import group_digits as digits
 

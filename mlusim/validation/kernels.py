@@ -21,8 +21,6 @@ Issue = Callable[[int], None]
 
 # ASSUMED: tiles per core. The rows of 4 and 8 KB are consistent with a log1p that hides its copies, hence many tiles.
 _LOG1P_TILES = 8
-# Steps from the memory core's load of a tile to its store.
-_STAGED_DELAY = 4
 
 
 async def pipelined(core: Core, steps: int, load: Issue, compute: Issue | None, store: Issue) -> None:
@@ -234,28 +232,6 @@ async def hard_sigmoid(core: Core, x: View, out: View, chunk: int) -> None:
     await pipelined(core, len(work), load, compute, store)
 
 
-async def scalar_matmul(core: Core, a: View, b: View, out: View, ordinary: int) -> None:
-    """A scalar matmul whose inner iteration has two loads from the operands and `ordinary` other instructions.
-
-    All inner iterations of a row of the result are one counted load per operand.
-    """
-    count, columns = a.shape[1], b.shape[1]
-    for row in range(a.shape[0]):
-        await core.load_array(a[row].broadcast_to(columns, count))
-        await core.load_array(b)
-        core.scalar(count=columns * count * ordinary)
-    core.store(out[0, 0], 0)
-
-
-async def scalar_matmul_nram(core: Core, a: View, b: View, out: View, ordinary: int) -> None:
-    """The scalar matmul on operands copied to NRAM, with the result copied back."""
-    buffers = [core.nram.alloc(view.shape, view.dtype) for view in (a, b, out)]
-    for target, source in zip(buffers, (a, b), strict=False):
-        await core.memcpy(target, source)
-    await scalar_matmul(core, buffers[0], buffers[1], buffers[2], ordinary)
-    await core.memcpy(out, buffers[2])
-
-
 async def row_loads(core: Core, x: View, lengths: View, out: View, width: int) -> None:
     """Program (v, s): `lengths[s]` iterations of a blocking load of `width` columns, compare, select, add, log, max.
 
@@ -314,88 +290,3 @@ async def log1p(core: Core, x: View, out: View) -> None:
         core.memcpy_async(out[start:stop], results[step % 2][: stop - start])
 
     await pipelined(core, len(work), load, compute, store)
-
-
-async def matmul_one(core: Core, a: View, b: View, out: View) -> None:
-    """One matmul on one core; all operations block."""
-    left = core.nram.alloc(a.shape, a.dtype)
-    right = core.wram.alloc(b.shape, b.dtype)
-    result = core.nram.alloc(out.shape, out.dtype)
-    await core.memcpy(left, a)
-    await core.memcpy(right, b)
-    core.matmul(result, left, right)
-    await core.sync()
-    await core.memcpy(out, result)
-
-
-async def matmul_blocks(core: Core, a: View, b: View, out: View, rows: int) -> None:
-    """Blocks of rows: blocking load of A, matmul with B in WRAM, blocking store of C."""
-    left = core.nram.alloc((rows, a.shape[1]), a.dtype)
-    right = core.wram.alloc(b.shape, b.dtype)
-    result = core.nram.alloc((rows, out.shape[1]), out.dtype)
-    await core.memcpy(right, b)
-    first, last = slice_of(core, a.shape[0], rows)
-    for start, stop in tiles_of(first, last, rows):
-        await core.memcpy(left, a[start:stop])
-        core.matmul(result, left, right)
-        await core.sync()
-        await core.memcpy(out[start:stop], result)
-
-
-async def matmul_pipelined(core: Core, a: View, b: View, out: View, rows: int) -> None:
-    """Blocks of rows in three stages, double buffered, with one sync per stage."""
-    left = [core.nram.alloc((rows, a.shape[1]), a.dtype) for _ in range(2)]
-    right = core.wram.alloc(b.shape, b.dtype)
-    result = [core.nram.alloc((rows, out.shape[1]), out.dtype) for _ in range(2)]
-    await core.memcpy(right, b)
-    first, last = slice_of(core, a.shape[0], rows)
-    work = tiles_of(first, last, rows)
-
-    def load(step: int) -> None:
-        core.memcpy_async(left[step % 2], a[work[step][0] : work[step][1]])
-
-    def compute(step: int) -> None:
-        core.matmul(result[step % 2], left[step % 2], right)
-
-    def store(step: int) -> None:
-        core.memcpy_async(out[work[step][0] : work[step][1]], result[step % 2])
-
-    await pipelined(core, len(work), load, compute, store)
-
-
-async def matmul_staged(core: Core, a: View, b: View, out: View, rows: int) -> None:
-    """Blocks of rows in five stages through SRAM: the memory core loads and stores for its cluster's cores."""
-    cores = core.board.cores_per_cluster
-    sram_in = [core.sram.alloc((cores * rows, a.shape[1]), a.dtype, name=f"in {k}") for k in range(2)]
-    sram_out = [core.sram.alloc((cores * rows, out.shape[1]), out.dtype, name=f"out {k}") for k in range(2)]
-    jobs = core.task_dim // cores
-    share = ceil_div(a.shape[0], jobs)
-    job = core.task_id // cores
-    steps = ceil_div(share, cores * rows)
-    base = job * share
-    if core.is_memory_core:
-        for step in range(steps + _STAGED_DELAY):
-            if step >= _STAGED_DELAY:
-                at = base + (step - _STAGED_DELAY) * cores * rows
-                core.memcpy_async(out[at : at + cores * rows], sram_out[step % 2])
-            if step < steps:
-                at = base + step * cores * rows
-                core.memcpy_async(sram_in[step % 2], a[at : at + cores * rows])
-            await core.sync()
-            await core.sync_cluster()
-        return
-    me = slice(core.core_id * rows, (core.core_id + 1) * rows)
-    left = [core.nram.alloc((rows, a.shape[1]), a.dtype) for _ in range(2)]
-    right = core.wram.alloc(b.shape, b.dtype)
-    result = [core.nram.alloc((rows, out.shape[1]), out.dtype) for _ in range(2)]
-    await core.memcpy(right, b)
-    for step in range(steps + _STAGED_DELAY):
-        loaded, computed, stored = step - 1, step - 2, step - 3
-        if 0 <= loaded < steps:
-            core.memcpy_async(left[loaded % 2], sram_in[loaded % 2][me])
-        if 0 <= computed < steps:
-            core.matmul(result[computed % 2], left[computed % 2], right)
-        if 0 <= stored < steps:
-            core.memcpy_async(sram_out[stored % 2][me], result[stored % 2])
-        await core.sync()
-        await core.sync_cluster()

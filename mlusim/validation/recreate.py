@@ -12,7 +12,7 @@ from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.memory.view import View
 from mlusim.units import KIB, PS_PER_US
-from mlusim.validation import kernels
+from mlusim.validation import kernels, matmul_kernels
 from mlusim.validation.measurements import Measurement
 
 _UNION1 = (4, 12, 1)
@@ -139,9 +139,9 @@ def _scalar(row: Measurement, target: Board) -> Device:
     out = device.alloc((rows, columns), row.dtype)
     if "nram" in row.name:
         ordinary = _NRAM_ORDINARY if row.name.startswith("scalar") else _COURSE_ORDINARY
-        return _launch(device, kernels.scalar_matmul_nram, a, b, out, ordinary, dim=1, kind="BLOCK")
+        return _launch(device, matmul_kernels.scalar_matmul_nram, a, b, out, ordinary, dim=1, kind="BLOCK")
     ordinary = _GDRAM_ORDINARY if row.name.startswith("scalar") else _COURSE_ORDINARY
-    return _launch(device, kernels.scalar_matmul, a, b, out, ordinary, dim=1, kind="BLOCK")
+    return _launch(device, matmul_kernels.scalar_matmul, a, b, out, ordinary, dim=1, kind="BLOCK")
 
 
 def _matrices(row: Measurement) -> tuple[int, int, int]:
@@ -164,10 +164,10 @@ def _matmul(row: Measurement, target: Board) -> Device:
     b = _tensor(device, (columns, inner), row.dtype, "b")
     out = device.alloc((rows, columns), row.dtype)
     if what == "1core":
-        return _launch(device, kernels.matmul_one, a, b, out, dim=1, kind="BLOCK")
+        return _launch(device, matmul_kernels.matmul_one, a, b, out, dim=1, kind="BLOCK")
     if what == "sram":
-        return _launch(device, kernels.matmul_staged, a, b, out, _MATMUL_ROWS, dim=_MATMUL_TASKS, kind="UNION1")
-    kernel = kernels.matmul_blocks if what == "blocks" else kernels.matmul_pipelined
+        return _launch(device, matmul_kernels.matmul_staged, a, b, out, _MATMUL_ROWS, dim=_MATMUL_TASKS, kind="UNION1")
+    kernel = matmul_kernels.matmul_blocks if what == "blocks" else matmul_kernels.matmul_pipelined
     return _launch(device, kernel, a, b, out, _MATMUL_ROWS, dim=_MATMUL_TASKS, kind="BLOCK")
 
 

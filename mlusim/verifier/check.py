@@ -25,8 +25,9 @@ from mlusim.verifier.races import Races
 from mlusim.verifier.releases import find_releases
 from mlusim.verifier.remarks import find_remarks
 from mlusim.verifier.report import Report
-from mlusim.verifier.uninitialised import find_left, find_uninitialised, find_unused
+from mlusim.verifier.uninitialised import find_uninitialised
 from mlusim.verifier.unread import find_unread
+from mlusim.verifier.unused import find_left, find_unused
 
 
 def check_log(

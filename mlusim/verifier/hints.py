@@ -24,8 +24,8 @@ _FIRST_OPERATIONS = 2000
 def find_overlapping_copies(log: Log, columns: dict[str, Integers]) -> list[Finding]:
     """Find copies within an allocation that read bytes which they write elsewhere, one finding per source line.
 
-    Copies that no order of bytes makes correct are rejected earlier (`mlusim.memory.copy.check_apart`); the rest rely
-    on ascending order.
+    Copies that no order of bytes makes correct are rejected earlier (`mlusim.memory.copy_limits.check_apart`); the rest
+    rely on ascending order.
     """
     copies = [code for code, name in enumerate(log.ops) if name in ("memcpy", "move")]
     inside = (columns["dst_alloc"] == columns["a_alloc"]) & np.isin(columns["op"], copies)

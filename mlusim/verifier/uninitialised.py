@@ -1,4 +1,4 @@
-"""Uninitialised reads, and allocations that are never used or freed.
+"""Reads of uninitialised bytes.
 
 In GDRAM as on chip, a byte is initialised once an earlier operation or the host has written it. The contents of a fresh
 buffer count as uninitialised, whatever they are.
@@ -15,7 +15,6 @@ import numpy as np
 from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import NONE, AllocationRecord, Log
-from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses, scratch_rows
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.cells import Cells
@@ -25,7 +24,6 @@ from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
-from mlusim.verifier.plan_comparison import is_output
 from mlusim.verifier.uninitialised_flow import Flow, Unwritten
 from mlusim.verifier.unselected import Unselected
 
@@ -370,54 +368,3 @@ def _comes_first(order: Order, read: int, write: int) -> bool:
     if names[int(order.op[read])] in ATOMIC_NAMES and names[int(order.op[write])] in ATOMIC_NAMES:
         return True
     return "lock" in names and bool(order.locks_held[read] & order.locks_held[write])
-
-
-def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
-    """Find allocations that are never accessed, except outputs passed to a launch: those count as never written."""
-    used = np.zeros(len(log.allocations), bool)
-    used[accesses.alloc] = True
-    used[list(accesses.unknown)] = True
-    names: dict[tuple[str, str, str], list[int]] = {}
-    in_use = set()
-    for identity, record in enumerate(log.allocations):
-        # Arrays of a file are for all its kernels. An operator without work launches nothing and accesses nothing.
-        outputs = is_output(record) and identity in log.windows and identity not in log.host_writes
-        if record.nbytes and identity not in log.of_file and (record.task != NONE or (log.launches and not outputs)):
-            key = (record.name, record.memory, "task" if record.task != NONE else f"host {identity}")
-            names.setdefault(key, []).append(identity)
-            if used[identity]:
-                in_use.add(key)
-    findings = []
-    for (name, memory, by), identities in names.items():
-        if (name, memory, by) in in_use:
-            continue
-        record = log.allocations[identities[0]]
-        owner = f"allocated by task {log.tasks[record.task].task_id}" if by == "task" else "passed by the host"
-        findings.append(
-            Finding(
-                kind="unused",
-                title=f"no operation uses {name}, {format_bytes(record.nbytes)} of {memory.upper()} {owner}",
-                remedy="remove it" + (", or make the tiles larger" if by == "task" else " from the kernel's arguments"),
-                nbytes=record.nbytes,
-                times=len(identities),
-            )
-        )
-    return findings
-
-
-def find_left(log: Log) -> list[Finding]:
-    """Find host allocations that were not freed."""
-    left = [record for record in log.allocations if record.end_ps < 0 and record.task == NONE]
-    if not left:
-        return []
-    count = "1 allocation" if len(left) == 1 else f"{len(left)} allocations"
-    names = ", ".join(f"{record.name} ({format_bytes(record.nbytes)})" for record in left[:4])
-    others = f" and {len(left) - 4} more" if len(left) > 4 else ""
-    return [
-        Finding(
-            kind="left",
-            title=f"{count} in GDRAM {'was' if len(left) == 1 else 'were'} not freed: {names}{others}",
-            remedy="free each one after its last use: device.free(view), or cnrtFree",
-            nbytes=sum(record.nbytes for record in left),
-        )
-    ]

@@ -1,12 +1,8 @@
-"""Elementwise instructions: arithmetic, comparison, logic and bits; with a number operand and in `cycle_` form.
-
-Numerics are NumPy's in the declared element type: each result is rounded to it once, integers wrap, comparisons and
-logic give 1 or 0 in the operands' type.
-"""
+"""Elementwise instructions: arithmetic, comparison, logic and bits; with a number operand and in `cycle_` form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +10,21 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function
+from mlusim.cores.instructions.numerics import (
+    Ufunc,
+    add_to_zero,
+    binary,
+    cycle,
+    divide,
+    on_bits,
+    relu,
+    remainder,
+    round_half_away,
+    shift_left,
+    shift_right,
+    sign,
+    unary,
+)
 from mlusim.cores.instructions.record import (
     ARCH_322,
     DST,
@@ -28,43 +39,11 @@ from mlusim.cores.instructions.record import (
     Overlap,
     same_size,
 )
-from mlusim.cores.instructions.rounding import rounded
 from mlusim.dtypes import BOOL
-
-Ufunc = Callable[..., Any]
 
 SRC0 = Operand("src0")
 SRC1 = Operand("src1", number=True)
 SEG = Operand("seg")
-
-
-def binary(function_of_two: Ufunc) -> Callable[..., None]:
-    """Return numerics of `result[i] = f(a[i], b[i])`; b may be a number."""
-
-    def compute(result: Array, a: Array, b: Array) -> None:
-        values = function_of_two(a.reshape(-1), b.reshape(-1) if b.ndim else b)
-        np.copyto(result.reshape(-1), values, casting="unsafe")
-
-    return compute
-
-
-def unary(function_of_one: Ufunc) -> Callable[..., None]:
-    """Return numerics of `result[i] = f(a[i])`."""
-
-    def compute(result: Array, a: Array) -> None:
-        np.copyto(result.reshape(-1), function_of_one(a.reshape(-1)), casting="unsafe")
-
-    return compute
-
-
-def cycle(function_of_two: Ufunc) -> Callable[..., None]:
-    """Return numerics of `result[i] = f(a[i], segment[i % m])`."""
-
-    def compute(result: Array, a: Array, segment: Array) -> None:
-        values = function_of_two(a.reshape(-1, segment.size), segment.reshape(-1))
-        np.copyto(result.reshape(-1), values.reshape(-1), casting="unsafe")
-
-    return compute
 
 
 def cycle_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
@@ -74,64 +53,6 @@ def cycle_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
     if result != source:
         return "dst and src need the same number of elements"
     return "" if segment and source % segment == 0 else "the elements of src are a multiple of those of seg"
-
-
-def _bits(array: Array) -> Array:
-    return array.view(f"u{array.dtype.itemsize}")
-
-
-def _on_bits(operation: Ufunc) -> Ufunc:
-    def compute(*arrays: Array) -> Array:
-        kind = arrays[0].dtype
-        result: Array = operation(*(_bits(array) for array in arrays)).view(kind)
-        return result
-
-    return compute
-
-
-def add_to_zero(a: Array, b: Array) -> Array:
-    """Return the sum rounded toward zero."""
-    return rounded("add", a, b, "tz")
-
-
-def divide(a: Array, b: Array) -> Array:
-    """IEEE division of floats; integers truncate, as in C, and x / 0 is 0 (undefined on the board)."""
-    if a.dtype.kind not in "iu":
-        return np.divide(a, b)
-    quotient = np.floor_divide(a, b)
-    remainder = np.not_equal(quotient * b, a) & (b != 0)
-    return np.asarray(np.where(remainder & ((a < 0) != (b < 0)), quotient + 1, quotient))
-
-
-def remainder(a: Array, b: Array) -> Array:
-    """C's remainder, with the sign of a; x % 0 is 0 for integers (undefined on the board)."""
-    return np.asarray(np.fmod(a, b))
-
-
-def shift_left(a: Array, b: Array) -> Array:
-    """Shift left, filling with zeros; a shift by the width or more gives 0."""
-    count = np.asarray(b).astype(np.int64)
-    bits = _bits(a)
-    shifted = np.left_shift(bits, np.minimum(count, a.dtype.itemsize * 8 - 1).astype(bits.dtype))
-    return np.where(count < a.dtype.itemsize * 8, shifted, 0).astype(bits.dtype).view(a.dtype)
-
-
-def shift_right(a: Array, b: Array) -> Array:
-    """Shift right, filling with zeros regardless of the sign."""
-    count = np.asarray(b).astype(np.int64)
-    bits = _bits(a)
-    shifted = np.right_shift(bits, np.minimum(count, a.dtype.itemsize * 8 - 1).astype(bits.dtype))
-    return np.where(count < a.dtype.itemsize * 8, shifted, 0).astype(bits.dtype).view(a.dtype)
-
-
-def sign(a: Array) -> Array:
-    """1 where a >= 0, -0.0 included, else -1; NaN gives -1 because the comparison fails."""
-    return np.where(a >= 0, 1, -1)
-
-
-def _round(a: Array) -> Array:
-    whole = np.trunc(a)
-    return np.asarray(whole + np.copysign(np.abs(a - whole) >= 0.5, a).astype(a.dtype))
 
 
 def _compare(result: Array, a: Array, b: Array, *, mode: str) -> None:
@@ -152,11 +73,6 @@ _COMPARISONS: dict[str, Ufunc] = {
     "GT": np.greater,
     "GE": np.greater_equal,
 }
-
-
-def _relu(a: Array) -> Array:
-    values: Array = np.maximum(a, a.dtype.type(0))
-    return values
 
 
 def _pair(
@@ -322,7 +238,7 @@ ARITHMETIC: list[Instruction] = [
     _alone("ceil", np.ceil, "dst = src rounded up", _ARITHMETIC, types=FLOATS, since=SERIES_3XX),
     _alone(
         "round",
-        _round,
+        round_half_away,
         "dst = src rounded to the nearest integer, halves away from zero",
         _ARITHMETIC,
         types=FLOATS,
@@ -330,7 +246,7 @@ ARITHMETIC: list[Instruction] = [
         overlap=Overlap.APART,
     ),
     _alone(
-        "relu", _relu, "dst = the larger of src and 0", _ARITHMETIC, intrinsics=("__bang_relu", "__bang_active_relu")
+        "relu", relu, "dst = the larger of src and 0", _ARITHMETIC, intrinsics=("__bang_relu", "__bang_active_relu")
     ),
     _alone(
         "sign",
@@ -385,10 +301,10 @@ LOGIC: list[Instruction] = [
     *_pair("or_", np.logical_or, "dst = 1 where src0 or src1 is not 0, else 0", _LOGIC),
     *_pair("xor", np.logical_xor, "dst = 1 where just one of src0 and src1 is not 0, else 0", _LOGIC),
     _alone("not_", np.logical_not, "dst = 1 where src is 0, else 0", _LOGIC),
-    *_pair("band", _on_bits(np.bitwise_and), "dst = src0 & src1, bit by bit", _LOGIC),
-    *_pair("bor", _on_bits(np.bitwise_or), "dst = src0 | src1, bit by bit", _LOGIC),
-    *_pair("bxor", _on_bits(np.bitwise_xor), "dst = src0 ^ src1, bit by bit", _LOGIC),
-    _alone("bnot", _on_bits(np.bitwise_not), "dst = ~src, bit by bit", _LOGIC),
+    *_pair("band", on_bits(np.bitwise_and), "dst = src0 & src1, bit by bit", _LOGIC),
+    *_pair("bor", on_bits(np.bitwise_or), "dst = src0 | src1, bit by bit", _LOGIC),
+    *_pair("bxor", on_bits(np.bitwise_xor), "dst = src0 ^ src1, bit by bit", _LOGIC),
+    _alone("bnot", on_bits(np.bitwise_not), "dst = ~src, bit by bit", _LOGIC),
     *_pair(
         "sll",
         shift_left,

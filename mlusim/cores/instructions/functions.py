@@ -14,7 +14,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function
-from mlusim.cores.instructions.elementwise import unary
+from mlusim.cores.instructions.numerics import unary
 from mlusim.cores.instructions.record import (
     ARCH_322,
     DST,

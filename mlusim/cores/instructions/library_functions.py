@@ -16,8 +16,8 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function, stream
-from mlusim.cores.instructions.elementwise import unary
 from mlusim.cores.instructions.functions import wide
+from mlusim.cores.instructions.numerics import unary
 from mlusim.cores.instructions.record import ANY, DST, FLOATS, INTEGERS, SRC, Instruction, Match, Operand
 from mlusim.cores.instructions.rounding import DIRECTED, rounded
 

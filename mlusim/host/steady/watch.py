@@ -10,8 +10,6 @@ Tasks meet the end with typical leads (`Pace.typical_changes`), and the bound in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -21,8 +19,9 @@ from mlusim.cores.locks import LOCK_NAMES
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES
 from mlusim.host.steady.declared_loop import DeclaredLoop
 from mlusim.host.steady.fast_forward import FastForward
-from mlusim.host.steady.pace import Pace, pace_of
+from mlusim.host.steady.pace import pace_of
 from mlusim.host.steady.pattern import Pattern
+from mlusim.host.steady.task_group import TaskGroup
 from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM, Codes, TaskLoop, loop_end, teams
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction
@@ -40,11 +39,6 @@ ALLOWED = 0.005
 _MIN_SKIPPED = 0.25
 # Part of the time in loops that counts as transient.
 _UNMEASURED = 0.2
-# Standard deviation of the changes of leads, in periods, from which on tasks are at any point of their loops.
-_OUT_OF_STEP = 0.4
-# Part of a period that a task takes alone, from which on a link is full by chance: it idles in rare episodes, such as
-# those at the beginning of a loop.
-_SELDOM_WAITS = 0.8
 # Part of a task's operations that may follow its loop if cores share a link: they are simulated, but begin in another
 # state than in the full run.
 _FOLLOW = 0.05
@@ -86,66 +80,6 @@ class Skip(NamedTuple):
     length_ps: int
     bound_ps: float
     parts: dict[int, SkippedPart]
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Tasks in the same loop.
-
-    Attributes:
-        codes: the codes of the log.
-        members: one task of each team.
-        pace: their pace.
-        periods: mean number of periods left.
-    """
-
-    codes: Codes
-    members: list[TaskLoop]
-    pace: Pace
-    periods: float
-
-    @cached_property
-    def alone_ps(self) -> int:
-        """Time of a period without other tasks."""
-        return max(map(self.codes.alone_ps, self.members))
-
-    @cached_property
-    def shares(self) -> bool:
-        """Whether tasks share a full link, so that they overtake each other at random."""
-        return len(self.members) > 1 and any(map(self.codes.waits, self.members))
-
-    def in_step(self) -> bool:
-        """Whether tasks that share a link are at the same points of their loops as at first.
-
-        Such a state may last for hundreds of periods, and then dissolve within a few: the pace changes.
-        """
-        return self.pace.spread(self.pace.measured) < _OUT_OF_STEP and self.shares
-
-    def may_slow_down(self, skipped_ps: float, allowed_ps: float) -> bool:
-        """Whether the link may idle again as it did before the measured time, and what that would change."""
-        return (
-            self.pace.slower_before * skipped_ps > allowed_ps
-            and self.shares
-            and self.alone_ps > _SELDOM_WAITS * self.pace.period_ps
-        )
-
-    def most_skipped(self) -> float:
-        """Return the time that can be skipped such that every task has some periods left."""
-        most = float(self.pace.leads.max()) + 2 * self.pace.spread(self.periods)
-        return (self.periods - LEFT - most) * self.pace.period_ps
-
-    def errors(self, skipped_ps: float) -> tuple[float, float]:
-        """Return bounds of the errors of a skip, in picoseconds: of the pace, and of the end of the run."""
-        period_ps = self.pace.period_ps
-        skipped = skipped_ps / period_ps
-        return self.pace.skip_error(skipped) * period_ps, self.pace.end_error(skipped, self.alone_ps) * period_ps
-
-    def least_errors(self) -> tuple[float, float]:
-        """As `errors`, for a skip of a quarter of the run after a measurement of half of it."""
-        period_ps = self.pace.period_ps
-        half = (self.pace.progress + self.periods) / 2
-        end_error = self.pace.end_error(half, self.alone_ps, exact=True)
-        return self.pace.skip_error(half / 2, half) * period_ps, end_error * period_ps
 
 
 class Watch:
@@ -227,7 +161,7 @@ class Watch:
                 [member.ends for member in members], [member.progress for member in members], begin, end, since
             )
             periods = min(self._loop_end(member) for member in members) / members[0].period.operations - pace.progress
-            groups.append(_Group(codes, members, pace, periods))
+            groups.append(TaskGroup(codes, members, pace, periods))
         return self._decide(loops, groups)
 
     def _loops_of(self, codes: Codes, tasks: list[Task]) -> list[TaskLoop]:
@@ -242,7 +176,7 @@ class Watch:
                 return []
         return loops
 
-    def _decide(self, loops: list[TaskLoop], groups: list[_Group]) -> float:
+    def _decide(self, loops: list[TaskLoop], groups: list[TaskGroup]) -> float:
         """Skip as much as the tasks' paces allow; returns as `_look`."""
         now = self._chip.environment.now
         skipped_ps = min(group.most_skipped() for group in groups)
@@ -299,7 +233,7 @@ class Watch:
         )
 
     def _skip(
-        self, loops: list[TaskLoop], groups: list[_Group], length_ps: float, bound_ps: float, allowed_ps: float
+        self, loops: list[TaskLoop], groups: list[TaskGroup], length_ps: float, bound_ps: float, allowed_ps: float
     ) -> float:
         """Let every task skip the operations of that time; returns as `_look`."""
         own_periods: dict[int, int] = {}

@@ -1,0 +1,195 @@
+"""Convolutions on the tensor pipe, with filters in WRAM in the layout of `wram_layout`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.arrays import Array
+from mlusim.cores.instructions.cost import Work
+from mlusim.cores.instructions.record import Extent, Instruction, Match, Operand, Overlap, Shape
+from mlusim.cores.instructions.tensor_pipe import (
+    KERNEL,
+    RESULT,
+    RESULTS,
+    SOURCES,
+    SRC,
+    multiply,
+    store_rounded,
+    tensor_cycles,
+)
+from mlusim.cores.instructions.wram_layout import LANES, filters_from
+from mlusim.dtypes import Dtype
+
+if TYPE_CHECKING:
+    from mlusim.hardware.board_record import Board
+
+_MAX_STRIDE = 1023
+
+
+def _convolution(board: Board, work: Work) -> int:
+    """Cost of a convolution: a window of all input channels per result."""
+    return tensor_cycles(board, work, work.sizes[0] * work.count)
+
+
+def _depth(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
+    del types
+    window = int(attributes["kernel_height"]) * int(attributes["kernel_width"])
+    return window * int(attributes["channel_input"])
+
+
+def conv_shape(source: Shape, attributes: Mapping[str, Any]) -> tuple[int, int]:
+    """Height and width of a convolution's result."""
+    high, wide = int(attributes["kernel_height"]), int(attributes["kernel_width"])
+    down, across = int(attributes["stride_height"]), int(attributes["stride_width"])
+    reach_down = (high - 1) * int(attributes.get("dilation_height", 1)) + 1
+    reach_across = (wide - 1) * int(attributes.get("dilation_width", 1)) + 1
+    return (source[0] - reach_down) // down + 1, (source[1] - reach_across) // across + 1
+
+
+def _convolved(result: Array, source: Array, weight: Array, *, fix_position: int = 0, **attributes: Any) -> Array:
+    """Filters (channel_output, kernel_height, kernel_width, channel_input) over (height, width, channel_input)."""
+    high, wide = int(attributes["kernel_height"]), int(attributes["kernel_width"])
+    down, across = int(attributes["stride_height"]), int(attributes["stride_width"])
+    step_down, step_across = int(attributes["dilation_height"]), int(attributes["dilation_width"])
+    rows, columns = conv_shape(source.shape, attributes)
+    lanes = -(-result.shape[2] // LANES) * LANES
+    filters = filters_from(weight, lanes)[: result.shape[2]].reshape(result.shape[2], high * wide, -1)
+    total: Any = 0
+    for position in range(high * wide):
+        row, column = divmod(position, wide)
+        first_row, first_column = row * step_down, column * step_across
+        window = source[
+            first_row : first_row + (rows - 1) * down + 1 : down,
+            first_column : first_column + (columns - 1) * across + 1 : across,
+        ]
+        total = total + multiply(window.reshape(rows * columns, -1), filters[:, position], 0)
+    return np.ldexp(total.astype(np.float64), fix_position) if fix_position else np.asarray(total)
+
+
+def _conv(result: Array, source: Array, weight: Array, **attributes: Any) -> None:
+    store_rounded(result, _convolved(result, source, weight, **attributes))
+
+
+def _conv_plus(result: Array, source: Array, weight: Array, addend: Array, **attributes: Any) -> None:
+    """`addend` has the result's shape, or one element per channel."""
+    values = _convolved(result, source, weight, **attributes).reshape(-1, result.shape[2]).astype(np.float64)
+    store_rounded(result, values + addend.reshape(-1, result.shape[2]).astype(np.float64))
+
+
+def _conv_marks(result: Array, source: Array, weight: Array, *addend: Array, **attributes: Any) -> None:
+    """As `Instruction.marks`: a pixel depends on its window of the source, a channel on its filter."""
+    rows, columns, channels = result.shape
+    filters = filters_from(weight, -(-channels // LANES) * LANES).max(axis=1)
+    result[...] = filters[:channels]
+    for values in addend:
+        flat = result.reshape(-1, channels)
+        np.maximum(flat, values.reshape(-1, channels), out=flat)
+    pixels = source.max(axis=2)
+    down, across = int(attributes["stride_height"]), int(attributes["stride_width"])
+    for row in range(int(attributes["kernel_height"])):
+        for column in range(int(attributes["kernel_width"])):
+            first = row * int(attributes["dilation_height"]), column * int(attributes["dilation_width"])
+            window = pixels[
+                first[0] : first[0] + (rows - 1) * down + 1 : down,
+                first[1] : first[1] + (columns - 1) * across + 1 : across,
+            ]
+            np.maximum(result, window[..., None], out=result)
+
+
+def _conv_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    result, source = operands[0].shape, operands[1].shape
+    if len(source) != 3 or len(result) != 3:
+        return "dst is (height, width, channel_output) and src (height, width, channel_input)"
+    if int(attributes["channel_input"]) != source[2]:
+        return f"channel_input is src's last axis, {source[2]}"
+    if not all(1 <= int(attributes[name]) <= _MAX_STRIDE for name in _STEPS):
+        return f"strides and dilations are from 1 to {_MAX_STRIDE}"
+    if any(int(attributes[name]) != 1 for name in _SPREAD):
+        return "a dilated result (outdilation) is not modelled: write it with 1, then spread it with a strided copy"
+    expected = (*conv_shape(source, attributes), result[2])
+    if min(expected) < 1 or result != expected:
+        return f"dst is {list(expected)}"
+    lanes = -(-result[2] // LANES) * LANES
+    needed = lanes * int(attributes["kernel_height"]) * int(attributes["kernel_width"]) * source[2]
+    return "" if operands[2].size == needed else f"kernel has {needed} elements, filters padded to a multiple of 64"
+
+
+_STEPS = ("stride_width", "stride_height", "dilation_width", "dilation_height")
+_SPREAD = ("outdilation_width", "outdilation_height")
+_CONV_RESULT = "dst[(height-kernel_height)//stride_height+1,(width-kernel_width)//stride_width+1,channel_output]"
+_REACHED = (
+    "[(height-(kernel_height-1)*indilation_height-1)//stride_height+1,"
+    "(width-(kernel_width-1)*indilation_width-1)//stride_width+1,channel_output]"
+)
+_CONV_KERNEL = "kernel[lanes(channel_output),kernel_height,kernel_width,channel_input]"
+_CONV_ARGUMENTS = "channel_input height width kernel_height kernel_width stride_width stride_height channel_output"
+_CONV_ATTRIBUTES = ("channel_input", "kernel_height", "kernel_width", *_STEPS, "fix_position", *_SPREAD)
+
+
+def _conv_signatures(addend: str = "") -> tuple[str, ...]:
+    """Argument lists of a convolution; `{}` in `addend` is replaced by the shape of the result."""
+    plain = _CONV_RESULT.removeprefix("dst")
+    spread = "outdilation_width outdilation_height"
+    dilated = "indilation_width:dilation_width indilation_height:dilation_height"
+    return tuple(
+        " ".join(
+            f"dst{shape} src[height,width,channel_input] {_CONV_KERNEL} {addend.format(shape)} {_CONV_ARGUMENTS} "
+            f"{more}".split()
+        )
+        for shape, more in (
+            (plain, ""),
+            (plain, "fix_position"),
+            (_REACHED, f"fix_position {dilated}"),
+            (_REACHED, f"{dilated} {spread}"),
+            (_REACHED, f"fix_position {dilated} {spread}"),
+        )
+    )
+
+
+def _conv_plus_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    result, addend = operands[0], operands[3]
+    expected = (result.size, result.shape[-1])
+    if addend.size not in expected:
+        return f"the addend has {expected[0]} elements, or {expected[1]}, one for each channel"
+    return _conv_sizes(operands[:3], attributes)
+
+
+CONV = Instruction(
+    name="conv",
+    summary="dst (height, width, channel_output) = src (height, width, channel_input) convolved with kernel",
+    group="Tensor",
+    compute=_conv,
+    marks=_conv_marks,
+    intrinsics=("__bang_conv",),
+    c_signatures=_conv_signatures(),
+    operands=(RESULT, SRC, KERNEL),
+    attributes=_CONV_ATTRIBUTES,
+    defaults=dict.fromkeys((*_STEPS, *_SPREAD), 1) | {"fix_position": 0},
+    types=SOURCES,
+    geometry=_conv_sizes,
+    overlap=Overlap.APART,
+    cost=_convolution,
+    count=_depth,
+    tensor=True,
+    multiple_2xx=64,
+)
+CONV_PLUS: list[Instruction] = [
+    replace(
+        CONV,
+        name=name,
+        summary=f"dst = the convolution of src with kernel, as `conv`, plus {addend}",
+        compute=_conv_plus,
+        intrinsics=(intrinsic,),
+        c_signatures=_conv_signatures(form),
+        operands=(RESULT, SRC, KERNEL, Operand(operand, Match.FREE, RESULTS)),
+        geometry=_conv_plus_sizes,
+    )
+    for name, intrinsic, operand, form, addend in (
+        ("conv_bias", "__bang_conv", "bias", "bias[channel_output]", "bias, one element for each channel"),
+        ("conv_partial", "__bang_conv_partial", "partial", "partial{}", "partial, of dst's shape"),
+    )
+]

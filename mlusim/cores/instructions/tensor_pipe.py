@@ -1,0 +1,60 @@
+"""What instructions of the tensor pipe have in common: operands, cost, products, and the rounding of results.
+
+Products of floats are summed in float64 and rounded once (the board adds float32 in a different order), products of
+integers in 64 bits, scaled by 2^fix_position if given. Tensor instructions share the compute pipe with vector
+instructions, in order. Not modelled: their overlap on the board.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlusim.arrays import Array
+from mlusim.cores.instructions.cost import Work
+from mlusim.cores.instructions.record import SERIES_2XX, SERIES_3XX, Match, Operand, Types
+from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32
+
+if TYPE_CHECKING:
+    from mlusim.hardware.board_record import Board
+
+SOURCES: Types = {INT8: SERIES_2XX, INT16: SERIES_2XX, FLOAT16: SERIES_3XX, FLOAT32: SERIES_3XX, BFLOAT16: SERIES_3XX}
+RESULTS: Types = {FLOAT16: SERIES_2XX, FLOAT32: SERIES_2XX, INT16: SERIES_2XX, INT32: SERIES_2XX}
+RESULT = Operand("dst", Match.FREE, RESULTS)
+SRC = Operand("src")
+KERNEL = Operand("kernel", Match.FREE, SOURCES, memory="wram")
+_HALF_BYTES = 2
+# ASSUMED: the tensor pipe of 2xx has no floats; its int16 rate is taken to be MLU590's fp16 rate.
+_INTEGER_RATE_2XX = 4_096
+
+
+def peak_ops_per_cycle(board: Board, itemsize: int) -> int:
+    """Operations per cycle of a core's tensor pipe, for elements of `itemsize` bytes; a multiply-add counts as two."""
+    rate = board.tensor_ops_per_cycle_fp32 if itemsize > _HALF_BYTES else board.tensor_ops_per_cycle_fp16
+    return (rate or _INTEGER_RATE_2XX) * (2 if itemsize < _HALF_BYTES else 1)
+
+
+def tensor_cycles(board: Board, work: Work, multiply_adds: int) -> int:
+    """Cost of a start-up and the multiply-adds at the rate of the wider operand; int8 at twice the rate of int16."""
+    rate = peak_ops_per_cycle(board, max(work.itemsizes[1], work.itemsizes[2]))
+    reached = max(1, int(rate * board.tensor_efficiency))
+    return board.tensor_startup_cycles - (-2 * multiply_adds // reached)
+
+
+def multiply(rows: Array, filters: Array, scale: int) -> Array:
+    """Return (m, k) times (n, k) transposed, in float64 or 64-bit integers."""
+    if rows.dtype.kind in "iu" and filters.dtype.kind in "iu":
+        values: Array = rows.astype(np.int64) @ filters.astype(np.int64).T
+    else:
+        values = rows.astype(np.float64) @ filters.astype(np.float64).T
+    return np.ldexp(values.astype(np.float64), scale) if scale else values
+
+
+def store_rounded(result: Array, values: Array) -> None:
+    """Store the values, rounded once to the result's type; integers saturate."""
+    if result.dtype.kind in "iu":
+        limits = np.iinfo(result.dtype)
+        values = np.clip(np.rint(values), limits.min, limits.max)
+    with np.errstate(all="ignore"):
+        np.copyto(result.reshape(-1), values.reshape(-1), casting="unsafe")

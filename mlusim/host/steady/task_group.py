@@ -1,0 +1,75 @@
+"""Tasks in the same loop: their pace, and what may be skipped of it at which error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from mlusim.host.steady.pace import Pace
+from mlusim.host.steady.task_loops import LEFT, Codes, TaskLoop
+
+# Standard deviation of the changes of leads, in periods, from which on tasks are at any point of their loops.
+_OUT_OF_STEP = 0.4
+# Part of a period that a task takes alone, from which on a link is full by chance: it idles in rare episodes, such as
+# those at the beginning of a loop.
+_SELDOM_WAITS = 0.8
+
+
+@dataclass(frozen=True)
+class TaskGroup:
+    """Tasks in the same loop.
+
+    Attributes:
+        codes: the codes of the log.
+        members: one task of each team.
+        pace: their pace.
+        periods: mean number of periods left.
+    """
+
+    codes: Codes
+    members: list[TaskLoop]
+    pace: Pace
+    periods: float
+
+    @cached_property
+    def alone_ps(self) -> int:
+        """Time of a period without other tasks."""
+        return max(map(self.codes.alone_ps, self.members))
+
+    @cached_property
+    def shares(self) -> bool:
+        """Whether tasks share a full link, so that they overtake each other at random."""
+        return len(self.members) > 1 and any(map(self.codes.waits, self.members))
+
+    def in_step(self) -> bool:
+        """Whether tasks that share a link are at the same points of their loops as at first.
+
+        Such a state may last for hundreds of periods, and then dissolve within a few: the pace changes.
+        """
+        return self.pace.spread(self.pace.measured) < _OUT_OF_STEP and self.shares
+
+    def may_slow_down(self, skipped_ps: float, allowed_ps: float) -> bool:
+        """Whether the link may idle again as it did before the measured time, and what that would change."""
+        return (
+            self.pace.slower_before * skipped_ps > allowed_ps
+            and self.shares
+            and self.alone_ps > _SELDOM_WAITS * self.pace.period_ps
+        )
+
+    def most_skipped(self) -> float:
+        """Return the time that can be skipped such that every task has some periods left."""
+        most = float(self.pace.leads.max()) + 2 * self.pace.spread(self.periods)
+        return (self.periods - LEFT - most) * self.pace.period_ps
+
+    def errors(self, skipped_ps: float) -> tuple[float, float]:
+        """Return bounds of the errors of a skip, in picoseconds: of the pace, and of the end of the run."""
+        period_ps = self.pace.period_ps
+        skipped = skipped_ps / period_ps
+        return self.pace.skip_error(skipped) * period_ps, self.pace.end_error(skipped, self.alone_ps) * period_ps
+
+    def least_errors(self) -> tuple[float, float]:
+        """As `errors`, for a skip of a quarter of the run after a measurement of half of it."""
+        period_ps = self.pace.period_ps
+        half = (self.pace.progress + self.periods) / 2
+        end_error = self.pace.end_error(half, self.alone_ps, exact=True)
+        return self.pace.skip_error(half / 2, half) * period_ps, end_error * period_ps
