@@ -274,16 +274,21 @@ def test_modules_that_docstrings_name_exist() -> None:
     assert not missing
 
 
-def test_every_noqa_has_a_reason() -> None:
-    """`# noqa: CODE - reason`."""
+@pytest.mark.parametrize(
+    ("mark", "with_reason"),
+    [("# noqa", r"# noqa: [A-Z0-9, ]+ - \S"), ("# type: ignore", r"# type: ignore\[[a-z-]+\]  # \S")],
+)
+def test_every_exception_from_a_rule_has_a_reason(mark: str, with_reason: str) -> None:
+    """`# noqa: CODE - reason`, `# type: ignore[code]  # reason`."""
     comments = [
-        f"{path.relative_to(PACKAGE)}: {line.strip()}"
-        for path in FILES
+        f"{path}: {line.strip()}"
+        for path in (*FILES, *Path(__file__).parent.rglob("*.py"))
+        if path != Path(__file__)
         for line in path.read_text(encoding="utf-8").splitlines()
-        if "# noqa" in line
+        if mark in line
     ]
     assert comments
-    assert not [comment for comment in comments if not re.search(r"# noqa: [A-Z0-9, ]+ - \S", comment)]
+    assert not [comment for comment in comments if not re.search(with_reason, comment)]
 
 
 def test_arguments_that_docstrings_describe_exist() -> None:

@@ -87,7 +87,7 @@ def test_scratch_file_names_are_unpredictable(tmp_path, monkeypatch):
 
 def test_devices_and_fifos_are_written_through(tmp_path):
     write("/dev/null")
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)  # noqa: PTH116
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     got = []

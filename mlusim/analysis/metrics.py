@@ -109,7 +109,7 @@ def measure(
 
     Args:
         log: log of a device with this board.
-        board: the board's record.
+        board: the board.
         theory_ops: operations that the operator requires, independent of the kernel; 0 for pure data movement; None:
             unknown.
         tensor_bytes: bytes of inputs (`read`) and outputs (`write`), each counted once; by default those

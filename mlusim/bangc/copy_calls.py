@@ -51,17 +51,17 @@ _WITH_CLUSTER = (5, 8, 13)
 _SIGN = 1 << 63
 
 
-def memcpy(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Waiting:  # noqa: ARG001 - a handler
+def memcpy(bridge: Bridge, line: int, _codes: list[int], values: tuple[Any, ...]) -> Waiting:
     """dst, src, bytes, direction; strides and numbers of segments minus one; the cluster of an SRAM2SRAM copy."""
     return _issue(bridge, line, values, blocking=True)
 
 
-def memcpy_async(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:  # noqa: ARG001 - a handler
+def memcpy_async(bridge: Bridge, line: int, _codes: list[int], values: tuple[Any, ...]) -> None:
     """Arguments as those of `memcpy`."""
     _issue(bridge, line, values, blocking=False)
 
 
-def memcpy_nram(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Waiting:  # noqa: ARG001 - a handler
+def memcpy_nram(bridge: Bridge, line: int, _codes: list[int], values: tuple[Any, ...]) -> Waiting:
     """Arguments as those of `memcpy`, without a direction."""
     number = _DIRECTIONS.index("NRAM2NRAM")
     return _issue(bridge, line, (*values[:3], number, *values[3:]), blocking=True)

@@ -70,7 +70,7 @@ class Crossing:
                     waits = drain(bridge, self._name)
                     if waits is not None:
                         self._stage, self._why = _COUNTED, why
-                        return waits  # type: ignore[no-any-return]
+                        return waits  # type: ignore[no-any-return]  # see above
             if stage != _CHECKED:
                 self._calls += 1
                 if self._calls >= self._next_look and self._repeats(why):
@@ -83,7 +83,7 @@ class Crossing:
                 waits = self._other(why)
                 if waits is not None:
                     self._stage = _CALL
-                    return waits  # type: ignore[no-any-return]
+                    return waits  # type: ignore[no-any-return]  # see above
                 continue
             line = _NO_LINE
             try:
@@ -100,7 +100,7 @@ class Crossing:
                 self._raise(line, error)
             if waits is not None:
                 self._stage, self._line = _CALL, line
-                return waits  # type: ignore[no-any-return]
+                return waits  # type: ignore[no-any-return]  # see above
 
     def failed(self, error: MlusimError) -> None:
         """Raise an error of a wait at the line of its call."""

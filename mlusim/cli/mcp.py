@@ -99,7 +99,7 @@ def mcp() -> None:
             sys.stdout.flush()
 
 
-def respond(line: str | bytes) -> dict[str, Any] | None:  # noqa: PLR0911 - one for each kind of error
+def respond(line: str | bytes) -> dict[str, Any] | None:
     """Return the response to a JSON-RPC 2.0 message; None for a notification."""
     try:
         message = json.loads(line)

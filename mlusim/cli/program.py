@@ -15,6 +15,7 @@ from errno import ENOSPC
 from importlib import import_module
 from io import TextIOWrapper
 from itertools import takewhile
+from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, NoReturn
 
@@ -212,7 +213,7 @@ def _open_closed_output() -> None:
     """Open missing standard streams (`>&-`) on the null device, so that no file gets their numbers."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
 
 
 def _replace_unencodable() -> None:
@@ -227,7 +228,7 @@ def _drop_output() -> None:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123 - os.devnull is not a path to build on
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
             os.dup2(nowhere.fileno(), sys.__stdout__.fileno())  # type: ignore[union-attr]  # None only under pythonw
 
 

@@ -54,7 +54,7 @@ class Waiting:
         task.unawaited = NONE
         if self.finish is None:
             # An iterator over a tuple costs a third of a generator.
-            return iter(self._stops)  # type: ignore[return-value]
+            return iter(self._stops)  # type: ignore[return-value]  # an iterator is enough
         return _finishing(self._stops, self.finish)
 
 

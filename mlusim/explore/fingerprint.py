@@ -81,7 +81,7 @@ class _Walk:
             self._seen[key] = self._content(value, name)
         return self._seen[key]
 
-    def _content(self, value: Any, name: str) -> bytes:  # noqa: PLR0911 - a case for each kind of value
+    def _content(self, value: Any, name: str) -> bytes:
         match value:
             case np.ndarray() if not value.dtype.hasobject:
                 return self._array(value, name)

@@ -64,7 +64,7 @@ def assumed_fields(board: Board) -> list[str]:
     return [item.name for item in fields(Board) if board.sources.get(item.name, "").startswith("ASSUMED")]
 
 
-def value_text(name: str, value: str | float) -> str:  # noqa: PLR0911 - one return for each unit
+def value_text(name: str, value: str | float) -> str:
     """Format a value with the unit given by the suffix of its field."""
     if isinstance(value, str):
         return value

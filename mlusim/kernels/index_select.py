@@ -29,7 +29,7 @@ def plan_index_select(
     """Plan an index_select.
 
     Args:
-        board: the board's record.
+        board: the board.
         shape: shape of x, rank 1 or more.
         axis: in [0, rank).
         count: number of indices.

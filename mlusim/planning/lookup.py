@@ -26,7 +26,7 @@ class LookupProblem:
     """A gather or scatter to plan.
 
     Attributes:
-        board: the board's record.
+        board: the board.
         lookups: the geometry.
         itemsize, index_itemsize: bytes of an element of x, of an index value.
         strategy, operator: names.

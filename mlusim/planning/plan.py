@@ -31,7 +31,7 @@ class Plan:
 
     Attributes:
         operator, strategy: names; users may choose the strategy.
-        board: the board's record.
+        board: the board.
         tier: 1 whole units, 2 unit split, 3 row split, 0 nothing to do.
         reason: why this tier, with the predicted times of the alternatives where time decides.
         arithmetic: the calculation behind the split, as lines of text.

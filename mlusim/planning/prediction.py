@@ -30,7 +30,7 @@ class Grid:
     """The tiles and tasks of a launch.
 
     Attributes:
-        board: the board's record.
+        board: the board.
         tiles, tasks: their numbers; tiles are dealt out to the tasks in turn.
         union: tasks fill one cluster after another (UNION1), instead of all clusters in turn (BLOCK).
     """

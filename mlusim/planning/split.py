@@ -70,7 +70,7 @@ def choose_tier(
     """Return the first tier whose tile fits in one of `buffers` NRAM buffers.
 
     Args:
-        board: the board's record.
+        board: the board.
         rows: rows per unit.
         row_elements: elements per row.
         itemsize: bytes per element.

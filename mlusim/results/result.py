@@ -38,7 +38,7 @@ class Result(RunFigures):
         operator: its name; for a device, the names of its kernels.
         output: the result array, bit-exact; None after a timing-only run, for a device, and for a loaded run that was
             saved without it.
-        board: the board's record.
+        board: the board.
         plan: the split that ran; None for the user's own kernels.
         outputs: the result arrays of a user's kernel, by name; empty for an operator.
         log: all records of the run.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, Rem
 from mlusim.records import COLUMNS
 from mlusim.results.schema import check_log, tuples
 
-Record = TypeVar("Record")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record", bound="DataclassInstance")
 
 _RECORDS = {"tasks": TaskRecord, "launches": LaunchRecord, "allocations": AllocationRecord, "boxes": Box}
 _TABLES = _RECORDS | {"loops": LoopRecord}
@@ -172,7 +175,7 @@ def _table_of(
     columns: list[list[Any]] = []
     rows = array(f"log/{table}").tolist()
     # Files of earlier versions lack the last fields, which have defaults.
-    for item, numbers in zip(fields(record)[: len(rows)], rows, strict=True):  # type: ignore[arg-type]  # a dataclass
+    for item, numbers in zip(fields(record)[: len(rows)], rows, strict=True):
         if item.type == "bool":
             columns.append([bool(number) for number in numbers])
         elif item.type == "int":

@@ -25,7 +25,7 @@ def pixels(canvas):
 
 
 def elements(canvas, name):
-    return ET.fromstring(canvas.svg()).iter(SVG + name)  # noqa: S314 - our own
+    return ET.fromstring(canvas.svg()).iter(SVG + name)
 
 
 def test_rectangles_cover_their_part_of_a_pixel_in_both_formats():

@@ -141,7 +141,7 @@ def test_every_memcpy_printed_in_the_tin_shift_document_runs(run: Any, dtype: st
             await core.sync()
             if t_shift > 0:
                 # fmt: off
-                await core.memcpy(data_nram + t_shift * hw_size * sizeof_t, input + index, hw_size * sizeof_t, GDRAM2NRAM, hw_size * sizeof_t, channel_size * hw_size * sizeof_t, t_size - 1 - t_shift)  # noqa: E501
+                await core.memcpy(data_nram + t_shift * hw_size * sizeof_t, input + index, hw_size * sizeof_t, GDRAM2NRAM, hw_size * sizeof_t, channel_size * hw_size * sizeof_t, t_size - 1 - t_shift)  # noqa: E501 - the document's line
             else:
                 await core.memcpy(
                     data_nram,

@@ -149,7 +149,7 @@ def test_helpers_that_call_each_other():
     [
         (threading.Lock(), "`value`, a lock"),
         ((n for n in range(3)), "`value`, a generator"),
-        (lambda: open("x").read(), "what <lambda> reads by `open`"),  # noqa: PTH123, SIM115
+        (lambda: open("x").read(), "what <lambda> reads by `open`"),  # noqa: PTH123, SIM115 - what users write
         (lambda: os.environ["X"], "what <lambda> reads by `environ`"),
         (lambda: Path("x").read_text(), "what <lambda> reads by `read_text`"),
         (lambda: eval("1"), "what <lambda> reads by `eval`"),

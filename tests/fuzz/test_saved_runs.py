@@ -59,7 +59,7 @@ def use(members):
             return error.message
         to_json(run)
         run.lower_bound  # noqa: B018 - computed when it is read
-        run.lines  # noqa: B018
+        run.lines  # noqa: B018 - likewise
         assert "\x1b" not in f"{run!r}{run.operator}{run.stopped}"
         return ""
 

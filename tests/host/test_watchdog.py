@@ -30,36 +30,36 @@ async def endless_pass_deaf(core: Core) -> None:
         try:
             while True:
                 pass
-        except Exception:  # noqa: BLE001, S110
+        except Exception:
             pass
 
 
 async def endless_refusals(core: Core) -> None:
     while True:
-        try:  # noqa: SIM105
+        try:
             core.nram.alloc(10**9, "float32")
-        except BaseException:  # noqa: BLE001, S110
+        except BaseException:
             pass
 
 
 async def endless_refusals_deep_down(core: Core) -> None:
     def inner() -> None:
         while True:
-            try:  # noqa: SIM105
+            try:
                 core.nram.alloc(10**9, "float32")
-            except:  # noqa: E722, S110
+            except:
                 pass
 
     while True:
-        try:  # noqa: SIM105
+        try:
             inner()
-        except:  # noqa: E722, S110
+        except:
             pass
 
 
 async def slow_but_sound(core: Core) -> None:
     for _ in range(5):
-        time.sleep(0.2)  # noqa: ASYNC251 - Python that takes its time
+        time.sleep(0.2)
         core.scalar(1)
 
 

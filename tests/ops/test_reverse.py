@@ -195,8 +195,8 @@ def by_entries(x: Array, lengths: Any, seq_axis: int, batch_axis: int) -> Array:
     out = np.moveaxis(x.copy(), (batch_axis, seq_axis), (0, 1))
     source = np.moveaxis(x, (batch_axis, seq_axis), (0, 1))
     for entry, length in enumerate(np.asarray(lengths).tolist()):
-        length = min(max(length, 0), source.shape[1])  # noqa: PLW2901
-        out[entry, :length] = source[entry, :length][::-1]
+        count = min(max(length, 0), source.shape[1])
+        out[entry, :count] = source[entry, :count][::-1]
     return np.ascontiguousarray(np.moveaxis(out, (0, 1), (batch_axis, seq_axis)))
 
 

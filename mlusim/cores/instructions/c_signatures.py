@@ -191,12 +191,14 @@ def _tree(expression: str) -> ast.expr:
 
 def _value(node: ast.expr, values: Mapping[str, Any]) -> int:
     if isinstance(node, ast.Constant):
-        return int(node.value)  # type: ignore[arg-type]
+        assert isinstance(node.value, int), ast.dump(node)
+        return node.value
     if isinstance(node, ast.Name):
         return int(values[node.id])
     if isinstance(node, ast.BinOp):
         return _OPERATORS[type(node.op)](_value(node.left, values), _value(node.right, values))
-    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name), ast.dump(node)  # noqa: PT018 - for the type checker
+    assert isinstance(node, ast.Call), ast.dump(node)
+    assert isinstance(node.func, ast.Name), ast.dump(node)
     argument, width = _value(node.args[0], values), int(values["itemsize"])
     if node.func.id == "bits":
         return -(-argument // (8 * width))

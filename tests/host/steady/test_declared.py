@@ -161,7 +161,7 @@ def described(result: Result) -> list[Any]:
 
 def both(run: Callable[..., Result]) -> tuple[Result, Result, float]:
     """The full run, the steady one, and the part of the iterations of the first that the second has executed."""
-    global executed  # noqa: PLW0603
+    global executed  # noqa: PLW0603 - as above
     executed = 0
     full = run()
     of_full, executed = executed, 0
