@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +106,7 @@ def reported(task: Task, error: BaseException) -> BaseException:
         refused.locate(location(task, error))
         refused.__suppress_context__ = True
         return refused
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt) or _quits_debugger(error):
         return error
     # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
     if str(error).endswith(_NO_AWAIT):
@@ -118,7 +119,14 @@ def reported(task: Task, error: BaseException) -> BaseException:
     else:
         report = KernelError(_raised(error), location(task, error))
     report.__cause__ = error
-    return report
+    # A debugger that is started after the error (`%debug`, `pytest --pdb`) stops in the innermost frame: the kernel's.
+    return report.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+
+
+def _quits_debugger(error: BaseException) -> bool:
+    """Return whether the author has quit a debugger in the kernel."""
+    bdb = sys.modules.get("bdb")
+    return bdb is not None and isinstance(error, bdb.BdbQuit)
 
 
 def location(task: Task, error: BaseException) -> str:

@@ -284,8 +284,8 @@ def _buffer(nbytes: int) -> Bytes:
 
 
 def _small_pages(nbytes: int) -> Bytes:
-    """Return bytes that the host maps page by page as they are written."""
-    pages = mmap.mmap(-1, nbytes)
+    """Return bytes that the host maps page by page as they are written, private to each process, also after a fork."""
+    pages = mmap.mmap(-1, nbytes, access=mmap.ACCESS_COPY)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         # Fails harmlessly on a system without large pages.
         with suppress(OSError):
