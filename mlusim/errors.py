@@ -118,7 +118,13 @@ class MissingDataError(KernelError):
 
 
 class AwaitError(KernelError):
-    """A coroutine that was never awaited, or an await of an object that is not the simulator's."""
+    """A coroutine that was never awaited, or an await of an object that is not the simulator's.
+
+    Attributes:
+        file: the whole name of the file in its location, if the log of the run does not have it.
+    """
+
+    file: str = ""
 
 
 class OperationLimitError(KernelError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.cores.ordering import ALL_PIPES
-from mlusim.errors import OperandError, shown
+from mlusim.errors import HangError, OperandError, shown
 from mlusim.log import NONE, SYNC
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
         name: `lock` or `unlock`.
         number: 0 or more.
 
-    Raises `OperandError` for a negative number, for locking a lock that the task already holds, and for unlocking one
-    that it does not hold. A task that waits for a lock that is never released waits forever; the run ends in
-    `HangError`.
+    Raises `OperandError` for a negative number, and for unlocking a lock that the task does not hold; `HangError` for
+    locking one that it already holds. A task that waits for a lock that is never released waits forever; the run ends
+    in `HangError`, too.
     """
     task = issuer.task
     locks = issuer.chip.locks
@@ -61,7 +61,7 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
     if name == "unlock" and lock.owner is not task:
         raise OperandError(f"unlock {number}: this task does not hold that lock; call lock({number}) first")
     if name == "lock" and lock.owner is task:
-        raise OperandError(f"lock {number}: this task holds it already and would wait for itself; unlock it first")
+        raise HangError(f"deadlock: this task waits for lock {number}, which it holds itself; unlock it first")
     issuer.begin()
     now_ps = task.now_ps
     detail = ALL_PIPES | number << SHIFT

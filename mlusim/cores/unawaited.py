@@ -53,10 +53,12 @@ def check_calls(kernel: Any) -> None:
 
 def forgotten(name: str, file: str, line: int) -> AwaitError:
     """Return the error about a coroutine created at a line."""
-    return AwaitError(
+    error = AwaitError(
         f"`{name}(...)` was never awaited, so it never ran: write `await {name}(...)`",
         f"{Path(file).name}:{line}",
     )
+    error.file = file
+    return error
 
 
 def unstarted(frame: FrameType | None) -> CoroutineType[Any, Any, Any] | None:

@@ -89,9 +89,7 @@ def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise InputError(
-            f"{shown}: cannot be loaded: {where_in(error, path)}{type(error).__name__}: {error}"
-        ) from error
+        raise InputError(f"{shown}: cannot be loaded: {where_in(error, path)}{_described(error, path)}") from error
     finally:
         _files_loading.pop()
     function: Function | None = module.__dict__.get(name)
@@ -146,8 +144,8 @@ def _package(path: Path) -> tuple[str, Path]:
 
 
 def where_in(error: BaseException, path: Path | str) -> str:
-    """Return the last line of a file in an error's traceback, as `line 3: `; for a syntax error, the wrong line."""
-    if isinstance(error, SyntaxError):
+    """Return the last line of a file in an error's traceback, as `line 3: `; if its syntax is wrong, the wrong line."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"line {error.lineno}: "
     lines = []
     trace = error.__traceback__
@@ -156,6 +154,12 @@ def where_in(error: BaseException, path: Path | str) -> str:
             lines.append(trace.tb_lineno)
         trace = trace.tb_next
     return f"line {lines[-1]}: " if lines else ""
+
+
+def _described(error: BaseException, path: Path) -> str:
+    """Return the type and the text of an error; a syntax error in the file itself without the place, which is known."""
+    text = error.msg if isinstance(error, SyntaxError) and error.filename == str(path) else error
+    return f"{type(error).__name__}: {text}"
 
 
 def check_not_loading() -> None:

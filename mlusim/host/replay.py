@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from mlusim.cores.locks import LOCK_NAMES, SHIFT, change
 from mlusim.cores.row_loop import RowLoop
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.waiting import Waiting
+from mlusim.dtypes import dtype_of
 from mlusim.errors import KernelError
 from mlusim.host.device import Device
 from mlusim.log import MOVE, NONE, SCALAR, VECTOR, Log, LoopRecord, Remark, TaskRecord
@@ -48,6 +50,13 @@ _NO_LIMIT = 1 << 62
 _FIELDS = itemgetter(*(COLUMNS.index(name) for name in ("op", "pipe", "count", "direction", "detail", "line")))
 _OPERANDS = COLUMNS.index("dst_alloc")
 _LINE = COLUMNS.index("line")
+
+
+@lru_cache(maxsize=256)
+def _element_type(name: str, itemsize: int) -> np.dtype[Any]:
+    """Return the element type of a buffer if it has this size, else an unsigned integer that has it."""
+    dtype = dtype_of(name)
+    return dtype if dtype.itemsize == itemsize else _ELEMENTS[itemsize]
 
 
 def replay(log: Log, old: Board, board: Board, *, barriers: bool = True, progress: bool = False) -> Log:
@@ -163,7 +172,7 @@ class Replay:
             views = self._views(issuer, [*operands, *self._log.more_operands.get(record, ())])
             return reissue(issuer, line, name, views, blocking=bool(detail))
         if pipe == VECTOR:
-            views = self._views(issuer, [*operands, *self._log.more_operands.get(record, ())])
+            views = self._views(issuer, [*operands, *self._log.more_operands.get(record, ())], typed=True)
             uncached_vector.issue_counted(issuer, line, name, views, None, count, result=operands[0][0] != NONE)
             return None
         if name == "scalar":
@@ -192,7 +201,7 @@ class Replay:
         *,
         moved: bool,
     ) -> Waiting | None:
-        dst, src = self._views(issuer, operands)
+        dst, src = self._views(issuer, operands, typed=True)
         if moved:
             copies.move(issuer, line, dst, src)
             return None
@@ -233,14 +242,21 @@ class Replay:
         copied = row_copies.copy_loop(issuer, line, name, dst, src, replayed, method=loop.method)
         return None if loop.method == "instruction" else counted.wait_for_loop(issuer, copied)
 
-    def _views(self, issuer: Issuer, operands: list[tuple[int, int, int]]) -> list[View]:
+    def _views(self, issuer: Issuer, operands: list[tuple[int, int, int]], *, typed: bool = False) -> list[View]:
+        """Return operands as views of unsigned integers.
+
+        `typed`: as views of the buffer's own element type, which errors show, if that has the operand's element size.
+        """
         views = []
         for identity, offset, box in operands:
             if identity == NONE:
                 continue
             allocation = self._buffers[identity] or self._recreate_buffer(issuer, identity)
             shape = self._log.boxes[box]
-            views.append(View.strided(allocation, offset, shape.shape, shape.strides, _ELEMENTS[shape.itemsize]))
+            dtype = _ELEMENTS[shape.itemsize]
+            if typed:
+                dtype = _element_type(self._log.allocations[identity].dtype, shape.itemsize)
+            views.append(View.strided(allocation, offset, shape.shape, shape.strides, dtype))
         return views
 
     def _recreate_buffer(self, issuer: Issuer, identity: int) -> Allocation:

@@ -87,12 +87,7 @@ def run(
         uploaded = launch(simulated, kernel, placed, named, dim=dim, kind=kind)
         if check:
             simulated.watch_host_data()
-        try:
-            simulated.synchronize()
-        except MlusimError as error:
-            if check:
-                _check_cause(simulated, error)
-            raise
+        synchronize(simulated, check=check)
         return simulated, uploaded
 
     if steady:
@@ -117,11 +112,19 @@ def run(
     return result
 
 
-def _check_cause(device: Device, error: MlusimError) -> None:
-    """Raise `VerificationError` if the checker finds the cause of an error that ended a run, such as a race."""
-    report = device.verify()
-    if all(finding.fields.get("error") != type(error).__name__ for finding in report.errors):
-        report.check()
+def synchronize(device: Device, *, check: bool) -> None:
+    """Run until all queues of a device are empty. Raises what `Device.synchronize` raises.
+
+    With `check`, raises `VerificationError` in place of an error whose cause the checker finds, such as a race.
+    """
+    try:
+        device.synchronize()
+    except MlusimError as error:
+        if check:
+            report = device.verify()
+            if all(finding.fields.get("error") != type(error).__name__ for finding in report.errors):
+                report.check()
+        raise
 
 
 def by_name(

@@ -11,6 +11,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
+from mlusim.host.run import synchronize
 from mlusim.host.steady.steady import check_steady, timed, too_few
 from mlusim.host.steady.watch import Watch
 from mlusim.memory.view import View
@@ -137,7 +138,7 @@ def run(
     """Run a call on a temporary device: upload, launch, download. For the options see `RunOptions`.
 
     Raises what `Device.synchronize` raises, `AllocationError` if the tensors do not fit in GDRAM, and with `check`
-    `VerificationError`.
+    `VerificationError`, also in place of an error whose cause the checker finds.
     """
     plan = call.plan
     check_steady(steady=steady, data=data, check=False if check is None else check)
@@ -152,7 +153,7 @@ def run(
             # The tiles of a plan cover the output.
             output = device.alloc(plan.output_shape, call.output_dtype, overwritten=True)
         spaces = launch(device, call, inputs, output)
-        device.synchronize()
+        synchronize(device, check=not steady and is_checked(check))
         for space in spaces:
             device.free(space)
         return device, output

@@ -88,7 +88,9 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
     try:
         shared = as_index(batch_dims)
     except TypeError:
-        raise InputError(f"batch_dims={shown(batch_dims)} of {operator}: a number of axes is an integer") from None
+        shared = None
+    if shared is None or isinstance(batch_dims, bool):
+        raise InputError(f"batch_dims={shown(batch_dims)} of {operator}: a number of axes is an integer")
     max_axes = min(len(x.shape), len(index.shape) - 1)
     if not 0 <= shared <= max_axes:
         raise InputError(

@@ -33,9 +33,32 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
             number += 1
             continue
         cause = findings[chosen]
-        findings[chosen] = replace(cause, folded=(*cause.folded, replace(consequence, folded=()), *consequence.folded))
+        findings[chosen] = replace(
+            cause,
+            folded=(*cause.folded, replace(consequence, folded=()), *consequence.folded),
+            remedy=_remedy(cause, consequence),
+        )
         del findings[number]
     return findings
+
+
+def _remedy(cause: Finding, consequence: Finding) -> str:
+    """Return the remedy of a cause, which its consequence may make more precise."""
+    by = next((site for site in consequence.sites if site.role == "writes"), None)
+    if cause.kind == "uninitialised" and _race(cause, consequence) and by is not None:
+        # The line that should write these bytes writes others of the buffer.
+        where = dict.fromkeys((by.location, cause.sites[0].location))
+        return f"correct the part of {cause.fields['buffer']} at {' or '.join(where)}\nor {cause.remedy}"
+    if consequence.kind == "never-written" and _of_two_launches(cause, consequence):
+        unwritten = consequence.fields["tensor"]
+        return f"pass {unwritten}, which is never written, to one of the two launches\nor {cause.remedy}"
+    return cause.remedy
+
+
+def _of_two_launches(cause: Finding, gap: Finding) -> bool:
+    """Return whether two launches write one tensor, while nobody writes another of the same size."""
+    both_write = cause.kind == "task-race" and cause.fields["sync"] == "synchronize" and cause.writes_twice
+    return both_write and not gap.sites and gap.nbytes == cause.nbytes * cause.times
 
 
 def _nothing(cause: Finding, consequence: Finding) -> bool:
@@ -63,7 +86,7 @@ def _gives_a_number(reader: Site) -> bool:
 
 def _race(cause: Finding, race: Finding) -> bool:
     """Return whether a racing line also reads uninitialised bytes of the buffer: it accesses the wrong part."""
-    if cause.kind != "uninitialised":
+    if cause.kind != "uninitialised" or race.kind not in ("race", "task-race"):
         return False
     reader = replace(cause, sites=cause.sites[:1]).lines
     return any(
@@ -94,6 +117,9 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     if cause.kind == "access":
         # The stores of one line, which also leave their tensor: their address or their strides are wrong.
         return race.writes_twice and race.lines == {(cause.fields.get("file"), cause.fields.get("line"))}
+    if cause.kind == "endless":
+        # The tasks do the same again and again.
+        return race.writes_twice and len(race.lines) == 1
     if cause.kind == "task-race" and any(site.role == "reads" and site.pipe == "scalar" for site in cause.sites):
         return race.writes_twice and len(race.lines) == 1 and race.fields["buffer"] != cause.fields["buffer"]
     return _race(cause, race)
@@ -113,6 +139,9 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         if finding.kind in ("never-written", "written-again") and finding.fields["tensor"] == wrong.fields["tensor"]
     ]
     writer = replace(wrong, sites=wrong.sites[:1]).lines
+    if any(finding.fields.get("beside_bytes") and writer <= finding.lines for finding in wrongly):
+        # Its address is wrong.
+        return True
     return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
         writer <= finding.lines for finding in wrongly if finding.kind == "written-again" or not writer
     )
@@ -136,8 +165,11 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
         return replace(read, sites=read.sites[:1]).lines == {(cause.fields.get("file"), cause.fields.get("line"))}
     if cause.kind == "hang":
         return read.fields["memory"] not in _PRIVATE and _hangs_with(cause, read)
-    if cause.kind == "task-race":
-        return cause.writes_twice and cause.fields["buffer"] == buffer
+    if cause.kind in ("race", "task-race") and cause.writes_twice:
+        if cause.fields["buffer"] == buffer:
+            return cause.kind == "task-race" or cause.nbytes == read.nbytes
+        # A copy that is too long is so at both ends.
+        return cause.nbytes == read.nbytes and replace(read, sites=read.sites[:1]).lines <= cause.lines
     return cause.kind == "never-written" and cause.fields["tensor"] == buffer
 
 
@@ -148,6 +180,8 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     """
     if cause.kind == "never-written":
         return bool(gap.sites and cause.sites) and _share(cause) == _share(gap)
+    if _of_two_launches(cause, gap):
+        return True
     instead = cause.kind == "written-again" or (cause.kind == "task-race" and cause.writes_twice)
     if cause.kind == "written-again" and cause.fields["tensor"] != gap.fields["tensor"]:
         return not gap.sites and gap.nbytes == cause.nbytes and len(cause.lines) > 1

@@ -120,7 +120,8 @@ class Coverage:
         if is_workspace or identity in self.accesses.unknown:
             return use, findings
         if use.unwritten_bytes and identity not in self.log.host_writes:
-            findings.append(self._never_written(allocation, cells, (writes == 0) & expected, rows, plan))
+            beside = cells.runs((writes > 0) & ~expected)
+            findings.append(self._never_written(allocation, cells, (writes == 0) & expected, rows, plan, beside))
         if use.rewritten_bytes and not (allowed or allocation.workspace):
             findings.append(self._written_again(allocation, cells, rewrites, rows, plan))
         if plan is not None and (kind == _TILE).any():
@@ -204,8 +205,15 @@ class Coverage:
         return replace(site, tile=tile_text(plan, byte))
 
     def _never_written(
-        self, allocation: AllocationRecord, cells: Cells, bad: Flags, rows: Integers, plan: Plan | None
+        self,
+        allocation: AllocationRecord,
+        cells: Cells,
+        bad: Flags,
+        rows: Integers,
+        plan: Plan | None,
+        beside: tuple[Integers, Integers],
     ) -> Finding:
+        """`beside`: bytes that are written in parts of the allocation that no launch got, such as padding of rows."""
         starts, stops = cells.runs(bad)
         nbytes = int((stops - starts).sum())
         written = rows[self.accesses.write[rows]]
@@ -216,6 +224,13 @@ class Coverage:
             nearest = int(np.argmin(np.abs(behind)))
             sites = (self._site(int(written[nearest]), "nearby", plan, int(self.accesses.low[written[nearest]])),)
         whole = nbytes == allocation.nbytes
+        beside_bytes = int((beside[1] - beside[0]).sum())
+        remedy = "look for a bound that is too small, or a tile that is skipped"
+        if beside_bytes and sites:
+            remedy = (
+                f"correct the address or the stride at {sites[0].location}: {format_bytes(beside_bytes)} beside the "
+                f"elements of {allocation.name}, such as the padding of its rows, are written\nor {remedy}"
+            )
         by_plan = f"\nthe plan assigns {describe_tile(plan, int(starts[0]))}" if plan is not None else ""
         return Finding(
             kind="never-written",
@@ -228,12 +243,13 @@ class Coverage:
             nbytes=nbytes,
             sites=sites,
             rule="every byte of an output must be written exactly once; these keep the previous contents of memory",
-            remedy=f"look for a bound that is too small, or a tile that is skipped{by_plan}",
+            remedy=remedy + by_plan,
             fields={
                 "tensor": allocation.name,
                 "first_byte": int(starts[0]),
                 "end_byte": int(stops[-1]),
                 "of_bytes": allocation.nbytes,
+                "beside_bytes": beside_bytes,
             },
         )
 
@@ -248,6 +264,13 @@ class Coverage:
         byte = int(starts[0])
         sites = tuple(self._site(int(row), "writes", plan, byte) for row in writers[:2])
         names = sorted({site.task for site in sites})
+        locks = self.order.locks_held[self.order.position[self.accesses.record[writers[:2]]]]
+        remedy = "look for a bound that is too large, or a tile that is done twice"
+        if len(writers) > 1 and "lock" in self.log.ops and np.bitwise_and.reduce(locks):
+            remedy = (
+                f"load {allocation.name} while the lock is held, and store a value computed from it: each store "
+                f"replaces that of the task before\nor {remedy}"
+            )
         by = f"one {sites[0].operation} of {names[0]}" if len(writers) == 1 else " and ".join(names)
         return Finding(
             kind="written-again",
@@ -258,8 +281,7 @@ class Coverage:
             nbytes=int((stops - starts).sum()),
             sites=sites,
             rule="every byte of an output must be written exactly once",
-            remedy="look for a bound that is too large, or a tile that is done twice\n"
-            f"or, if it is meant, pass rewrites=({allocation.name!r},)",
+            remedy=f"{remedy}\nor, if it is meant, pass rewrites=({allocation.name!r},)",
             fields={"tensor": allocation.name},
         )
 

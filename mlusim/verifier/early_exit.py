@@ -37,6 +37,7 @@ _KINDS: dict[type[BaseException], str] = {
     AllocationError: "allocation",
     AwaitError: "await",
     CopyError: "copy",
+    HangError: "hang",
     OperandError: "operand",
     OperationLimitError: "endless",
 }
@@ -47,6 +48,7 @@ _RULES = {
     "copy": "__memcpy accepts only certain directions, sizes and strides",
     "operand": "an instruction accepts only operands of certain memories, element types and sizes",
     "endless": "every task must end",
+    "hang": "a task acquires a lock once, and releases it before it acquires it again",
 }
 # By barrier, the one that does not wait for memory cores.
 _OF_CORES_ALONE = {"sync_cluster": "sync_all_ipu_within_cluster", "sync_all": "sync_all_ipu"}
@@ -64,7 +66,7 @@ _WAITS_FOR = {
 
 def stop_finding(error: BaseException, log: Log, columns: dict[str, Integers], order: Order) -> Finding:
     """Return the finding for an error that ended a run."""
-    if isinstance(error, HangError):
+    if isinstance(error, HangError) and not error.location:
         finding = _hang(log, columns, order)
         if finding is not None:
             return finding
@@ -73,15 +75,37 @@ def stop_finding(error: BaseException, log: Log, columns: dict[str, Integers], o
     kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "stopped")
     location = error.location if isinstance(error, MlusimError) else ""
     raised = error.__cause__ or error
-    at = _file_and_line(_line_of(location), log, raised.__traceback__)
+    at = _file_and_line(
+        _line_of(location), log, raised.__traceback__, error.file if isinstance(error, AwaitError) else ""
+    )
     source = _source_line(at) or _source(error.__traceback__)
     return Finding(
         kind=kind,
         title=text,
         location=_with_source(location, source),
+        sites=_acquired_by_itself(log, columns, text, location) if kind == "hang" else (),
         rule=_RULES.get(kind, ""),
+        remedy=_remedy(kind, text),
         fields={"error": type(error).__name__, **_as_fields(at)},
     )
+
+
+def _remedy(kind: str, text: str) -> str:
+    """Return the remedy for an error whose message does not end in one; empty if it does."""
+    if kind == "hang":
+        return "unlock it before, or lock it once; a helper that is called with the lock held must not lock it again"
+    if kind == "endless":
+        return "check that what ends the loop changes: a counter, a flag, an atomic that another task updates"
+    if kind == "access" and (" is outside " in text or ", which has " in text):
+        return "correct the index, the size, or the bound of its loop; or make that buffer or tensor larger"
+    return ""
+
+
+def _acquired_by_itself(log: Log, columns: dict[str, Integers], text: str, location: str) -> tuple[Site, ...]:
+    """Return where a task acquired the lock that it waits for itself."""
+    held = locks_in_use(log, columns)
+    sites = [site_of(log, record, "locks", "sync") for (_, lock), record in held.items() if f"lock {lock}," in text]
+    return tuple(site for site in sites if location.startswith(site.owner))
 
 
 def find_swallowed(log: Log) -> list[Finding]:
@@ -119,16 +143,21 @@ def _line_of(location: str) -> str:
     return match[0] if match else ""
 
 
-def _file_and_line(line: str, log: Log | None = None, traceback: TracebackType | None = None) -> tuple[str, int]:
-    """Resolve `kernel.py:41` to a file and line number by the files in a traceback or a log; ("", 0) if unknown."""
+def _file_and_line(
+    line: str, log: Log | None = None, traceback: TracebackType | None = None, file: str = ""
+) -> tuple[str, int]:
+    """Resolve `kernel.py:41` to a file and line number by the files in a traceback or a log, or by `file`.
+
+    Returns ("", 0) if it is unknown.
+    """
     name, _, number = line.partition(":")
-    files = []
+    files = [file]
     while traceback is not None:
         files.append(traceback.tb_frame.f_code.co_filename)
         traceback = traceback.tb_next
-    for file in (*files, *(file for file, _, _ in (log.lines if log else ()))):
-        if number and Path(file).name == name:
-            return file, int(number)
+    for known in (*files, *(of_line for of_line, _, _ in (log.lines if log else ()))):
+        if number and Path(known).name == name:
+            return known, int(number)
     return "", 0
 
 

@@ -18,7 +18,7 @@ from mlusim.log import Log
 from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.happens_before import Order
-from mlusim.verifier.remedies import FULL_SYNC, SYNC_PIPES
+from mlusim.verifier.remedies import FULL_SYNC, SYNC_PIPES, on_the_vector_pipe
 from mlusim.verifier.source_loops import loop_repeated
 
 # Steps of a task examined between the two operations of a race.
@@ -103,12 +103,15 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
 
 
 def _is_seldom(finding: Finding) -> bool:
-    """Return whether the first line of each of its races is executed far more often than it races."""
+    """Return whether both lines of each of its races are executed far more often than they race.
+
+    If they race in their first executions only, a sync is missing before a loop.
+    """
     return all(
-        race.fields["executions"] >= _FEW_EXECUTIONS * race.fields["tasks"]
-        and race.times <= _SELDOM * race.fields["executions"]
+        executions >= _FEW_EXECUTIONS * race.fields["tasks"] and race.times <= _SELDOM * executions
         for race in (finding, *finding.folded)
-    )
+        for executions in (race.fields["executions"], race.fields["later_executions"])
+    ) and not all(race.fields["first_turns"] for race in (finding, *finding.folded))
 
 
 def _share_a_line(one: Finding, other: Finding) -> bool:
@@ -265,4 +268,7 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
         remedy = f"{waits}, between {main.sites[0].location} and {main.sites[1].location}"
     else:
         remedy = f"{waits}, {point.kind} {name}"
+    moves = {finding.fields.get("moves", "") for finding in findings}
+    if len(moves) == 1 and "" not in moves:
+        remedy += f"\nor {on_the_vector_pipe(moves.pop())}"
     return replace(main, folded=(*main.folded, *others), remedy=remedy, fields=main.fields | {"sync": sync})

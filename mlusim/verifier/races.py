@@ -11,7 +11,8 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
-from mlusim.log import Log
+from mlusim.log import MOVE, Log
+from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
@@ -22,7 +23,7 @@ from mlusim.verifier.happens_before import BY_OFFSETS, Order
 from mlusim.verifier.lanes import LANES, POSTED
 from mlusim.verifier.missing_syncs import Race, Span, fold_between, fold_races, fold_under_barriers
 from mlusim.verifier.overlaps import shared_bytes
-from mlusim.verifier.remedies import LANE_SYNCS
+from mlusim.verifier.remedies import LANE_SYNCS, on_the_vector_pipe
 from mlusim.verifier.task_remedies import TaskRemedies, job_of
 
 _LANE_NAMES = {
@@ -36,6 +37,8 @@ _LANE_NAMES = {
 }
 
 
+# Races of two lines that are examined for what they replace; the last one is examined, too.
+_FIRST_PAIRS = 8
 # By whether the first and the second access write.
 _TITLES = {
     (True, False): "{second} reads {name} before {first} is known to have written it",
@@ -73,15 +76,14 @@ class Races:
         between = self._drop_handshakes(*self._drop_locked(*self._drop_atomics(*between)))
         races = [self._race(occurrences, *inside) for occurrences in self._by_lines(*inside)]
         within = fold_races(self.log, self.order, races)
-        found = [(self._remedies.as_intended(*race.first), race.times) for race in self._by_lines(*between)]
-        pairs = [(a, b, self._between(a, b, times)) for (a, b), times in found]
+        remedies = TaskRemedies(self.log, self.accesses, self.order)
+        found = [(remedies.as_intended(*race.first), race.times) for race in self._by_lines(*between)]
+        lines = self.columns["line"][self.accesses.record]
+        remedies = replace(remedies, directions=frozenset((int(lines[a]), int(lines[b])) for (a, b), _ in found))
+        pairs = [(a, b, self._between(a, b, times, remedies)) for (a, b), times in found]
         return fold_under_barriers(
             within, fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs])
         )
-
-    @property
-    def _remedies(self) -> TaskRemedies:
-        return TaskRemedies(self.log, self.accesses, self.order)
 
     def _position(self, row: int) -> int:
         return int(self.order.position[self.accesses.record[row]])
@@ -89,8 +91,11 @@ class Races:
     def _race(self, occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
         (a, b), (_, last) = occurrences.first, occurrences.last
         before = [self._last_before(*pair, one, other) for pair in (occurrences.first, occurrences.last)]
-        finding = self._in_task(a, b, occurrences.times)
-        if any(self._replaces_unread(*pair) for pair in (occurrences.first, occurrences.last)):
+        line = self.columns["line"][self.accesses.record]
+        same = (line[one] == line[a]) & (line[other] == line[b])
+        finding = self._in_task(a, b, occurrences.times, first_turns=self._is_first_turn(one[same]))
+        pairs = zip(one[same][:_FIRST_PAIRS].tolist(), other[same][:_FIRST_PAIRS].tolist(), strict=True)
+        if any(self._replaces_unread(*pair) for pair in (*pairs, occurrences.last)):
             first, second = (site.location for site in finding.sites)
             index = (
                 f"correct the part of {finding.fields['buffer']} at {first} or {second}: the first of them replaces "
@@ -98,6 +103,13 @@ class Races:
             )
             finding = replace(finding, remedy=f"{index}\nor {finding.remedy}")
         return Race(before[0], self._position(b), (before[1], self._position(last)), finding)
+
+    def _is_first_turn(self, rows: Integers) -> bool:
+        """Return whether every access of a line is in the first execution of that line by its task."""
+        records = np.unique(self.accesses.record[rows])
+        all_of_line = np.flatnonzero(self.columns["line"] == self.columns["line"][records[0]])
+        first = all_of_line[np.unique(self.columns["task"][all_of_line], return_index=True)[1]]
+        return bool(np.isin(records, first).all())
 
     def _replaces_unread(self, a: int, b: int) -> bool:
         """Return whether a copy that is read too early replaces another copy to these bytes that nothing has read."""
@@ -240,7 +252,7 @@ class Races:
             text += f"; the same bytes are {describe(records[other], starts + delta, stops + delta)}"
         return text, int((stops - starts).sum())
 
-    def _in_task(self, a: int, b: int, times: int) -> Finding:
+    def _in_task(self, a: int, b: int, times: int, *, first_turns: bool) -> Finding:
         first, second = self._sites(a, b)
         region, nbytes = self._region(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
@@ -256,12 +268,21 @@ class Races:
         blocking = ""
         if first.operation == "memcpy" and lane != POSTED:
             blocking = f"\nor wait for the copy at {first.location}: {first.call('memcpy(...)')}"
-        if self._share_an_end(a, b):
-            blocking += (
-                "\nor, if they are meant to be two buffers, move one of them: only a part of their bytes overlaps"
-            )
         remedy = f"{waits}, which waits for {pipe}, between {first.location} and {second.location}{blocking}"
-        if self._writes(a, b) == (False, True) and self._remedies.is_fresh(a):
+        moves = next((site for site, row in zip((first, second), (a, b), strict=True) if self._is_move(row)), None)
+        moved = moves is not None and "vector" in (first.pipe, second.pipe)
+        if moves is not None and moved:
+            remedy += f"\nor {on_the_vector_pipe(moves.location)}"
+        if self._share_an_end(a, b):
+            if self._writes(a, b) == (True, True):
+                # With a sync, one of them would still replace a part of the other.
+                part = f"correct the part of {name} at {first.location} or {second.location}"
+                remedy = f"{part}: only some of their bytes overlap\nor {remedy}"
+            else:
+                remedy += (
+                    "\nor, if they are meant to be two buffers, move one of them: only a part of their bytes overlaps"
+                )
+        if self._writes(a, b) == (False, True) and TaskRemedies(self.log, self.accesses, self.order).is_fresh(a):
             # With a sync between them, the first would read bytes that nothing has written.
             remedy = (
                 f"correct the part of {name} at {first.location} or {second.location}: the first of them reads it "
@@ -276,13 +297,26 @@ class Races:
             rule=rule,
             remedy=remedy,
             times=times,
-            fields={"sync": sync, "buffer": name} | self._executions(a) | self._reused_by(a, b),
+            fields={"sync": sync, "buffer": name, "first_turns": first_turns}
+            | self._executions(a, b)
+            | ({"moves": moves.location} if moves is not None and moved else {})
+            | self._reused_by(a, b),
         )
 
-    def _executions(self, row: int) -> dict[str, int]:
-        """Return how often the line of an access is executed, and by how many tasks, as fields of the finding."""
-        records = np.flatnonzero(self.columns["line"] == self.columns["line"][self.accesses.record[row]])
-        return {"executions": len(records), "tasks": len(np.unique(self.columns["task"][records]))}
+    def _is_move(self, row: int) -> bool:
+        """Return whether an access belongs to a copy within NRAM by the Move pipe, of a kernel in Python."""
+        record = self.accesses.record[row]
+        within = self.columns["direction"][record] == DIRECTION_CODES[Direction.NRAM2NRAM]
+        name = self.log.ops[int(self.columns["op"][record])]
+        compiled = site_of(self.log, int(record), "").is_compiled
+        return bool(name == "memcpy" and within and self.columns["pipe"][record] == MOVE) and not compiled
+
+    def _executions(self, a: int, b: int) -> dict[str, int]:
+        """Return how often the lines of two accesses are executed, and by how many tasks, as fields of the finding."""
+        line = self.columns["line"]
+        first, later = (np.flatnonzero(line == line[self.accesses.record[row]]) for row in (a, b))
+        tasks = len(np.unique(self.columns["task"][first]))
+        return {"executions": len(first), "later_executions": len(later), "tasks": tasks}
 
     def _reused_by(self, a: int, b: int) -> dict[str, str]:
         """Return the name of the allocation that reuses the memory of the first one, as a field of the finding."""
@@ -296,13 +330,13 @@ class Races:
         high = [int(self.accesses.high[row]) + at for row, at in zip((a, b), address, strict=True)]
         return (low[0] - low[1]) * (high[0] - high[1]) > 0
 
-    def _between(self, a: int, b: int, times: int) -> Finding:
+    def _between(self, a: int, b: int, times: int, remedies: TaskRemedies) -> Finding:
         first, second = self._sites(a, b)
         region, nbytes = self._region(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
         first_name, second_name = self._names(a, b, first, second)
         title = _TITLES[self._writes(a, b)].format(first=first_name, second=second_name, name=name)
-        sync, rule, remedy = self._remedies.of(a, b, first, second)
+        sync, rule, remedy = remedies.of(a, b, first, second)
         return Finding(
             kind="task-race",
             title=title,
@@ -312,7 +346,7 @@ class Races:
             rule=rule,
             remedy=remedy,
             times=times,
-            fields={"sync": sync, "buffer": name} | ({"loop": loop} if (loop := self._remedies.loop(a, b)) else {}),
+            fields={"sync": sync, "buffer": name} | ({"loop": loop} if (loop := remedies.loop(a, b)) else {}),
         )
 
     def _names(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str]:

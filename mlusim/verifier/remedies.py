@@ -23,3 +23,11 @@ SYNC_PIPES = {
     "sync_move": "the Move pipe",
     "sync_compute": "the vector and tensor pipes",
 }
+
+
+def on_the_vector_pipe(location: str) -> str:
+    """Return the remedy that takes a copy within NRAM from the Move pipe."""
+    return (
+        "copy on the vector pipe, in order with its instructions: `core.memcpy_async(...)` in place of "
+        f"`core.move(...)` at {location}"
+    )

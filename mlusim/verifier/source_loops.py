@@ -33,6 +33,11 @@ def lines_of_loop(file: str, first: int, last: int) -> Lines:
     return max((loop for loop in _structure(file).loops if loop[0] <= first and last <= loop[1]), default=(0, 0))
 
 
+def loops_around(file: str, line: int) -> list[Lines]:
+    """Return the first and the last line of every loop around a line, of its function and those around that."""
+    return [loop for loop in _structure(file).loops if _within(line, loop)]
+
+
 def loop_repeated(file: str, line: int, following: int, *, once: bool = False) -> int:
     """Return the first line of the loop whose next iteration a task begins between two lines that it passes; 0 if none.
 
@@ -79,6 +84,13 @@ def exclude_each_other(file: str, one: int, other: int) -> bool:
         for pair in _structure(file).branches
         for first, second in (pair, pair[::-1])
     )
+
+
+def is_passed_every_turn(file: str, loop: Lines, line: int) -> bool:
+    """Return whether a line of a loop is neither in a loop nor in a branch inside of it."""
+    structure = _structure(file)
+    inside = [part for part in (*structure.loops, *structure.conditional) if _within(line, part)]
+    return _within(line, loop) and all(part[0] <= loop[0] and part[1] >= loop[1] for part in inside)
 
 
 def _within(line: int, lines: Lines) -> bool:

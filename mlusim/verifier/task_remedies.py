@@ -15,10 +15,13 @@ from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.findings import Site
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import POSTED
-from mlusim.verifier.source_loops import Lines, exclude_each_other, lines_of_loop
+from mlusim.verifier.source_loops import Lines, exclude_each_other, is_passed_every_turn, lines_of_loop, loops_around
 
 # A line that reads the same bytes this often polls them.
 _POLLS = 3
+# A flag has at most this size.
+_FLAG_BYTES = 64
+_FLAG = "read and write the flag with atomics, which also order what comes before and after"
 _OWN_BYTES = "give each task bytes of its own"
 
 
@@ -28,11 +31,13 @@ class TaskRemedies:
 
     Attributes:
         log, accesses, order: the run.
+        directions: the lines of the first and the second access of every race between tasks, as intended.
     """
 
     log: Log
     accesses: Accesses
     order: Order
+    directions: frozenset[tuple[int, int]] = frozenset()
 
     def as_intended(self, a: int, b: int) -> tuple[int, int]:
         """Return a pair of accesses in the order that the kernel intends, as far as its log and its source tell.
@@ -89,6 +94,9 @@ class TaskRemedies:
             name = self.log.allocations[int(self.accesses.alloc[a])].name
             other = f"use another part of {name} in one of them: both run between the same two barriers of an iteration"
             choices = [*special, other, barrier, *general]
+        elif _FLAG in special:
+            # No barrier can stand in the loop that polls.
+            choices = [*special, *general]
         else:
             choices = [*special, barrier, _OWN_BYTES, *general]
         return sync, rule, _any_of(choices)
@@ -122,12 +130,46 @@ class TaskRemedies:
         apart = exclude_each_other(file, upper, lower)
         for task in self._tasks(a, b):
             own = slice(order.first[task], order.first[task + 1])
-            for code in np.unique(order.line[own][order.is_barrier[own]]).tolist():
+            barriers = order.line[own][order.is_barrier[own]]
+            turns = len(self._turns(task, file, loop))
+            for code in np.unique(barriers).tolist():
                 other_file, line, _ = self.log.lines[code]
                 inside = other_file == file and loop[0] <= line <= loop[1]
-                if inside and (apart or not upper <= line < lower):
+                if inside and (apart or not upper <= line < lower) and np.count_nonzero(barriers == code) >= turns:
                     return True
         return False
+
+    def _meet_between_barriers(self, a: int, b: int) -> bool:
+        """Return whether two tasks pass the same barriers in loops of their own, and access the bytes between them."""
+        segments = self.order.segment[self.order.position[self.accesses.record[[a, b]]]]
+        in_turn = []
+        for row in (a, b):
+            file, line, _ = self._source(row)
+            in_turn.append(any(self._barrier_in(loop, row, row) for loop in loops_around(file, line)))
+        return all(in_turn) and int(segments[0]) == int(segments[1]) > 0
+
+    def _turns(self, task: int, file: str, loop: Lines) -> Integers:
+        """Return the positions at which a task is at the first line of its that each iteration of a loop passes."""
+        order = self.order
+        own = order.line[order.first[task] : order.first[task + 1]]
+        lines = [(self.log.lines[code][1], code) for code in np.unique(own).tolist() if self.log.lines[code][0] == file]
+        passed = [code for line, code in sorted(lines) if is_passed_every_turn(file, loop, line)]
+        return order.first[task] + np.flatnonzero(own == passed[0]) if passed else np.empty(0, np.int64)
+
+    def _next_turn(self, a: int, b: int, loop: Lines) -> bool:
+        """Return whether the task of the second access is in a later iteration of a loop than that of the first."""
+        turns = []
+        for row, task in zip((a, b), self._tasks(a, b), strict=True):
+            file, line, _ = self._source(row)
+            begun = self._turns(task, file, loop)
+            position = int(self.order.position[self.accesses.record[row]])
+            if not len(begun):
+                begun = self.order.first[task] + np.flatnonzero(
+                    self.order.line[self.order.first[task] : self.order.first[task + 1]] == self.order.line[position]
+                )
+            above = self.log.lines[int(self.order.line[begun[0]])][1] <= line
+            turns.append(np.count_nonzero(begun <= position) if above else np.count_nonzero(begun < position) + 1)
+        return bool(turns[0] < turns[1])
 
     def is_fresh(self, row: int) -> bool:
         """Return whether neither the host nor an earlier operation has written any byte of a read."""
@@ -171,13 +213,13 @@ class TaskRemedies:
             (special if self.order.locks_held[positions].any() else general).append(
                 "hold the same lock during both accesses"
             )
-        if ATOMIC_NAMES & ops and int(self.order.lane[positions[0]]) == POSTED:
+        write = self.accesses.write[[a, b]]
+        if not write.all() and (self._is_polled(a) or self._is_polled(b)):
+            special.append(_FLAG)
+        elif ATOMIC_NAMES & ops and int(self.order.lane[positions[0]]) == POSTED:
             general.append("if an atomic follows the store, sync() between them: an atomic does not wait for stores")
-        elif set(self.order.lane[positions].tolist()) <= {SCALAR, POSTED} and not self.accesses.write[[a, b]].all():
-            if self._is_polled(a) or self._is_polled(b):
-                special.append("read and write the flag with atomics, which also order what comes before and after")
-            else:
-                general.append("if one task polls a flag, read and write it with atomics")
+        elif set(self.order.lane[positions].tolist()) <= {SCALAR, POSTED} and not write.all():
+            general.append("if one task polls a flag, read and write it with atomics")
         special += self._too_late(a)
         return special, general
 
@@ -196,14 +238,17 @@ class TaskRemedies:
         return ["let {} come before the atomic at {}, if that tells the other task of it".format(*where)]
 
     def _is_polled(self, row: int) -> bool:
-        """Return whether a task reads these bytes at this line again and again."""
+        """Return whether a task reads these few bytes at this line again and again, and passes no barrier."""
         accesses, order = self.accesses, self.order
         record = accesses.record
+        if accesses.write[row] or int(accesses.high[row] - accesses.low[row]) > _FLAG_BYTES:
+            return False
         same = (order.line_of[record] == order.line_of[record[row]]) & (
             order.task_of[record] == order.task_of[record[row]]
         )
         same &= (accesses.alloc == accesses.alloc[row]) & (accesses.low == accesses.low[row]) & ~accesses.write
-        return not accesses.write[row] and int(same.sum()) >= _POLLS
+        segments = order.segment[order.position[record[np.flatnonzero(same)]]]
+        return bool(np.unique_counts(segments).counts.max() >= _POLLS)
 
     def _barrier(self, tasks: list[int]) -> tuple[str, str]:
         """Return the smallest barrier of two tasks that fits the kernel, and who must reach it."""
@@ -231,13 +276,18 @@ class TaskRemedies:
         """Return the first line of the loop at whose end a barrier would order two accesses; 0 if it belongs elsewhere.
 
         The next iteration begins between the two, or each of them is in a branch that the other task does not take.
+        If these lines also race in the other order, a barrier between them would leave that race.
         """
         (file, first, _), (other_file, second, _) = self._source(a), self._source(b)
         upper, lower = sorted((first, second))
         if file != other_file or first == second:
             return 0
+        loop = lines_of_loop(file, upper, lower)
         begins_again = second < first or exclude_each_other(file, upper, lower)
-        return lines_of_loop(file, upper, lower)[0] if begins_again else 0
+        if not begins_again and loop[0]:
+            codes = self.order.line_of[self.accesses.record[[b, a]]].tolist()
+            begins_again = tuple(codes) in self.directions and self._next_turn(a, b, loop)
+        return loop[0] if begins_again else 0
 
     def _where(self, a: int, b: int, first: Site, second: Site) -> tuple[str, bool]:
         """Return where a barrier belongs, and whether both accesses are between the same barriers of an iteration."""
@@ -246,6 +296,8 @@ class TaskRemedies:
         loop = self.loop(a, b)
         if loop and self._barrier_in(lines_of_loop(first.file, *sorted((first.line, second.line))), a, b):
             return "between the two accesses", True
+        if not loop and self._meet_between_barriers(a, b):
+            return f"after {first.location} and before {second.location}", True
         if loop:
             return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
         return f"after {first.location} and before {second.location}", False

@@ -85,8 +85,13 @@ def test_objects_that_are_not_kernels_are_errors(kernels, tmp_path):
     with pytest.raises(InputError, match=r"bad\.py: cannot be loaded: line 3: RuntimeError: not today$"):
         here(f"{tmp_path}/bad.py:f", shape=4)
     (tmp_path / "worse.py").write_text("def f(:\n")
-    with pytest.raises(InputError, match=r"worse\.py: cannot be loaded: line 1: SyntaxError"):
+    with pytest.raises(InputError, match=r"worse\.py: cannot be loaded: line 1: SyntaxError: invalid syntax$"):
         here(f"{tmp_path}/worse.py:f", shape=4)
+    (tmp_path / "imports.py").write_text("x = 1\nimport worse\n")
+    with pytest.raises(
+        InputError, match=r"imports\.py: .*: line 2: SyntaxError: invalid syntax \(worse\.py, line 1\)$"
+    ):
+        here(f"{tmp_path}/imports.py:f", shape=4)
     with pytest.raises(
         InputError, match=r"^tale: add has no such parameter with a default, which is a setting; it has tile$"
     ):

@@ -95,6 +95,16 @@ def test_instructions_that_a_board_lacks_are_refused():
     assert "arch 290 needs 64 B alignment and a multiple of 128 B" in refused(device.result(), "mlu290-m5")
 
 
+def test_a_refused_instruction_is_shown_with_the_element_types_of_its_buffers():
+    async def kernel(core, x):
+        tile = core.nram.alloc(100, x.dtype, "tile")
+        await core.memcpy(tile, x)
+        core.add(tile, tile, tile)
+
+    run = mlusim.run(kernel, np.zeros(100, np.float32), kind="BLOCK", dim=1)
+    assert "add of <view of tile (nram): float32 [100]> at byte 0" in refused(run, "mlu270-s4")
+
+
 def test_a_different_split_is_refused_without_keep_split():
     run = ran("tin_shift_documented", "mlu370-x4")
     one_cluster = RUNS["tin_shift_documented"](device=run.board.replace(clusters=1, max_union=1), data=False)

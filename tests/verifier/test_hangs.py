@@ -132,7 +132,8 @@ def test_a_task_that_never_ends_is_stopped():
         """error: endless: 1 000 operations issued without an end: an endless loop? If the kernel needs more, raise """
         """max_operations
   at     task 0 (cluster 0, core 0), HERE, at TIME ns: core.scalar()
-  rule   every task must end""",
+  rule   every task must end
+  remedy check that what ends the loop changes: a counter, a flag, an atomic that another task updates""",
     )
 
 

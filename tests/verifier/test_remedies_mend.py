@@ -1,0 +1,325 @@
+"""The remedy of a finding names what mends the kernel, and a second kernel shows that it does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlusim
+from findings import ONE, X, kinds_of, the_only_error
+from mlusim import InOut, Output, VerificationError, verify
+
+
+async def jacobi(core, a, b, barrier=""):
+    """Four steps from a to b and back; each task needs the edge of its neighbours."""
+    if core.is_memory_core:
+        return
+    low, high = 8 * core.task_id, 8 * core.task_id + 8
+    tile, sums = core.nram.alloc(10, a.dtype, "tile"), core.nram.alloc(8, a.dtype, "sums")
+    for step in range(4):
+        core.write_zero(tile)
+        begin, end = max(low - 1, 0), min(high + 1, a.size)
+        await core.memcpy(tile[begin - low + 1 : end - low + 1], a[begin:end])
+        if barrier == "in the middle":
+            await core.sync_all_ipu()
+        core.add(sums, tile[0:8], tile[2:10])
+        await core.memcpy(b[low:high], sums)
+        if barrier == "at the end" or (barrier == "of two steps" and step < 2):
+            await core.sync_all_ipu()
+        a, b = b, a
+
+
+@pytest.mark.parametrize("barrier", ["", "of two steps"])
+def test_the_barrier_of_steps_that_swap_two_arrays_belongs_at_the_end_of_the_loop(barrier):
+    arrays = InOut(np.ones(32, np.float32)), InOut(np.ones(32, np.float32))
+    finding = the_only_error(jacobi, *arrays, barrier, dim=4)
+    line = jacobi.__code__.co_firstlineno + 6
+    assert finding.remedy.startswith(
+        "`await core.sync_all_ipu()` in all cores of the union, at the end of the loop at "
+        f"test_remedies_mend.py:{line}\n"
+    )
+    assert verify(jacobi, *arrays, "at the end", dim=4).ok
+    assert not verify(jacobi, *arrays, "in the middle", dim=4).ok
+
+
+async def scale(core, x, out, fault=""):
+    """A double buffer: a load and a computation in each step, and one sync."""
+    given, made = (core.nram.alloc((2, 8), x.dtype, name) for name in ("given", "made"))
+
+    def load(step):
+        slot = 0 if fault == "one slot" else step % 2
+        core.memcpy_async(given[slot], x[step])
+
+    load(0)
+    if fault != "no first sync":
+        await core.sync_io()
+    for step in range(8):
+        if step < 7:
+            load(step + 1)
+        core.mul(made[step % 2], given[(step + (fault == "other slot")) % 2], 2.0)
+        await core.sync()
+        core.memcpy_async(out[step], made[step % 2])
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "remedy"),
+    [
+        ("no first sync", "race", "`await core.sync_io()`, which waits for the IO pipe, between {load} and {mul}\nor"),
+        ("other slot", "race", "correct the part of given at {load} or {mul}: the first of them replaces what was"),
+        ("one slot", "uninitialised", "correct the part of given at {load} or {mul}\nor write these bytes first"),
+    ],
+)
+def test_faults_of_a_double_buffer_are_told_apart(fault, kind, remedy):
+    finding = the_only_error(scale, X, Output.like(X), fault, **ONE)
+    first = scale.__code__.co_firstlineno
+    load, mul = (f"test_remedies_mend.py:{first + line}" for line in (6, 14))
+    assert finding.kind == kind
+    assert finding.remedy.startswith(remedy.format(load=load, mul=mul))
+    assert verify(scale, X, Output.like(X), **ONE, reference=2 * X).ok
+
+
+def test_a_store_after_a_loop_lacks_a_sync_and_no_index_is_wrong():
+    async def kernel(core, x, out):
+        total, held = (core.nram.alloc(8, x.dtype, name) for name in ("total", "held"))
+        core.write_zero(total)
+        for row in range(8):
+            await core.memcpy(held, x[row])
+            core.add(total, total, held)
+        core.memcpy_async(out, total)
+
+    finding = the_only_error(kernel, X, Output((8,)), **ONE)
+    assert finding.remedy.startswith("`await core.sync_compute()`")
+    assert "index" not in finding.remedy
+
+
+def test_a_part_that_begins_too_early_is_one_finding():
+    async def kernel(core, x, out):
+        held, both = core.nram.alloc(8, x.dtype, "held"), core.nram.alloc(16, x.dtype, "both")
+        await core.memcpy(held, x[0])
+        core.add(both[:8], held, 1.0)
+        core.move(both[7:15], held)
+        await core.sync()
+        await core.memcpy(out, both)
+
+    finding = the_only_error(kernel, X, Output((16,)), **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("race", ["uninitialised"])
+    assert finding.remedy.startswith("correct the part of both at")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_move_that_races_may_be_a_copy_on_the_vector_pipe(again):
+    async def kernel(core, x, out, move):
+        held, other = (core.nram.alloc(8, x.dtype, name) for name in ("held", "other"))
+        for row in range(8 if again else 1):
+            await core.memcpy(held, x[row])
+            (core.move if move else core.memcpy_async)(other, held)
+            core.mul(other, other, 2.0)
+            await core.memcpy(out[row], other)
+
+    rows = X if again else X[:1]
+    finding = the_only_error(kernel, rows, Output.like(rows), True, **ONE)
+    line = kernel.__code__.co_firstlineno + 4
+    assert finding.remedy.endswith(
+        "\nor copy on the vector pipe, in order with its instructions: `core.memcpy_async(...)` in place of "
+        f"`core.move(...)` at test_remedies_mend.py:{line}"
+    )
+    assert verify(kernel, rows, Output.like(rows), False, **ONE).ok
+
+
+def test_a_copy_that_is_too_long_at_both_ends_is_one_finding():
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        size = 4 if core.task_id == 3 else 8
+        await core.memcpy(tile[:size], x[8 * core.task_id : 8 * core.task_id + size])
+        start = min(8 * core.task_id, 20)
+        await core.memcpy(out[start : start + 8], tile)
+
+    x = np.ones(28, np.float32)
+    finding = the_only_error(kernel, x, Output((28,)), dim=4)
+    assert (finding.kind, set(kinds_of(finding))) == ("task-race", {"uninitialised", "written-again"})
+
+
+def test_rows_at_the_wrong_pitch_are_one_finding_with_the_padding_that_they_reach():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(6, x.dtype, "tile")
+        for row in range(4):
+            await core.memcpy(tile, x[row])
+            await core.memcpy(out[0].pointer + 6 * row, tile.pointer, 24, "NRAM2GDRAM")
+
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    finding = the_only_error(kernel, x, Output((4, 6), pitch=32), reference=x, **ONE)
+    assert (finding.kind, kinds_of(finding)) == ("never-written", ["wrong-value"])
+    assert "beside the elements of out, such as the padding of its rows, are written" in finding.remedy
+
+
+def test_a_sum_under_a_lock_that_is_not_loaded_gets_the_load_as_its_remedy():
+    async def kernel(core, x, total, load):
+        if core.is_memory_core:
+            return
+        part, held = (core.nram.alloc(8, x.dtype, name) for name in ("part", "held"))
+        core.write_zero(held)
+        await core.memcpy(part, x[core.core_id])
+        await core.lock(1)
+        if load:
+            await core.memcpy(held, total)
+        core.add(held, held, part)
+        await core.memcpy(total, held)
+        await core.unlock(1)
+
+    total = InOut(np.zeros(8, np.float32))
+    finding = the_only_error(kernel, X, total, False, dim=4)
+    assert (finding.kind, finding.remedy.partition(":")[0]) == (
+        "written-again",
+        "load total while the lock is held, and store a value computed from it",
+    )
+    assert verify(kernel, X, total, True, dim=4, reference=lambda x, _: x[:4].sum(0)).ok
+
+
+def test_two_launches_that_write_one_tensor_in_place_of_two_are_one_finding():
+    async def copy(core, x, out):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.memcpy(tile, x[core.task_id])
+        await core.memcpy(out[core.task_id], tile)
+
+    device = mlusim.Device()
+    x, a = device.upload(X, "x"), device.alloc((8, 8), X.dtype, "a")
+    b, c = device.alloc((8, 8), X.dtype, "b"), device.alloc((8, 8), X.dtype, "c")
+    device.launch(copy, x, a, kind="BLOCK", dim=8)
+    device.launch(copy, x, a, kind="BLOCK", dim=8, queue=device.queue())
+    device.synchronize()
+    device.launch(copy, b, c, kind="BLOCK", dim=8)
+    device.synchronize()
+    (finding,) = device.verify().errors
+    assert (finding.kind, kinds_of(finding)) == ("task-race", ["never-written", "uninitialised"])
+    assert finding.remedy.startswith("pass b, which is never written, to one of the two launches\n")
+
+
+@pytest.mark.parametrize("poll", ["atomic", "copy"])
+def test_a_flag_that_is_polled_is_for_atomics_however_it_is_read(poll):
+    async def kernel(core, x, flag, work, out):
+        if core.is_memory_core or core.core_id > 1:
+            return
+        tile, old = core.nram.alloc(8, x.dtype, "tile"), core.nram.alloc(1, "int32", "old")
+        if core.core_id == 0:
+            core.scalar(10_000)
+            await core.memcpy(tile, x[0])
+            await core.memcpy(work, tile)
+            if poll == "atomic":
+                core.store(flag[0], 1)
+            else:
+                await core.atomic_add(old, flag, 1)
+            return
+        while True:
+            await (core.atomic_add(old, flag, 0) if poll == "atomic" else core.memcpy(old, flag))
+            if await core.load(old[0]):
+                break
+            core.scalar(100)
+        await core.memcpy(tile, work)
+        await core.memcpy(out, tile)
+
+    finding = the_only_error(kernel, X, InOut(np.zeros(1, np.int32)), Output((8,)), Output((8,)), dim=4)
+    assert (finding.kind, finding.fields["buffer"]) == ("task-race", "flag")
+    assert finding.remedy.startswith("read and write the flag with atomics")
+    assert "sync" not in finding.remedy
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_buffer_filled_and_read_between_the_same_barriers_needs_another_part(slots):
+    """The memory core and the cores have loops of their own."""
+
+    async def kernel(core, x, out):
+        box = core.sram.alloc((2, 4, 8), x.dtype, "box")
+        if core.is_memory_core:
+            for step in range(2):
+                core.memcpy_async(box[step % slots], x[4 * step : 4 * step + 4])
+                await core.sync_cluster()
+            await core.sync_cluster()
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.sync_cluster()
+        for step in range(2):
+            await core.memcpy(tile, box[step % slots, core.core_id])
+            await core.memcpy(out[4 * step + core.core_id], tile)
+            await core.sync_cluster()
+
+    if slots == 1:
+        finding = the_only_error(kernel, X, Output.like(X), dim=4)
+        assert finding.remedy.startswith("use another part of box in one of them: both run between the same two")
+    else:
+        assert verify(kernel, X, Output.like(X), dim=4, reference=X).ok
+
+
+def test_an_endless_loop_is_one_finding_with_what_its_tasks_do_again():
+    async def kernel(core, x, count, out):
+        if core.is_memory_core:
+            return
+        tile, old = core.nram.alloc(8, x.dtype, "tile"), core.nram.alloc(1, "int32", "old")
+        while True:
+            # Here an atomic should add 1.
+            await core.memcpy(old, count)
+            row = int(await core.load(old[0]))
+            if row >= 8:
+                return
+            await core.memcpy(tile, x[row])
+            await core.memcpy(out[row], tile)
+
+    count = InOut(np.zeros(1, np.int32))
+    finding = the_only_error(kernel, X, count, Output.like(X), dim=4, max_operations=500)
+    assert (finding.kind, kinds_of(finding)) == ("endless", ["task-race"])
+
+
+def test_a_task_that_waits_for_its_own_lock_hangs():
+    async def update(core, out):
+        await core.lock(4)
+        core.store(out[core.core_id], 1.0)
+        await core.unlock(4)
+
+    async def kernel(core, out):
+        if core.is_memory_core:
+            return
+        await core.lock(4)
+        await update(core, out)
+        await core.unlock(4)
+
+    finding = the_only_error(kernel, Output((4,)), dim=4)
+    assert (finding.kind, finding.fields["error"]) == ("hang", "HangError")
+    assert finding.title == "deadlock: this task waits for lock 4, which it holds itself; unlock it first"
+    assert [site.line for site in finding.sites] == [kernel.__code__.co_firstlineno + 3]
+    assert finding.fields["line"] == update.__code__.co_firstlineno + 1
+
+
+async def helper(core):
+    await core.sync()
+
+
+def test_a_helper_that_is_not_awaited_has_its_line_as_a_field():
+    async def kernel(core, out):
+        helper(core)
+
+    finding = the_only_error(kernel, Output((4,)), dim=4)
+    assert finding.kind == "await"
+    assert (finding.fields["file"], finding.fields["line"]) == (__file__, kernel.__code__.co_firstlineno + 1)
+    assert finding.location.endswith(": helper(core)")
+
+
+def test_an_operator_with_a_check_raises_the_race_that_ended_its_run(monkeypatch):
+    async def kernel(core, *_):
+        rows = core.nram.alloc(8, "int32", "rows")
+        core.memcpy_async(rows, index)
+        for row in await core.load_array(rows):
+            await core.memcpy(rows, table[int(row)])
+
+    def launched(device, *_):
+        nonlocal index, table
+        index, table = device.upload(np.arange(8, dtype=np.int32)), device.upload(np.zeros((8, 8), np.int32))
+        device.launch(kernel, **ONE)
+        return []
+
+    index = table = None
+    monkeypatch.setattr("mlusim.ops.call.launch", launched)
+    with pytest.raises(VerificationError, match="race: load_array reads rows before memcpy is known"):
+        mlusim.ops.reverse(X, 0, check=True)
+    with pytest.raises(mlusim.AccessError):
+        mlusim.ops.reverse(X, 0, check=False)
