@@ -266,14 +266,16 @@ def _sort(rows_out: View, values_out: View, numbers: Any, bin_of: Any, values: V
         order = bin_of.argsort(kind="stable")
         within.take(order, out=to_rows, mode="clip")
         values.raw().reshape(-1).take(order, out=to_values, mode="clip")
-    starts: Integers = bin_of.searchsorted(np.arange(bins + 1), sorter=order)
-    return starts
+    # Of the narrow type of `bin_of`, which NumPy would convert to that of the numbers otherwise.
+    starts = bin_of.searchsorted(np.arange(bins, dtype=bin_of.dtype), sorter=order)
+    return np.append(starts, len(bin_of))
 
 
 def _starts_of(bin_of: Any, bins: int) -> Integers:
     """Return where each bin begins in sorted order, and the number of rows."""
     # By radix.
-    return np.sort(bin_of, kind="stable").searchsorted(np.arange(bins + 1))
+    starts = np.sort(bin_of, kind="stable").searchsorted(np.arange(bins, dtype=bin_of.dtype))
+    return np.append(starts, len(bin_of))
 
 
 def _bins(name: str, numbers: Any, size: int, bins: int) -> Any:

@@ -23,6 +23,7 @@ from mlusim.memory.view import View
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
+_INT32 = np.dtype(np.int32)
 _REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, MemoryKind.NRAM)
 
 
@@ -67,7 +68,7 @@ def by_offsets(
     rows: Integers | None = None
     selected: Integers | None = None
     if issuer.has_data:
-        rows = offsets.typed().reshape(-1).astype(np.int64)
+        rows = _copied_rows(offsets, far.shape[0])
         if mask is not None:
             selected = np.flatnonzero(mask.typed())
             rows = rows[selected]
@@ -167,12 +168,12 @@ def _checked_direction(issuer: Issuer, name: str, dst: View, src: View, method: 
 def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: RowLoop) -> None:
     """Log the rows that a loop copies, as far as they are known, in the narrowest type that holds all rows."""
     known_rows = {
-        key: rows.astype(_row_type(view.shape[0]))
+        key: _logged_rows(rows, view.shape[0])
         for key, rows, view in (("dst", loop.dst_rows, dst), ("src", loop.src_rows, src))
         if rows is not None
     }
     if loop.lengths is not None:
-        known_rows["lengths"] = loop.lengths
+        known_rows["lengths"] = loop.lengths.copy()
     if loop.unread and not issuer.has_data:
         # A timing-only run does not know the row numbers.
         known_rows["unknown"] = np.empty(0, np.int64)
@@ -180,10 +181,23 @@ def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: RowLo
         issuer.log.addresses[record] = known_rows
 
 
+def _copied_rows(offsets: View, extent: int) -> Integers:
+    """Return the row numbers in NRAM as they are now: int32 as such if all rows have such numbers, others as int64."""
+    numbers = offsets.typed().reshape(-1)
+    narrow = numbers.dtype == _INT32 and extent <= 1 << 31
+    return numbers.copy() if narrow else numbers.astype(np.int64)
+
+
+def _logged_rows(rows: Integers, extent: int) -> Integers:
+    # Rows of int32 are those of `_copied_rows`, which nobody changes.
+    logged = _row_type(extent)
+    return rows.view(logged) if rows.itemsize == logged.itemsize == 4 else rows.astype(logged)
+
+
 @cache
-def _row_type(rows: int) -> np.dtype[Any]:
+def _row_type(extent: int) -> np.dtype[Any]:
     """Return the type of a logged row number; a log of 8 B for each takes more memory than the data that is copied."""
-    narrow = np.min_scalar_type(max(rows - 1, 0))
+    narrow = np.min_scalar_type(max(extent - 1, 0))
     return narrow if narrow.itemsize < 8 else np.dtype(np.int64)
 
 

@@ -19,6 +19,7 @@ from mlusim.memory.view import View, byte_span
 
 Rows = Integers | Addresses | View | None
 _INT64 = np.dtype(np.int64)
+_UNSIGNED: dict[int, Any] = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
 class RowLoop(NamedTuple):
@@ -27,7 +28,8 @@ class RowLoop(NamedTuple):
     Attributes:
         iterations: trip count of the loop.
         selected: iterations that copy a row; the others lie outside a window.
-        dst_rows, src_rows: row numbers of those; None for 0, 1, 2, ..., or if a timing-only run does not know them.
+        dst_rows, src_rows: row numbers of those, int64, or int32 for at most 2**31 rows; None for 0, 1, 2, ..., or if a
+            timing-only run does not know them.
         address: scalar instructions that compute the addresses of an iteration.
         indices: the NRAM views that the addresses are computed from.
         unread: whether the bus is charged for the worst possible rows, because no scalar code, or no timing-only run,
@@ -128,7 +130,7 @@ def check_rows(name: str, view: View, rows: Integers | None, count: int) -> None
     if not len(rows):
         return
     # As unsigned numbers, negative ones exceed every extent. The reduction of `max`, without its calls in Python.
-    if np.maximum.reduce(rows.view(np.uint64)) >= extent:
+    if np.maximum.reduce(rows.view(_UNSIGNED[rows.itemsize])) >= extent:
         low, high = int(rows.min()), int(rows.max())
         bad = low if low < 0 else high
         fresh = "; -1 is also what memory holds until it is written: have all indices arrived?" if bad == -1 else ""
@@ -143,15 +145,21 @@ def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -
     first, counts = row_numbers(name, starts), row_numbers(name, lengths)
     if not isinstance(first, np.ndarray) or not isinstance(counts, np.ndarray) or len(first) != len(counts):
         raise OperandError(f"{name} with lengths: src_rows and lengths must be arrays, one number for each run")
-    ends = first + counts
-    # The reductions of `min`, `any` and `sum`, without their calls in Python.
-    if not len(ends) or np.minimum.reduce(counts) < 1 or np.logical_or.reduce(first[1:] < ends[:-1]):
+    begins: list[int] = first.tolist()
+    sizes: list[int] = counts.tolist()
+    end = begins[0] if begins else 0
+    total = 0
+    in_order = bool(begins)
+    for begin, size in zip(begins, sizes, strict=True):
+        in_order = in_order and size > 0 and begin >= end
+        end = begin + size
+        total += size
+    if not in_order:
         raise OperandError(f"{name} with lengths: runs must have one or more rows, ascend, and not overlap")
     check_apart(name, dst, src)
-    if first[0] < 0 or ends[-1] > src.shape[0]:
-        bad = int(first[0] if first[0] < 0 else ends[-1] - 1)
+    if begins[0] < 0 or end > src.shape[0]:
+        bad = begins[0] if begins[0] < 0 else end - 1
         raise AccessError(f"{name}: index {bad} is outside {src!r}, which has {src.shape[0]}")
-    total = int(np.add.reduce(counts))
     check_rows(name, dst, None, total)
     return RowLoop(len(first), total, None, first, AddressInstructions(), (), lengths=counts)
 
@@ -184,8 +192,8 @@ def _runs_shape(
     nbytes, runs = loop.selected * row_bytes, len(lengths)
     bus_read = bus_write = partly = 0
     if src.memory.off_chip:
-        bus_read, _ = run_units(src, starts, lengths, row_bytes, unit_bytes, writes=False)
+        bus_read, _ = run_units(src, starts.tolist(), lengths.tolist(), row_bytes, unit_bytes, writes=False)
     if dst.memory.off_chip:
         rows = np.cumsum(lengths) - lengths
-        bus_write, partly = run_units(dst, rows, lengths, row_bytes, unit_bytes, writes=True)
+        bus_write, partly = run_units(dst, rows.tolist(), lengths.tolist(), row_bytes, unit_bytes, writes=True)
     return CopyShape(direction, nbytes, -(-nbytes // runs), runs, (), (), bus_read + partly, bus_write, runs > 1)

@@ -233,8 +233,9 @@ class Deferred:
                 if updated * copy.dst.layout.row.nbytes > _MAX_UPDATES * (last - first):
                     return False
                 values = copy.rows()
-                # The kernel may change its row numbers, and they take half the memory this way.
-                updates.append((rows.astype(np.int32), values.copy() if copy.src_rows is None else values))
+                # Numbers of int64 may be the kernel's own, which it may change, and they take twice the memory.
+                numbers = rows.astype(np.int32, copy=False)
+                updates.append((numbers, values.copy() if copy.src_rows is None else values))
                 self._checks = 0
                 return True
         return False

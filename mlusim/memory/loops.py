@@ -175,18 +175,18 @@ def row_units(view: View, rows: Integers | None, count: int, row_bytes: int, uni
 
 
 def run_units(
-    view: View, starts: Integers, lengths: Integers, row_bytes: int, unit_bytes: int, *, writes: bool
+    view: View, starts: list[int], lengths: list[int], row_bytes: int, unit_bytes: int, *, writes: bool
 ) -> tuple[int, int]:
     """As `row_units` for runs of contiguous rows; partly touched units matter to writes only, and are 0 otherwise."""
     base = (view.allocation.address + view.offset) % unit_bytes
-    first = starts * row_bytes + base
-    last = first + lengths * row_bytes
-    # The reduction of `sum`, without its calls in Python.
-    units = int(np.add.reduce((last + (unit_bytes - 1)) // unit_bytes - first // unit_bytes))
-    if not writes:
-        return units * unit_bytes, 0
-    whole = int(np.add.reduce(np.maximum(last // unit_bytes + (-first // unit_bytes), 0)))
-    return units * unit_bytes, (units - whole) * unit_bytes
+    units = whole = 0
+    # A list has some tens of runs: too few for arrays to be faster.
+    for start, length in zip(starts, lengths, strict=True):
+        first = start * row_bytes + base
+        last = first + length * row_bytes
+        units += -(-last // unit_bytes) - first // unit_bytes
+        whole += max(last // unit_bytes + -first // unit_bytes, 0)
+    return units * unit_bytes, (units - whole) * unit_bytes if writes else 0
 
 
 def worst_row_units(view: View, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
