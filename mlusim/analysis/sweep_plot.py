@@ -100,7 +100,9 @@ def check_plot(
     for name in metrics:
         if name not in METRICS and name not in figures and not any(is_number(row.get(name)) for row in rows):
             known = f": {', '.join(figures)}" if figures else ""
-            raise InputError(f"{shown(name)} is not a figure: take {', '.join(METRICS)}, or a column of numbers{known}")
+            raise InputError(
+                f"{shown(name)} is not a figure: choose {', '.join(METRICS)}, or a column of numbers{known}"
+            )
     count = len({_combination(row, _others(varied, column)) for row in rows})
     if count > MAX_LINES:
         raise InputError(

@@ -90,17 +90,17 @@ def _compare(
     from mlusim.ops.call import run
 
     boards = boards_of(device)
-    record, _ = command.choose(own)
+    operator, _ = command.choose(own)
     arrays = read_inputs(command, own, boards, data=not no_data)
     listed = [name.strip() for text in strategies for name in text.split(",")]
     named = () if "all" in listed else tuple(dict.fromkeys(listed))
     # Errors are reported before the first run.
     planned, refused = _planned(
-        product(boards, named or record.strategies), partial(command.prepare, own, arrays), labelled=len(boards) > 1
+        product(boards, named or operator.strategies), partial(command.prepare, own, arrays), labelled=len(boards) > 1
     )
     if refused and (named or not planned):
         first = next(iter(refused.values()))
-        raise first if named else PlanError(f"no strategy of {record.name} has a plan for this: {first}")
+        raise first if named else PlanError(f"no strategy of {operator.name} has a plan for this: {first}")
 
     def operation(strategy: str) -> Result:
         call = command.prepare(own, arrays, *planned[strategy])
@@ -109,12 +109,12 @@ def _compare(
     rows = run_all(operation, planned)
     shapes = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
     facts = {
-        "operator": record.name,
+        "operator": operator.name,
         "board": boards[0].name,
         "boards": [board.name for board in boards],
         "inputs": inputs_json(arrays),
     }
-    title = f"{record.name} on {', '.join(board.name for board in boards)}: {shapes}"
+    title = f"{operator.name} on {', '.join(board.name for board in boards)}: {shapes}"
     print_comparison(
         title,
         "strategy",

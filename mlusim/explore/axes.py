@@ -37,7 +37,7 @@ class Axes:
         arguments: its arguments, as in `KernelCall`; the same for all points.
         shapes, dtypes, strategies, nram_limits, nram_sizes, core_counts: None in a list means the default of the board
             or operator.
-        boards: board records.
+        boards: the boards, without changes.
         vary: parameters of the board, by name.
         options: attributes of the operator and of its random inputs; settings of a function.
         launch: `dim`, `kind`.
@@ -116,21 +116,21 @@ class Axes:
                 changed = dict(zip(names, changes, strict=True))
                 columns = self._columns(shape, dtype, base, nram, cores, changed)
                 try:
-                    record = changed_board(base, nram, cores, changed)
+                    board = changed_board(base, nram, cores, changed)
                 except BoardError as error:
                     for point in self._on_board(shape, dtype, base, nram, columns):
                         yield Outcome(IMPOSSIBLE, str(error), dict(point.columns))
                     continue
                 on_board = {
-                    "cores": record.cores,
-                    "clusters": record.clusters,
-                    _COLUMN_OF_NRAM: record.nram_usable_bytes,
-                    "dram_bandwidth_bytes_per_s": record.dram_bandwidth_bytes_per_s,
+                    "cores": board.cores,
+                    "clusters": board.clusters,
+                    _COLUMN_OF_NRAM: board.nram_usable_bytes,
+                    "dram_bandwidth_bytes_per_s": board.dram_bandwidth_bytes_per_s,
                 }
-                yield from self._on_board(shape, dtype, record, nram, columns | on_board)
+                yield from self._on_board(shape, dtype, board, nram, columns | on_board)
 
     def _on_board(
-        self, shape: tuple[int, ...] | None, dtype: Any, record: Board, nram: int | None, columns: dict[str, Any]
+        self, shape: tuple[int, ...] | None, dtype: Any, board: Board, nram: int | None, columns: dict[str, Any]
     ) -> Iterator[Point]:
         option_sets = [dict(zip(self.options, values, strict=True)) for values in product(*self.options.values())]
         launches = [dict(zip(self.launch, values, strict=True)) for values in product(*self.launch.values())]
@@ -145,7 +145,7 @@ class Axes:
                 arguments=self.arguments,
                 shape=shape,
                 dtype=dtype,
-                board=record,
+                board=board,
                 strategy=strategy,
                 nram_limit_bytes=limit,
                 options=options,
@@ -200,7 +200,7 @@ def changed_board(base: Board, nram_usable_bytes: int | None, cores: int | None,
         if cores > per_cluster and cores % per_cluster:
             whole = cores // per_cluster * per_cluster
             raise BoardError(
-                f"{base.name}: {cores} cores are not whole clusters of {per_cluster}; take {whole} or "
+                f"{base.name}: {cores} cores are not whole clusters of {per_cluster}; use {whole} or "
                 f"{whole + per_cluster}"
             )
         values |= {"clusters": max(cores // per_cluster, 1), "cores_per_cluster": min(cores, per_cluster)}

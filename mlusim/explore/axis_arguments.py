@@ -139,7 +139,7 @@ def _own_kernel(
         strategy = None
     if strategy is not None or nram_limit_bytes is not None:
         which = "strategy" if strategy is not None else "nram_limit_bytes"
-        raise InputError(f"{which}: {name} is a function of your own, which no planner splits: leave it off")
+        raise InputError(f"{which}: {name} is a function of your own, which no planner splits: omit it")
     launch = {key: options.pop(key) for key in _LAUNCH if key in options}
     if "dim" in launch:
         launch["dim"] = [three_axes(dim) for dim in launch["dim"]]
@@ -202,8 +202,8 @@ def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: An
     known: tuple[str, ...] = ()
     for values in product(*options.values()):
         # Raises for incompatible options, before anything runs.
-        record, _ = command.choose(dict(zip(options, values, strict=True)))
-        known = tuple(record.strategies)
+        operator, _ = command.choose(dict(zip(options, values, strict=True)))
+        known = tuple(operator.strategies)
     if strategy is None:
         return [known[0]]
     names = [part.strip() for value in several(strategy) for part in str(value).split(",")]

@@ -73,7 +73,7 @@ def shapes(text: str) -> list[tuple[int, ...]]:
 def _check_count(name: str, text: str, count: int) -> None:
     if count > MAX_VALUES:
         raise InputError(
-            f"{name}: {shown(text)} are {count} values: an axis has at most {MAX_VALUES}; take a larger step"
+            f"{name}: {shown(text)} are {count} values: an axis has at most {MAX_VALUES}; use a larger step"
         )
 
 
@@ -95,7 +95,7 @@ def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
         return [_plain(name, item, low, whole=whole)]
     if match["sign"] == "*":
         if match["step_unit"]:
-            raise InputError(f"{name}: {shown(item)}: a factor has no unit: leave {match['step_unit']} off")
+            raise InputError(f"{name}: {shown(item)}: a factor has no unit: omit {match['step_unit']}")
         step = Decimal(match["step"])
     else:
         step = value("step")
@@ -178,21 +178,21 @@ def several(value: Any) -> list[Any]:
 
 
 def boards_of(value: Any) -> list[Board]:
-    """Return boards by name, file or record; a text may list several, separated by commas."""
+    """Return boards by name, by file or as objects; a text may list several, separated by commas."""
     texts = [part for item in several(value) for part in (item.split(",") if isinstance(item, str) else [item])]
-    records: list[Board] = []
+    boards: list[Board] = []
     for item in texts:
         if not isinstance(item, str | Path | Board):
             raise BoardError(f"{shown(item)} is not a board: name a preset or a TOML file, or pass a Board")
-        record = board(item.strip() if isinstance(item, str) else item)
-        if record in records:
+        chosen = board(item.strip() if isinstance(item, str) else item)
+        if chosen in boards:
             continue
-        if any(record.name == other.name for other in records):
+        if any(chosen.name == other.name for other in boards):
             raise InputError(
-                f"two different boards are called {record.name}: give one another name in its TOML file, name = ..."
+                f"two different boards are called {chosen.name}: give one another name in its TOML file, name = ..."
             )
-        records.append(record)
-    return records
+        boards.append(chosen)
+    return boards
 
 
 def board_parameter(name: str) -> type:

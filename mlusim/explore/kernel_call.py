@@ -125,7 +125,7 @@ class KernelCall:
                 if options.get("steady"):
                     raise InputError(
                         f"{self.kernel.name} is a plain function that launches kernels: steady-state timing is of one "
-                        "kernel; leave --steady off"
+                        "kernel; omit --steady"
                     )
                 limits = {name: value for name, value in options.items() if name == "max_operations"}
                 return self._launched(Device(board, data=data, progress=progress, **limits))

@@ -157,7 +157,7 @@ def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]
     except MlusimError as error:
         status, message = FAILED, str(error)
     except MemoryError:
-        status, message = DIED, "not enough memory on this machine: use fewer workers, or leave the data off"
+        status, message = DIED, "not enough memory on this machine: use fewer workers, or run without data"
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a user's function raises, sys.exit too, came of the point

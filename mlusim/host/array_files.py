@@ -82,7 +82,7 @@ def _read(where: str, path: Path, key: str, stream: BinaryIO) -> Array:
     if head != _NPY:
         raise InputError(f"{where} is not an .npy or .npz file; write one with np.save or np.savez")
     if key:
-        raise InputError(f"{where} is an .npy file, which holds one array: leave `:{key}` off")
+        raise InputError(f"{where} is an .npy file, which holds one array: omit `:{key}`")
     return np.asarray(_load(where, np.load, stream))
 
 

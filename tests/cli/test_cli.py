@@ -161,7 +161,7 @@ def test_usage_errors_name_the_help_command():
         ),
         (("--input", "two.npz", "--shifts", "shifts.npy"), "holds several arrays: a, b; name one, as in two.npz:a"),
         (("--input", "two.npz:c", "--shifts", "shifts.npy"), "two.npz has no array 'c': a, b; name one"),
-        (("--input", "x.npy:a", "--shifts", "shifts.npy"), "is an .npy file, which holds one array: leave `:a` off"),
+        (("--input", "x.npy:a", "--shifts", "shifts.npy"), "is an .npy file, which holds one array: omit `:a`"),
         (("--input", "shifts.npy", "--shifts", "shifts.npy"), "input has shape [2, 3], rank 2"),
         ((*INPUTS, "--out", "x.npy"), "--out x.npy is an input, and inputs are never overwritten: name another file"),
         ((*INPUTS, "--out", "link.npy"), "--out link.npy is an input, and inputs are never overwritten"),

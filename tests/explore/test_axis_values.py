@@ -57,11 +57,11 @@ def test_an_extent_may_be_a_range():
         ("cores", "1..4*1", r"cores: '1\.\.4\*1' never ends: it needs a factor above 1 and a start above 0"),
         ("cores", "0..4*2", r"cores: '0\.\.4\*2' never ends.*"),
         ("cores", "1..4+0", r"cores: '1\.\.4\+0' never ends: it needs a step above 0"),
-        ("nram_bytes", "1..4*2KiB", r"nram_bytes: '1\.\.4\*2KiB': a factor has no unit: leave KiB off"),
+        ("nram_bytes", "1..4*2KiB", r"nram_bytes: '1\.\.4\*2KiB': a factor has no unit: omit KiB"),
         (
             "cores",
             "1..20000+1",
-            rf"cores: .* are {MAX_VALUES + 1} values: an axis has at most {MAX_VALUES}; take a larger step",
+            rf"cores: .* are {MAX_VALUES + 1} values: an axis has at most {MAX_VALUES}; use a larger step",
         ),
     ],
 )

@@ -184,7 +184,8 @@ def test_wrong_options_are_one_line_before_anything_runs(folder, arguments, mess
 
 def test_an_unknown_figure_lists_the_known_ones():
     text = fail(*TIN_SHIFT, "--cores", "4,8", "--plot", "tame")
-    assert text.startswith("'tame' is not a figure: take time, efficiency, traffic, or a column of numbers: time_us, ")
+    reason = "is not a figure: choose time, efficiency, traffic, or a column of numbers: time_us, "
+    assert text.startswith(f"'tame' {reason}")
 
 
 def test_sweeps_with_only_failed_or_impossible_points_exit_with_code_1(kernels):
@@ -250,4 +251,4 @@ def test_a_reason_is_cut_in_the_table_and_complete_below(folder, monkeypatch):
     assert [line.split()[0] for line in lines[1:3]] == ["6", "8"]
     assert lines[1].endswith("...")
     assert all(len(line) <= 80 for line in lines[:3])
-    assert "impossible: mlu370-x4: 6 cores are not whole clusters of 4; take 4 or 8" in lines
+    assert "impossible: mlu370-x4: 6 cores are not whole clusters of 4; use 4 or 8" in lines

@@ -97,11 +97,11 @@ def test_objects_that_are_not_kernels_are_errors(kernels, tmp_path):
     ):
         here(f"{kernels}:add", shape=4, tale=3)
     with pytest.raises(
-        InputError, match=r"^strategy: add is a function of your own, which no planner splits: leave it off$"
+        InputError, match=r"^strategy: add is a function of your own, which no planner splits: omit it$"
     ):
         here(f"{kernels}:add", shape=4, strategy="all")
     with pytest.raises(
-        InputError, match=r"^nram_limit_bytes: add is a function of your own, which no planner splits: leave it off$"
+        InputError, match=r"^nram_limit_bytes: add is a function of your own, which no planner splits: omit it$"
     ):
         here(f"{kernels}:add", shape=4, nram_limit_bytes=4096)
     with pytest.raises(

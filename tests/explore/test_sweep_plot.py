@@ -141,7 +141,7 @@ def test_columns_of_the_table_are_figures(two_lines):
     ("given", "message"),
     [
         ({"against": "clock"}, r"against clock: no such axis; swept were nram_usable_bytes, strategy"),
-        ({"metrics": ["speed"]}, r"'speed' is not a figure: take time, efficiency, traffic, or a column of numbers"),
+        ({"metrics": ["speed"]}, r"'speed' is not a figure: choose time, efficiency, traffic, or a column of numbers"),
         ({"metrics": []}, r"nothing to draw: name time, efficiency, traffic or columns of the table"),
         ({"path": "x.jpg"}, r"x\.jpg: a picture is a \.png or \.svg file: use one of these suffixes"),
         ({"path": "gone/x.png"}, r"gone/x\.png: cannot be written: No such file or directory"),

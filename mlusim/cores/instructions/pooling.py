@@ -63,7 +63,7 @@ def _complaint(shape: Shape, attributes: Mapping[str, Any]) -> str:
     high, wide = (high - 1) * below + 1, (wide - 1) * beside + 1
     if high > shape[0] or wide > shape[1]:
         return (
-            f"the window of {high} x {wide} is larger than the input of {shape[0]} x {shape[1]}: take a smaller "
+            f"the window of {high} x {wide} is larger than the input of {shape[0]} x {shape[1]}: use a smaller "
             "kernel, or copy the input into a larger, filled buffer first"
         )
     return ""

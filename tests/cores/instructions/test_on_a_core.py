@@ -102,7 +102,7 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
         (lambda core, t: core.half2float(t, t), r"half2float of .*: it takes float16 to float32; name the other conv"),
         (
             lambda core, t: core.sumpool(t[:1].reshape(1, 1, 1), t.reshape(8, 8, 1), 9, 1),
-            r"sumpool of .*: the window of 9 x 1 is larger than the input of 8 x 8: take a smaller kernel, or",
+            r"sumpool of .*: the window of 9 x 1 is larger than the input of 8 x 8: use a smaller kernel, or",
         ),
     ],
 )
