@@ -18,9 +18,9 @@ Order:
 Checks:
   conflicts, races         pairs of accesses to the same bytes that nothing orders, as findings
   missing_syncs, remedies  races that one sync would fix, and that sync; `source_loops`: where it could stand
-  task_remedies            what orders two tasks: a barrier and its place, a lock, an atomic
+  task_remedies            what orders two tasks: a barrier and its place, a lock; `flags`: an atomic
   releases                 buffers released while a transfer may use them
-  uninitialised            uninitialised reads; `uninitialised_flow` follows their effect
+  uninitialised            uninitialised reads; `uninitialised_flow` follows their effect; `nearby`: writes beside them
   unused                   unused allocations and leaks
   marks, propagation       what each instruction and each operation passes on of them
   mark_store               where they are kept: `operand_marks` by operand, else by byte; `marked_bits` by bit

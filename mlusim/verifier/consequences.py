@@ -48,7 +48,9 @@ def _remedy(cause: Finding, consequence: Finding) -> str:
     if cause.kind == "uninitialised" and _race(cause, consequence) and by is not None:
         # The line that should write these bytes writes others of the buffer.
         where = dict.fromkeys((by.location, cause.sites[0].location))
-        return f"correct the part of {cause.fields['buffer']} at {' or '.join(where)}\nor {cause.remedy}"
+        part = f"correct the part of {cause.fields['buffer']} at"
+        others = [line.removeprefix("or ") for line in cause.remedy.split("\n")]
+        return "\nor ".join([f"{part} {' or '.join(where)}", *(one for one in others if not one.startswith(part))])
     if consequence.kind == "never-written" and _of_two_launches(cause, consequence):
         unwritten = consequence.fields["tensor"]
         return f"pass {unwritten}, which is never written, to one of the two launches\nor {cause.remedy}"
@@ -131,7 +133,7 @@ def _hangs_with(hang: Finding, finding: Finding) -> bool:
 
 def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     """Fold wrong values into the first bad value, and those that are not written, or written again, into that."""
-    if any(finding.kind in _CAUSES for finding in (cause, *cause.folded)):
+    if cause.kind == "swallowed" or any(finding.kind in _CAUSES for finding in (cause, *cause.folded)):
         return True
     wrongly = [
         finding
@@ -161,6 +163,8 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
     A line that reads too much of its buffer, and then leaves it or its tensor, has a wrong size.
     """
     buffer = read.fields["buffer"]
+    if cause.kind == "swallowed":
+        return True
     if cause.kind == "access":
         return replace(read, sites=read.sites[:1]).lines == {(cause.fields.get("file"), cause.fields.get("line"))}
     if cause.kind == "hang":
@@ -176,8 +180,11 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
 def _never_written(cause: Finding, gap: Finding) -> bool:
     """Return whether the same line writes other bytes twice instead, or another output twice in place of this one.
 
-    Outputs that lack the same part lack the same iteration of a loop.
+    An operation whose error the kernel caught does not happen. Outputs that lack the same part lack the same iteration
+    of a loop.
     """
+    if cause.kind == "swallowed":
+        return True
     if cause.kind == "never-written":
         return bool(gap.sites and cause.sites) and _share(cause) == _share(gap)
     if _of_two_launches(cause, gap):

@@ -103,14 +103,15 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
 
 
 def _is_seldom(finding: Finding) -> bool:
-    """Return whether both lines of each of its races are executed far more often than they race.
+    """Return whether the first line of each of its races is executed far more often than it races.
 
-    If they race in their first executions only, a sync is missing before a loop.
+    Executions that something else orders before the second line count as little as those that it does not follow. If
+    the first executions race alone, a sync is missing before a loop.
     """
     return all(
-        executions >= _FEW_EXECUTIONS * race.fields["tasks"] and race.times <= _SELDOM * executions
+        race.fields["comparable"] >= _FEW_EXECUTIONS * race.fields["tasks"]
+        and race.times <= _SELDOM * race.fields["comparable"]
         for race in (finding, *finding.folded)
-        for executions in (race.fields["executions"], race.fields["later_executions"])
     ) and not all(race.fields["first_turns"] for race in (finding, *finding.folded))
 
 

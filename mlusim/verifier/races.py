@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.flags import USE_ATOMICS
 from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.handshakes import Handshakes
 from mlusim.verifier.happens_before import BY_OFFSETS, Order
@@ -82,7 +83,7 @@ class Races:
         remedies = replace(remedies, directions=frozenset((int(lines[a]), int(lines[b])) for (a, b), _ in found))
         pairs = [(a, b, self._between(a, b, times, remedies)) for (a, b), times in found]
         return fold_under_barriers(
-            within, fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs])
+            within, _flags_first(fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs]))
         )
 
     def _position(self, row: int) -> int:
@@ -93,7 +94,8 @@ class Races:
         before = [self._last_before(*pair, one, other) for pair in (occurrences.first, occurrences.last)]
         line = self.columns["line"][self.accesses.record]
         same = (line[one] == line[a]) & (line[other] == line[b])
-        finding = self._in_task(a, b, occurrences.times, first_turns=self._is_first_turn(one[same]))
+        finding = self._in_task(a, b, occurrences.times)
+        finding = replace(finding, fields=finding.fields | self._executions(one[same], other[same]))
         pairs = zip(one[same][:_FIRST_PAIRS].tolist(), other[same][:_FIRST_PAIRS].tolist(), strict=True)
         if any(self._replaces_unread(*pair) for pair in (*pairs, occurrences.last)):
             first, second = (site.location for site in finding.sites)
@@ -103,13 +105,6 @@ class Races:
             )
             finding = replace(finding, remedy=f"{index}\nor {finding.remedy}")
         return Race(before[0], self._position(b), (before[1], self._position(last)), finding)
-
-    def _is_first_turn(self, rows: Integers) -> bool:
-        """Return whether every access of a line is in the first execution of that line by its task."""
-        records = np.unique(self.accesses.record[rows])
-        all_of_line = np.flatnonzero(self.columns["line"] == self.columns["line"][records[0]])
-        first = all_of_line[np.unique(self.columns["task"][all_of_line], return_index=True)[1]]
-        return bool(np.isin(records, first).all())
 
     def _replaces_unread(self, a: int, b: int) -> bool:
         """Return whether a copy that is read too early replaces another copy to these bytes that nothing has read."""
@@ -252,7 +247,7 @@ class Races:
             text += f"; the same bytes are {describe(records[other], starts + delta, stops + delta)}"
         return text, int((stops - starts).sum())
 
-    def _in_task(self, a: int, b: int, times: int, *, first_turns: bool) -> Finding:
+    def _in_task(self, a: int, b: int, times: int) -> Finding:
         first, second = self._sites(a, b)
         region, nbytes = self._region(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
@@ -297,8 +292,7 @@ class Races:
             rule=rule,
             remedy=remedy,
             times=times,
-            fields={"sync": sync, "buffer": name, "first_turns": first_turns}
-            | self._executions(a, b)
+            fields={"sync": sync, "buffer": name}
             | ({"moves": moves.location} if moves is not None and moved else {})
             | self._reused_by(a, b),
         )
@@ -311,12 +305,25 @@ class Races:
         compiled = site_of(self.log, int(record), "").is_compiled
         return bool(name == "memcpy" and within and self.columns["pipe"][record] == MOVE) and not compiled
 
-    def _executions(self, a: int, b: int) -> dict[str, int]:
-        """Return how often the lines of two accesses are executed, and by how many tasks, as fields of the finding."""
-        line = self.columns["line"]
-        first, later = (np.flatnonzero(line == line[self.accesses.record[row]]) for row in (a, b))
-        tasks = len(np.unique(self.columns["task"][first]))
-        return {"executions": len(first), "later_executions": len(later), "tasks": tasks}
+    def _executions(self, one: Integers, other: Integers) -> dict[str, Any]:
+        """Return fields about the executions of the first line of pairs of accesses, all of the same two lines.
+
+        `comparable` counts those that the second line follows as often, before anything orders the two, as in a race.
+        """
+        order, record = self.order, self.accesses.record
+        first, second = order.line_of[record[one[0]]], order.line_of[record[other[0]]]
+        firsts, seconds = (np.sort(order.position[np.flatnonzero(order.line_of == line)]) for line in (first, second))
+        races = np.unique(np.stack([order.position[record[one]], order.position[record[other]]]), axis=1)
+        races = races[:, np.unique(races[0], return_index=True)[1]]
+        needed = np.median(np.searchsorted(seconds, races[1], "right") - np.searchsorted(seconds, races[0], "right"))
+        following = np.searchsorted(seconds, order.done[firsts], "right") - np.searchsorted(seconds, firsts, "right")
+        tasks, begins = np.unique(order.task[firsts], return_index=True)
+        return {
+            "executions": len(firsts),
+            "tasks": len(tasks),
+            "comparable": max(int((following >= needed).sum()), races.shape[1]),
+            "first_turns": bool(np.isin(races[0], firsts[begins]).all()),
+        }
 
     def _reused_by(self, a: int, b: int) -> dict[str, str]:
         """Return the name of the allocation that reuses the memory of the first one, as a field of the finding."""
@@ -346,7 +353,8 @@ class Races:
             rule=rule,
             remedy=remedy,
             times=times,
-            fields={"sync": sync, "buffer": name} | ({"loop": loop} if (loop := remedies.loop(a, b)) else {}),
+            fields={"sync": sync, "buffer": name, "polled": USE_ATOMICS in remedy}
+            | ({"loop": loop} if (loop := remedies.loop(a, b)) else {}),
         )
 
     def _names(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str]:
@@ -357,6 +365,17 @@ class Races:
         if launches[0] != launches[1]:
             of_launch = [f" of launch {number} ({self.log.launches[number].kernel})" for number in launches]
         return _name(first) + of_launch[0], _name(second) + of_launch[1]
+
+
+def _flags_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Put the race of a flag that a task polls before the races that it should prevent."""
+    result = []
+    for finding in findings:
+        main, *others = sorted(
+            (replace(finding, folded=()), *finding.folded), key=lambda race: not race.fields["polled"]
+        )
+        result.append(replace(main, folded=tuple(others)))
+    return result
 
 
 def _name(site: Site) -> str:

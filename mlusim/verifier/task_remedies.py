@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -13,15 +12,11 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import SCALAR, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.findings import Site
+from mlusim.verifier.flags import USE_ATOMICS, announced, is_polled
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import POSTED
 from mlusim.verifier.source_loops import Lines, exclude_each_other, is_passed_every_turn, lines_of_loop, loops_around
 
-# A line that reads the same bytes this often polls them.
-_POLLS = 3
-# A flag has at most this size.
-_FLAG_BYTES = 64
-_FLAG = "read and write the flag with atomics, which also order what comes before and after"
 _OWN_BYTES = "give each task bytes of its own"
 
 
@@ -72,7 +67,7 @@ class TaskRemedies:
             return "synchronize", "launches on different queues are not ordered", remedy
         if self._update_in_turn(a, b):
             return "", "an update by another task between the load and the store is lost", _update(first, second)
-        special, general = self._other_order(a, b)
+        special, general = self._other_order(a, b, first)
         if jobs[0] != jobs[1]:
             kind = self.log.launches[jobs[0][0]].kind
             choices = [*special, _OWN_BYTES, *general, "split the kernel into two launches on one queue"]
@@ -94,7 +89,7 @@ class TaskRemedies:
             name = self.log.allocations[int(self.accesses.alloc[a])].name
             other = f"use another part of {name} in one of them: both run between the same two barriers of an iteration"
             choices = [*special, other, barrier, *general]
-        elif _FLAG in special:
+        elif USE_ATOMICS in special:
             # No barrier can stand in the loop that polls.
             choices = [*special, *general]
         else:
@@ -200,7 +195,7 @@ class TaskRemedies:
                 return False
         return True
 
-    def _other_order(self, a: int, b: int) -> tuple[list[str], list[str]]:
+    def _other_order(self, a: int, b: int, first: Site) -> tuple[list[str], list[str]]:
         """Return further ways to order two tasks, which the kernel uses elsewhere: those to try first, and the others.
 
         A lock comes first if one of the two accesses holds one, atomics if a task loads the bytes again and again.
@@ -214,41 +209,14 @@ class TaskRemedies:
                 "hold the same lock during both accesses"
             )
         write = self.accesses.write[[a, b]]
-        if not write.all() and (self._is_polled(a) or self._is_polled(b)):
-            special.append(_FLAG)
-        elif ATOMIC_NAMES & ops and int(self.order.lane[positions[0]]) == POSTED:
-            general.append("if an atomic follows the store, sync() between them: an atomic does not wait for stores")
-        elif set(self.order.lane[positions].tolist()) <= {SCALAR, POSTED} and not write.all():
+        if not write.all() and any(is_polled(self.accesses, self.order, row) for row in (a, b)):
+            special.append(USE_ATOMICS)
+        elif (
+            not ATOMIC_NAMES & ops and set(self.order.lane[positions].tolist()) <= {SCALAR, POSTED} and not write.all()
+        ):
             general.append("if one task polls a flag, read and write it with atomics")
-        special += self._too_late(a)
+        special += announced(self.log, self.accesses, self.order, (a, b), first)
         return special, general
-
-    def _too_late(self, a: int) -> list[str]:
-        """Return the remedy for a store behind the last atomic of its task, which may have announced it."""
-        order, record = self.order, int(self.accesses.record[a])
-        position, task = int(order.position[record]), int(order.task_of[record])
-        own = np.arange(order.first[task], order.first[task + 1])
-        atomics = own[np.isin(order.op[own], [code for code, name in enumerate(self.log.ops) if name in ATOMIC_NAMES])]
-        if not self.accesses.write[a] or not len(atomics) or atomics[-1] > position:
-            return []
-        where = (
-            f"{Path(file).name}:{line}"
-            for file, line, _ in (self.log.lines[int(order.line[at])] for at in (position, atomics[-1]))
-        )
-        return ["let {} come before the atomic at {}, if that tells the other task of it".format(*where)]
-
-    def _is_polled(self, row: int) -> bool:
-        """Return whether a task reads these few bytes at this line again and again, and passes no barrier."""
-        accesses, order = self.accesses, self.order
-        record = accesses.record
-        if accesses.write[row] or int(accesses.high[row] - accesses.low[row]) > _FLAG_BYTES:
-            return False
-        same = (order.line_of[record] == order.line_of[record[row]]) & (
-            order.task_of[record] == order.task_of[record[row]]
-        )
-        same &= (accesses.alloc == accesses.alloc[row]) & (accesses.low == accesses.low[row]) & ~accesses.write
-        segments = order.segment[order.position[record[np.flatnonzero(same)]]]
-        return bool(np.unique_counts(segments).counts.max() >= _POLLS)
 
     def _barrier(self, tasks: list[int]) -> tuple[str, str]:
         """Return the smallest barrier of two tasks that fits the kernel, and who must reach it."""

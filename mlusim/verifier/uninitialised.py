@@ -24,6 +24,7 @@ from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
+from mlusim.verifier.nearby import write_beside
 from mlusim.verifier.uninitialised_flow import Flow, Unwritten
 from mlusim.verifier.unselected import Unselected
 
@@ -93,7 +94,8 @@ def find_uninitialised(
             words = _undefined(allocation.name, sites)
         else:
             later = _later_launch(log, order, accesses, row) if allocation.memory == "gdram" else ""
-            words = _uninitialised(allocation, sites, partly=ever, later=later)
+            beside = write_beside(log, columns, accesses, row)
+            words = _uninitialised(allocation, sites, partly=ever, later=later, beside=beside)
         finding = replace(
             words,
             region=region,
@@ -145,13 +147,17 @@ def _later_launch(log: Log, order: Order, accesses: Accesses, read: int) -> str:
     return log.launches[int(launch[writes].min())].kernel if writes.any() else ""
 
 
-def _uninitialised(allocation: AllocationRecord, sites: tuple[Site, ...], *, partly: bool, later: str) -> Finding:
+def _uninitialised(
+    allocation: AllocationRecord, sites: tuple[Site, ...], *, partly: bool, later: str, beside: str
+) -> Finding:
     """Return the words of a finding: a read of bytes that nothing has written.
 
-    `later`: the kernel of a later launch that writes them.
+    `later`: the kernel of a later launch that writes them. `beside`: the line that writes other bytes of the buffer.
     """
     buffer = allocation.name
     remedy = f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written"
+    if beside:
+        remedy += f"\nor correct the part of {buffer} at {beside}, which writes other bytes of it"
     if later:
         remedy = f"launch {later}, which writes these bytes later, before this kernel\nor {remedy}"
     # Memory without a parameter's name is not an argument, such as what a host program allocates.

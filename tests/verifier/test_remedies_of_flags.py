@@ -1,0 +1,160 @@
+"""Remedies with locks and atomics mend the kernel: each test runs a second kernel that has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from findings import X, kinds_of, the_only_error
+from mlusim import InOut, Output, verify
+
+
+def test_a_sum_under_a_lock_that_is_not_loaded_gets_the_load_as_its_remedy():
+    async def kernel(core, x, total, load):
+        if core.is_memory_core:
+            return
+        part, held = (core.nram.alloc(8, x.dtype, name) for name in ("part", "held"))
+        core.write_zero(held)
+        await core.memcpy(part, x[core.core_id])
+        await core.lock(1)
+        if load:
+            await core.memcpy(held, total)
+        core.add(held, held, part)
+        await core.memcpy(total, held)
+        await core.unlock(1)
+
+    total = InOut(np.zeros(8, np.float32))
+    finding = the_only_error(kernel, X, total, False, dim=4)
+    assert (finding.kind, finding.remedy.partition(":")[0]) == (
+        "written-again",
+        "load total while the lock is held, and store a value computed from it",
+    )
+    assert verify(kernel, X, total, True, dim=4, reference=lambda x, _: x[:4].sum(0)).ok
+
+
+@pytest.mark.parametrize("poll", ["atomic", "copy"])
+def test_a_flag_that_is_polled_is_for_atomics_however_it_is_read(poll):
+    async def kernel(core, x, flag, work, out):
+        if core.is_memory_core or core.core_id > 1:
+            return
+        tile, old = core.nram.alloc(8, x.dtype, "tile"), core.nram.alloc(1, "int32", "old")
+        if core.core_id == 0:
+            core.scalar(10_000)
+            await core.memcpy(tile, x[0])
+            await core.memcpy(work, tile)
+            if poll == "atomic":
+                core.store(flag[0], 1)
+            else:
+                await core.atomic_add(old, flag, 1)
+            return
+        while True:
+            await (core.atomic_add(old, flag, 0) if poll == "atomic" else core.memcpy(old, flag))
+            if await core.load(old[0]):
+                break
+            core.scalar(100)
+        await core.memcpy(tile, work)
+        await core.memcpy(out, tile)
+
+    finding = the_only_error(kernel, X, InOut(np.zeros(1, np.int32)), Output((8,)), Output((8,)), dim=4)
+    assert (finding.kind, finding.fields["buffer"]) == ("task-race", "flag")
+    assert finding.remedy.startswith("read and write the flag with atomics")
+    assert "sync" not in finding.remedy
+
+
+def test_an_endless_loop_is_one_finding_with_what_its_tasks_do_again():
+    async def kernel(core, x, count, out):
+        if core.is_memory_core:
+            return
+        tile, old = core.nram.alloc(8, x.dtype, "tile"), core.nram.alloc(1, "int32", "old")
+        while True:
+            # Here an atomic should add 1.
+            await core.memcpy(old, count)
+            row = int(await core.load(old[0]))
+            if row >= 8:
+                return
+            await core.memcpy(tile, x[row])
+            await core.memcpy(out[row], tile)
+
+    count = InOut(np.zeros(1, np.int32))
+    finding = the_only_error(kernel, X, count, Output.like(X), dim=4, max_operations=500)
+    assert (finding.kind, kinds_of(finding)) == ("endless", ["task-race"])
+
+
+def test_a_task_that_waits_for_its_own_lock_hangs():
+    async def update(core, out):
+        await core.lock(4)
+        core.store(out[core.core_id], 1.0)
+        await core.unlock(4)
+
+    async def kernel(core, out):
+        if core.is_memory_core:
+            return
+        await core.lock(4)
+        await update(core, out)
+        await core.unlock(4)
+
+    finding = the_only_error(kernel, Output((4,)), dim=4)
+    assert (finding.kind, finding.fields["error"]) == ("hang", "HangError")
+    assert finding.title == "deadlock: this task waits for lock 4, which it holds itself; unlock it first"
+    assert [site.line for site in finding.sites] == [kernel.__code__.co_firstlineno + 3]
+    assert finding.fields["line"] == update.__code__.co_firstlineno + 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "remedy"),
+    [
+        ("no sync", "`await core.sync()` between {store} and the atomic at {atomic}, which does not wait for stores\n"),
+        ("too early", "let {store} come before the atomic at {atomic}, if that tells the other task of it\n"),
+        ("not the last", "use part only in a task that the old value of the atomic at {atomic} tells that all others"),
+    ],
+)
+def test_the_last_task_adds_what_all_tasks_have_stored(fault, remedy):
+    async def kernel(core, part, count, out, fault=""):
+        if core.is_memory_core:
+            return
+        old = core.nram.alloc(1, "int32", "old")
+        if fault == "too early":
+            await core.atomic_add(old, count, 1)
+        core.store(part[core.core_id], 1.0)
+        if fault != "no sync":
+            await core.sync()
+        if fault != "too early":
+            await core.atomic_add(old, count, 1)
+        if await core.load(old[0]) == (0 if fault == "not the last" else 3):
+            core.store(out[0], float((await core.load_array(part)).sum()))
+
+    arguments = Output((4,)), InOut(np.zeros(1, np.int32)), Output((1,))
+    finding = the_only_error(kernel, *arguments, fault, dim=4)
+    first = kernel.__code__.co_firstlineno
+    lines = {"store": first + 6, "atomic": first + (5 if fault == "too early" else 10)}
+    places = {name: f"test_remedies_of_flags.py:{line}" for name, line in lines.items()}
+    assert finding.fields["buffer"] == "part"
+    assert finding.remedy.startswith(remedy.format(**places))
+    assert verify(kernel, *arguments, dim=4, reference=lambda _: {"out": np.full(1, 4, np.float32)}).ok
+
+
+def test_a_spin_lock_that_is_freed_by_a_plain_store_is_one_finding():
+    async def kernel(core, x, flag, total, plain=False):
+        if core.is_memory_core:
+            return
+        old = core.nram.alloc(1, "int32", "old")
+        part, held = (core.nram.alloc(8, x.dtype, name) for name in ("part", "held"))
+        await core.memcpy(part, x[core.core_id])
+        while True:
+            await core.atomic_cas(old, flag, 0, 1)
+            if await core.load(old[0]) == 0:
+                break
+            core.scalar(20)
+        await core.memcpy(held, total)
+        core.add(held, held, part)
+        await core.memcpy(total, held)
+        if plain:
+            core.store(flag[0], 0)
+        else:
+            await core.atomic_exch(old, flag, 0)
+
+    arguments = X, InOut(np.zeros(1, np.int32)), InOut(np.zeros(8, np.float32))
+    finding = the_only_error(kernel, *arguments, True, dim=4)
+    assert (finding.kind, finding.fields["buffer"]) == ("task-race", "flag")
+    assert finding.remedy.startswith("read and write the flag with atomics")
+    assert verify(kernel, *arguments, dim=4, reference=lambda x, *_: {"total": x[:4].sum(0)}).ok
