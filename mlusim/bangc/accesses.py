@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
     from mlusim.cores.issuer import Issuer
     from mlusim.memory.allocation import Allocation
-
-# (count, stride in bytes), outermost first.
-Loops = tuple[tuple[int, int], ...]
+    from mlusim.memory.bus import Loops
 
 _FEW = 16
 # Any two accesses are a run. Runs of fewer accesses than this on average are irregular.

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mlusim.bangc.debug_lines import Place
 from mlusim.bangc.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
 from mlusim.bangc.host_memory import HostMemory
-from mlusim.bangc.host_order import HostOrder, Place
+from mlusim.bangc.host_order import HostOrder
 from mlusim.errors import InputError, KernelError
 from mlusim.hardware.host_launch import host_launch_us
 from mlusim.units import PS_PER_US

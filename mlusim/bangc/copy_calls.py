@@ -112,9 +112,7 @@ def _new_form(bridge: Bridge, values: tuple[Any, ...], how: tuple[Any, ...]) -> 
         return bridge.place(dst), bridge.place(src), byte_form(bridge.issuer, size, direction, tuple(strides))
     if len(values) in _WITH_CLUSTER:
         if direction is not Direction.SRAM2SRAM:
-            raise CopyError(
-                f"memcpy in direction {direction.name} with a cluster: only SRAM2SRAM takes one; leave it out"
-            )
+            raise CopyError(f"memcpy in direction {direction.name} with a cluster: only SRAM2SRAM takes one; omit it")
         target = bridge.remote(dst, strides.pop())
         return target, bridge.place(src), byte_form(bridge.issuer, size, direction, tuple(strides))
     form = bridge.byte_forms[how] = byte_form(bridge.issuer, size, direction, tuple(strides))

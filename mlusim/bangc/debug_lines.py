@@ -12,6 +12,7 @@ from typing import Any
 
 from mlusim.bangc.toolchain import INCLUDE
 
+# File and line of C++ source.
 Place = tuple[str, int]
 
 # Instead of a line: end of the code.

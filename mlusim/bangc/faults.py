@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from mlusim.bangc.calls import file_at, text_at
-from mlusim.bangc.debug_lines import HEADERS, is_system
+from mlusim.bangc.debug_lines import HEADERS, Place, is_system
 from mlusim.bangc.image import (
     ARENA_BYTES,
     ARRAYS,
@@ -41,7 +41,6 @@ NULL_BYTES = 1 << 16
 _FARTHEST = 1 << 30
 # Arguments of `mlusim_leave`.
 _ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP, _TOO_MANY = range(8)
-Place = tuple[str, int]
 
 
 @contextmanager

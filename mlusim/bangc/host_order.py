@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.bangc.debug_lines import Place
 from mlusim.bangc.host_spans import LaunchUse, Region, Span, conflict, in_flight, spans_of
 from mlusim.log import NONE, Remark
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 _WORD_BYTES = 8
 _DEFAULT_QUEUE = 0
-# File and line of the program.
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,11 @@ if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
     from mlusim.cores.task import Task
 
+# Numbers reserved for the rounds of one barrier.
+_MAX_ROUNDS = 1 << 20
+# Copies by a memory core may still be joined after these (`mlusim.cores.shared_copy`).
+_WITHOUT_MEMORY_CORES = ("sync_all_ipu", "sync_all_ipu_within_cluster")
+
 
 class Barrier:
     """A barrier for a fixed number of tasks.
@@ -23,7 +28,7 @@ class Barrier:
         self.waiting: list[tuple[Task, int]] = []
         self._arrivals_of: dict[int, int] = {}
         self._first = chip.barriers
-        chip.barriers += 1 << 20
+        chip.barriers += _MAX_ROUNDS
 
     def number(self, task: Task) -> int:
         """Return the number in the log of the round that a task arrives at: its own rounds, counted."""
@@ -39,7 +44,7 @@ class Barrier:
         last_task, last_record = max(self.waiting, key=lambda entry: entry[0].now_ps)
         release_ps = last_task.now_ps + self._latency_ps
         arrived, self.waiting = self.waiting, []
-        if self.name not in {"sync_all_ipu", "sync_all_ipu_within_cluster"}:
+        if self.name not in _WITHOUT_MEMORY_CORES:
             for waiter, _ in arrived:
                 waiter.unit.cluster.shared_copies.clear()
         records = self._chip.log.records

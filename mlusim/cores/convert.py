@@ -17,17 +17,16 @@ Not modelled: exception flags, fixed-point formats, and the payload bits of a Na
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlusim.arrays import Array
 from mlusim.dtypes import BOOL, FLOAT32, FLOAT64, Dtype, dtype_of, is_complex, is_float, is_integer, raw_dtype
 from mlusim.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-Array: TypeAlias = np.ndarray[Any, Dtype]
 
 # Elements per chunk where an intermediate is needed, so that it stays in the second-level cache.
 CHUNK = 1 << 15

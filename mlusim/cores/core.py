@@ -7,7 +7,7 @@ Limits, costs and errors of an instruction are documented with the function that
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import cached_property
 from sys import _getframe
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from mlusim.memory.view import Pointer, View
 
 Item = TypeVar("Item")
+# An `async def` function; its first parameter is its `Core`.
+Kernel = Callable[..., Coroutine[Any, None, None]]
 
 
 class Core(InstructionMethods):

@@ -3,7 +3,7 @@
     core.add(dst, src0, src1)       core.sumpool(dst, src, kernel_height, kernel_width)
 
 Operands and attributes are passed in the order of the entry, or by name. Where BANG C returns a number (`sum`, `count`,
-`findfirst1`, ...), leave the result out and await: `n = await core.count(mask)`. Conversions also have their own names:
+`findfirst1`, ...), omit the result and await: `n = await core.count(mask)`. Conversions also have their own names:
 `core.float2half_rn(dst, src)`.
 """
 
@@ -150,8 +150,6 @@ class InstructionMethods(ConversionMethods):
     relu = method("relu")
     sign = method("sign")
     fusion = method("fusion")
-    # Functions
-    hypot = method("hypot")
     # Comparison
     lt = method("lt")
     cycle_lt = method("cycle_lt")
@@ -160,12 +158,18 @@ class InstructionMethods(ConversionMethods):
     gt = method("gt")
     cycle_gt = method("cycle_gt")
     ge = method("ge")
-    fcmpfilter = method("fcmpfilter")
     cycle_ge = method("cycle_ge")
     eq = method("eq")
     cycle_eq = method("cycle_eq")
     ne = method("ne")
     cycle_ne = method("cycle_ne")
+    fcmpfilter = method("fcmpfilter")
+    lt_bitindex = method("lt_bitindex")
+    le_bitindex = method("le_bitindex")
+    gt_bitindex = method("gt_bitindex")
+    ge_bitindex = method("ge_bitindex")
+    eq_bitindex = method("eq_bitindex")
+    ne_bitindex = method("ne_bitindex")
     # Logic and bits
     and_ = method("and_")
     cycle_and = method("cycle_and")
@@ -184,6 +188,7 @@ class InstructionMethods(ConversionMethods):
     sll = method("sll")
     srl = method("srl")
     # Functions
+    hypot = method("hypot")
     exp = method("exp")
     log = method("log")
     log2 = method("log2")
@@ -288,13 +293,6 @@ class InstructionMethods(ConversionMethods):
     maskmove = method("maskmove")
     maskmove_bitindex = method("maskmove_bitindex")
     mask_select = method("mask_select")
-    # Comparison
-    lt_bitindex = method("lt_bitindex")
-    le_bitindex = method("le_bitindex")
-    gt_bitindex = method("gt_bitindex")
-    ge_bitindex = method("ge_bitindex")
-    eq_bitindex = method("eq_bitindex")
-    ne_bitindex = method("ne_bitindex")
     # Layout
     transpose = method("transpose")
     rotate90 = method("rotate90")

@@ -10,14 +10,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlusim.cores.barrier import Barrier
-from mlusim.cores.core import Core
+from mlusim.cores.core import Core, Kernel
 from mlusim.cores.task import Task
 from mlusim.cores.unawaited import check_calls
 from mlusim.errors import LaunchError, shown
@@ -35,7 +34,6 @@ MAX_GRID = 65535
 UNIONS = {f"UNION{clusters}": clusters for clusters in (1, 2, 4, 8, 16)}
 _AXES = 3
 _GRID = "a grid is three integers (x, y, z), or one"
-Kernel = Callable[..., Coroutine[Any, None, None]]
 
 
 class Job:

@@ -105,7 +105,7 @@ class Axes:
         count = prod(len(values) for values in lists.values())
         if count > MAX_POINTS:
             sizes = " x ".join(f"{len(values)} of {name}" for name, values in lists.items() if len(values) > 1)
-            raise InputError(f"{count} points ({sizes}): a sweep has at most {MAX_POINTS}; leave values out")
+            raise InputError(f"{count} points ({sizes}): a sweep has at most {MAX_POINTS}; omit some values")
         return count
 
     def points(self) -> Iterator[Point | Outcome]:

@@ -20,7 +20,8 @@ from simpy.core import EmptySchedule
 
 from mlusim.arrays import Array
 from mlusim.cores.chip import Chip
-from mlusim.cores.launch import UNIONS, Job, Kernel, Launch, Queue, as_grid
+from mlusim.cores.core import Kernel
+from mlusim.cores.launch import UNIONS, Job, Launch, Queue, as_grid
 from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_of
 from mlusim.errors import NOTED, InputError, LaunchError, MlusimError, shown

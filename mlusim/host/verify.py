@@ -16,7 +16,7 @@ from mlusim.cores.launch import kernel_name
 from mlusim.errors import AllocationError, AwaitError, BoardError, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
-from mlusim.host.run import Uploaded, by_name, launch
+from mlusim.host.run import Kernel, Uploaded, by_name, launch
 from mlusim.inputs import as_array, as_text, check_flags, check_operations
 from mlusim.log import Log
 from mlusim.memory.view import View
@@ -27,7 +27,6 @@ from mlusim.verifier.findings import Finding
 from mlusim.verifier.reference import differs
 from mlusim.verifier.report import Report
 
-Kernel = Callable[..., Any]
 Reference = Array | Callable[..., Any] | tuple[Array, ...] | Mapping[str, Array] | None
 
 

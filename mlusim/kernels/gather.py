@@ -11,8 +11,7 @@ one `__gather`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlusim.kernels.boxes import boxed, copy_box, fronts_of
 from mlusim.kernels.index_tiles import IndexTiles
@@ -24,9 +23,7 @@ from mlusim.planning.lookup_geometry import Box, Lookups
 from mlusim.planning.plan import Plan
 
 if TYPE_CHECKING:
-    from mlusim.cores.core import Core
-
-Kernel = Callable[..., Coroutine[Any, None, None]]
+    from mlusim.cores.core import Core, Kernel
 
 
 def kernel_of(plan: Plan) -> Kernel:

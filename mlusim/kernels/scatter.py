@@ -13,10 +13,10 @@ in its last axis: int32 or int64, negative values included. src may be larger th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, fronts_of
 from mlusim.kernels.index_tiles import IndexTiles
@@ -33,9 +33,7 @@ from mlusim.planning.scatter_chunk import Chunk
 from mlusim.planning.tiles import Tile
 
 if TYPE_CHECKING:
-    from mlusim.cores.core import Core
-
-Kernel = Callable[..., Coroutine[Any, None, None]]
+    from mlusim.cores.core import Core, Kernel
 
 
 def kernels_of(plan: Plan) -> tuple[Kernel, ...]:

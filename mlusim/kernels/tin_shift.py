@@ -15,9 +15,9 @@ int32. Loads of the shifts are charged to the scalar pipe; address arithmetic an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
@@ -25,10 +25,8 @@ from mlusim.planning.tin_shift import ShiftParameters
 from mlusim.units import round_up
 
 if TYPE_CHECKING:
-    from mlusim.cores.core import Core
+    from mlusim.cores.core import Core, Kernel
     from mlusim.hardware import Board
-
-Kernel = Callable[..., Coroutine[Any, None, None]]
 
 
 def kernel_of(plan: Plan) -> Kernel:

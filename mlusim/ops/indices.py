@@ -101,7 +101,7 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
         raise InputError(
             f"batch_dims={shared} of {operator} belongs to mode='standard', the rule of ONNX and TensorFlow; in mode "
             "'aligned', the default, all axes that are not indexed are shared: pass mode='standard' too, "
-            "or leave batch_dims out"
+            "or omit batch_dims"
         )
     if x.shape[:shared] != index.shape[:shared]:
         raise InputError(
@@ -123,7 +123,7 @@ def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int,
         )
     if mode == "standard" and chosen != tuple(range(first, first + columns)):
         raise InputError(
-            f"axes={list(axes)}: mode 'standard' of {operator} indexes the first axes of x; leave axes out, "
+            f"axes={list(axes)}: mode 'standard' of {operator} indexes the first axes of x; omit axes, "
             "transpose x, or pass mode='aligned'"
         )
     return chosen

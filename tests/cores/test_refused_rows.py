@@ -194,8 +194,8 @@ def test_a_counted_operation_that_is_not_awaited(run: Any) -> None:
         ([0, 8], [2, 3], {}, AccessError, "memcpy_rows: index 10 is outside <view of input"),
         ([-1, 8], [2, 1], {}, AccessError, "memcpy_rows: index -1 is outside <view of input"),
         ([0], [9], {}, AccessError, "memcpy_rows of 9 rows of <view of nram buffer 0"),
-        ([0], [2], {"blocking": True}, OperandError, "with lengths: leave dst_rows out and pass blocking=False"),
-        ([0], [2], {"dst_rows": [0]}, OperandError, "with lengths: leave dst_rows out and pass blocking=False"),
+        ([0], [2], {"blocking": True}, OperandError, "with lengths: omit dst_rows and pass blocking=False"),
+        ([0], [2], {"dst_rows": [0]}, OperandError, "with lengths: omit dst_rows and pass blocking=False"),
     ],
 )
 def test_memcpy_rows_rejects_invalid_runs(

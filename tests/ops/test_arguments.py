@@ -255,7 +255,7 @@ def test_gather_nd_of_onnx_with_batch_dims(onnx_cases):
     ("batch_dims", "mode", "message"),
     [
         (3, "standard", r"batch_dims=3 of gather_nd: x has shape \[2, 3, 4\] .* so batch_dims is 0 to 2"),
-        (1, "aligned", "belongs to mode='standard', .*: pass mode='standard' too, or leave batch_dims out"),
+        (1, "aligned", "belongs to mode='standard', .*: pass mode='standard' too, or omit batch_dims"),
         (0.5, "standard", "batch_dims=0.5 of gather_nd: a number of axes is an integer"),
         (True, "standard", "batch_dims=True of gather_nd: a number of axes is an integer"),
         (2, "standard", "their first 2 axes are equal"),

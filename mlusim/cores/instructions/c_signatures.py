@@ -38,7 +38,7 @@ class Argument:
         name: as in the signature.
         shape: expressions of its shape, for a pointer; None for a number.
         number: whether a number may be passed instead of the pointer.
-        default: value if left out; None if required.
+        default: value if omitted; None if required.
         stands_for: attributes that it sets; by default the attribute of the same name.
         types: name of the pointer whose element type is this number's C type; "" for none.
     """

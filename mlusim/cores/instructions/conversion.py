@@ -97,12 +97,10 @@ def convert_elements(result: Array, source: Array, *, rounding: str | None = Non
 
 
 def _scaled(values: Array, target: Dtype, position: int) -> Array:
-    if is_float(values.dtype) and is_integer(target):
+    if is_integer(target) and (is_float(values.dtype) or is_integer(values.dtype)):
         return np.ldexp(values.astype(np.float64), -position)
     if is_integer(values.dtype) and is_float(target):
         return np.ldexp(values.astype(np.float64), position)
-    if is_integer(values.dtype) and is_integer(target):
-        return np.ldexp(values.astype(np.float64), -position)
     return values
 
 

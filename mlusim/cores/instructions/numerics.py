@@ -82,18 +82,19 @@ def remainder(a: Array, b: Array) -> Array:
 
 def shift_left(a: Array, b: Array) -> Array:
     """Shift left, filling with zeros; a shift by the width or more gives 0."""
-    count = np.asarray(b).astype(np.int64)
-    bits = _bits(a)
-    shifted = np.left_shift(bits, np.minimum(count, a.dtype.itemsize * 8 - 1).astype(bits.dtype))
-    return np.where(count < a.dtype.itemsize * 8, shifted, 0).astype(bits.dtype).view(a.dtype)
+    return _shift(np.left_shift, a, b)
 
 
 def shift_right(a: Array, b: Array) -> Array:
-    """Shift right, filling with zeros regardless of the sign."""
-    count = np.asarray(b).astype(np.int64)
+    """Shift right, filling with zeros regardless of the sign; a shift by the width or more gives 0."""
+    return _shift(np.right_shift, a, b)
+
+
+def _shift(operation: Ufunc, a: Array, b: Array) -> Array:
+    count, width = np.asarray(b).astype(np.int64), a.dtype.itemsize * 8
     bits = _bits(a)
-    shifted = np.right_shift(bits, np.minimum(count, a.dtype.itemsize * 8 - 1).astype(bits.dtype))
-    return np.where(count < a.dtype.itemsize * 8, shifted, 0).astype(bits.dtype).view(a.dtype)
+    shifted = operation(bits, np.minimum(count, width - 1).astype(bits.dtype))
+    return np.where(count < width, shifted, 0).astype(bits.dtype).view(a.dtype)
 
 
 def sign(a: Array) -> Array:

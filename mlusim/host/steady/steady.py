@@ -78,5 +78,5 @@ def check_steady(*, steady: bool, data: bool, check: bool = False) -> None:
         )
     if steady and check:
         raise InputError(
-            "steady=True (--steady) with check=True (--check): a check needs the full simulation; drop one of them off"
+            "steady=True (--steady) with check=True (--check): a check needs the full simulation; drop one of them"
         )
