@@ -14,7 +14,7 @@ From source to binary:
 Kernels:
   module, kernel           a compiled file, and an entry as a kernel; `entry_points`, `kernel_files`: by name
   image, crossing          a copy of the binary for each core, and its fibre; a task from call to call
-  intrinsics, calls        every intrinsic by number; the records of calls
+  intrinsics, calls        every intrinsic by number; the records of calls, with `type_codes` of their values
   instruction_calls        vector and tensor instructions; `copy_calls`, `device_calls`: copies, and all others
   bridge, placed_arrays    pointers as views; the arrays of a task, at `fixed_addresses`; `gdram_map`: tensors
   filter_forms             filters in WRAM

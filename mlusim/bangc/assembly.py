@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.bangc.calls import dtype_of_code
+from mlusim.bangc.type_codes import BFLOAT, FLOAT, POINTER, SIGNED, UNSIGNED, dtype_of_code, type_code
 from mlusim.cores import uncached_vector, vector
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.errors import KernelError
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 # Element types of statements, as the codes of the headers.
 _CODES = {
-    **{f"s{8 * size}": 1 << 16 | 1 << 8 | size for size in (1, 2, 4, 8)},
-    **{f"u{8 * size}": 1 << 16 | 2 << 8 | size for size in (1, 2, 4, 8)},
-    **{f"f{8 * size}": 1 << 16 | 3 << 8 | size for size in (2, 4)},
-    "bf16": 1 << 16 | 4 << 8 | 2,
+    **{f"s{8 * size}": POINTER | type_code(SIGNED, size) for size in (1, 2, 4, 8)},
+    **{f"u{8 * size}": POINTER | type_code(UNSIGNED, size) for size in (1, 2, 4, 8)},
+    **{f"f{8 * size}": POINTER | type_code(FLOAT, size) for size in (2, 4)},
+    "bf16": POINTER | type_code(BFLOAT, 2),
 }
 # Bytes of a vector register, as in the headers.
 _REGISTER_BYTES = 256

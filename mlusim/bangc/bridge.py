@@ -14,19 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, file_at, text_at
+from mlusim.bangc.calls import HEAD, Site, answer, file_at, text_at
 from mlusim.bangc.filter_forms import FilterForms
 from mlusim.bangc.gdram_map import GdramMap
-from mlusim.bangc.image import (
-    FILE_WORD,
-    LINE_WORD,
-    OPERATION_WORD,
-    UNIT_VARIABLES,
-    Image,
-    Range,
-)
+from mlusim.bangc.image import FILE_WORD, LINE_WORD, NULL_BYTES, OPERATION_WORD, UNIT_VARIABLES, Image, Range
 from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.placed_arrays import PlacedArrays
+from mlusim.bangc.type_codes import POINTER, dtype_of_code
 from mlusim.cores.instructions.wram_layout import rows_view
 from mlusim.errors import AccessError, CopyError, KernelError, MlusimError, OperandError
 from mlusim.log import Remark
@@ -45,7 +39,6 @@ if TYPE_CHECKING:
 _UINT8 = np.dtype(np.uint8)
 # Calls that a memory core drops before it reports them.
 _DROPS_AT_ONCE = 8192
-_NULL_BYTES = 1 << 16
 # Number of addresses that a task caches.
 _PLACES = 1 << 12
 # A method of `Core` in a message, which a kernel in BANG C calls by another name.
@@ -160,7 +153,7 @@ class Bridge:
 
     def wild_text(self, address: int) -> str:
         """Describe an address outside all memories."""
-        if address < _NULL_BYTES:
+        if address < NULL_BYTES:
             return f"address {address:#x} is a null pointer or near it: no tensor was passed for this argument"
         for (first, end), name in self.gdram.freed.items():
             if first <= address < end:

@@ -9,37 +9,19 @@ from collections.abc import Awaitable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mlusim.bangc.image import CODES_WORD, COUNT_WORD, FILE_WORD, LINE_WORD, OPERATION_WORD, RESULT_WORD, VALUES_WORD
-from mlusim.dtypes import BFLOAT16
+from mlusim.bangc.type_codes import BFLOAT, FLOAT, POINTER, SIGNED, kind_of
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
     from mlusim.bangc.intrinsics import Intrinsic
 
-POINTER = 1 << 16
-_SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = range(1, 6)
-_KINDS = {_SIGNED: "i", _UNSIGNED: "u", _FLOAT: "f"}
-_UINT8 = np.dtype(np.uint8)
 _WORD_BYTES = 8
 # The bytes of a record with the location of the call and the types of its values; the values follow.
 HEAD = slice(OPERATION_WORD * _WORD_BYTES, VALUES_WORD * _WORD_BYTES)
 _VALUES_BYTE = VALUES_WORD * _WORD_BYTES
 _WORD = struct.Struct("<Q")
 _DOUBLE = struct.Struct("<d")
-
-
-def dtype_of_code(code: int) -> np.dtype[Any]:
-    """Return the element type of a code of the headers; bytes for other codes."""
-    kind, size = code >> 8 & 0xFF, code & 0xFF
-    if kind == _BFLOAT:
-        return BFLOAT16
-    if kind == _BOOL:
-        return np.dtype(np.bool_)
-    if kind in _KINDS and size in (1, 2, 4, 8):
-        return np.dtype(f"{_KINDS[kind]}{size}")
-    return _UINT8
 
 
 class Site:
@@ -86,9 +68,8 @@ def _codes(words: Any) -> list[int]:
 
 @lru_cache(maxsize=1024)
 def _layout(codes: tuple[int, ...]) -> struct.Struct:
-    kinds = [
-        "Q" if code >= POINTER else {_SIGNED: "q", _FLOAT: "d", _BFLOAT: "d"}.get(code >> 8, "Q") for code in codes
-    ]
+    formats = {SIGNED: "q", FLOAT: "d", BFLOAT: "d"}
+    kinds = ["Q" if code >= POINTER else formats.get(kind_of(code), "Q") for code in codes]
     return struct.Struct("<" + "".join(kinds))
 
 

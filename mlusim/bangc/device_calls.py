@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Array, Integers
+from mlusim.bangc.type_codes import POINTER, on_board
 from mlusim.cores import syncs, uncached_vector, vector
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.ordering import COMPUTE_PIPES
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Awaitable[Any] | None"]
 
-_POINTER = 1 << 16
 _UINT8 = np.dtype(np.uint8)
-_DOUBLE, _FLOAT = 0x308, 0x304
 # dst, src, count, two loop counts minus one, and their strides in bytes on both sides.
 _STRIDED_ATOMIC = 9
 _STRIDED_SET = 5
@@ -48,7 +47,7 @@ def _strided(bridge: Bridge, code: int, address: int, count: int, loops: tuple[t
 
 
 def _operand(bridge: Bridge, code: int, value: Any, shape: tuple[int, ...]) -> Any:
-    return bridge.view(code, value, shape) if code >= _POINTER else value
+    return bridge.view(code, value, shape) if code >= POINTER else value
 
 
 def _fetching(operation: str) -> Handler:
@@ -98,8 +97,7 @@ def _setting(name: str, *, blocking: bool) -> Handler:
 
     def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
         address, count, value, *loops = values
-        # The board has no double: a literal such as 0.5 is a float.
-        code = _POINTER | (_FLOAT if codes[2] == _DOUBLE else codes[2])
+        code = POINTER | on_board(codes[2])
         if len(loops) == 4:
             dst = _strided(bridge, code, address, count, ((loops[3], loops[2]), (loops[1], loops[0])))
         elif loops:
@@ -124,7 +122,7 @@ def _moving(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
 
 def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> View:
     """Return `count` rows of `size` bytes, `stride` bytes apart."""
-    first = bridge.view(_POINTER | 1, address, (size,))
+    first = bridge.view(POINTER | 1, address, (size,))
     if first.offset + (count - 1) * stride + size > first.allocation.nbytes:
         raise AccessError(f"{count} rows of {size} B, {stride} B apart, from {first!r} on end beyond the array")
     return View.strided(first.allocation, first.offset, (count, size), (stride, 1), _UINT8)
@@ -151,7 +149,7 @@ def _by_offsets(name: str, *, blocking: bool) -> Handler:
 
 def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], values: tuple[Any, ...]) -> None:
     dst_address, src_address, offset_address, *rest = values
-    mask_address = rest.pop(0) if codes[3] >= _POINTER else 0
+    mask_address = rest.pop(0) if codes[3] >= POINTER else 0
     size = int(rest[0])
     # The direction follows from the memories of the addresses; the async builtin has no direction argument.
     stride, count = int(rest[-2]), int(rest[-1])
@@ -161,7 +159,7 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
     selected: Integers = np.arange(count)
     indices: tuple[View, ...] = (offsets_view,)
     if mask_address:
-        bits = bridge.view(_POINTER | 1, mask_address, (-(-count // 8),))
+        bits = bridge.view(POINTER | 1, mask_address, (-(-count // 8),))
         selected = np.flatnonzero(np.unpackbits(bits.typed().view(np.uint8), count=count, bitorder="little"))
         indices = (offsets_view, bits)
     chosen = offsets[selected]

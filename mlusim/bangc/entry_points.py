@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
-from mlusim.bangc.calls import dtype_of_code
+from mlusim.bangc.type_codes import ONLY_READ, POINTER, dtype_of_code, kind_of
 from mlusim.errors import MlusimError
 from mlusim.host.arguments import ParameterType, Role
 
 if TYPE_CHECKING:
     from mlusim.bangc.image import Image
-
-
-# Bits of the code of a parameter's type, as in the headers.
-_POINTER, _ONLY_READ = 1 << 16, 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +27,10 @@ class Parameter:
     @property
     def type(self) -> ParameterType:
         """The type of arguments for it."""
-        dtype = dtype_of_code(self.code) if self.code >> 8 & 0xFF else None
-        if not self.code & _POINTER:
+        dtype = dtype_of_code(self.code) if kind_of(self.code) else None
+        if not self.code & POINTER:
             return ParameterType(Role.NUMBER, dtype)
-        return ParameterType(Role.INPUT if self.code & _ONLY_READ else Role.OUTPUT, dtype)
+        return ParameterType(Role.INPUT if self.code & ONLY_READ else Role.OUTPUT, dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ KERNEL_LIMIT_S = 20
 PROGRAM_LIMIT_S = 600
 # Index of the first value in a call record.
 FIRST = VALUES_WORD
-NULL_BYTES = 1 << 16
 # How far below its stack one function's local data may reach.
 _FARTHEST = 1 << 30
 # Arguments of `mlusim_leave`.

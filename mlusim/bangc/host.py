@@ -16,7 +16,7 @@ from mlusim.bangc import faults
 from mlusim.bangc.calls import answer, call_of, file_at, text_at
 from mlusim.bangc.cnrt import Cnrt
 from mlusim.bangc.host_calls import OF_FLOATS
-from mlusim.bangc.image import FINISHED, KINDS, LEFT, PRINT, SIGNAL, UNSYNCED, WILD, Image, Room
+from mlusim.bangc.image import FINISHED, KINDS, LEFT, NULL_BYTES, PRINT, SIGNAL, UNSYNCED, WILD, Image, Room
 from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.kernel import execute, gdram_map
 from mlusim.bangc.lines import entry_function
@@ -205,7 +205,7 @@ class Program:
 
 
 def _host_address(address: int) -> str:
-    if address < faults.NULL_BYTES:
+    if address < NULL_BYTES:
         return f"main uses address {address:#x}, a null pointer or near it"
     return f"main uses address {address:#x}, which is not memory of the program's"
 

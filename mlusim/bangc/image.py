@@ -40,6 +40,10 @@ IN_FLIGHT, WRITTEN = 4, 8
 ARENA_BYTES = 1 << 28
 # Unused addresses between the arrays of an arena; they take no capacity.
 GAP_BYTES = 1 << 16
+# Addresses below are a null pointer, or near one.
+NULL_BYTES = 1 << 16
+# Flag of `mmap`: pages take no memory before they are written.
+NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 _STACK_BYTES = 1 << 20
 _HOST_STACK_BYTES = 1 << 23
 _RUNS = 1 << 12
@@ -234,14 +238,11 @@ class Room:
     """
 
     def __init__(self, alignment: int) -> None:
-        self._map = mmap.mmap(-1, ARENA_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        self._map = mmap.mmap(-1, ARENA_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
         self.bytes = np.frombuffer(self._map, np.uint8)
         self.base = int(self.bytes.ctypes.data)
         self.arena = Arena(self.base, 0, alignment, 0)
         self.at_file_scope: int | None = None
-
-
-_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
 class Image:

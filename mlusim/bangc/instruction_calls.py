@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from mlusim.bangc.type_codes import BFLOAT, FLOAT, POINTER, SIGNED, UNSIGNED, kind_of, nbytes_of, on_board, type_code
 from mlusim.cores import vector
 from mlusim.cores.instructions.c_signatures import CSignature, c_signatures_of
 from mlusim.cores.instructions.conversion import ROUNDINGS
@@ -21,9 +22,6 @@ from mlusim.errors import OperandError
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
     from mlusim.cores.instructions.record import Instruction
-
-_POINTER = 1 << 16
-
 
 _CONVERSIONS = (
     "half",
@@ -110,15 +108,13 @@ def result_types(signatures: list[CSignature]) -> dict[int, str]:
 
 # The element type of a fill by the ending of its name; otherwise it is the C type of the value.
 _ELEMENTS = {
-    "half": 0x302,
-    "float": 0x304,
-    "short": 0x102,
-    "int": 0x104,
-    "unsigned_short": 0x202,
-    "unsigned_int": 0x204,
+    "half": type_code(FLOAT, 2),
+    "float": type_code(FLOAT, 4),
+    "short": type_code(SIGNED, 2),
+    "int": type_code(SIGNED, 4),
+    "unsigned_short": type_code(UNSIGNED, 2),
+    "unsigned_int": type_code(UNSIGNED, 4),
 }
-_DOUBLE, _FLOAT = 0x308, 0x304
-_FLOAT_KINDS = (3, 4)
 
 
 def signature_handlers(
@@ -134,7 +130,7 @@ def signature_handlers(
     ) -> tuple[Instruction, tuple[Any, ...]] | None:
         """Return the instruction with its operands and attributes; None for a call that represents several."""
         if element is not None:
-            codes = [_POINTER | element, codes[1], element]
+            codes = [POINTER | element, codes[1], element]
         types = tuple(codes)
         choice = chosen.get(types)
         if choice is None:
@@ -188,7 +184,7 @@ def _deciding(signature: CSignature, codes: list[int]) -> list[int]:
     return [
         place
         for place, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
-        if code < _POINTER
+        if code < POINTER
         and not (argument.name in free and not any(name in instruction.attributes for name in argument.stands_for))
     ]
 
@@ -200,7 +196,7 @@ def _counts_given_as_floats(signature: CSignature, codes: list[int]) -> list[int
     return [
         place
         for place, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
-        if code < _POINTER and code >> 8 in _FLOAT_KINDS and argument.shape is None and argument.name in counts
+        if code < POINTER and kind_of(code) in (FLOAT, BFLOAT) and argument.shape is None and argument.name in counts
     ]
 
 
@@ -233,11 +229,11 @@ def _choose(name: str, signatures: list[CSignature], codes: list[int]) -> CSigna
     fitting = [signature for signature in signatures if signature.fewest <= len(codes) <= len(signature.arguments)]
     for signature in fitting:
         pairs = zip(signature.arguments, codes, strict=False)
-        if all(argument.number or (code >= _POINTER) == bool(argument.shape) for argument, code in pairs):
+        if all(argument.number or (code >= POINTER) == bool(argument.shape) for argument, code in pairs):
             return signature
     names = [argument.name for argument in fitting[0].arguments[: len(codes)]]
     for place, (argument, code) in enumerate(zip(fitting[0].arguments, codes, strict=False)):
-        if code >= _POINTER and argument.shape is None:
+        if code >= POINTER and argument.shape is None:
             raise OperandError(
                 f"{name}: argument {place + 1}, {argument.name}, is a number, and a pointer was passed; the arguments "
                 f"are ({', '.join(names)})"
@@ -250,9 +246,8 @@ def _typed_by_values(signature: CSignature, codes: list[int]) -> list[int]:
     for number, argument in enumerate(signature.arguments[: len(codes)]):
         if argument.types:
             places = [place for place, other in enumerate(signature.arguments) if other.name == argument.types]
-            # The board has no double: a literal such as 0.5 is a float.
-            codes = [_FLOAT if code == _DOUBLE else code for code in codes]
-            codes = [_POINTER | codes[number] if place in places else code for place, code in enumerate(codes)]
+            codes = [on_board(code) for code in codes]
+            codes = [POINTER | codes[number] if place in places else code for place, code in enumerate(codes)]
     return codes
 
 
@@ -268,9 +263,9 @@ def _plan(
     codes = _typed_by_values(signature, codes)
     places = {argument.name: place for place, argument in enumerate(signature.arguments[: len(codes)])}
     itemsizes = {
-        argument.name: max(codes[place] & 0xFF, 1)
+        argument.name: max(nbytes_of(codes[place]), 1)
         for place, argument in enumerate(signature.arguments[: len(codes)])
-        if argument.shape is not None and codes[place] >= _POINTER
+        if argument.shape is not None and codes[place] >= POINTER
     }
     shapes, attributes = signature.bind(values, itemsizes)
     for name, words in _ENUMERATIONS.items():

@@ -14,12 +14,13 @@ import numpy as np
 
 from mlusim.bangc import faults
 from mlusim.bangc.bridge import Bridge
-from mlusim.bangc.calls import dtype_of_code
 from mlusim.bangc.crossing import Crossing
 from mlusim.bangc.entry_points import EntryPoint, Parameter, signature_of
 from mlusim.bangc.gdram_map import GdramMap
+from mlusim.bangc.image import NO_RESERVE
 from mlusim.bangc.lines import entry_function
 from mlusim.bangc.module import Kernel, Module
+from mlusim.bangc.type_codes import POINTER, dtype_of_code, kind_of
 from mlusim.cores.waiting import SUSPEND
 from mlusim.errors import KernelError, MlusimError
 from mlusim.memory.view import Pointer, View
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
     from mlusim.cores.core import Core
 
-_POINTER = 1 << 16
 _SLOT = 16
 _HALF_BYTES = 2
 _maps: weakref.WeakKeyDictionary[Chip, tuple[Any, GdramMap]] = weakref.WeakKeyDictionary()
@@ -134,7 +134,7 @@ def _reserve(nbytes: int) -> int:
     libc: Any = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
     return int(libc.mmap(None, nbytes, 0, flags, -1, 0))
 
 
@@ -150,14 +150,14 @@ def pack(point: EntryPoint, arguments: tuple[Any, ...], gdram: GdramMap) -> byte
 
 
 def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: GdramMap) -> bytes:
-    if parameter.code & _POINTER:
+    if parameter.code & POINTER:
         return struct.pack("<Q", _address(point, parameter, argument, gdram))
     if isinstance(argument, bytes | bytearray | np.void | ctypes.Structure):
         content = argument.tobytes() if isinstance(argument, np.void) else bytes(argument)
         if len(content) != parameter.size:
             raise KernelError(f"{point.name}: {parameter.name} has {parameter.size} B, not {len(content)}")
         return content
-    if not parameter.code >> 8:
+    if not kind_of(parameter.code):
         raise KernelError(
             f"{point.name}: {parameter.name} is a record of {parameter.size} B: pass it as bytes, "
             "an element of a structured array, or a ctypes.Structure"
@@ -187,9 +187,8 @@ def _address(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdra
         return 0
     if not isinstance(argument, View | Pointer):
         raise KernelError(f"{point.name}: {parameter.name} is a pointer: pass a tensor of the device, not {argument!r}")
-    kind = parameter.code >> 8 & 0xFF
     wanted = dtype_of_code(parameter.code)
-    plain = wanted.itemsize == 1 or not kind
+    plain = wanted.itemsize == 1 or not kind_of(parameter.code)
     if not plain and not _may_point_to(wanted, argument.dtype):
         raise KernelError(
             f"{point.name}: {parameter.name} points to {wanted.name} and the tensor has {argument.dtype.name}; convert "

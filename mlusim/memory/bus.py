@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+# (count, stride in bytes) of nested loops.
 Loops = tuple[tuple[int, int], ...]
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
+from mlusim.memory.bus import Loops
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.geometry import Geometry, Loops, expand, group_rows, nested, sorted_distinct
+from mlusim.verifier.geometry import Geometry, expand, group_rows, nested, sorted_distinct
 from mlusim.verifier.range_extrema import max_in_ranges, min_by_cell
 from mlusim.verifier.row_geometry import Rows
 

@@ -204,7 +204,7 @@ def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator
     first, _, _ = group_rows(*same)
     rows, task, segment = rows[first], task[first], segment[first]
     group = order.group[task]
-    for launches in order.cuts_launches():
+    for launches in order.unordered_launches():
         members = np.flatnonzero(np.isin(order.launch[task], launches))
         if len(members) and accesses.write[rows[members]].any():
             yield from _across_groups(order, accesses, rows[members], task[members], group[members])

@@ -15,8 +15,7 @@ import numpy as np
 
 from mlusim.arrays import Array, Flags, Integers
 from mlusim.log import NONE, Box
-
-Loops = tuple[tuple[int, int], ...]
+from mlusim.memory.bus import Loops
 
 # `distinct` and `group_rows` use a table instead of sorting if the range of numbers is at most this multiple of their
 # count.

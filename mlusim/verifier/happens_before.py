@@ -48,8 +48,13 @@ class Order:
     Attributes:
         position: by record, its position.
         record: by position, the record.
-        task_of, op_of, line_of: by record.
-        task, op, lane: by position.
+        task_of, op_of, line_of: by record, the columns of the log.
+        task, op, line, detail: by position, the columns of the log.
+        lane: by position, its lane (`mlusim.verifier.lanes`).
+        first: (tasks + 1,) the first position of each task, and the number of positions.
+        is_sync, is_barrier: by position, whether it is one; in BLOCK tasks, barriers are only syncs.
+        blocks: by position, whether an instruction other than a sync blocks its task.
+        left_out: by position, whether it is a sync that orders nothing here (`without`).
         done: by position, the position after which the operation is known to be complete; the task's last position if
             only its end waits for the operation.
         awaited: by position, whether anything in the task waits for it.
@@ -295,8 +300,8 @@ class Order:
             return False
         return int(self.clock_of(second, first)[self.segment[other]]) > int(self.segment[one])
 
-    def cuts_launches(self) -> list[list[int]]:
-        """Partition the launches into sets such that launches in different sets are ordered."""
+    def unordered_launches(self) -> list[list[int]]:
+        """Return the launches in sets, such that launches in different sets are ordered."""
         sets: list[list[int]] = []
         ordered = self.launches_in_order
         for launch in range(len(self.log.launches)):
