@@ -18,6 +18,7 @@ Order:
 Checks:
   conflicts, races         pairs of accesses to the same bytes that nothing orders, as findings
   missing_syncs, remedies  races that one sync would fix, and that sync; `source_loops`: where it could stand
+  executions               how often a line races, and how often it could: a wrong index, or a missing sync
   task_remedies            what orders two tasks: a barrier and its place, a lock; `flags`: an atomic
   releases                 buffers released while a transfer may use them
   uninitialised            uninitialised reads; `uninitialised_flow` follows their effect; `nearby`: writes beside them

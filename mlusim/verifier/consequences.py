@@ -13,6 +13,8 @@ from mlusim.verifier.happens_before import BY_OFFSETS
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A wrong value may stop the run or change its control flow.
 _PRIVATE = ("nram", "wram", "ldram")
+# A counter that hands out work has at most this size.
+_COUNTER_BYTES = 8
 _BAD_VALUES = ("race", "task-race", "uninitialised")
 
 
@@ -92,7 +94,8 @@ def _race(cause: Finding, race: Finding) -> bool:
         return False
     reader = replace(cause, sites=cause.sites[:1]).lines
     return any(
-        finding.fields.get("buffer") == cause.fields["buffer"] and reader <= finding.lines
+        (finding.fields.get("buffer") == cause.fields["buffer"] or race.fields.get("wrong_index"))
+        and reader <= finding.lines
         for finding in (race, *race.folded)
     )
 
@@ -122,7 +125,10 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     if cause.kind == "endless":
         # The tasks do the same again and again.
         return race.writes_twice and len(race.lines) == 1
-    if cause.kind == "task-race" and any(site.role == "reads" and site.pipe == "scalar" for site in cause.sites):
+    counts = cause.kind == "task-race" and any(
+        site.role == "reads" and (site.pipe == "scalar" or cause.nbytes <= _COUNTER_BYTES) for site in cause.sites
+    )
+    if counts:
         return race.writes_twice and len(race.lines) == 1 and race.fields["buffer"] != cause.fields["buffer"]
     return _race(cause, race)
 

@@ -92,7 +92,8 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
         seldom = _is_seldom(finding)
         same = next((at for at, (race, _) in enumerate(result) if seldom and _share_a_line(race, finding)), None)
         if same is None:
-            named = replace(finding, remedy=f"{_other_index(finding, *finding.sites)}\nor {finding.remedy}")
+            index = f"{_other_index(finding, *finding.sites)}\nor {finding.remedy}"
+            named = replace(finding, remedy=index, fields=finding.fields | {"wrong_index": True})
             result.append((named if seldom else finding, points))
         else:
             main, its_points = result[same]
@@ -155,10 +156,39 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
                 (races for _, races in by_lines if lines <= set().union(*(race.lines for race in races))), None
             )
         if same_lines is None:
+            same_lines = next((races for _, races in by_lines if _wrong_read(races[0], group)), None)
+        if same_lines is None:
             by_lines.append((lines, group))
         else:
             same_lines += group
-    return [replace(main, folded=tuple(others)) if others else main for _, (main, *others) in by_lines]
+    return [_with_wrong_read(main, others) if others else main for _, (main, *others) in by_lines]
+
+
+def _wrong_read(one: Finding, others: Sequence[Finding]) -> bool:
+    """Return whether a line that reads too early also races with another line in both orders: it reads a wrong part.
+
+    No single barrier would fix all of these.
+    """
+    reader = _reader(one)
+    directions = {tuple((site.file, site.line) for site in race.sites) for race in others}
+    both = {(first, second) for first, second in directions if (second, first) in directions}
+    same = all(race.fields["buffer"] == one.fields["buffer"] and not race.writes_twice for race in others)
+    return bool(both) and same and all(reader in pair for pair in both)
+
+
+def _reader(race: Finding) -> tuple[str, int]:
+    """Return the file and line that reads in a race of a read after a write; ("", 0) if it is no such race."""
+    first, second = race.sites
+    return (second.file, second.line) if (first.role, second.role) == ("writes", "reads") else ("", 0)
+
+
+def _with_wrong_read(main: Finding, others: Sequence[Finding]) -> Finding:
+    """Return a finding with others folded into it, and with their remedy if their common line reads a wrong part."""
+    remedy = main.remedy
+    if _wrong_read(main, [race for race in others if len(race.lines | main.lines) > len(main.lines)]):
+        reads = main.sites[1].location
+        remedy = f"correct the part of {main.fields['buffer']} at {reads}: other tasks write it\nor {remedy}"
+    return replace(main, folded=tuple(others), remedy=remedy)
 
 
 def _same_barrier(one: Finding, other: Finding) -> bool:

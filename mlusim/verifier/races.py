@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
+from mlusim.verifier.executions import executions_of
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.flags import USE_ATOMICS
 from mlusim.verifier.geometry import group_rows
@@ -80,10 +81,24 @@ class Races:
         remedies = TaskRemedies(self.log, self.accesses, self.order)
         found = [(remedies.as_intended(*race.first), race.times) for race in self._by_lines(*between)]
         lines = self.columns["line"][self.accesses.record]
-        remedies = replace(remedies, directions=frozenset((int(lines[a]), int(lines[b])) for (a, b), _ in found))
+        remedies = replace(
+            remedies,
+            directions=frozenset((int(lines[a]), int(lines[b])) for (a, b), _ in found),
+            across=self._across_clusters(*between),
+        )
         pairs = [(a, b, self._between(a, b, times, remedies)) for (a, b), times in found]
         return fold_under_barriers(
             within, _flags_first(fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs]))
+        )
+
+    def _across_clusters(self, a: Integers, b: Integers) -> bool:
+        """Return whether any two tasks of one union that race are in different clusters."""
+        tasks = group_rows(*(self.order.task_of[self.accesses.record[rows]] for rows in (a, b)))[0]
+        pairs = zip(*(self.order.task_of[self.accesses.record[rows[tasks]]].tolist() for rows in (a, b)), strict=True)
+        return any(
+            self.log.tasks[one].cluster != self.log.tasks[other].cluster
+            and job_of(self.log, one) == job_of(self.log, other)
+            for one, other in pairs
         )
 
     def _position(self, row: int) -> int:
@@ -95,7 +110,9 @@ class Races:
         line = self.columns["line"][self.accesses.record]
         same = (line[one] == line[a]) & (line[other] == line[b])
         finding = self._in_task(a, b, occurrences.times)
-        finding = replace(finding, fields=finding.fields | self._executions(one[same], other[same]))
+        finding = replace(
+            finding, fields=finding.fields | executions_of(self.order, self.accesses, one[same], other[same])
+        )
         pairs = zip(one[same][:_FIRST_PAIRS].tolist(), other[same][:_FIRST_PAIRS].tolist(), strict=True)
         if any(self._replaces_unread(*pair) for pair in (*pairs, occurrences.last)):
             first, second = (site.location for site in finding.sites)
@@ -304,26 +321,6 @@ class Races:
         name = self.log.ops[int(self.columns["op"][record])]
         compiled = site_of(self.log, int(record), "").is_compiled
         return bool(name == "memcpy" and within and self.columns["pipe"][record] == MOVE) and not compiled
-
-    def _executions(self, one: Integers, other: Integers) -> dict[str, Any]:
-        """Return fields about the executions of the first line of pairs of accesses, all of the same two lines.
-
-        `comparable` counts those that the second line follows as often, before anything orders the two, as in a race.
-        """
-        order, record = self.order, self.accesses.record
-        first, second = order.line_of[record[one[0]]], order.line_of[record[other[0]]]
-        firsts, seconds = (np.sort(order.position[np.flatnonzero(order.line_of == line)]) for line in (first, second))
-        races = np.unique(np.stack([order.position[record[one]], order.position[record[other]]]), axis=1)
-        races = races[:, np.unique(races[0], return_index=True)[1]]
-        needed = np.median(np.searchsorted(seconds, races[1], "right") - np.searchsorted(seconds, races[0], "right"))
-        following = np.searchsorted(seconds, order.done[firsts], "right") - np.searchsorted(seconds, firsts, "right")
-        tasks, begins = np.unique(order.task[firsts], return_index=True)
-        return {
-            "executions": len(firsts),
-            "tasks": len(tasks),
-            "comparable": max(int((following >= needed).sum()), races.shape[1]),
-            "first_turns": bool(np.isin(races[0], firsts[begins]).all()),
-        }
 
     def _reused_by(self, a: int, b: int) -> dict[str, str]:
         """Return the name of the allocation that reuses the memory of the first one, as a field of the finding."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -27,12 +28,14 @@ class TaskRemedies:
     Attributes:
         log, accesses, order: the run.
         directions: the lines of the first and the second access of every race between tasks, as intended.
+        across: whether tasks of different clusters of one union race.
     """
 
     log: Log
     accesses: Accesses
     order: Order
     directions: frozenset[tuple[int, int]] = frozenset()
+    across: bool = False
 
     def as_intended(self, a: int, b: int) -> tuple[int, int]:
         """Return a pair of accesses in the order that the kernel intends, as far as its log and its source tell.
@@ -93,8 +96,28 @@ class TaskRemedies:
             # No barrier can stand in the loop that polls.
             choices = [*special, *general]
         else:
-            choices = [*special, barrier, _OWN_BYTES, *general]
+            choices = [*special, *self._barrier_moved(a, b, sync, second), barrier, _OWN_BYTES, *general]
         return sync, rule, _any_of(choices)
+
+    def _barrier_moved(self, a: int, b: int, sync: str, second: Site) -> list[str]:
+        """Return the remedy for a barrier that follows an access in its loop and would order it if it came before.
+
+        Only if the two tasks do different things: then all of them pass the barriers that they should, too late.
+        """
+        order = self.order
+        first, last = (int(order.position[self.accesses.record[row]]) for row in (a, b))
+        one, other = (set(order.line[order.first[task] : order.first[task + 1]]) for task in self._tasks(a, b))
+        if order.line[last] in one or order.line[first] in other:
+            return []
+        behind = np.arange(last + 1, order.first[int(order.task[last]) + 1])
+        behind = behind[order.is_barrier[behind]][:1]
+        if not len(behind) or behind[0] + 1 >= order.first[int(order.task[last]) + 1]:
+            return []
+        file, line, _ = self.log.lines[int(order.line[behind[0]])]
+        in_loop = lines_of_loop(file, *sorted((line, second.line)))[0] and file == second.file
+        if not in_loop or self.log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
+            return []
+        return [f"move the barrier at {Path(file).name}:{line} before {second.location}"]
 
     def _tasks(self, a: int, b: int) -> list[int]:
         tasks: list[int] = self.order.task_of[self.accesses.record[[a, b]]].tolist()
@@ -108,15 +131,16 @@ class TaskRemedies:
         return self.log.lines[int(self.order.line_of[self.accesses.record[row]])]
 
     def _in_turn(self, upper: int, lower: int) -> bool:
-        """Return whether both tasks pass the line of the first access only before that of the second."""
+        """Return whether a task passes both lines, and each passes that of the first access only before the other."""
         order = self.order
         lines = order.line_of[self.accesses.record[[upper, lower]]]
+        in_turn = []
         for task in self._tasks(upper, lower):
             line = order.line[order.first[task] : order.first[task + 1]]
             before, after = (np.flatnonzero(line == number) for number in lines)
-            if len(before) and len(after) and before[-1] > after[0]:
-                return False
-        return True
+            if len(before) and len(after):
+                in_turn.append(before[-1] < after[0])
+        return bool(in_turn) and all(in_turn)
 
     def _barrier_in(self, loop: Lines, a: int, b: int) -> bool:
         """Return whether a task of the race passes a barrier in each iteration of a loop, outside of its two lines."""
@@ -224,11 +248,12 @@ class TaskRemedies:
         if one.is_memory_core and other.is_memory_core:
             return "sync_all_mpu", "all memory cores of the union"
         memory_cores = self._memory_cores_work(one.launch)
-        if one.cluster == other.cluster and memory_cores:
+        alike = one.cluster == other.cluster and not self.across
+        if alike and memory_cores:
             return "sync_cluster", "all cores of the cluster and its memory core"
         if memory_cores:
             return "sync_all", "all cores and memory cores of the union"
-        if one.cluster == other.cluster and self.log.launches[one.launch].kind != "UNION1":
+        if alike and self.log.launches[one.launch].kind != "UNION1":
             return "sync_all_ipu_within_cluster", "all cores of the cluster"
         return "sync_all_ipu", "all cores of the union"
 

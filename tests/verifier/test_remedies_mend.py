@@ -282,3 +282,116 @@ def test_uninitialised_bytes_name_the_line_that_writes_beside_them():
         f"\nor correct the part of spill at test_remedies_mend.py:{line}, which writes other bytes of it"
     )
     assert verify(kernel, X, Output.like(X), 8, **ONE, reference=X).ok
+
+
+@pytest.mark.parametrize("barrier", ["", "sync_all_ipu_within_cluster", "sync_all_ipu"])
+def test_a_barrier_reaches_all_clusters_that_exchange_rows(barrier):
+    async def kernel(core, x, edge, out):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.memcpy(tile, x[core.task_id])
+        await core.memcpy(edge[core.task_id], tile)
+        if barrier:
+            await getattr(core, barrier)()
+        await core.memcpy(tile, edge[(core.task_id + 1) % 8])
+        await core.memcpy(out[core.task_id], tile)
+
+    arguments = X, Output.like(X), Output.like(X)
+    if barrier == "sync_all_ipu":
+        assert verify(kernel, *arguments, kind="UNION2", dim=8, reference={"out": np.roll(X, -1, 0)}).ok
+    else:
+        finding = the_only_error(kernel, *arguments, kind="UNION2", dim=8)
+        assert finding.remedy.startswith("`await core.sync_all_ipu()` in all cores of the union")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_barrier_after_the_read_belongs_before_it(late):
+    async def kernel(core, x, out):
+        box = core.sram.alloc((2, 4, 8), x.dtype, "box")
+        if core.is_memory_core:
+            core.memcpy_async(box[0], x[:4])
+            await core.sync_cluster()
+            core.memcpy_async(box[1], x[4:])
+            await core.sync_cluster()
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        for step in range(2):
+            if not late:
+                await core.sync_cluster()
+            await core.memcpy(tile, box[step, core.core_id])
+            if late:
+                await core.sync_cluster()
+            await core.memcpy(out[4 * step + core.core_id], tile)
+
+    if late:
+        finding = the_only_error(kernel, X, Output.like(X), dim=4)
+        read, barrier = (kernel.__code__.co_firstlineno + line for line in (12, 14))
+        assert finding.remedy.startswith(
+            f"move the barrier at test_remedies_mend.py:{barrier} before test_remedies_mend.py:{read}\n"
+        )
+    else:
+        assert verify(kernel, X, Output.like(X), dim=4, reference=X).ok
+
+
+def test_a_line_that_reads_the_rows_of_other_tasks_is_one_finding():
+    async def kernel(core, x, out, mirror=False):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        rows = range(core.core_id, 8, 4)
+        for row in rows:
+            await core.memcpy(tile, x[row])
+            await core.memcpy(out[row], tile)
+        for row in rows:
+            await core.memcpy(tile, out[7 - row if mirror else row])
+            core.mul(tile, tile, 2.0)
+            await core.memcpy(out[row], tile)
+
+    finding = the_only_error(kernel, X, Output.like(X), True, dim=4)
+    line = kernel.__code__.co_firstlineno + 9
+    assert finding.remedy.startswith(f"correct the part of out at test_remedies_mend.py:{line}: other tasks write it\n")
+    assert verify(kernel, X, Output.like(X), dim=4, reference=2 * X).ok
+
+
+def test_a_wrong_index_of_a_list_of_buffers_is_one_finding():
+    async def kernel(core, x, out, depth=3):
+        buffers = [core.nram.alloc(8, x.dtype, f"buffer{number}") for number in range(3)]
+        for step in range(26):
+            if step < 24:
+                core.memcpy_async(buffers[step % depth], x[step])
+            if 1 <= step < 25:
+                core.mul(buffers[(step - 1) % 3], buffers[(step - 1) % 3], 2.0)
+            if step >= 2:
+                core.memcpy_async(out[step - 2], buffers[(step - 2) % 3])
+            await core.sync()
+
+    x = np.ones((24, 8), np.float32)
+    finding = the_only_error(kernel, x, Output.like(x), 2, **ONE)
+    load, compute = (kernel.__code__.co_firstlineno + line for line in (4, 6))
+    assert f":{load}" in finding.remedy
+    assert f":{compute}" in finding.remedy
+    assert verify(kernel, x, Output.like(x), **ONE, reference=2 * x).ok
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_memory_core_that_reads_before_the_cores_write_is_named_in_the_intended_order(early):
+    async def kernel(core, x, out):
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        if core.is_memory_core:
+            if not early:
+                await core.sync_cluster()
+            await core.memcpy(out, box)
+            if early:
+                await core.sync_cluster()
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.memcpy(tile, x[core.core_id])
+        await core.memcpy(box[core.core_id], tile)
+        await core.sync_cluster()
+
+    if early:
+        finding = the_only_error(kernel, X[:4], Output((4, 8)), dim=4)
+        assert finding.title == "the memory core of cluster 0 reads box before task 0 is known to have written it"
+    else:
+        assert verify(kernel, X[:4], Output((4, 8)), dim=4, reference=X[:4]).ok

@@ -158,3 +158,29 @@ def test_a_spin_lock_that_is_freed_by_a_plain_store_is_one_finding():
     assert (finding.kind, finding.fields["buffer"]) == ("task-race", "flag")
     assert finding.remedy.startswith("read and write the flag with atomics")
     assert verify(kernel, *arguments, dim=4, reference=lambda x, *_: {"total": x[:4].sum(0)}).ok
+
+
+def test_a_counter_without_its_lock_explains_the_work_that_is_done_twice():
+    async def kernel(core, x, count, out, locked=True):
+        if core.is_memory_core:
+            return
+        tile, number = core.nram.alloc(8, x.dtype, "tile"), core.nram.alloc(1, "int32", "number")
+        while True:
+            if locked:
+                await core.lock(0)
+            await core.memcpy(number, count)
+            row = int(await core.load(number[0]))
+            core.store(number[0], row + 1)
+            await core.memcpy(count, number)
+            if locked:
+                await core.unlock(0)
+            if row >= 8:
+                return
+            await core.memcpy(tile, x[row])
+            await core.memcpy(out[row], tile)
+
+    arguments = X, InOut(np.zeros(1, np.int32)), Output.like(X)
+    finding = the_only_error(kernel, *arguments, False, dim=4)
+    assert finding.fields["buffer"] == "count"
+    assert finding.remedy.startswith("hold the same lock in every task from")
+    assert verify(kernel, *arguments, dim=4, reference=lambda x, _: {"out": x}).ok
