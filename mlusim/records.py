@@ -8,6 +8,7 @@ task, source line, times and operands. No other file knows the memory layout of 
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 import tempfile
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from typing import Any, Final
 import numpy as np
 
 from mlusim.arrays import Array, Integers
+from mlusim.errors import KernelError
+from mlusim.units import format_bytes, group_digits
 
 # Times are 64-bit integers, and figures sum the times of all units of a board, memory cores included.
 _MAX_PS = (1 << 63) - 1
@@ -98,8 +101,9 @@ RECORD_BYTES: Final = _LAYOUT.itemsize
 NONE: Final = -1
 # The system provides memory when it is first written, so a small run does not pay for the unused room.
 _FIRST_ROOM = 16384
-# Room for so many times as many records when it is used up: copying them needs memory that the system has to clear.
-_GROWTH = 8
+# Room for so many times as many records when it is used up: copying them needs memory that the system has to clear. The
+# second factor is for a system that refuses more room than it has memory.
+_GROWTH = (8, 2)
 # A file grows by this many records, 88 MiB; earlier records need not stay in memory.
 _FILE_ROOM = 1 << 20
 
@@ -347,8 +351,12 @@ class Records:
 
     def _mapped(self, room: int) -> Array:
         """Extend the file to `room` records and map it."""
-        self._file.truncate(room * RECORD_BYTES)
-        self._map = mmap.mmap(self._file.fileno(), room * RECORD_BYTES)
+        nbytes = room * RECORD_BYTES
+        if hasattr(os, "posix_fallocate"):
+            # A full disk is an error here; with a sparse file it would be a signal at some later write.
+            os.posix_fallocate(self._file.fileno(), 0, nbytes)
+        self._file.truncate(nbytes)
+        self._map = mmap.mmap(self._file.fileno(), nbytes)
         return np.frombuffer(self._map, _LAYOUT)
 
     def _drop_pages(self) -> None:
@@ -358,8 +366,24 @@ class Records:
 
     def _grow(self) -> None:
         if self._file is not None:
-            self._hold(self._mapped(self._room + _FILE_ROOM))
+            try:
+                self._hold(self._mapped(self._room + _FILE_ROOM))
+            except OSError as error:
+                reason = f"the file in log_folder cannot grow: {error.strerror}; free space there"
+                raise self._no_room(reason)  # noqa: B904 - compiled, a cause is dropped
             return
-        rows = np.empty(_GROWTH * self._room, _LAYOUT)
-        rows[: self.count] = self._rows[: self.count]
-        self._hold(rows)
+        for factor in _GROWTH:
+            try:
+                rows = np.empty(factor * self._room, _LAYOUT)
+            except MemoryError:
+                continue
+            rows[: self.count] = self._rows[: self.count]
+            self._hold(rows)
+            return
+        raise self._no_room("this machine has no memory for more: keep them in a file with Device(log_folder=...)")
+
+    def _no_room(self, reason: str) -> KernelError:
+        return KernelError(
+            f"the records of {group_digits(self.count)} operations take {format_bytes(self.count * RECORD_BYTES)}, and "
+            f"{reason}, or simulate a smaller tensor or fewer tasks"
+        )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlusim.errors import KernelError
 from mlusim.records import COLUMNS, INSTRUCTION, NONE, RECORD_BYTES, Records
 
 SMALL = {"task", "line", "waited_for", "dst_alloc", "a_alloc", "b_alloc"}
@@ -29,6 +35,43 @@ def test_records_round_trip(rows: list[tuple[int, ...]]) -> None:
     again = Records()
     again.put_table(table)
     np.testing.assert_array_equal(again.table(), table)
+
+
+def test_records_without_room_are_an_error_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    def filled(folder: Path | None, count: int) -> Records:
+        records = Records(folder)
+        request.addfinalizer(records.close)
+        code = records.instruction(*range(len(INSTRUCTION)))
+        for number in range(count):
+            records.add(code, 0, 0, number, number, number)
+        return records
+
+    empty = np.empty
+    limit = 40_000
+
+    def small(shape: Any, *more: Any) -> Any:
+        if isinstance(shape, int) and shape > limit:
+            raise MemoryError
+        return empty(shape, *more)
+
+    monkeypatch.setattr(np, "empty", small)
+    # 8 times the room is refused, twice the room is not.
+    assert len(filled(None, 32_768)) == 32_768
+    with pytest.raises(KernelError, match=r"^the records of 32 768 operations take .*2\.75 MiB.*Device\(log_folder="):
+        filled(None, 32_769)
+
+    def full(file: int, start: int, length: int) -> None:
+        if length > 1000 * RECORD_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("mlusim.records._FILE_ROOM", 1000)
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(
+        KernelError, match=r"^the records of 1 000 operations .* cannot grow: No space left on device; "
+    ):
+        filled(tmp_path, 1001)
 
 
 def test_records_can_be_completed_later() -> None:
