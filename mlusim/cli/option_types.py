@@ -102,10 +102,10 @@ class DeviceName(ParamType):
 
         if isinstance(value, str) and "," in value and not Path(value).exists():
             self.fail(f"{value!r} names several boards; `mlusim compare` and `mlusim sweep` take several", param, ctx)
-        record: Board = board(value)
+        chosen: Board = board(value)
         if isinstance(value, str) and Path(value).is_file():
             note(ctx, param, value, writes=False)
-        return record
+        return chosen
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         """Complete names of presets, then files."""

@@ -50,7 +50,7 @@ def print_json(kind: str, value: Mapping[str, Any], provenance: Mapping[str, Any
 
 
 def provenance(boards: Iterable[Board]) -> dict[str, Any]:
-    """Return the provenance of several runs for JSON: version, command, date, seed and each board's complete record."""
+    """Return the provenance of several runs for JSON: version, command, date, seed and all parameters of each board."""
     from mlusim.analysis.provenance import provenance_of_runs
 
     return provenance_of_runs(boards, made_by())
@@ -63,7 +63,7 @@ def provenance_without_runs(boards: Iterable[Board] = ()) -> dict[str, Any]:
 
 
 def provenance_of(result: Result) -> dict[str, Any]:
-    """Of the figures of one run, for JSON; of a run that was just made the command is this one."""
+    """Return the provenance of one run for JSON; the command of a run that was just made is this one."""
     from mlusim.analysis.provenance import provenance
 
     result.made_by = result.made_by or made_by()
@@ -76,13 +76,13 @@ def print_findings(report: Report) -> None:
 
 
 def verification_json(report: Report) -> dict[str, Any]:
-    """A report of the checker as JSON, files by their names: nothing of this machine."""
+    """Return a report of the checker as JSON, with files by their names: nothing of this machine."""
     content: dict[str, Any] = _without_folders(report.to_json())
     return content
 
 
 def _without_folders(value: Any) -> Any:
-    """The same JSON, files by their names: nothing of this machine."""
+    """Return the same JSON, with files by their names."""
     from pathlib import PurePath
 
     if isinstance(value, dict):

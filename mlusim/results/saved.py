@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +37,7 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.tiles import Tiles
 from mlusim.results.result import Result
-from mlusim.results.saved_log import log_of, log_values
-from mlusim.results.schema import (
+from mlusim.results.saved_checks import (
     check_fields,
     check_on_board,
     check_plan,
@@ -48,6 +47,7 @@ from mlusim.results.schema import (
     read_array,
     tuples,
 )
+from mlusim.results.saved_log import log_of, log_values
 from mlusim.version import __version__
 
 FORMAT = "mlusim-run"
@@ -62,8 +62,6 @@ _ADDED = frozenset(
 )
 _PACKAGE = PurePath(__file__).parents[1]
 _STAND_IN = "mlu370-x4"  # for parameters of a user's board that an earlier version did not have
-
-Record = TypeVar("Record")
 
 _HEAD = "run.json"
 # Records are mostly small, ascending numbers: the fastest level compresses to a tenth, higher ones gain little.

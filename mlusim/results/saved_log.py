@@ -12,7 +12,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, Remark, SkippedRecord, TaskRecord
 from mlusim.records import COLUMNS
-from mlusim.results.schema import check_log, tuples
+from mlusim.results.saved_checks import check_log, tuples
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

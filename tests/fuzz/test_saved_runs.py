@@ -20,7 +20,7 @@ import mlusim
 from mlusim.analysis.summary import to_json
 from mlusim.log import PIPES
 from mlusim.memory.kinds import Direction
-from mlusim.results import schema
+from mlusim.results import saved_checks
 
 # One run of the suite takes seconds; MLUSIM_FUZZ=20000 takes an hour or so.
 EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
@@ -127,7 +127,7 @@ def test_a_truncated_log_is_refused():
 
 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(schema, "_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(saved_checks, "_MAX_BYTES", 1 << 20)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("run.json", whole()["run.json"])
         archive.writestr("log/records.npy", bytes(32 << 20))
