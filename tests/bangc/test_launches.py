@@ -109,6 +109,7 @@ def test_errors_of_entries_and_launches_are_in_the_users_words(
     assert "mlusim" not in str(raised.value).replace(str(tmp_path), "")
 
 
+@pytest.mark.slow  # before its first link the wheel's compiler builds its C++ library, which takes more than a minute
 def test_files_of_two_compilers_run_in_one_process(tmp_path: Path, both_compilers: tuple[str, str]) -> None:
     for number, compiler in enumerate([*both_compilers, both_compilers[0]]):
         file = tmp_path / f"two{number}.mlu"

@@ -207,6 +207,6 @@ def test_another_process_computes_the_same_digest():
             capture_output=True,
             text=True,
         ).stdout
-        for seed in (1, 2, 3)
+        for seed in (1, 2)
     }
     assert len(digests) == 1

