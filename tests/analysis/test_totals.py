@@ -71,7 +71,7 @@ def test_totals_of_pieces_sum_to_the_whole(piece: int) -> None:
     assert np.array_equal(parts.task_busy_ps, whole.task_busy_ps)
 
 
-@pytest.mark.parametrize("piece", [20, 77, 150, 400])
+@pytest.mark.parametrize("piece", [35, 77, 150, 400])
 def test_windows_give_the_same_line_times_as_the_whole_log(piece: int) -> None:
     records = LogColumns(DEVICE.log, DEVICE.board)
     whole, parts = (

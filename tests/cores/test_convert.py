@@ -106,14 +106,13 @@ def test_rounding_by_hand(rounding: str | None, whole: list[int]) -> None:
 
 
 @pytest.mark.grid(3)
-@pytest.mark.parametrize(("source", "target"), ALLOWED)
-def test_rn_is_accepted_by_every_pair_and_affects_only_float_to_integer(
-    source: dtypes.Dtype,
-    target: dtypes.Dtype,
-) -> None:
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [pair for pair in ALLOWED if pair.values[0] not in FORMATS or pair.values[1] not in dtypes.INTEGERS],
+)
+def test_rn_affects_only_float_to_integer(source: dtypes.Dtype, target: dtypes.Dtype) -> None:
     x = patterns(source)[:300]
-    if not (source in FORMATS and target in dtypes.INTEGERS):
-        assert convert(x, target, "rn").tobytes() == convert(x, target).tobytes()
+    assert convert(x, target, "rn").tobytes() == convert(x, target).tobytes()
 
 
 LITERALS = [

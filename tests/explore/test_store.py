@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mlusim.errors import InputError
@@ -130,7 +130,6 @@ def whole():
 
 @example(place=18, length=1, noise=b"\x03")  # the version by which SQLite may write
 @example(place=3639, length=1, noise=b"\x80")  # in the schema, which SQLite quotes
-@settings(max_examples=60)
 @given(
     place=st.one_of(st.integers(0, 99), st.integers(0, 1 << 16)),
     length=st.sampled_from([1, 1, 8, 600, 5000]),

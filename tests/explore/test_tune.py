@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 
@@ -31,9 +32,15 @@ def command_line(*arguments):
     return result.stdout
 
 
+@pytest.fixture(scope="module")
+def tuned():
+    """tuned(operator): the tuning of a case, made when it is first needed."""
+    return functools.cache(tune)
+
+
 @pytest.mark.parametrize("operator", CASES)
-def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator):
-    found = tune(operator)
+def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator, tuned):
+    found = tuned(operator)
     times = [row["time_ps"] for row in found.rows]
     assert times == sorted(times)
     assert len(times) > 3
@@ -45,9 +52,9 @@ def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator):
 
 
 @pytest.mark.parametrize("operator", CASES)
-def test_tune_is_no_slower_than_a_sweep_over_strategies_and_limits(operator):
+def test_tune_is_no_slower_than_a_sweep_over_strategies_and_limits(operator, tuned):
     """Against a sweep, which knows nothing of how tune searches."""
-    found = tune(operator)
+    found = tuned(operator)
     limits = [None, 200_000, 60_000, 20_000]
     swept = mlusim.sweep(operator, **CASES[operator], strategy="all", nram_limit_bytes=limits, workers=0)
     assert found.best["time_ps"] <= 1.02 * min(row["time_ps"] for row in swept.done)
@@ -107,8 +114,8 @@ def test_why_a_run_loses():
     assert why_slower(best, best) == "as fast"
 
 
-def test_reasons_for_slower_runs_match_their_figures():
-    found = tune("tin_shift")
+def test_reasons_for_slower_runs_match_their_figures(tuned):
+    found = tuned("tin_shift")
     best = found.best
     for row in found.rows[1:]:
         assert row["slower"] == row["time_ps"] / best["time_ps"] - 1
@@ -118,12 +125,12 @@ def test_reasons_for_slower_runs_match_their_figures():
     assert json.loads(text)["best"]["time_ps"] == best["time_ps"]
 
 
-def test_the_search_stops_at_the_lower_bound(monkeypatch):
+def test_the_search_stops_at_the_lower_bound(tuned, monkeypatch):
     monkeypatch.setattr("mlusim.explore.search._LOWER_BOUND_RATIO", 1e9)
     found = tune("tin_shift")
     assert found.at_lower_bound
     monkeypatch.undo()
-    assert len(found.rows) <= 6 < len(tune("tin_shift").rows)
+    assert len(found.rows) <= 6 < len(tuned("tin_shift").rows)
 
 
 @pytest.mark.parametrize(

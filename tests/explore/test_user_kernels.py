@@ -12,7 +12,9 @@ import pytest
 
 import mlusim
 from mlusim.errors import InputError
+from mlusim.explore.runner import Runner
 from mlusim.explore.user_kernels import kernel_of
+from mlusim.processes import worker_pool
 
 
 def kernel_of_a_notebook(**values):
@@ -32,8 +34,21 @@ def kernel_of_a_notebook(**values):
     return space["copy"]
 
 
+@pytest.fixture(scope="module")
+def worker():
+    """A worker process, which takes most of a second to start."""
+    with worker_pool(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def one_worker(worker, monkeypatch):
+    """Sweeps with a worker process share this one."""
+    monkeypatch.setattr(Runner, "_executor", lambda _: worker)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
-def test_stored_points_are_never_shared_between_kernels(tmp_path, workers):
+def test_stored_points_are_never_shared_between_kernels(tmp_path, one_worker, workers):
     db = tmp_path / "points.sqlite"
     alone, reused = [], []
     for tile in (1024, 2048, 1024):
@@ -173,7 +188,7 @@ def test_a_kernel_in_a_package_can_import_siblings(tmp_path):
         ("sys.exit(0)", 1),
     ],
 )
-def test_a_kernel_that_ends_the_program_is_a_failed_point(tmp_path, how, workers):
+def test_a_kernel_that_ends_the_program_is_a_failed_point(tmp_path, one_worker, how, workers):
     (tmp_path / "kern.py").write_text(
         f"import sys\ndef ends(device, shape, dtype, now=False):\n    if now:\n        {how}\n"
         f"async def leaves(core, x, out, now=False):\n    if now:\n        {how}\n"
@@ -214,7 +229,7 @@ def test_a_neighbouring_file_does_not_shadow_installed_modules(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_kernel_may_import_siblings_while_running(tmp_path, workers):
+def test_a_kernel_may_import_siblings_while_running(tmp_path, one_worker, workers):
     (tmp_path / "kern.py").write_text(
         "async def kernel(core, x, out):\n    import mine_beside\n    core.scalar(mine_beside.N)\n"
     )
@@ -222,7 +237,7 @@ def test_a_kernel_may_import_siblings_while_running(tmp_path, workers):
     assert mlusim.sweep(f"{tmp_path}/kern.py:kernel", shape=4, workers=workers).counts["done"] == 1
 
 
-def test_array_settings_are_sent_to_workers():
+def test_array_settings_are_sent_to_workers(one_worker):
     table = np.arange(5000)
 
     async def kernel(core, x, out):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-pytest_plugins = ["pytester"]
-
+ROOT = Path(__file__).resolve().parent.parent.parent
+# The plugin is loaded by `-p`, whether or not an installed mlusim registers it.
 PLUGIN = ("-p", "mlusim.host.pytest_plugin", "-p", "no:cacheprovider")
-
-
-@pytest.fixture(autouse=True)
-def only_this_plugin(monkeypatch):
-    """The inner runs load the plugin by `-p`, whether or not an installed mlusim registers it."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-
 
 KERNELS = """
 import numpy as np
@@ -42,91 +41,34 @@ async def short(core, x, out):
     await core.memcpy(out[0:7], held[0:7])
 """
 
-
-def test_the_fixture_passes_and_fails_with_the_report(pytester: pytest.Pytester):
-    pytester.makepyfile(
-        KERNELS
-        + """
+FIXTURE = """
 def test_sound(verify_kernel):
     assert verify_kernel(sound, X, Output.like(X), reference=X, kind="BLOCK", dim=1).ok
 
 def test_short(verify_kernel):
     verify_kernel(short, X, Output.like(X), kind="BLOCK", dim=1)
-"""
-    )
-    result = pytester.runpytest_subprocess(*PLUGIN)
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "never-written: short on mlu370-x4: 1 error (2 operations of 1 task)",
-            "error: never-written: 32 B of out are never written",
-            "  nearby *.py:*  await core.memcpy(out[[]0:7], held[[]0:7])",
-            "  bytes  out[[]7, 0:8], 32 B",
-        ]
-    )
-    assert "Traceback" not in result.stdout.str()
 
-
-def test_hints_fail_a_test_on_request(pytester: pytest.Pytester):
-    pytester.makepyfile(
-        KERNELS
-        + """
-def test_careful(verify_kernel):
-    verify_kernel(careful, X, Output.like(X), kind="BLOCK", dim=1)
-"""
-    )
-    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
-    result = pytester.runpytest_subprocess(*PLUGIN, "--mlusim-hints")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["hint: redundant-sync: sync orders nothing on any path that ran"])
-
-
-def test_operators_are_checked_on_request(pytester: pytest.Pytester):
-    pytester.makepyfile(
-        KERNELS
-        + """
-def test_operator(request):
-    with mlusim.verifier.checked(False) if not request.config.getoption("--mlusim-check") else open(__file__):
-        report = mlusim.ops.cast(X, "float16").report
-    assert (report is not None) == request.config.getoption("--mlusim-check")
-"""
-    )
-    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
-    pytester.runpytest_subprocess(*PLUGIN, "--mlusim-check").assert_outcomes(passed=1)
-
-
-def test_the_summary_line_names_the_kinds(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    pytester.makepyfile(
-        KERNELS
-        + """
-def test_short(verify_kernel):
+def test_wrong(verify_kernel):
     verify_kernel(short, X, Output.like(X), reference=2 * X, kind="BLOCK", dim=1)
-"""
-    )
-    result = pytester.runpytest_subprocess(*PLUGIN)
-    result.stdout.fnmatch_lines(["FAILED *::test_short - Failed: never-written, wrong-value: short on mlu370-x4: *"])
 
-
-def test_invalid_arguments_give_a_one_line_error(pytester: pytest.Pytester):
-    pytester.makepyfile(
-        KERNELS
-        + """
 def test_option(verify_kernel):
     verify_kernel(sound, X, Output.like(X), refrence=X)
 
 def test_launch(verify_kernel):
     verify_kernel(sound, X, Output.like(X), dim=3)
 """
-    )
-    result = pytester.runpytest_subprocess(*PLUGIN)
-    result.assert_outcomes(failed=2)
-    text = result.stdout.str()
-    assert "During handling" not in text
-    assert "verify_kernel has no option 'refrence': did you mean reference? choose one of device, dim, " in text
-    assert "verify_kernel: LaunchError: sound: dim.x = 3 for UNION1" in text
-    assert len(text.splitlines()) < 30
 
+HINTS = """
+def test_careful(verify_kernel):
+    verify_kernel(careful, X, Output.like(X), kind="BLOCK", dim=1)
+"""
+
+OPERATORS = """
+def test_operator(request):
+    with mlusim.verifier.checked(False) if not request.config.getoption("--mlusim-check") else open(__file__):
+        report = mlusim.ops.cast(X, "float16").report
+    assert (report is not None) == request.config.getoption("--mlusim-check")
+"""
 
 DEVICES = """
 import mlusim, pytest
@@ -161,10 +103,97 @@ def test_operator():
     mlusim.ops.scatter(np.zeros((4, 2), np.float32), np.array([[0, 0], [0, 0]]), np.ones((2, 2), np.float32))
 """
 
+SUITE = {"fixture": FIXTURE, "hints": HINTS, "operators": OPERATORS, "devices": DEVICES}
 
-def test_a_flag_verifies_the_devices_of_a_test(pytester: pytest.Pytester):
-    pytester.makepyfile(KERNELS + DEVICES)
-    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=5)
-    result = pytester.runpytest_subprocess(*PLUGIN, "--mlusim-devices", "--strict-markers")
-    result.assert_outcomes(passed=4, failed=1)
-    result.stdout.fnmatch_lines(["never-written: short on mlu370-x4: 1 error (4 operations of 2 tasks)"])
+
+class Suite:
+    """The output of pytest on some of these files, and how each test ended."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        clean = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *PLUGIN, "-v", *options],
+            cwd=folder,
+            env=clean | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200", "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.text = done.stdout
+        ended = re.findall(r"^test_(\w+)\.py::test_(\w+) (PASSED|FAILED|ERROR)", self.text, re.MULTILINE)
+        self.ended = {(file, name): how for file, name, how in ended}
+        assert self.ended, done.stdout + done.stderr
+
+    def passed(self, file: str) -> dict[str, bool]:
+        """Whether each test of a file passed."""
+        return {name: how == "PASSED" for (of, name), how in self.ended.items() if of == file}
+
+    def failure(self, name: str) -> str:
+        """What is printed on the failure of a test."""
+        found = re.search(rf"^_+ test_{name} _+\n(.*?)(?=^_+ test_|^=+ )", self.text, re.MULTILINE | re.DOTALL)
+        assert found, self.text
+        return found[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("suite")
+    for name, text in SUITE.items():
+        (path / f"test_{name}.py").write_text(KERNELS + text)
+    return path
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> Suite:
+    """The whole suite, without any option of the plugin."""
+    return Suite(folder)
+
+
+def test_the_fixture_passes_and_fails_with_the_report(plain: Suite) -> None:
+    passed = plain.passed("fixture")
+    assert (passed["sound"], passed["short"]) == (True, False)
+    pytest.LineMatcher(plain.failure("short").splitlines()).fnmatch_lines(
+        [
+            "never-written: short on mlu370-x4: 1 error (2 operations of 1 task)",
+            "error: never-written: 32 B of out are never written",
+            "  nearby test_fixture.py:*  await core.memcpy(out[[]0:7], held[[]0:7])",
+            "  bytes  out[[]7, 0:8], 32 B",
+        ]
+    )
+    assert "Traceback" not in plain.text
+
+
+def test_hints_fail_a_test_on_request(plain: Suite, folder: Path) -> None:
+    assert plain.passed("hints") == {"careful": True}
+    asked = Suite(folder, "--mlusim-hints", "test_hints.py")
+    assert asked.passed("hints") == {"careful": False}
+    assert "\nhint: redundant-sync: sync orders nothing on any path that ran\n" in asked.failure("careful")
+
+
+def test_operators_are_checked_on_request(plain: Suite, folder: Path) -> None:
+    assert plain.passed("operators") == {"operator": True}
+    assert Suite(folder, "--mlusim-check", "test_operators.py").passed("operators") == {"operator": True}
+
+
+def test_the_summary_line_names_the_kinds(plain: Suite) -> None:
+    line = "\nFAILED test_fixture.py::test_wrong - Failed: never-written, wrong-value: short on mlu370-x4: "
+    assert line in plain.text
+
+
+def test_invalid_arguments_give_a_one_line_error(plain: Suite) -> None:
+    option, launch = plain.failure("option"), plain.failure("launch")
+    assert "verify_kernel has no option 'refrence': did you mean reference? choose one of device, dim, " in option
+    assert "verify_kernel: LaunchError: sound: dim.x = 3 for UNION1" in launch
+    for text in (option, launch):
+        assert "During handling" not in text
+        assert len(text.splitlines()) < 8
+    assert (plain.passed("fixture")["option"], plain.passed("fixture")["launch"]) == (False, False)
+
+
+def test_a_flag_verifies_the_devices_of_a_test(plain: Suite, folder: Path) -> None:
+    every = {"sound", "short", "twice", "left_alone", "operator"}
+    assert plain.passed("devices") == dict.fromkeys(every, True)
+    asked = Suite(folder, "--mlusim-devices", "--strict-markers", "test_devices.py")
+    assert asked.passed("devices") == dict.fromkeys(every - {"short"}, True) | {"short": False}
+    assert "never-written: short on mlu370-x4: 1 error (4 operations of 2 tasks)\n" in asked.failure("short")

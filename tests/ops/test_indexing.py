@@ -5,7 +5,7 @@ import re
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from mlusim import ops
 from mlusim.errors import InputError
@@ -79,7 +79,6 @@ def element_cases(draw):
     )
 
 
-@settings(max_examples=50, deadline=None)
 @given(element_cases())
 def test_gather_equals_the_loop(case):
     shape, axis, wanted, seed, dtype, index_dtype, device, strategy = case
@@ -97,7 +96,6 @@ def test_gather_equals_the_loop(case):
     np.testing.assert_array_equal(bits(same.output), bits(result.output))
 
 
-@settings(max_examples=50, deadline=None)
 @given(element_cases())
 def test_scatter_equals_the_loop_and_the_last_update_wins(case):
     shape, axis, wanted, seed, dtype, index_dtype, device, strategy = case
@@ -122,7 +120,6 @@ def standard_cases(draw):
     return shape, depth, places, draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(BOARDS))
 
 
-@settings(max_examples=50, deadline=None)
 @given(standard_cases())
 def test_standard_mode_matches_tensorflow(case):
     shape, depth, places, seed, device = case

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim.errors import AllocationError, BoardError, InputError, OperationLimitError, PlanError
@@ -54,7 +54,6 @@ class TestResults:
         st.sampled_from(list(STRATEGIES)),
         st.data(),
     )
-    @settings(deadline=None, max_examples=50)
     def test_forward_and_both_backwards(
         self, extents: tuple[int, ...], groups: int, dtype: str, strategy: str, data: st.DataObject
     ) -> None:
