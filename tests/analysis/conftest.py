@@ -61,3 +61,8 @@ def result():
 @pytest.fixture(scope="session")
 def make_result():
     return shifted
+
+
+@pytest.fixture(scope="session")
+def staged_result(staged_device):
+    return staged_device.result("staged")

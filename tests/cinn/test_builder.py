@@ -14,11 +14,6 @@ from mlusim.ops.registry import OPERATORS
 
 
 @pytest.fixture
-def builder():
-    return NetBuilder("test_basic")
-
-
-@pytest.fixture
 def a(builder):
     return builder.create_input(Float(32), (8, 24), "A")
 
