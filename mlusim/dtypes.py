@@ -60,6 +60,19 @@ _BY_NAME |= _CODES
 
 # Words that mean 32 bits on the board and 64 in NumPy.
 _AMBIGUOUS = frozenset({"int", "uint", "long", "ulong", "unsigned"})
+# Short names of other libraries, for the message about an unknown name.
+_ELSEWHERE = {
+    "fp16": FLOAT16,
+    "fp32": FLOAT32,
+    "fp64": FLOAT64,
+    "single": FLOAT32,
+    "bf16": BFLOAT16,
+    "fp8": FLOAT8_E4M3FN,
+    "fp8e4nv": FLOAT8_E4M3FN,
+    "e4m3": FLOAT8_E4M3FN,
+    "e5m2": FLOAT8_E5M2,
+    "fp8e5": FLOAT8_E5M2,
+}
 _NATIVE = np.dtype("=i2").str[0]
 
 # There is no 16-byte unsigned integer; a void of that width is copied, reversed and gathered as fast as complex128.
@@ -80,7 +93,7 @@ def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
     if dtype is None:
         dtype = _lookup(getattr(name_or_dtype, "numpy_dtype", None), where)
     if dtype is None:
-        near = nearest(name_or_dtype, _NAMES.values()) if isinstance(name_or_dtype, str) else ""
+        near = nearest_dtype(name_or_dtype) if isinstance(name_or_dtype, str) else ""
         text = str(name_or_dtype)[:200] if isinstance(name_or_dtype, np.dtype) else shown(name_or_dtype)
         raise InputError(
             f"{where}dtype {text} is not an element type; {near}accepted are {', '.join(_NAMES.values())}, "
@@ -88,6 +101,12 @@ def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
             "attribute numpy_dtype"
         )
     return dtype
+
+
+def nearest_dtype(name: str) -> str:
+    """Return "did you mean X? " for a message about an unknown name of an element type, or "" if none is near."""
+    elsewhere = _ELSEWHERE.get(name.lower())
+    return nearest(name, _NAMES.values()) if elsewhere is None else f"did you mean {_NAMES[elsewhere]}? "
 
 
 def dtype_name(dtype: object) -> str:

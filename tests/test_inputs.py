@@ -107,6 +107,11 @@ CALLS = [
         mlusim.KernelError,
         r"no attribute 'shape'; a list among the arguments stays a list: pass np\.array\(",
     ),
+    (
+        lambda: mlusim.run(copy, (1.0, 2.0), OUT),
+        mlusim.KernelError,
+        r"; a tuple among the arguments stays a tuple: pass",
+    ),
     (lambda: mlusim.run(copy, X, mlusim.Output((1.5, 2))), mlusim.InputError, r"out: the shape \(1\.5, 2\) is not a"),
     (lambda: mlusim.run(copy, X, mlusim.Output((1,) * 70)), mlusim.InputError, r"out: the shape has rank 70: NumPy"),
     (lambda: mlusim.run(copy, X, mlusim.Output(None)), mlusim.InputError, r"out: the shape None is not a shape"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ class Abandoned(BaseException):
     error: MlusimError | None = None
 
 
+# Arguments that NumPy would take for an array, and that a kernel gets as they are.
+_NO_TENSORS = (list, tuple, range, memoryview, bytearray, array)
 # Names of instructions and attributes in NumPy, Triton and CUDA, for the message about an unknown name.
 _ELSEWHERE = {
     "multiply": "mul",
@@ -138,8 +141,10 @@ def location(task: Task, error: BaseException) -> str:
 def foreign_awaitable(task: Task, coroutine: Any, waits: object) -> AwaitError:
     """Return the error about a kernel that awaits an object of another library."""
     line, source = awaiting_line(coroutine, task.file)
+    # Code from `exec` has no source text.
+    waiting = f"`{source}`" if source else "this line"
     return AwaitError(
-        f"`{source}` awaits {shown(waits)}, which is not an awaitable of the simulator: {_AWAITABLE}",
+        f"{waiting} awaits {shown(waits)}, which is not an awaitable of the simulator: {_AWAITABLE}",
         f"{task.name}, {line}, at {format_ns(task.now_ps)}",
     )
 
@@ -190,8 +195,9 @@ def _raised(error: BaseException) -> str:
         names = [name for name in dir(error.obj) if not name.startswith("_")]
         text += f": {nearest(str(error.name), names).rstrip() or 'it has ' + ', '.join(names)}"
     words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
-    if isinstance(error, AttributeError) and isinstance(error.obj, list):
-        words += "; a list among the arguments stays a list: pass np.array(...), which is uploaded to GDRAM"
+    if isinstance(error, AttributeError) and hasattr(View, str(error.name)) and isinstance(error.obj, _NO_TENSORS):
+        kind = type(error.obj).__name__
+        words += f"; a {kind} among the arguments stays a {kind}: pass np.array(...), which is uploaded to GDRAM"
     return words
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.dtypes import ALL, dtype_name, dtype_of
+from mlusim.dtypes import ALL, dtype_name, dtype_of, nearest_dtype
 from mlusim.errors import InputError, it_has, nearest, shown
 from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
@@ -162,7 +162,7 @@ def _value(where: str, text: str) -> Any:
             raise InputError(f"{where}: write random:DTYPE:SHAPE, such as random:float32:1000")
         known = [dtype_name(dtype) for dtype in ALL]
         if kind not in known:
-            raise InputError(f"{where}: {shown(kind)} is not an element type; {nearest(kind, known)}choose {FORMS}")
+            raise InputError(f"{where}: {shown(kind)} is not an element type; {nearest_dtype(kind)}choose {FORMS}")
         return (RandomInput if drawn else Output)(parse_shape(where, rest), dtype_of(kind))
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]

@@ -224,6 +224,8 @@ def test_an_invalid_element_type_names_its_tensor():
 
     with pytest.raises(InputError, match=r"^out: dtype 'float33' is not an element type; did you mean float32"):
         mlusim.run(kernel, np.zeros(3), mlusim.Output(3, "float33"))
+    with pytest.raises(InputError, match=r"^out: dtype 'fp16' is not an element type; did you mean float16\? accepted"):
+        mlusim.run(kernel, np.zeros(3), mlusim.Output(3, "fp16"))
     with pytest.raises(InputError, match=r"^x: dtype '>f4' is float32 in the other byte order"):
         mlusim.run(kernel, np.zeros(3, ">f4"), mlusim.Output(3))
 
