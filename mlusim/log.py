@@ -172,7 +172,8 @@ class Log:
         host_writes: allocations, other than inputs, that the host has written.
         host_parts: of those that a host program has written by CNRT, the bytes written: (first, end).
         host_reads: allocations that a host program has copied back by CNRT.
-        host_read_parts: of those of a BANG C program, the bytes copied back: (first, end).
+        host_read_parts: by allocation, the bytes that a BANG C program has copied back, or all bytes of one that a host
+            has downloaded as a whole: (first, end).
         windows: by allocation, the parts (offset, box) that were passed to launches.
         released: by allocation, the number of records when it was freed.
         loops: the counted loops, by record.

@@ -138,6 +138,10 @@ class DeviceMemory:
         check_usable(view.allocation, write=False)
         self._check_ran(f"download of {view!r}")
         array = view.typed().view()
+        allocation = view.allocation
+        if allocation.identity in self.log.windows and view.nbytes == allocation.nbytes and not allocation.read_only:
+            # The host reads all of it, also what no launch got.
+            self.log.host_read_parts.setdefault(allocation.identity, set()).add((0, allocation.nbytes))
         if view.allocation.read_only:
             # These may be the bytes of the array that the caller uploaded.
             array.setflags(write=False)

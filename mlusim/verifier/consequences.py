@@ -56,6 +56,9 @@ def _remedy(cause: Finding, consequence: Finding) -> str:
     if consequence.kind == "never-written" and _of_two_launches(cause, consequence):
         unwritten = consequence.fields["tensor"]
         return f"pass {unwritten}, which is never written, to one of the two launches\nor {cause.remedy}"
+    if consequence.kind == "never-written" and cause.kind in ("written-again", "task-race") and len(cause.lines) == 1:
+        part = f"correct the part of {consequence.fields['tensor']} at {cause.sites[0].location}"
+        return f"{part}: other bytes of it are never written\nor {cause.remedy}"
     return cause.remedy
 
 
@@ -147,8 +150,9 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         if finding.kind in ("never-written", "written-again") and finding.fields["tensor"] == wrong.fields["tensor"]
     ]
     writer = replace(wrong, sites=wrong.sites[:1]).lines
-    if any(finding.fields.get("beside_bytes") and writer <= finding.lines for finding in wrongly):
-        # Its address is wrong.
+    displaced = {finding.kind for finding in wrongly if writer <= finding.lines} == {"never-written", "written-again"}
+    if displaced or any(finding.fields.get("beside_bytes") and writer <= finding.lines for finding in wrongly):
+        # The address of the writer is wrong.
         return True
     return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
         writer <= finding.lines for finding in wrongly if finding.kind == "written-again" or not writer

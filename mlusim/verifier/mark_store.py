@@ -181,6 +181,8 @@ class MarkStore:
 
     def _read_by_the_host(self, alloc: int) -> frozenset[int]:
         parts = self._log.host_read_parts.get(alloc)
+        if parts == {(0, self._log.allocations[alloc].nbytes)}:
+            parts = None
         if parts is None and alloc in self.whole:
             return self.whole.all_of(alloc)
         marks = self.of(alloc)

@@ -349,7 +349,11 @@ def test_a_helper_that_is_not_awaited_is_a_finding():
     report = verify(kernel, X, Output.like(X), reference=X, **ONE)
     (finding,) = report.errors
     line = kernel.__code__.co_firstlineno + 3
-    assert (finding.kind, finding.location, report.stopped) == ("await", f"test_verify.py:{line}", True)
+    assert (finding.kind, finding.location, report.stopped) == (
+        "await",
+        f"test_verify.py:{line}: helper(core, out[0], row)",
+        True,
+    )
     assert "write `await helper(...)`" in report.text()
 
 

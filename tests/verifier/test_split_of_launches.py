@@ -1,0 +1,51 @@
+"""Launches that share a tensor: each writes the part that it got, and the host reads all of it."""
+
+from __future__ import annotations
+
+import pytest
+
+import mlusim
+from findings import X
+from mlusim import Output, verify
+
+
+@pytest.mark.parametrize("begin", [4, 5])
+def test_a_row_that_no_launch_gets_is_found_once_the_host_reads_the_tensor(begin):
+    async def double(core, x, out):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.memcpy(tile, x[core.task_id])
+        core.mul(tile, tile, 2.0)
+        await core.memcpy(out[core.task_id], tile)
+
+    device = mlusim.Device()
+    x, out = device.upload(X, "x"), device.alloc((8, 8), X.dtype, "out")
+    for low, high in ((0, 4), (begin, 8)):
+        device.launch(double, x[low:high], out[low:high], kind="BLOCK", dim=high - low)
+    device.synchronize()
+    assert device.verify().ok
+    device.download(out)
+    if begin == 4:
+        assert device.verify().ok
+    else:
+        (finding,) = device.verify().errors
+        assert (finding.kind, finding.region) == ("never-written", "out[4, 0:8], 32 B")
+
+
+def test_a_store_at_a_wrong_address_is_one_finding_with_the_values_that_it_displaces():
+    async def kernel(core, x, out, early=0):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        for row in range(8):
+            await core.memcpy(tile, x[row])
+            await core.memcpy(out[max(row - early, 0)], tile)
+
+    one = {"kind": "BLOCK", "dim": 1}
+    (finding,) = verify(kernel, X, Output.like(X), 1, **one, reference=X).errors
+    line = kernel.__code__.co_firstlineno + 4
+    assert (finding.kind, {folded.kind for folded in finding.folded}) == (
+        "written-again",
+        {"never-written", "wrong-value"},
+    )
+    assert finding.remedy.startswith(
+        f"correct the part of out at test_split_of_launches.py:{line}: other bytes of it are"
+    )
+    assert verify(kernel, X, Output.like(X), **one, reference=X).ok
