@@ -9,6 +9,7 @@ import numpy as np
 from mlusim.analysis.canvas import Canvas
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.plot import Plot, left_of
+from mlusim.analysis.spans import bin_edges
 from mlusim.analysis.style import BLACK, READ, WRITE, time_unit
 from mlusim.analysis.windows import pieces
 from mlusim.arrays import Integers, Numbers
@@ -106,7 +107,7 @@ def bandwidth_of(records: LogColumns) -> Bandwidth | None:
     if not records.time_ps:
         return None
     begin, end = records.start_of_run_ps, records.end_of_run_ps
-    edges = np.unique(np.linspace(begin, end, _BINS + 1).round().astype(np.int64))
+    edges = bin_edges(begin, end, _BINS)
     seconds = np.diff(edges) / PS_PER_S
     read, write = (nbytes / seconds / _BYTES_PER_GB for nbytes in bus_bytes_over_time(records, edges))
     peak = records.board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB

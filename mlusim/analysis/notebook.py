@@ -12,6 +12,7 @@ import numpy as np
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.spans import bin_edges
 from mlusim.analysis.style import BLACK, CAUSE_COLOURS, INK, PAPER, READ, WRITE, time_unit
 from mlusim.analysis.summary import percent, us_text
 from mlusim.units import PS_PER_S, format_bytes
@@ -198,7 +199,7 @@ def _bandwidth(records: LogColumns, name: str) -> str:
 
 def _bandwidth_areas(records: LogColumns, width: float) -> Iterator[str]:
     """Yield the areas of writes stacked on reads, the larger area first."""
-    edges = np.unique(np.linspace(records.start_of_run_ps, records.end_of_run_ps, _BINS + 1).round().astype(np.int64))
+    edges = bin_edges(records.start_of_run_ps, records.end_of_run_ps, _BINS)
     read, write = bus_bytes_over_time(records, edges)
     peak = np.diff(edges) / PS_PER_S * records.board.dram_bandwidth_bytes_per_s
     at = (edges - edges[0]) / (edges[-1] - edges[0]) * width

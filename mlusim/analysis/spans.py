@@ -128,6 +128,11 @@ class RunSpans:
         return next(islice(self.parts(units), part, None))
 
 
+def bin_edges(start_ps: int, end_ps: int, bins: int) -> Integers:
+    """(bins + 1,) edges of equal time bins in whole picoseconds; fewer if the time is shorter than that."""
+    return np.unique(np.linspace(start_ps, end_ps, bins + 1).round().astype(np.int64))
+
+
 def covered_fraction(row: Integers, start: Integers, end: Integers, rows: int, edges: Integers) -> Numbers:
     """(rows, bins) fraction of each time bin that is covered on each row.
 

@@ -15,7 +15,7 @@ import numpy as np
 from mlusim.analysis.canvas import Canvas, rgb, width_of
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.plot import Plot, left_of
-from mlusim.analysis.spans import KINDS, LANES, RunSpans, Spans, covered_fraction, shares
+from mlusim.analysis.spans import KINDS, LANES, RunSpans, Spans, bin_edges, covered_fraction, shares
 from mlusim.analysis.style import INK, PAPER, time_unit
 from mlusim.arrays import Integers, Numbers
 
@@ -155,7 +155,7 @@ def _overview(
         # Shares need several iterations per bin, or aliasing appears.
         summed = _summed(run, shown)
         bins = int(counts.max()) // _SPANS_PER_BIN if summed else _BINS
-        edges = np.unique(np.linspace(begin, end, min(bins, _BINS) + 1).round().astype(np.int64))
+        edges = bin_edges(begin, end, min(bins, _BINS))
         image = _share_image(run, shown, edges) if summed else _lane_image(run, shown, lanes, edges)
         pixels = (255 * image).round().astype(np.uint8)
         for unit, picture in enumerate(np.split(pixels, len(shown))):

@@ -16,6 +16,7 @@ import numpy as np
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.provenance import MODEL
+from mlusim.analysis.spans import bin_edges
 from mlusim.analysis.windows import pieces
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
 from mlusim.units import PS_PER_S, PS_PER_US
@@ -140,8 +141,7 @@ def _counters(records: LogColumns) -> Iterator[str]:
     """Yield achieved DRAM bandwidth in GB/s."""
     if not records.time_ps:
         return
-    edges = np.linspace(records.start_of_run_ps, records.end_of_run_ps, _COUNTER_BINS + 1).round().astype(np.int64)
-    edges = np.unique(edges)
+    edges = bin_edges(records.start_of_run_ps, records.end_of_run_ps, _COUNTER_BINS)
     read, write = bus_bytes_over_time(records, edges)
     rates = PS_PER_S / np.diff(edges) / 1e9
     for at, reads, writes in zip(edges[:-1].tolist(), (read * rates).tolist(), (write * rates).tolist(), strict=True):

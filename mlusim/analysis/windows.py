@@ -53,7 +53,7 @@ def windows(records: LogColumns, piece: int = 0, *, reach_ps: int = 0) -> Iterat
         return
     parts = how_many(records, piece)
     low, high = records.start_of_run_ps, records.end_of_run_ps
-    # LogColumns are in issue order, so those of a window are in few blocks, whose time ranges are known.
+    # Records are in issue order, so those of a window are in few blocks, whose time ranges are known.
     block = max(piece // _BLOCKS, 1)
     bounds, sampled = [], []
     for part in pieces(records, block):

@@ -20,6 +20,7 @@ from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.page.occupancy import Occupancy
 from mlusim.analysis.page.roofline import Roofline
 from mlusim.analysis.page.tensors import TensorTraffic
+from mlusim.analysis.spans import bin_edges
 from mlusim.analysis.style import (
     BLACK,
     BUFFER_COLOURS,
@@ -87,7 +88,7 @@ def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figur
 def bandwidth(records: LogColumns, bound: LowerBound) -> Figure:
     """Bytes on the DRAM bus over time, read and write stacked, with the peak, the mean and the bound."""
     begin, end = records.start_of_run_ps, records.end_of_run_ps
-    edges = np.unique(np.linspace(begin, end, _BINS + 1).round().astype(np.int64))
+    edges = bin_edges(begin, end, _BINS)
     read, write = bus_bytes_over_time(records, edges)
     seconds = np.diff(edges) / PS_PER_S
     unit, scale = time_unit(records.time_ps)
