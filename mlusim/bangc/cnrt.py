@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _HANDLE = 0x10000
 _MAX_UNION_KIND = 4
+# As in `cnrt.h`: libraries refuse a runtime that is older than the header that they were compiled with.
+_CNRT_VERSION, _CNDRV_VERSION = (6, 7, 0), (2, 7, 0)
 
 
 class _Placed(NamedTuple):
@@ -184,9 +186,15 @@ class Cnrt(HostMemory):
         self.write(target, "<i", 0)
         return 0
 
-    def cnrtGetLibVersion(self, major: int, minor: int, patch: int) -> int:
-        for target in (major, minor, patch):
-            self.write(target, "<i", 0)
+    def cnrtGetLibVersion(self, *targets: int) -> int:
+        return self._version(targets, _CNRT_VERSION)
+
+    def cnGetLibVersion(self, *targets: int) -> int:
+        return self._version(targets, _CNDRV_VERSION)
+
+    def _version(self, targets: tuple[int, ...], version: tuple[int, ...]) -> int:
+        for target, number in zip(targets, version, strict=True):
+            self.write(target, "<i", number)
         return 0
 
     def cnrtDeviceGetAttribute(self, target: int, attribute: int, _: int) -> int:

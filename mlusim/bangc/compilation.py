@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlusim.bangc import toolchain
 from mlusim.bangc.compiler_messages import compiler_text
-from mlusim.bangc.linking import link
+from mlusim.bangc.linking import link, link_text
 from mlusim.bangc.loading import check_that_it_loads
 from mlusim.errors import CompileError
 from mlusim.files import scratch_folder
@@ -84,9 +86,8 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     compiler = options.compiler
     _check_sizes(texts)
     folder = toolchain.cache_folder()
-    words = (f"-std={options.std}", *compiler.options, *compiler.seen)
-    joined = "\0".join(text.text for text in texts)
-    key = toolchain.content_key(joined, compiler.language, *words, *compiler.command, compiler.version)
+    words = _key_words(options)
+    key = toolchain.content_key("\0".join(text.text for text in texts), *words)
     target = folder / f"{key}.so"
     failed = folder / f"{key}.json"
     if target.exists():
@@ -95,27 +96,58 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
         raise CompilerError(**json.loads(failed.read_text(encoding="utf-8")))
     with scratch_folder() as work:
         linked = work / "kernel.so"
-        objects = [work / f"kernel{number}.o" for number in range(len(paths))]
+        objects: list[Path] = []
 
         def compile_with(first: str = "") -> None:
-            for path, text, made in zip(paths, texts, objects, strict=True):
-                source = made.with_suffix(".cpp")
-                source.write_text(_with_lines(text.text, first), encoding="utf-8")
-                command = [*compiler.command, *words, "-x", compiler.language, "-c", str(source), "-o", str(made)]
-                done = toolchain.run(command)
-                if done.returncode:
-                    message = compiler_text(done.stderr, path)
-                    toolchain.publish(failed, json.dumps({"message": message, "full": done.stderr}).encode())
-                    raise CompilerError(message, done.stderr)
+            contents = [_with_lines(text.text, first) for text in texts]
+            try:
+                objects[:] = _objects(paths, contents, options, work)
+            except CompilerError as error:
+                toolchain.publish(failed, json.dumps({"message": error.message, "full": error.full}).encode())
+                raise
 
         compile_with()
         runtime = toolchain.runtime(compiler)
         done = link(objects, linked, runtime, lambda *words: toolchain.run([*compiler.command, *words]), compile_with)
         if done.returncode:
-            raise CompileError(compiler_text(done.stderr, paths[0]))
+            raise CompileError(link_text(done.stderr))
         check_that_it_loads(paths[0], linked, runtime)
         toolchain.publish(target, linked.read_bytes())
     return target
+
+
+def _key_words(options: Options) -> tuple[str, ...]:
+    """Return what the code of a text depends on besides the text."""
+    compiler = options.compiler
+    own = (f"-std={options.std}", *compiler.options, *compiler.seen)
+    return (compiler.language, *own, *compiler.command, compiler.version)
+
+
+def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, work: Path) -> list[Path]:
+    """Compile texts, at the same time, and return their objects. Those of several files are kept.
+
+    A program of many files is then compiled again only where it changes.
+    """
+    compiler, folder = options.compiler, toolchain.cache_folder()
+
+    def compiled(number: int) -> Path:
+        made = work / f"kernel{number}.o"
+        if len(paths) > 1:
+            kept = folder / f"{toolchain.content_key(contents[number], *_key_words(options))}.o"
+            if kept.exists():
+                return kept
+        source = made.with_suffix(".cpp")
+        source.write_text(contents[number], encoding="utf-8")
+        own = (f"-std={options.std}", *compiler.options, *compiler.seen)
+        done = toolchain.run([*compiler.command, *own, "-x", compiler.language, "-c", str(source), "-o", str(made)])
+        if done.returncode:
+            raise CompilerError(compiler_text(done.stderr, paths[number]), done.stderr)
+        if len(paths) > 1:
+            toolchain.publish(kept, made.read_bytes())
+        return made
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(compiled, range(len(paths))))
 
 
 def _check_sizes(texts: Sequence[Rewritten]) -> None:

@@ -81,9 +81,8 @@ SAME = {
     "cnrtCastDataType_V2": "cnrtCastDataType",
     "cnrtGetErrorName": "cnrtGetErrorStr",
     "cnGetErrorName": "cnGetErrorString",
-    **dict.fromkeys(
-        ("cnrtDriverGetVersion", "cnrtLibGetVersion", "cnGetLibVersion", "cnGetDriverVersion"), "cnrtGetLibVersion"
-    ),
+    "cnrtLibGetVersion": "cnrtGetLibVersion",
+    **dict.fromkeys(("cnrtDriverGetVersion", "cnGetDriverVersion"), "cnGetLibVersion"),
     **dict.fromkeys(("cnrtGetDeviceHandle", "cnDeviceGet", "cnCtxGetDevice"), "cnrtGetDevice"),
     "cnrtSetCurrentDevice": "cnrtSetDevice",
     "cnDeviceGetCount": "cnrtGetDeviceCount",

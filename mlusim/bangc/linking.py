@@ -7,6 +7,7 @@ without them; a call of one must not end the process, as the dynamic linker woul
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -17,6 +18,7 @@ from mlusim.bangc.image import load_runtime
 from mlusim.bangc.source import quoted
 
 _UNDEFINED = 5
+_MOST_LINES = 40
 # Functions counted by the runtime as accesses (`runtime.cpp`), also if headers of C++ call the compiler's builtins.
 _COPIES = ("memcpy", "memmove", "memset")
 # Functions wrapped by the headers (`output.h`): kernels have no heap and no exceptions.
@@ -66,6 +68,33 @@ def link(
         if not done.returncode:
             done = call("-shared", *wraps, *map(str, objects), str(made), "-o", str(target))
     return done
+
+
+# What the linkers of GNU and LLVM say of a function or a variable that two files define: its name and places.
+_TWICE_GNU = re.compile(
+    r"(?:^|[\s:])([^\s:]+:\d+): multiple definition of [`'](.+?)'; \S*?:?([^\s:]+:\d+): first defined"
+)
+_AT = r">>> defined at (?:.*\()?([^()\n]+)"
+_TWICE_LLVM = re.compile(rf"duplicate symbol: (.+)\n{_AT}\)?\n(?:>>> +\S+\n)?{_AT}")
+
+
+def link_text(text: str) -> str:
+    """Return what the linker says, in the words of the files."""
+    found = {match[2]: (match[3], match[1]) for match in _TWICE_GNU.finditer(text)}
+    found |= {match[1]: (match[2], match[3]) for match in _TWICE_LLVM.finditer(text)}
+    if not found:
+        lines = [line for line in text.splitlines() if line.strip()]
+        return "the files do not link:\n" + "\n".join(lines[:_MOST_LINES])
+    # LLVM's has no line for a variable.
+    places = {
+        name: f", at {first} and at {second}" if ":" in first + second else ""
+        for name, (first, second) in found.items()
+    }
+    return "\n".join(
+        f"{name} is defined in two files{place}: make it static or inline, or define it in one file and declare it in "
+        "the other"
+        for name, place in places.items()
+    )
 
 
 def _stub(number: int, symbol: str) -> str:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc import intrinsics, toolchain
 from mlusim.bangc.compilation import CompilerError, Options, build, check, preprocess
 from mlusim.bangc.debug_lines import line_table
+from mlusim.bangc.device_functions import declared_functions, own_functions
 from mlusim.bangc.device_variables import DeviceVariables
 from mlusim.bangc.entries import Entry
 from mlusim.bangc.entry_points import EntryPoint, entry_point
 from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
 from mlusim.bangc.rewriting import Names, Rewritten, rewrite
+from mlusim.bangc.source import source_of
 from mlusim.bangc.undeclared_names import SecondLook
 from mlusim.bangc.unknown_names import is_unknown, not_simulated
 from mlusim.errors import CompileError, InputError, nearest
@@ -92,11 +96,15 @@ class Module:
         self.variables = DeviceVariables(path.name, on.vector_alignment_bytes)
         self._points: dict[str, EntryPoint] | None = None
         files = (path, *sources)
-        plain = [preprocess(file, on, options) for file in files]
+        toolchain.generated_headers(options.compiler, options.std)
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            plain = list(pool.map(partial(preprocess, on=on, options=options), files))
         second: SecondLook | None = None
         names = Names((str(toolchain.INCLUDE), str(toolchain.cache_folder())), is_unknown, _declarations)
+        declared = (declared_functions(source_of(text, names.own)) for text in plain) if sources else ()
+        own = own_functions(declared)
         for _ in range(_ROUNDS):
-            self._texts: list[Rewritten] = [rewrite(source, instantiate, names, second) for source in plain]
+            self._texts: list[Rewritten] = [rewrite(source, instantiate, names, second, own) for source in plain]
             try:
                 if syntax_only:
                     for file, text in zip(files, self._texts, strict=True):
@@ -106,11 +114,11 @@ class Module:
                 break
             except CompilerError as error:
                 second = second or SecondLook()
-                declared, called = (
+                words, called = (
                     set().union(*names)
                     for names in ((text.declared for text in self._texts), (text.calls for text in self._texts))
                 )
-                if not second.learn(error.full, declared, called):
+                if not second.learn(error.full, words, called):
                     raise CompileError(error.message) from None
         self.calls = {name: place for text in reversed(self._texts) for name, place in text.calls.items()}
         others = second.others if second is not None else ()

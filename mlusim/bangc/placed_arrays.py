@@ -78,7 +78,8 @@ class PlacedArrays:
         """Register the arrays of the image that are new to this task, and allocate those it has reached.
 
         Arrays at file scope are allocated when the task starts; those of functions that earlier launches ran, when this
-        task first uses them, so that the entries of one file need not fit in a memory together. A BLOCK task allocates
+        task first uses them, so that the entries of one file need not fit in a memory together. So are those at file
+        scope in a program of several files: each may fill a memory with arrays of its own. A BLOCK task allocates
         SRAM on first use: kernels of one file may need none, and other tasks of the launch run in the same cluster.
         """
         starts = not any(self._placed)
@@ -94,7 +95,7 @@ class PlacedArrays:
                 array = arena.arrays[number]
                 self._offsets[kind].append(int(array.offset))
                 placed.append(None)
-                first = number < (room.at_file_scope or 0) or not starts
+                first = (number < (room.at_file_scope or 0) and not self._module.sources) or not starts
                 if first and not (is_block and kind == SRAM):
                     self._allocate(kind, number)
                 elif kind != SRAM or fills_shared:

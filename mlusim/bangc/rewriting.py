@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from mlusim.bangc.device_functions import FUNCTION_WORD, HOST_WORD, linkage
 from mlusim.bangc.entries import (
     ENTRY_WORD,
     Entry,
@@ -61,7 +62,11 @@ class Names:
 
 
 def rewrite(
-    text: str, instantiate: tuple[str, ...] = (), names: Names | None = None, look: SecondLook | None = None
+    text: str,
+    instantiate: tuple[str, ...] = (),
+    names: Names | None = None,
+    look: SecondLook | None = None,
+    own_functions: frozenset[str] = frozenset(),
 ) -> Rewritten:
     """Rewrite the output of a preprocessor.
 
@@ -70,6 +75,7 @@ def rewrite(
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
         names: known names.
         look: earlier messages of the compiler about the file's names.
+        own_functions: functions of the board that no other file of the program shares.
     """
     names = names or Names()
     source = source_of(text, names.own)
@@ -101,7 +107,12 @@ def rewrite(
                     in_class=bool(scopes) and scopes[-1][0] == _CLASS,
                 )
                 continue
-            if token.text == ENTRY_WORD:
+            if token.text == FUNCTION_WORD:
+                is_global = all(scope[0] == _NAMESPACE and scope[1] != _LINKAGE for scope in scopes)
+                source.replace(position, position, linkage(source, position, own_functions) if is_global else "")
+            elif token.text == HOST_WORD:
+                source.replace(position, position, "")
+            elif token.text == ENTRY_WORD:
                 optional = name_with_defaults(source, position)
                 if optional is not None:
                     with_defaults.add(optional)

@@ -91,7 +91,10 @@ def finish(
         written["sensitivity"] = [row._asdict() for row in sensitivities]
     if outputs.as_json:
         show.print_json(to_json(result) | written)
-    elif not outputs.quiet:
+    elif outputs.quiet:
+        if checked and result.report is not None:
+            show.print_errors(result.report)
+    else:
         if spaced:
             show.print_text("")
         if title:

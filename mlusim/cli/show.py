@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mlusim.analysis.summary import Row
     from mlusim.explore.suggestions import Suggestion
     from mlusim.results.result import Result
+    from mlusim.verifier.report import Report
 
 # A list of numbers over several lines. JSON strings contain no line breaks.
 _NUMBERS = re.compile(r"\[\n[\s\d.,eE+-]+\]")
@@ -81,6 +82,12 @@ def fitted(line: str, width: int) -> str:
         return line
     hang = " " * (len(line) - len(line.lstrip()) + 2)
     return textwrap.fill(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
+
+
+def print_errors(report: Report) -> None:
+    """Print the errors of a report where nothing else is printed, with --quiet: they are why a command fails."""
+    for finding in report.errors:
+        click.echo(finding.text(), err=True)
 
 
 def print_wrapped(text: str) -> None:

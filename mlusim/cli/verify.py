@@ -126,7 +126,9 @@ def _verify(
         finish(verified.result, replace(outputs, as_json=False, quiet=True))
     if outputs.as_json:
         print_findings(verified)
-    elif not outputs.quiet:
+    elif outputs.quiet:
+        show.print_errors(verified)
+    else:
         show.print_text(verified.text())
         print_outputs(written)
         for name in files:

@@ -70,6 +70,10 @@ def test_a_program_with_findings_fails(tmp_path: Path, capfd: pytest.CaptureFixt
     )
     assert [_mlusim("bangc", "run", file, *words) for words in ((), ("--check",), ("--check", "--", "x"))] == [0, 1, 5]
     assert "error: task-race" in capfd.readouterr().out
+    assert _mlusim("bangc", "run", file, "--check", "-q") == 1
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: task-race: task 0 and task 1 write the same bytes of device memory 0\n")
 
 
 def test_a_file_without_main_is_not_a_program(basics: bangc.Module) -> None:

@@ -4,7 +4,7 @@
 // The guard of the vendor's header: a copy of it in a folder of the program adds nothing.
 #define __CNRT_H
 #define CNRT_MAJOR_VERSION 6
-#define CNRT_MINOR_VERSION 0
+#define CNRT_MINOR_VERSION 7
 #define CNRT_PATCH_VERSION 0
 #define CNRT_VERSION (CNRT_MAJOR_VERSION * 10000 + CNRT_MINOR_VERSION * 100 + CNRT_PATCH_VERSION)
 

@@ -32,8 +32,8 @@ void *memset(void *to, int value, size_t size) noexcept __asm__("__tsan_memset")
 #define __mlu_global__ __mlusim_entry
 #define __mlu_const__ __mlusim_const
 #define __mlu_device__ __mlusim_device
-#define __mlu_func__
-#define __mlu_host__
+#define __mlu_func__ __mlusim_func
+#define __mlu_host__ __mlusim_host
 #define __mlu_builtin__
 #define __mlu_simt__
 #define __mlu_vector__
