@@ -6,6 +6,7 @@ device.launch(module["name"], x, out, 8)
 From source to binary:
   source, rewriting        tokens of a preprocessed file, and what C++ does not have; by construct:
   memory_arrays, launches  `__nram__` arrays, `<<<...>>>`; `entries`, `device_variables`, `file_variables`, `assembly`
+  device_functions         functions of the board that each file of a program has for itself
   compilation, linking     preprocess, compile, link; `toolchain`: compilers and a cache; `loading`: test loads
   compiler_messages        messages at the user's lines; `debug_lines`: lines of instructions
   undeclared_names         names that clash or are missing; `unknown_names`: neither instructions nor in the headers
@@ -23,7 +24,7 @@ Kernels:
 
 Programs:
   host, own_process        a file with `main`, in a process of its own
-  cnrt, host_memory        functions of CNRT; `host_calls`: which there are
+  cnrt, host_memory        functions of CNRT; `host_calls`: which there are; `volumes`: copies in 3D
   host_order, host_spans   memory used while a launch or copy may still use it
 """
 

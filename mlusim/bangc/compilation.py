@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +59,8 @@ def preprocess(path: Path, on: Board, options: Options) -> str:
     return done.stdout
 
 
-def check(path: Path, rewritten: Rewritten, options: Options) -> None:
-    """Check the text with the compiler, without generating code."""
+def check(number: int, path: Path, rewritten: Rewritten, options: Options) -> None:
+    """Check the text of a file, which has this number, with the compiler, without generating code."""
     compiler = options.compiler
     command = [*compiler.command, f"-std={options.std}", *compiler.options]
     with scratch_folder() as work:
@@ -70,13 +70,13 @@ def check(path: Path, rewritten: Rewritten, options: Options) -> None:
         what = ["-fsyntax-only"] if compiler.gnu else ["-O0", "-c", "-o", str(source.with_suffix(".o"))]
         done = toolchain.run([*command, *what, "-x", compiler.language, str(source)])
     if done.returncode:
-        raise CompilerError(compiler_text(done.stderr, path), done.stderr)
+        raise CompilerError(compiler_text(done.stderr, path), {number: done.stderr})
 
 
 class CompilerError(CompileError):
-    """A compiler error on rewritten text; `full` is the complete output."""
+    """A compiler error on rewritten text; `full` is the complete output by the number of a file."""
 
-    def __init__(self, message: str, full: str) -> None:
+    def __init__(self, message: str, full: Mapping[int, str]) -> None:
         super().__init__(message)
         self.full = full
 
@@ -89,11 +89,12 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     words = _key_words(options)
     key = toolchain.content_key("\0".join(text.text for text in texts), *words)
     target = folder / f"{key}.so"
-    failed = folder / f"{key}.json"
+    failed = folder / f"{key}.errors.json"
     if target.exists():
         return target
     if failed.exists():
-        raise CompilerError(**json.loads(failed.read_text(encoding="utf-8")))
+        message, full = json.loads(failed.read_text(encoding="utf-8"))
+        raise CompilerError(message, {int(number): text for number, text in full.items()})
     with scratch_folder() as work:
         linked = work / "kernel.so"
         objects: list[Path] = []
@@ -103,7 +104,7 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
             try:
                 objects[:] = _objects(paths, contents, options, work)
             except CompilerError as error:
-                toolchain.publish(failed, json.dumps({"message": error.message, "full": error.full}).encode())
+                toolchain.publish(failed, json.dumps([error.message, error.full]).encode())
                 raise
 
         compile_with()
@@ -129,25 +130,29 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
     A program of many files is then compiled again only where it changes.
     """
     compiler, folder = options.compiler, toolchain.cache_folder()
+    own = (f"-std={options.std}", *compiler.options, *compiler.seen)
+    errors: dict[int, str] = {}
 
     def compiled(number: int) -> Path:
         made = work / f"kernel{number}.o"
-        if len(paths) > 1:
-            kept = folder / f"{toolchain.content_key(contents[number], *_key_words(options))}.o"
-            if kept.exists():
-                return kept
+        kept = folder / f"{toolchain.content_key(contents[number], *_key_words(options))}.o"
+        if kept.exists():
+            return kept
         source = made.with_suffix(".cpp")
         source.write_text(contents[number], encoding="utf-8")
-        own = (f"-std={options.std}", *compiler.options, *compiler.seen)
         done = toolchain.run([*compiler.command, *own, "-x", compiler.language, "-c", str(source), "-o", str(made)])
         if done.returncode:
-            raise CompilerError(compiler_text(done.stderr, paths[number]), done.stderr)
-        if len(paths) > 1:
+            errors[number] = done.stderr
+        elif len(paths) > 1:
             toolchain.publish(kept, made.read_bytes())
         return made
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(compiled, range(len(paths))))
+        objects = list(pool.map(compiled, range(len(paths))))
+    if errors:
+        first = min(errors)
+        raise CompilerError(compiler_text(errors[first], paths[first]), errors)
+    return objects
 
 
 def _check_sizes(texts: Sequence[Rewritten]) -> None:

@@ -19,7 +19,7 @@ cnrtDestroy 0|cnrtGetDeviceHandle 2|cnrtSetCurrentDevice 1|cnrtGetLastError 0|cn
 cnrtRuntimeGetVersion 1|cnrtGetLibVersion 3|cnrtDriverGetVersion 3|cnrtDeviceReset 0|cnrtCreateQueue 1
 cnrtSetDeviceFlag 1|cnrtGetDeviceFlag 1|cnrtDeviceGetQueuePriorityRange 2|cnrtQueueGetPriority 2
 cnrtDeviceGetPCIBusId 3|cnrtGetPeerAccessibility 3|cnrtPlaceNotifierWithFlags 3
-cnrtMemcpy2D 7|cnrtMemcpy2DAsync 8|cnrtMemcpyPeerAsync 6|cnrtMemcpyAsync_V3 5|cnrtMemsetD8Async 4
+cnrtMemcpy2D 7|cnrtMemcpy2DAsync 8|cnrtMemcpy3D 1|cnrtMemcpyPeerAsync 6|cnrtMemcpyAsync_V3 5|cnrtMemsetD8Async 4
 cnrtMemsetD32Async 4|cnrtMallocAsync 3|cnrtFreeAsync 2|cnrtMallocFrameBuffer 3|cnrtPointerGetAttributes 2
 cnrtHostRegister 3|cnrtHostUnregister 1|cnrtMcacheOperation 5|cnrtFreeConstant 1|cnrtMallocHostMemory 2
 cnrtDestroyQueue 1|cnrtSyncQueue 1|cnrtCreateNotifier 1|cnrtDestroyNotifier 1

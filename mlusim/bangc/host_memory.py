@@ -11,6 +11,7 @@ import numpy as np
 from mlusim.bangc.host_calls import STATUS
 from mlusim.bangc.host_spans import Region
 from mlusim.bangc.image import Range
+from mlusim.bangc.volumes import volume_copy
 from mlusim.cores.convert import ROUND
 from mlusim.dtypes import BFLOAT16
 from mlusim.errors import AllocationError, InputError
@@ -34,6 +35,7 @@ _DTYPES: dict[int, Any] = {
     0x31: np.uint8,
     0x32: np.uint16,
     0x33: np.uint32,
+    0x34: np.uint64,
     0x41: np.bool_,
 }
 # `cnrtRoundingMode_t`: half up, to zero, away from zero, up, down, to nearest even.
@@ -169,7 +171,10 @@ class HostMemory:
     def cnrtMemcpyAsync_V3(self, dst: int, src: int, size: int, direction: int, _: int) -> int:
         return self.cnrtMemcpy(dst, src, size, direction)
 
-    def cnrtMemcpyPeer(self, dst: int, _: int, src: int, __: int, size: int, *___: Any) -> int:
+    def cnrtMemcpyPeer(self, dst: int, to: int, src: int, of: int, size: int, *_: Any) -> int:
+        """Copy between devices, of which there is one; the last argument of the asynchronous form is a queue."""
+        if to or of:
+            return self.failed("cnrtErrorDeviceInvalid")
         return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToDev"))
 
     def cnrtMemcpy2D(
@@ -180,6 +185,14 @@ class HostMemory:
             status = self.cnrtMemcpy(dst + row * dst_pitch, src + row * src_pitch, width, direction)
             if status:
                 return status
+        return 0
+
+    def cnrtMemcpy3D(self, parameters: int) -> int:
+        copy = volume_copy(parameters)
+        if not copy.is_valid:
+            return self.failed("cnrtErrorArgsInvalid")
+        for target, source in copy.rows():
+            self.cnrtMemcpy(target, source, copy.width, copy.direction)
         return 0
 
     def cnMemcpy(self, dst: int, src: int, size: int, *_: Any) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from mlusim.bangc.host_calls import SAME
 from mlusim.bangc.image import IN_FLIGHT, WRITTEN
+from mlusim.bangc.volumes import volume_copy
 from mlusim.verifier.accesses import accesses_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,14 @@ def spans_of(name: str, values: Sequence[int]) -> tuple[Span, ...]:
         return _present(
             Span(target, target + rows * target_pitch + width, writes=True),
             Span(source, source + rows * pitch + width, writes=False),
+        )
+    if name == "cnrtMemcpy3D":
+        copy = volume_copy(values[0])
+        if not copy.is_valid:
+            return ()
+        return _present(
+            Span(copy.target.first, copy.end(copy.target), writes=True),
+            Span(copy.source.first, copy.end(copy.source), writes=False),
         )
     # With the number of a device after each address.
     source, size = (values[2], values[4]) if name == "cnrtMemcpyPeer" else (values[1], values[2])

@@ -99,29 +99,33 @@ class Module:
         toolchain.generated_headers(options.compiler, options.std)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             plain = list(pool.map(partial(preprocess, on=on, options=options), files))
-        second: SecondLook | None = None
         names = Names((str(toolchain.INCLUDE), str(toolchain.cache_folder())), is_unknown, _declarations)
         declared = (declared_functions(source_of(text, names.own)) for text in plain) if sources else ()
         own = own_functions(declared)
+        clashing: set[str] = set()
+        looks = [SecondLook(clashing=clashing) for _ in files]
+        self._texts: list[Rewritten] = [rewrite(text, instantiate, names, None, own) for text in plain]
         for _ in range(_ROUNDS):
-            self._texts: list[Rewritten] = [rewrite(source, instantiate, names, second, own) for source in plain]
             try:
                 if syntax_only:
-                    for file, text in zip(files, self._texts, strict=True):
-                        check(file, text, options)
+                    for number, (file, text) in enumerate(zip(files, self._texts, strict=True)):
+                        check(number, file, text, options)
                 else:
                     self.binary = build(files, self._texts, options)
                 break
             except CompilerError as error:
-                second = second or SecondLook()
+                before = len(clashing)
                 words, called = (
                     set().union(*names)
                     for names in ((text.declared for text in self._texts), (text.calls for text in self._texts))
                 )
-                if not second.learn(error.full, words, called):
+                learned = [looks[number].learn(full, words, called) for number, full in error.full.items()]
+                if not any(learned):
                     raise CompileError(error.message) from None
+                for number in error.full if len(clashing) == before else range(len(files)):
+                    self._texts[number] = rewrite(plain[number], instantiate, names, looks[number], own)
         self.calls = {name: place for text in reversed(self._texts) for name, place in text.calls.items()}
-        others = second.others if second is not None else ()
+        others = set().union(*(look.others for look in looks))
         self.missing = {name: place for name, place in self.calls.items() if name in others or is_unknown(name)}
         if syntax_only:
             return

@@ -87,7 +87,7 @@ namespace inner {
 __mlu_func__ inline __attribute__((noinline)) void hundreds(float *tile) {
   for (int n = 0; n < FACTOR; ++n) __bang_add_scalar(tile, tile, 100, 64);
 }
-__mlu_func__ void thousands(float *tile) { __bang_add_scalar(tile, tile, 1000 * FACTOR, 64); }
+__mlu_vector__ __mlu_func__ void thousands(float *tile) { __bang_add_scalar(tile, tile, 1000 * FACTOR, 64); }
 }
 """
     called = "add(tile, 1.0f); add((half *)tile, half(0)); inner::hundreds(tile); inner::thousands(tile);"

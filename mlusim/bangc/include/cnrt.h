@@ -67,6 +67,21 @@ typedef enum {
     CNRT_MEM_TRANS_DIR_HOST2HOST,
 } cnrtMemTransDir_t;
 
+// A copy of rows, `height` of them in each of `depth` planes: byte (x, y, z) lies at ptr + (z * ysize + y) * pitch + x.
+typedef struct { size_t x, y, z; } cnrtPos_t;
+typedef struct { size_t pitch; void *ptr; size_t xsize, ysize; } cnrtPitchedPtr_t;
+typedef struct { size_t depth, height, width; } cnrtExtent_t;
+typedef struct {
+    void *dst;
+    cnrtPos_t dstPos;
+    cnrtPitchedPtr_t dstPtr;
+    cnrtExtent_t extent;
+    cnrtMemTransDir_t dir;
+    void *src;
+    cnrtPos_t srcPos;
+    cnrtPitchedPtr_t srcPtr;
+} cnrtMemcpy3dParam_t;
+
 typedef enum { cnrtMemTypeUnknown = 0, cnrtMemTypeHost = 1, cnrtMemTypeDevice = 2, cnrtMemTypeLocked = 3 } cnrtMemType_t;
 typedef struct {
     cnrtMemType_t type;
@@ -86,7 +101,19 @@ typedef enum {
     cnrtUchar = 0x31,
     cnrtUshort = 0x32,
     cnrtUint = 0x33,
+    cnrtUlonglong = 0x34,
     cnrtBoolean = 0x41,
+    cnrtFloat16 = 0x12,
+    cnrtFloat32 = 0x13,
+    cnrtFloat64 = 0x14,
+    cnrtInt8 = 0x21,
+    cnrtInt16 = 0x22,
+    cnrtInt32 = 0x23,
+    cnrtInt64 = 0x24,
+    cnrtUInt8 = 0x31,
+    cnrtUInt16 = 0x32,
+    cnrtUInt32 = 0x33,
+    cnrtBool = 0x41,
     CNRT_FLOAT16 = 0x12,
     CNRT_FLOAT32 = 0x13,
     CNRT_FLOAT64 = 0x14,
@@ -105,6 +132,10 @@ typedef enum {
     cnrtRounding_up,
     cnrtRounding_dn,
     cnrtRounding_rn,
+    cnrtRounding_rz = cnrtRounding_tz,
+    cnrtRounding_ro = cnrtRounding_oz,
+    cnrtRounding_ru = cnrtRounding_up,
+    cnrtRounding_rd = cnrtRounding_dn,
 } cnrtRoundingMode_t;
 // The representation of a number as an integer: value = integer * 2^position / scale.
 typedef struct { int position; float scale; int offset; } *cnrtQuantizedParam_t;

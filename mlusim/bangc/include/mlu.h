@@ -35,8 +35,8 @@ void *memset(void *to, int value, size_t size) noexcept __asm__("__tsan_memset")
 #define __mlu_func__ __mlusim_func
 #define __mlu_host__ __mlusim_host
 #define __mlu_builtin__
-#define __mlu_simt__
-#define __mlu_vector__
+#define __mlu_simt__ __mlusim_func
+#define __mlu_vector__ __mlusim_func
 #define __mlu_grid__
 #define __gdram__
 
