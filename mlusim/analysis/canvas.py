@@ -267,9 +267,8 @@ def _font(size_px: float, *, bold: bool, file: str) -> FreeTypeFont | ImageFont:
     try:
         name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
         # The basic layout is that of every installation; others depend on further libraries.
-        return ImageFont.truetype(
-            file or matplotlib_data() / "fonts" / "ttf" / name, size_px, layout_engine=ImageFont.Layout.BASIC
-        )
+        path = file or str(matplotlib_data() / "fonts" / "ttf" / name)  # Pillow 10 takes no Path
+        return ImageFont.truetype(path, size_px, layout_engine=ImageFont.Layout.BASIC)
     except OSError:
         return ImageFont.load_default(size_px)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib import colormaps, font_manager
 from matplotlib.ticker import MaxNLocator
-from PIL import Image
+from PIL import Image, ImageFont
 
 import mlusim
 from mlusim.analysis import canvas as canvas_module
@@ -76,6 +76,20 @@ def test_words_are_text_whatever_they_contain():
     canvas = Canvas("a < b & \x07c")
     assert [text.text for text in elements(canvas, "text")] == ["a < b & �c"]
     assert (pixels(canvas) < 128).any()
+
+
+def test_the_file_of_a_font_is_text_as_pillow_10_needs(monkeypatch):
+    files = []
+
+    def truetype(file, *arguments, **options):
+        files.append(file)
+        return load(file, *arguments, **options)
+
+    load = ImageFont.truetype
+    monkeypatch.setattr(ImageFont, "truetype", truetype)
+    canvas_module._font.cache_clear()
+    width_of("text", 12)
+    assert [type(file) for file in files] == [str]
 
 
 def test_without_the_fonts_of_matplotlib_pillows_own_is_used(monkeypatch, tmp_path):
