@@ -41,7 +41,7 @@ class NetBuilder:
     If the operator rejects its arguments, it raises `InputError` with the operator's name and the names and shapes of
     its inputs.
 
-    The operators are documented in `mlusim.ops`; the same records infer, check and plan them here.
+    The operators are documented in `mlusim.ops`; the same schemas infer, check and plan them here.
     """
 
     def __init__(self, name: str) -> None:

@@ -55,7 +55,7 @@ class Instruction:
     """One operator of a net.
 
     Attributes:
-        operator: its record.
+        operator: its schema.
         inputs: one variable for each of the operator's tensors.
         attributes: axes, dtypes and similar arguments.
         output: its result.

@@ -141,8 +141,8 @@ class _Run:
             self._last_use |= dict.fromkeys((*instruction.inputs, instruction.output), position)
         for instruction in reversed(program.instructions):
             for role, variable in zip(instruction.operator.tensors, instruction.inputs, strict=True):
-                is_seen_through = instruction.operator.view is not None and instruction.output in self._read_by_host
-                if role in instruction.operator.reads_values or is_seen_through:
+                is_viewed = instruction.operator.view is not None and instruction.output in self._read_by_host
+                if role in instruction.operator.reads_values or is_viewed:
                     self._read_by_host.add(variable)
         self._last_use |= dict.fromkeys(program.outputs, len(program))
 

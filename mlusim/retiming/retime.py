@@ -48,7 +48,8 @@ _FEATURES: dict[str, tuple[str, Callable[[Log], bool]]] = {
 }
 # The product of time and cores must fit in 64 bits, with some headroom.
 _MAX_PS = 1 << 62
-_BEYOND_NUMBERS = (ArithmeticError, struct.error, ValueError)
+# Raised for times that do not fit in a number of the log.
+_OVERFLOWS = (ArithmeticError, struct.error, ValueError)
 _OWNERS = {
     MemoryKind.NRAM: "a core",
     MemoryKind.WRAM: "a core",
@@ -120,12 +121,12 @@ def _replayed(log: Log, old: Board, board: Board, *, barriers: bool, progress: b
     except LaunchError as error:
         raise InputError(f"{board.name} cannot launch what the run did: {error.message}") from None
     except KernelError as error:
-        if isinstance(error, SimulatedTimeError) or isinstance(error.__cause__, _BEYOND_NUMBERS):
+        if isinstance(error, SimulatedTimeError) or isinstance(error.__cause__, _OVERFLOWS):
             raise _too_long(board) from error
         raise InputError(
             f"{board.name} cannot do what the run did at {error.location}: {error.message}; it needs another kernel"
         ) from None
-    except _BEYOND_NUMBERS as error:
+    except _OVERFLOWS as error:
         raise _too_long(board) from error
     if max((launch.end_ps for launch in new_log.launches), default=0) * (board.cores + board.clusters) > _MAX_PS:
         raise _too_long(board)

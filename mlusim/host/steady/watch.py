@@ -236,17 +236,8 @@ class Watch:
         self, loops: list[TaskLoop], groups: list[TaskGroup], length_ps: float, bound_ps: float, allowed_ps: float
     ) -> float:
         """Let every task skip the operations of that time; returns as `_look`."""
-        own_periods: dict[int, int] = {}
-        # The slowest group skips whole periods, which the other ones match as well as they can.
-        for group in sorted(groups, key=lambda group: -group.pace.period_ps):
-            pace = group.pace
-            periods = length_ps / pace.period_ps
-            each = (round(periods) if own_periods else int(periods)) + pace.typical_changes(periods, group.alone_ps)
-            group_ps = float(each.mean()) * pace.period_ps
-            if not own_periods:
-                length_ps = group_ps
-            bound_ps += abs(group_ps - length_ps)
-            own_periods |= dict(zip((member.task.index for member in group.members), each.tolist(), strict=True))
+        own_periods, length_ps, unlike_ps = _periods_of_groups(groups, length_ps)
+        bound_ps += unlike_ps
         if bound_ps > allowed_ps / _RESERVE or min(own_periods.values()) < 1:
             return _MORE_EVENTS
         by_task, pattern = self._pattern(loops)
@@ -254,23 +245,17 @@ class Watch:
         shorter = [declared.limit(pattern) for declared in all_declared]
         if any(shorter):
             return self._look()
-        shares = any(group.shares for group in groups)
-        parts: dict[int, SkippedPart] = {}
-        queued = []
-        for team in teams(loops):
-            periods_of = _periods_of(team, own_periods[team[0].task.index])
-            if not periods_of:
-                return _MORE_EVENTS
-            for loop, periods in zip(team, periods_of, strict=True):
-                length = loop.period.operations
-                most = (1 + _FOLLOW) * self._loop_end(loop) + length if shares else np.inf
-                parts[loop.task.index] = SkippedPart(loop.position, periods * length, length, None, most)
-                queued.append(_waits_in_pipe(loop, periods * length, self._chip.environment.now))
-        if None in queued:
+        parts = self._parts(loops, own_periods, shares=any(group.shares for group in groups))
+        in_pipe = {
+            loop.task.index: _waits_in_pipe(loop, parts[loop.task.index].operations, self._chip.environment.now)
+            for loop in loops
+            if parts
+        }
+        if not parts or None in in_pipe.values():
             return _MORE_EVENTS
-        for loop, in_pipe in zip(chain.from_iterable(teams(loops)), queued, strict=True):
+        for loop in chain.from_iterable(teams(loops)):
             part = parts[loop.task.index]
-            if in_pipe:
+            if in_pipe[loop.task.index]:
                 _take_out(loop.task, part.operations)
             else:
                 declared, iterations = by_task.get(loop.task.index, (None, 0))
@@ -280,6 +265,25 @@ class Watch:
                 parts[loop.task.index] = part._replace(forward=forward)
         self.skips.append(Skip(self._chip.environment.now, round(length_ps), bound_ps, parts))
         return _MORE_EVENTS
+
+    def _parts(self, loops: list[TaskLoop], own_periods: dict[int, int], *, shares: bool) -> dict[int, SkippedPart]:
+        """By task, return the operations to skip, outside its pipe; empty if the tasks of a team cannot skip together.
+
+        Args:
+            loops: the loops of all tasks.
+            own_periods: by first task of a team, the periods that it skips.
+            shares: whether tasks share a link.
+        """
+        parts: dict[int, SkippedPart] = {}
+        for team in teams(loops):
+            periods_of = _periods_of(team, own_periods[team[0].task.index])
+            if not periods_of:
+                return {}
+            for loop, periods in zip(team, periods_of, strict=True):
+                length = loop.period.operations
+                most = (1 + _FOLLOW) * self._loop_end(loop) + length if shares else np.inf
+                parts[loop.task.index] = SkippedPart(loop.position, periods * length, length, None, most)
+        return parts
 
     def _pattern(self, loops: list[TaskLoop]) -> tuple[dict[int, tuple[DeclaredLoop[Any], int]], Pattern | None]:
         """Return the declared loops of tasks, with the iterations of a period, and what their iterations issue."""
@@ -297,6 +301,25 @@ class Watch:
         log, unit = self._chip.log, self._chip.board.dram_unit_bytes
         declared_loops = {task: declared for task, (declared, _) in by_task.items()}
         return by_task, Pattern(log, declared_loops, records, int(each), unit)
+
+
+def _periods_of_groups(groups: list[TaskGroup], length_ps: float) -> tuple[dict[int, int], float, float]:
+    """By first task of a team, return the periods that it skips; their time, and by how much that of groups differs.
+
+    The slowest group skips whole periods, which the other ones match as well as they can.
+    """
+    own_periods: dict[int, int] = {}
+    unlike_ps = 0.0
+    for group in sorted(groups, key=lambda group: -group.pace.period_ps):
+        pace = group.pace
+        periods = length_ps / pace.period_ps
+        each = (round(periods) if own_periods else int(periods)) + pace.typical_changes(periods, group.alone_ps)
+        group_ps = float(each.mean()) * pace.period_ps
+        if not own_periods:
+            length_ps = group_ps
+        unlike_ps += abs(group_ps - length_ps)
+        own_periods |= dict(zip((member.task.index for member in group.members), each.tolist(), strict=True))
+    return own_periods, length_ps, unlike_ps
 
 
 def _periods_of(team: list[TaskLoop], periods: int) -> list[int]:
