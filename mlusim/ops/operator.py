@@ -24,7 +24,6 @@ from mlusim.errors import AllocationError, InputError, PlanError, nearest, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.host.run import synchronize
 from mlusim.inputs import as_array, as_shape, check_choice
 from mlusim.memory.view import View
 from mlusim.ops.call import Call, Input, RunOptions, launch, run, verified
@@ -34,7 +33,6 @@ from mlusim.planning.request import Request
 from mlusim.planning.split import MORE_NRAM
 from mlusim.results.result import Result
 from mlusim.units import format_bytes, group_digits, plural
-from mlusim.verifier.check_by_default import is_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -339,7 +337,7 @@ def apply_on_device(
         target = result.reshape(plan.output_shape)
         operands.append(Operand(output_name, target, read_only=False))
         spaces = launch(device, call, views, target)
-        synchronize(device, check=is_checked(check))
+        device.synchronize()
         operands += [
             Operand(space.name, view, read_only=False) for space, view in zip(call.workspace, spaces, strict=False)
         ]
