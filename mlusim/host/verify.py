@@ -99,10 +99,7 @@ def verify(
         _check_rewrites(rewrites, list(run.outputs))
         expected = _expected(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
     except AwaitError as error:
-        # The launch finds calls of coroutine functions that are not awaited: nothing has run.
-        idle = Device(board(device))
-        report = check_log(idle.log, idle.board, name=kernel_name(kernel), stopped=error)
-        return replace(report, result=idle.result(report.name))
+        return _refused(Device(board(device)), kernel, error)
     except (InputError, LaunchError, AllocationError, BoardError) as error:
         # The traceback should end at the caller's line.
         raise error.with_traceback(None) from None
@@ -124,6 +121,12 @@ def verify(
     report = replace(with_findings(report, findings), outputs=outputs, result=result)
     result.report = report
     return report
+
+
+def _refused(idle: Device, kernel: Kernel, error: AwaitError) -> Report:
+    """Return the report of a launch that found calls of coroutine functions not awaited: nothing has run."""
+    report = check_log(idle.log, idle.board, name=kernel_name(kernel), stopped=error)
+    return replace(report, result=idle.result(report.name))
 
 
 def _error_of(device: Device) -> MlusimError | None:

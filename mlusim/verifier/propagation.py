@@ -83,23 +83,9 @@ class Propagation:
         """Propagate the marks of one operation."""
         log = self._log
         name, pipe = log.ops[self._names[record]], self._pipes[record]
-        numbers = [column[record] for column in self._operands]
-        dst, *sources = (
-            (alloc, offset, log.boxes[code])
-            for alloc, offset, code in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
-        )
-        sources = [operand for operand in sources if operand[0] != NONE]
-        further = [(alloc, offset, log.boxes[code]) for alloc, offset, code in log.more_operands.get(record, [])]
+        dst, sources, further = self._operands_of(record)
         if name in BY_ROWS:
-            # Row numbers and masks are read to compute addresses.
-            self._store.count([*sources[1:], *(mask for mask in further if not self._is_padding(name, sources, mask))])
-            if dst[0] == NONE:
-                # A gather or scatter that an offset stopped has no rows: it has read all of its offsets.
-                self._store.count(sources[:1], log.addresses.get(record, {"src": ...})["src"])
-            elif not sources:
-                self._store_rows(record, dst)
-            else:
-                self._rows(record, dst, sources[0])
+            self._by_rows(record, name, dst, sources, further)
             return
         if name == COLLECT:
             self._store.count(sources[1:])
@@ -149,6 +135,27 @@ class Propagation:
                 self._store.clear(target)
             if name in _BITWISE or is_copy(name, pipe):
                 self._store.bits.move(target, sources)
+
+    def _operands_of(self, record: int) -> tuple[Operand, list[Operand], list[Operand]]:
+        """Return the result of an operation, its sources, and its operands beyond those of a record."""
+        log, numbers = self._log, [column[record] for column in self._operands]
+        dst, *sources = (
+            (alloc, offset, log.boxes[code])
+            for alloc, offset, code in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+        )
+        further = [(alloc, offset, log.boxes[code]) for alloc, offset, code in log.more_operands.get(record, [])]
+        return dst, [operand for operand in sources if operand[0] != NONE], further
+
+    def _by_rows(self, record: int, name: str, dst: Operand, sources: list[Operand], further: list[Operand]) -> None:
+        """Propagate the marks of an operation on rows; row numbers and masks are read to compute addresses."""
+        self._store.count([*sources[1:], *(mask for mask in further if not self._is_padding(name, sources, mask))])
+        if dst[0] == NONE:
+            # A gather or scatter that an offset stopped has no rows: it has read all of its offsets.
+            self._store.count(sources[:1], self._log.addresses.get(record, {"src": ...})["src"])
+        elif not sources:
+            self._store_rows(record, dst)
+        else:
+            self._rows(record, dst, sources[0])
 
     def _selected_marks(
         self, record: int, name: str, dst: Operand, marks: list[Any], sources: list[Operand], selected: Any
