@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def test_type_checkers_see_the_public_names():
     assert {*seen, "__version__"} == set(mlusim.__all__)
     for name, module in seen.items():
         if module != "mlusim":
-            assert getattr(sys.modules[module], name) is getattr(mlusim, name)
+            assert getattr(importlib.import_module(module), name) is getattr(mlusim, name)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -46,11 +47,20 @@ def test_mistakes(arguments, message):
     assert message in done.output
 
 
-@pytest.mark.skipif(not hasattr(os, "killpg"), reason="POSIX signals")
+def _children(pid):
+    """The file that lists the processes that a process has started."""
+    return Path(f"/proc/{pid}/task/{pid}/children")
+
+
+@pytest.mark.skipif(not _children(os.getpid()).exists(), reason="processes are looked at in /proc")
 def test_ctrl_c_ends_all_processes_with_one_line():
     command = [sys.executable, "-m", "mlusim", "validate", "--quiet"]
     process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
-    time.sleep(1.5)
+    # Its workers and their tracker have started, however slow or fast the machine is.
+    while len(_children(process.pid).read_text().split()) < 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.3)
     os.killpg(process.pid, signal.SIGINT)
     assert process.communicate()[1] == "error: interrupted\n"
     assert process.returncode == 130
