@@ -206,27 +206,7 @@ def assign(
     Raises `InputError` for an argument without a parameter, a parameter without an argument, an output for a read-only
     parameter, and a value that is not of the declared type of its number.
     """
-    named: dict[str, Any] = {}
-    positional = []
-    for argument in arguments:
-        # A C++ parameter `in` is called `in_` in Python.
-        name = f"{argument.name}_" if iskeyword(argument.name) else argument.name
-        if not name:
-            positional.append(argument)
-        elif name in named:
-            raise InputError(f"--arg {argument.text}: {argument.name} is given twice")
-        elif name in parameters or name in optional:
-            named[name] = argument.value
-        else:
-            names = [*parameters, *optional]
-            near = nearest(argument.name, names)
-            raise InputError(
-                f"--arg {argument.text}: {kernel} has no parameter {argument.name!r}; {near}{it_has(names)}"
-            )
-    unassigned = [name for name in parameters if name not in named]
-    if len(positional) > len(unassigned):
-        raise InputError(f"--arg {positional[len(unassigned)].text}: {kernel} has no parameter left for it")
-    named |= {name: argument.value for name, argument in zip(unassigned, positional, strict=False)}
+    named = _given(kernel, parameters, arguments, optional)
     missing = [name for name in parameters if name not in named]
     if missing and shape is None:
         listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
@@ -255,6 +235,34 @@ def assign(
                 f"--arg {name}=FILE.npy, or --arg {name}=random:{shaped}"
             )
     return {name: named[name] for name in (*parameters, *optional) if name in named}
+
+
+def _given(
+    kernel: str, parameters: Sequence[str], arguments: Iterable[Argument], optional: Sequence[str]
+) -> dict[str, Any]:
+    """Return the values of arguments by parameter: those with a name, then the others in order. Raises `InputError`."""
+    named: dict[str, Any] = {}
+    positional = []
+    for argument in arguments:
+        # A C++ parameter `in` is called `in_` in Python.
+        name = f"{argument.name}_" if iskeyword(argument.name) else argument.name
+        if not name:
+            positional.append(argument)
+        elif name in named:
+            raise InputError(f"--arg {argument.text}: {argument.name} is given twice")
+        elif name in parameters or name in optional:
+            named[name] = argument.value
+        else:
+            names = [*parameters, *optional]
+            near = nearest(argument.name, names)
+            raise InputError(
+                f"--arg {argument.text}: {kernel} has no parameter {argument.name!r}; {near}{it_has(names)}"
+            )
+    unassigned = [name for name in parameters if name not in named]
+    if len(positional) > len(unassigned):
+        raise InputError(f"--arg {positional[len(unassigned)].text}: {kernel} has no parameter left for it")
+    named |= {name: argument.value for name, argument in zip(unassigned, positional, strict=False)}
+    return named
 
 
 def _number(kernel: str, name: str, dtype: np.dtype[Any], value: Any) -> Any:

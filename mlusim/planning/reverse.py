@@ -95,7 +95,15 @@ def plan_reverse(
     """
     text = f"{list(shape)} reversed along {list(axes) or 'no axis'}"
     if 0 in shape:
-        return _plan(board, operator, strategy, text, itemsize, None)
+        return empty_plan(
+            operator=operator,
+            strategy=strategy,
+            board=board,
+            shape=(0, 0, 0),
+            itemsize=itemsize,
+            arithmetic=(text,),
+            unit="a slice",
+        )
     groups = coalesce(shape, axes)
     text += f" is {' x '.join(digits(extent) + ' reversed' * flipped for extent, flipped in groups)}"
     names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
@@ -111,28 +119,18 @@ def plan_reverse(
             f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 "
             f"buffers of at least {VECTOR_BYTES} B; {MORE_NRAM}"
         )
-    return _plan(board, operator, strategy, text, itemsize, (groups, best_by_strategy(choices)))
+    return _plan(board, operator, text, itemsize, groups, best_by_strategy(choices))
 
 
 def _plan(
     board: Board,
     operator: str,
-    strategy: str,
     text: str,
     itemsize: int,
-    work: tuple[tuple[Group, ...], dict[str, _Candidate]] | None,
+    groups: tuple[Group, ...],
+    fastest: dict[str, _Candidate],
 ) -> Plan:
-    if work is None:
-        return empty_plan(
-            operator=operator,
-            strategy=strategy,
-            board=board,
-            shape=(0, 0, 0),
-            itemsize=itemsize,
-            arithmetic=(text,),
-            unit="a slice",
-        )
-    groups, fastest = work
+    """Return the plan of the fastest candidate, which is the first; `text` describes the tensor."""
     candidate = next(iter(fastest.values()))
     split = candidate.split
     cut = split.cut
