@@ -26,6 +26,7 @@ Output:
   outputs, kernel_outputs  what a run writes and prints; the outputs of a kernel
   compare_table            the table of `compare`; `sweep_table`, `tune_table`
   show, provenance         tables, colours and JSON; where its figures come from
+  standard_output          for JSON alone: what kernels print goes to standard error
   paths, files             the files of a command, checked before anything runs
 """
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from errno import ENOSPC
 from importlib import import_module
 from io import TextIOWrapper
@@ -24,7 +25,8 @@ import click
 from mlusim import __version__
 from mlusim.cli.help_format import HelpContext
 from mlusim.cli.show import fitted
-from mlusim.errors import BoardError, CompileError, InputError, MlusimError, VerificationError, nearest
+from mlusim.cli.standard_output import kept_for_json
+from mlusim.errors import BoardError, CompileError, InputError, KernelError, MlusimError, VerificationError, nearest
 from mlusim.version import build
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -147,11 +149,22 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """As in click, which would exit with 1 for a closed output, and print an empty line for an interrupt."""
         try:
-            return super().invoke(ctx)
+            # Other commands show what the user's code prints where it prints it.
+            with kept_for_json() if _asks_for_json(ctx.obj) else nullcontext():
+                return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _ReaderLeftError from error
+        except KernelError as error:
+            if isinstance(error.__cause__, BrokenPipeError):  # a kernel that prints
+                raise _ReaderLeftError from error
+            raise
         except KeyboardInterrupt as interrupt:
             raise _InterruptedError(*interrupt.args) from interrupt
+
+
+def _asks_for_json(words: Iterable[str]) -> bool:
+    """Return whether `--json` is an option of the command; words after `--` are those of a host program."""
+    return "--json" in takewhile(lambda word: word != "--", words)
 
 
 class _InterruptedError(Exception):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlusim.cli import standard_output
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -103,6 +105,7 @@ def print_json(value: Any) -> None:
     """Print a value as JSON: exact numbers, no NaN; a list of numbers on one line; no folders of this machine."""
     import json
 
+    standard_output.release()
     text = json.dumps(_without_folders(value, _local_folders()), indent=2, allow_nan=False)
     click.echo(_NUMBERS.sub(lambda match: " ".join(match[0].split()).replace("[ ", "[").replace(" ]", "]"), text))
 

@@ -1,0 +1,43 @@
+"""Standard output is for JSON alone with `--json`: what the user's own code prints goes to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+
+_STDOUT, _STDERR = 1, 2
+# Undoes the redirection, if there is one.
+_redirected = ExitStack()
+
+
+@contextmanager
+def kept_for_json() -> Iterator[None]:
+    """Send what kernels and host programs print to standard error, until the JSON is printed."""
+    with _redirected:
+        if _is_descriptor(sys.stdout, _STDOUT) and _is_descriptor(sys.stderr, _STDERR):
+            # Host programs in C++ and other processes write to the descriptor.
+            sys.stdout.flush()
+            kept = os.dup(_STDOUT)
+            os.dup2(_STDERR, _STDOUT)
+            _redirected.callback(_restore, kept)
+        _redirected.enter_context(redirect_stdout(sys.stderr))
+        yield
+
+
+def release() -> None:
+    """Print to standard output again."""
+    _redirected.close()
+
+
+def _restore(kept: int) -> None:
+    os.dup2(kept, _STDOUT)
+    os.close(kept)
+
+
+def _is_descriptor(stream: object, number: int) -> bool:
+    try:
+        return stream.fileno() == number  # type: ignore[attr-defined]  # a notebook's stream may have none
+    except (AttributeError, OSError, ValueError):
+        return False
