@@ -72,14 +72,14 @@ class Board:
         memory_core_bandwidth_bytes_per_s: IO engine of the memory core, DRAM to and from SRAM.
         dma_read_latency_ps: from issue of a read to its first byte; hidden behind the copy before it in the pipe.
         dma_write_latency_ps: the same for a write.
-        dma_segment_ps: minimum time for each segment of a strided copy.
+        dma_segment_ps: minimum time for each segment of a strided copy off chip.
         dma_element_ps: the same where a segment is shorter than a bus unit, as in element-wise strided access.
 
         On chip
         sram_bandwidth_bytes_per_s: SRAM of a cluster, all its cores together.
         core_sram_bandwidth_bytes_per_s: one core to and from its cluster's SRAM.
         sram_latency_ps: from issue of a copy between NRAM and SRAM to its first byte.
-        move_bytes_per_cycle: speed of a copy inside a core.
+        move_bytes_per_cycle: bytes of a segment that a copy on chip moves per cycle; a segment takes at least one.
         move_startup_cycles: fixed part of a copy inside a core.
         vector_bytes_per_cycle: operand bytes that the vector pipe processes per cycle.
         vector_startup_cycles: fixed part of a vector instruction.

@@ -70,7 +70,10 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     async def reverse(position: int, tile: Tile) -> None:
         count = math.prod(tile.shape)
         lanes = round_up(count, block)
-        core.move(results[position % buffers][:lanes], loaded[position % buffers][:lanes])
+        # In the compute stream, which mirrors follow in order, or on the Move pipe, which moves of rows follow.
+        (core.memcpy_async if settings.mirrored else core.move)(
+            results[position % buffers][:lanes], loaded[position % buffers][:lanes]
+        )
         before = layout.by_entry(front(loaded[position % buffers], tile.shape))[0]
         after = layout.by_entry(front(results[position % buffers], tile.shape))[0]
         _, first, start, _ = layout.ordered(tile.start)
@@ -78,9 +81,13 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
         await batch_lengths.load(first, last)
         for index in range(last - first):
             reversed_rows = batch_lengths.reversed_rows(first + index, start, stop)
-            # A single row needs no reversal. The Move pipe is in order: this follows the move of all rows.
+            # A single row needs no reversal.
             if reversed_rows > 1:
-                core.move(after[index, :reversed_rows], before[index, :reversed_rows][_BACKWARD])
+                to, rows = after[index, :reversed_rows], before[index, :reversed_rows]
+                if settings.mirrored:
+                    core.mirror(to.reshape(1, -1), rows.reshape(1, -1))
+                else:
+                    core.move(to, rows[_BACKWARD])
 
     def store(position: int, tile: Tile) -> None:
         core.memcpy_async(boxed(target, tile.start, tile.stop), front(results[position % buffers], tile.shape))

@@ -49,8 +49,7 @@ def copy_cost(board: Board, copy: CopyShape, *, memory_core: bool) -> CopyCost:
         return _cost(
             board, copy, copy.nbytes, copy.nbytes, board.core_sram_bandwidth_bytes_per_s, READ, board.sram_latency_ps
         )
-    cycles = board.move_startup_cycles + -(-copy.nbytes // board.move_bytes_per_cycle)
-    duration = board.cycles_ps(cycles)
+    duration = board.cycles_ps(move_cycles(board, copy.segment_bytes, copy.segments))
     return CopyCost(0.0, 1.0, 1.0, READ, duration, duration)
 
 
@@ -78,19 +77,35 @@ def _cost(
     board: Board, copy: CopyShape, work: float, port_bytes: int, bandwidth: int, traffic: int, latency_ps: int
 ) -> CopyCost:
     port_rate = bandwidth / PS_PER_S
-    segment_ps = segment_cost_ps(board, copy.segment_bytes)
+    off_chip = bool(copy.bus_read_bytes or copy.bus_write_bytes)
+    segment_ps = segment_cost_ps(board, copy.segment_bytes, off_chip=off_chip)
     if copy.segments > 1 and segment_ps:
         port_rate = min(port_rate, port_bytes / (copy.segments * segment_ps))
     ratio = work / port_bytes
     limit = port_rate * ratio
-    off_chip = bool(copy.bus_read_bytes or copy.bus_write_bytes)
     rate = rate_alone(board, limit, off_chip=off_chip, both=traffic == READ_AND_WRITE)
     return CopyCost(work, limit, ratio, traffic, latency_ps, latency_ps + ceil_ps(work / rate))
 
 
-def segment_cost_ps(board: Board, segment_bytes: int) -> int:
-    """Return the least time per segment of a strided copy, which depends on whether it fills a bus unit."""
+def segment_cost_ps(board: Board, segment_bytes: int, *, off_chip: bool) -> int:
+    """Return the least time per segment of a strided copy.
+
+    Off chip, it depends on whether the segment fills a bus unit. Between SRAM and NRAM or WRAM, a segment takes the
+    cycles of its lines.
+    """
+    if not off_chip:
+        return board.cycles_ps(_lines(board, segment_bytes))
     return board.dma_segment_ps if segment_bytes >= board.dram_unit_bytes else board.dma_element_ps
+
+
+def move_cycles(board: Board, segment_bytes: int, segments: int = 1) -> int:
+    """Return the cycles of a copy inside a core: a start-up, then the lines of each segment."""
+    return board.move_startup_cycles + segments * _lines(board, segment_bytes)
+
+
+def _lines(board: Board, segment_bytes: int) -> int:
+    """Return the cycles for a segment on chip: one for each `move_bytes_per_cycle`, at least one (ASSUMED)."""
+    return -(-segment_bytes // board.move_bytes_per_cycle)
 
 
 def rate_alone(board: Board, limit: float, *, off_chip: bool, both: bool = False) -> float:

@@ -9,7 +9,7 @@ from mlusim.memory.bus import Loops, read_bus_bytes, write_bus_bytes
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.flow import READ, WRITE
 from mlusim.memory.kinds import Direction
-from mlusim.memory.timing import CopyCost, copy_cost
+from mlusim.memory.timing import CopyCost, copy_cost, move_cycles
 from mlusim.units import PS_PER_S, ceil_div
 
 
@@ -105,9 +105,9 @@ def vector_ps(board: Board, nbytes: int, passes: int = 1) -> int:
     return board.cycles_ps(passes * cycles)
 
 
-def move_ps(board: Board, nbytes: int, moves: int = 1) -> int:
-    """Return the time of `moves` copies inside a core that move `nbytes` in total."""
-    cycles = moves * board.move_startup_cycles + ceil_div(nbytes, board.move_bytes_per_cycle)
+def move_ps(board: Board, segment_bytes: int, segments: int = 1, *, moves: int = 1) -> int:
+    """Return the time of `moves` copies inside a core that move `segments` in total."""
+    cycles = move_cycles(board, segment_bytes, segments) + (moves - 1) * board.move_startup_cycles
     return board.cycles_ps(cycles)
 
 

@@ -285,8 +285,8 @@ def _index_stages(problem: LookupProblem, costs: Costs, sizes: Extents) -> list[
     repeats = math.prod(sizes[:shared])
     if repeats <= LOADED_REPEATS:
         return [load * repeats]
-    nbytes = (repeats - 1) * math.prod(sizes[shared:]) * columns * problem.index_itemsize
-    return [load, Cost(move_ps(costs.board, nbytes))]
+    nbytes = math.prod(sizes[shared:]) * columns * problem.index_itemsize
+    return [load, Cost(move_ps(costs.board, nbytes, repeats - 1))]
 
 
 def _row_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:

@@ -16,7 +16,7 @@ from mlusim.arrays import Integers
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.view import View
-from mlusim.planning.cost import load_cost, move_ps, store_cost
+from mlusim.planning.cost import load_cost, move_ps, store_cost, vector_ps
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_text
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
@@ -29,7 +29,8 @@ from mlusim.units import group_digits as digits
 STRATEGIES: dict[str, str] = {
     "auto": "the strategy with the shorter predicted time",
     "strided": "each entry is loaded with a negative source stride over its first L rows",
-    "staged": "entries are loaded unchanged, and their first L rows moved within NRAM with a negative source stride",
+    "staged": "entries are loaded unchanged, and their first L rows reversed within NRAM: rows of a single element by "
+    "a mirror instruction where operands may have any size, else by a move with a negative source stride",
 }
 
 
@@ -87,13 +88,15 @@ class SequenceParameters:
 
     Attributes:
         layout: the tensor as entries.
-        staged: whether entries are reversed by moves within NRAM, instead of loads with a negative stride.
+        staged: whether entries are reversed within NRAM, instead of by loads with a negative stride.
+        mirrored: whether mirror instructions reverse them, instead of moves with a negative stride.
         overlapped: whether successive tiles are in different stages at the same time.
         elements: elements of the largest tile.
     """
 
     layout: EntryLayout
     staged: bool
+    mirrored: bool
     overlapped: bool
     elements: int
 
@@ -178,11 +181,20 @@ def plan_reverse_sequence(
         parameters=SequenceParameters(
             layout=layout,
             staged=candidate.strategy == "staged",
+            mirrored=_is_mirrored(board, layout),
             overlapped=split.overlapped,
             elements=cut.elements,
         ),
         predicted_ps=candidate.predicted_ps,
     )
+
+
+def _is_mirrored(board: Board, layout: EntryLayout) -> bool:
+    """Return whether mirror instructions reverse staged entries.
+
+    The rows of an entry are adjacent single elements, and vector operands of any size are allowed.
+    """
+    return layout.row == 1 and not layout.sequence_first and not board.needs_aligned_vectors
 
 
 def _fastest(board: Board, layout: EntryLayout, itemsize: int, strategy: str) -> dict[str, Candidate[_Split]]:
@@ -280,7 +292,7 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
 
     Lengths are assumed evenly distributed over 0 to S: on average, half of the rows are reversed. Strided: the part of
     an entry in a tile is one load, or two if the reversed rows end within it. Staged: a tile of whole entries is one
-    load and one move; each entry with more than one row to reverse adds a move.
+    load and one move; each entry with more than one row to reverse adds a move or a mirror.
     """
     sizes = (cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows)
     entries, rows, row = sizes[cut.pivot - 1]
@@ -300,11 +312,15 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
         # A part of an entry is loaded from its mirrored and from its own position.
         copies = 1 if cut.pivot == 1 else loads
         reversals = ceil_div(entries * (layout.rows + rows - 2), 2 * (layout.rows + 1))
-        moved = nbytes + nbytes // 2 if layout.rows > 1 else nbytes
-        moving_ps = move_ps(board, moved, 1 + reversals)
+        moving_ps = move_ps(board, nbytes)
+        mirroring_ps = 0
+        if layout.rows > 1 and _is_mirrored(board, layout):
+            mirroring_ps = reversals * vector_ps(board, nbytes // 2 // reversals)
+        elif layout.rows > 1:
+            moving_ps += move_ps(board, row * itemsize, entries * rows // 2, moves=reversals)
         part = tile_copy if cut.pivot == 1 else _copy_loops(layout, entries, math.ceil(rows / copies), row, itemsize)
         load = load_cost(board, *part, copies=copies)
-        return TileCost(load=load, store=store, move_ps=moving_ps, scalar_ps=lengths_ps)
+        return TileCost(load=load, store=store, compute_ps=mirroring_ps, move_ps=moving_ps, scalar_ps=lengths_ps)
     # Half of the loads are of reversed rows, half of the others, with equally many rows in each.
     part_rows = math.ceil(rows * entries / loads)
     segment, loops = _copy_loops(layout, 1, part_rows, row, itemsize)
