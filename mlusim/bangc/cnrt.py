@@ -161,7 +161,9 @@ class Cnrt(HostMemory):
             return self.failed("cnrtErrorNotReady")
         # On an idle queue, the first notifier takes effect before the host has launched the kernel; launches that
         # follow are queued while their predecessors run.
-        host_us = host_launch_us(self.device.board.name) if first.idle and last.launches > first.launches else 0.0
+        board = self.device.board
+        launches = first.idle and last.launches > first.launches
+        host_us = host_launch_us(board.name, board.family) if launches else 0.0
         self.write(target, "<f", ((last.time_ps - first.time_ps) / PS_PER_US + host_us) / microseconds)
         return 0
 

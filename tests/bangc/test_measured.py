@@ -40,7 +40,10 @@ def test_arithmetic_of_bfloat16_rounds_each_operation() -> None:
     np.testing.assert_array_equal(done.output.astype(np.float32), expected.astype(np.float32))
 
 
-@pytest.mark.parametrize(("board", "host_us"), [("mlu370-x8", 27), ("mlu370-x4", 48), ("mlu590-h8", 27)])
+@pytest.mark.parametrize(
+    ("board", "host_us"),
+    [("mlu370-x8", 27), ("mlu370-x4", 48), ("mlu590-m9", 9.2), ("mlu590-h8", 9.2), ("mlu290-m5", 27)],
+)
 def test_a_notifier_on_an_idle_queue_includes_the_hosts_launch(
     board: str, host_us: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
