@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from typing import TextIO
 
 _STDOUT, _STDERR = 1, 2
 # Undoes the redirection, if there is one.
@@ -36,8 +37,8 @@ def _restore(kept: int) -> None:
     os.close(kept)
 
 
-def _is_descriptor(stream: object, number: int) -> bool:
+def _is_descriptor(stream: TextIO, number: int) -> bool:
     try:
-        return stream.fileno() == number  # type: ignore[attr-defined]  # a notebook's stream may have none
-    except (AttributeError, OSError, ValueError):
+        return stream.fileno() == number
+    except (AttributeError, OSError, ValueError):  # a stream of a test or a notebook
         return False
