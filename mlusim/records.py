@@ -175,7 +175,17 @@ class Records:
         b_alloc: int = NONE,
         b_offset: int = NONE,
     ) -> int:
-        """Append a record and return its index."""
+        """Append a record and return its index.
+
+        Args:
+            instruction: from `instruction`: what records of one source line mostly have in common.
+            task, line: indices into `Log.tasks` and `Log.lines`.
+            issue_ps, start_ps, end_ps: times; NONE for an end that is not known yet (`ended`).
+            latency_ps: the part of a copy's start-up that was not hidden.
+            waited_for: the record that it waited for, or NONE.
+            dst_alloc, a_alloc, b_alloc: allocations of its operands, or NONE.
+            dst_offset, a_offset, b_offset: first byte of each operand in its allocation.
+        """
         record = self.count
         if record == self._room:
             self._grow()

@@ -50,7 +50,11 @@ def _phases(phase: int, loops: Loops, unit_bytes: int) -> dict[int, int]:
 
 
 def read_bus_bytes(phase: int, segment_bytes: int, loops: Loops, unit_bytes: int) -> int:
-    """Return the bytes that a load moves on the bus."""
+    """Return the bytes that a load moves on the bus.
+
+    Args:
+        phase, segment_bytes, loops, unit_bytes: as in `unit_counts`.
+    """
     return unit_counts(phase % unit_bytes, segment_bytes, loops, unit_bytes)[0] * unit_bytes
 
 

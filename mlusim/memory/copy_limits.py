@@ -145,7 +145,15 @@ def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bo
 
 
 def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: int, unit_bytes: int) -> None:
-    """Raise `CopyError` if a 1-D copy of single rows of `src` to rows of `dst` is forbidden."""
+    """Raise `CopyError` if a 1-D copy of single rows of `src` to rows of `dst` is forbidden.
+
+    Args:
+        direction: direction of the copy.
+        row_bytes: bytes of a row.
+        dst, src: views whose first axis is the rows.
+        arch: architecture of the board.
+        unit_bytes: size of a bus unit, a multiple of all alignments.
+    """
     to_or_from_wram = direction.destination is MemoryKind.WRAM or direction.source is MemoryKind.WRAM
     # Within NRAM, only the 2xx series has rules.
     if not to_or_from_wram and (direction is not Direction.NRAM2NRAM or arch >= _FIRST_3D_ARCH):
@@ -160,8 +168,15 @@ def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: 
 def check_wram(direction: Direction, segment: int, dst_loops: Loops, dst_phase: int, src_phase: int, arch: int) -> None:
     """Check the rules of WRAM: 8 B addresses and strides, sizes of 64 B (2xx) or 16 B (3xx), no strided source (B).
 
-    The sizes apply in both directions, to copies without strides. Not modelled: on arch 322 and 372, the bytes of a
-    segment after the last multiple of 8 B are uncertain.
+    Args:
+        direction: direction of the copy.
+        segment: bytes of a segment.
+        dst_loops: (count, stride in bytes) of the loops over segments of the destination.
+        dst_phase, src_phase: addresses modulo a multiple of all alignments.
+        arch: architecture of the board.
+
+    Raises `CopyError`. The sizes apply in both directions, to copies without strides. Not modelled: on arch 322 and
+    372, the bytes of a segment after the last multiple of 8 B are uncertain.
     """
     strided = any(count > 1 for count, _ in dst_loops)
     if direction.source is MemoryKind.WRAM and strided:

@@ -60,7 +60,7 @@ class View:
 
     @classmethod
     def of(cls, allocation: Allocation, shape: Sequence[int], dtype: np.dtype[Any], offset: int = 0) -> View:
-        """A C-contiguous view at byte `offset` of an allocation."""
+        """Return a C-contiguous view at byte `offset` of an allocation."""
         return cls.strided(allocation, offset, tuple(shape), contiguous_strides(tuple(shape), dtype.itemsize), dtype)
 
     @classmethod
@@ -72,7 +72,7 @@ class View:
         strides: tuple[int, ...],
         dtype: np.dtype[Any],
     ) -> View:
-        """A view with strides in bytes."""
+        """Return a view at byte `offset` of an allocation, with strides in bytes."""
         return View(allocation, offset, layout_of(shape, strides, dtype))
 
     @property

@@ -68,7 +68,15 @@ def plan_bitcast_convert(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "view",
 ) -> Plan:
-    """Return the plan of a bitcast_convert without running it: `mlusim.plan("bitcast_convert", ...)`."""
+    """Return the plan of a bitcast_convert without running it: `mlusim.plan("bitcast_convert", ...)`.
+
+    Args:
+        shape: of the input.
+        source, target: element types of the input and the result.
+        device, strategy: as in `bitcast_convert`.
+
+    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
+    """
     return plan("bitcast_convert", shape, dtype=target, input_dtype=source, device=device, strategy=strategy)
 
 

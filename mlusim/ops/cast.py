@@ -69,7 +69,15 @@ def plan_cast(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """Return the plan of a cast between two element types without running it: `mlusim.plan("cast", ...)`."""
+    """Return the plan of a cast between two element types without running it: `mlusim.plan("cast", ...)`.
+
+    Args:
+        shape: of the input.
+        source, target: element types of the input and the result.
+        device, strategy: as in `cast`.
+
+    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
+    """
     return plan("cast", shape, dtype=target, input_dtype=source, device=device, strategy=strategy)
 
 

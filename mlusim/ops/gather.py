@@ -98,7 +98,16 @@ def plan_gather(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """Return the plan of a gather without running it: `mlusim.plan("gather", ...)`."""
+    """Return the plan of a gather without running it: `mlusim.plan("gather", ...)`.
+
+    Args:
+        x_shape, index_shape: of the tensors.
+        axis: as in `gather`.
+        dtype, index_dtype: element types of x and the index.
+        device, strategy: as in `gather`.
+
+    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
+    """
     shapes = (x_shape, index_shape)
     return plan(
         "gather", *shapes, axis=axis, input_dtype=dtype, index_dtype=index_dtype, device=device, strategy=strategy
@@ -117,7 +126,16 @@ def plan_gather_nd(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """Return the plan of a gather_nd without running it: `mlusim.plan("gather_nd", ...)`."""
+    """Return the plan of a gather_nd without running it: `mlusim.plan("gather_nd", ...)`.
+
+    Args:
+        x_shape, index_shape: of the tensors.
+        axes, mode, batch_dims: as in `gather_nd`.
+        dtype, index_dtype: element types of x and the index.
+        device, strategy: as in `gather_nd`.
+
+    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
+    """
     return plan(
         "gather_nd",
         x_shape,

@@ -67,7 +67,7 @@ def flip(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Alias of `reverse`, under the name used by CINN's document."""
+    """Alias of `reverse`, under the name used by CINN's document; arguments, result and errors are the same."""
     return apply(FLIP, (x,), {"axis": axis}, device, strategy, options)
 
 
@@ -112,7 +112,16 @@ def plan_reverse(
     strategy: str = "auto",
     operator: str = "reverse",
 ) -> Plan:
-    """Return the plan of a reverse (or flip) without running it: `mlusim.plan("reverse", ...)`."""
+    """Return the plan of a reverse (or flip) without running it: `mlusim.plan("reverse", ...)`.
+
+    Args:
+        shape, dtype: of x.
+        axis: as in `reverse`.
+        device, strategy: as in `reverse`.
+        operator: `reverse` or `flip`.
+
+    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
+    """
     return plan(operator, shape, axis=axis, input_dtype=dtype, device=device, strategy=strategy)
 
 
@@ -125,7 +134,15 @@ def plan_reverse_sequence(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """Return the plan of a reverse_sequence without running it: `mlusim.plan("reverse_sequence", ...)`."""
+    """Return the plan of a reverse_sequence without running it: `mlusim.plan("reverse_sequence", ...)`.
+
+    Args:
+        shape, dtype: of x.
+        seq_axis, batch_axis: as in `reverse_sequence`.
+        device, strategy: as in `reverse_sequence`.
+
+    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
+    """
     extents = as_shape("reverse_sequence: the shape of x", shape)
     _, batch = _sequence_axes("x", extents, seq_axis, batch_axis)
     axes = {"seq_axis": seq_axis, "batch_axis": batch_axis}

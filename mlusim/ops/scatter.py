@@ -102,7 +102,17 @@ def plan_scatter(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """Return the plan of a scatter without running it: `mlusim.plan("scatter", ...)`."""
+    """Return the plan of a scatter without running it: `mlusim.plan("scatter", ...)`.
+
+    Args:
+        x_shape, index_shape: of the tensors.
+        axis: as in `scatter`.
+        src_shape: of src; by default that of the index.
+        dtype, index_dtype: element types of x, which src has too, and of the index.
+        device, strategy: as in `scatter`.
+
+    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
+    """
     shapes = (x_shape, index_shape, index_shape if src_shape is None else src_shape)
     return plan(
         "scatter", *shapes, axis=axis, input_dtype=dtype, index_dtype=index_dtype, device=device, strategy=strategy
@@ -121,7 +131,16 @@ def plan_scatter_nd(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """Return the plan of a scatter_nd without running it: `mlusim.plan("scatter_nd", ...)`."""
+    """Return the plan of a scatter_nd without running it: `mlusim.plan("scatter_nd", ...)`.
+
+    Args:
+        x_shape, index_shape, src_shape: of the tensors.
+        axes, mode: as in `scatter_nd`.
+        dtype, index_dtype: element types of x, which src has too, and of the index.
+        device, strategy: as in `scatter_nd`.
+
+    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
+    """
     return plan(
         "scatter_nd",
         x_shape,

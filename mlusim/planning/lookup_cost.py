@@ -22,7 +22,16 @@ SCALAR, MOVES, INSTRUCTION = "a scalar loop", "a move for each row", "the instru
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs of operations on one board."""
+    """Costs of operations on one board.
+
+    Arguments of several methods:
+        direction: of the copies, between GDRAM and NRAM.
+        row_bytes, row_elements, itemsize: the size of a row.
+        count, selected: number of rows copied.
+        iterations: trip count of the loop; 0: the number of rows.
+        address: scalar cycles that compute the address of one row.
+        arithmetic: the index arithmetic that computes all offsets by vector instructions.
+    """
 
     board: Board
 

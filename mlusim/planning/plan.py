@@ -203,7 +203,7 @@ def empty_plan(
 ) -> Plan:
     """Return the plan of a call that launches nothing: tier 0, no tiles.
 
-    shape: shape of the output as covered by the planner's tiles.
+    `shape` is that of the output as covered by the planner's tiles; the other arguments are fields of `Plan`.
     """
     rank = len(shape)
     return Plan(

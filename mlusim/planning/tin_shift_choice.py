@@ -117,6 +117,13 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
     fewer latencies; smaller ones spread more evenly over the cores, and few tiles start fewer clusters. Candidates are
     the fewest segments, up to eight, and enough to occupy the cores; for each, the fewest blocks that fit, and enough
     for up to four tiles per core. With two buffers, tiles have one channel.
+
+    Args:
+        board: the board.
+        shape: (N, T, C, HW).
+        groups: number of groups of channels.
+        itemsize: bytes per element.
+        buffers: number of NRAM buffers.
     """
     batch, time, channels, hw = shape
     per_group = channels // groups
