@@ -139,6 +139,7 @@ class Device(DeviceMemory):
         Raises `LaunchError` if the board cannot run it, or the arguments do not match the kernel.
         """
         if self._running:
+            self._refuse_threads()
             raise LaunchError(
                 "launch inside a kernel: only the host launches kernels; call the other kernel with `await`"
             )
@@ -174,6 +175,7 @@ class Device(DeviceMemory):
             why = "is closed" if self._broken == _CLOSED else f"stopped with an error ({self._broken})"
             raise InputError(f"this device {why}: make a new one")
         if self._running:
+            self._refuse_threads()
             raise InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")
         if NOTED.get() is not None:
             # A kernel that runs itself on a new device would recurse without end.
@@ -221,6 +223,11 @@ class Device(DeviceMemory):
             raise
         finally:
             NOTED.reset(token)
+
+    def _refuse_threads(self) -> None:
+        """Raise if a thread uses the device while it runs in another thread."""
+        if NOTED.get() is None:
+            raise InputError("another thread is running this device: give each thread a device of its own")
 
     def buffers_at(self, time_ps: int) -> dict[int, Array]:
         """Run queued launches up to a time and return the contents of all on-chip buffers, by allocation.

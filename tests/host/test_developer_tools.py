@@ -1,9 +1,10 @@
-"""A kernel under the tools of Python's developers: debuggers, and processes that were forked."""
+"""A kernel under the tools of Python's developers: debuggers, threads, and processes that were forked."""
 
 from __future__ import annotations
 
 import bdb
 import os
+import threading
 import traceback
 from typing import Any
 
@@ -33,6 +34,28 @@ def test_a_debugger_started_after_an_error_stops_in_the_kernel() -> None:
     assert frame.f_code.co_name == "kernel"
     assert frame.f_locals["divisor"] == 0
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("use", ["launch", "synchronize"])
+def test_a_device_that_runs_in_another_thread_says_so(use: str) -> None:
+    errors = []
+
+    def other_thread() -> None:
+        try:
+            device.launch(kernel) if use == "launch" else device.synchronize()
+        except mlusim.MlusimError as error:
+            errors.append(str(error))
+
+    async def kernel(core: Any) -> None:
+        if core.task_id == 0 and not core.is_memory_core:
+            thread = threading.Thread(target=other_thread)
+            thread.start()
+            thread.join()
+
+    device = mlusim.Device()
+    device.launch(kernel)
+    device.synchronize()
+    assert errors == ["another thread is running this device: give each thread a device of its own"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
