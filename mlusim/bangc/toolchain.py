@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -185,12 +187,13 @@ def run(command: list[str], text: str | None = None) -> subprocess.CompletedProc
 @lru_cache(maxsize=1)
 def cache_folder() -> Path:
     """Return the folder of compiled kernels: `.cache/mlusim/bangc` in the user's home, else a temporary folder."""
-    folder = Path.home() / ".cache" / "mlusim" / "bangc"
-    try:
+    # A user without an entry in the password file, as in a container, may have no home.
+    with suppress(OSError, RuntimeError):
+        folder = Path.home() / ".cache" / "mlusim" / "bangc"
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(tempfile.mkdtemp(prefix="mlusim-bangc-"))
-    return folder
+        if os.access(folder, os.W_OK):
+            return folder
+    return Path(tempfile.mkdtemp(prefix="mlusim-bangc-"))
 
 
 @lru_cache(maxsize=1)
@@ -289,8 +292,13 @@ def macro_header(macros: tuple[str, ...]) -> Path:
 
 def publish(target: Path, content: bytes) -> None:
     """Write a file of the cache atomically."""
-    with atomic_write(target) as stream:
-        stream.write(content)
+    try:
+        with atomic_write(target) as stream:
+            stream.write(content)
+    except OSError as error:
+        raise InputError(
+            f"{cache_folder()}, the folder of compiled kernels, cannot be written: {error.strerror}; free space there"
+        ) from error
 
 
 def runtime(compiler: Compiler) -> Path:

@@ -1,0 +1,51 @@
+"""Compiled kernels are kept in the user's home; without one that can be written, in a temporary folder."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from mlusim.bangc import toolchain
+from mlusim.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    toolchain.cache_folder.cache_clear()
+    yield
+    toolchain.cache_folder.cache_clear()
+
+
+def no_home():
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_a_home_that_can_be_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    assert toolchain.cache_folder() == tmp_path / "home" / ".cache" / "mlusim" / "bangc"
+
+
+def test_no_home(monkeypatch, tmp_path):
+    monkeypatch.setattr(Path, "home", no_home)
+    assert toolchain.cache_folder().parent == tmp_path
+
+
+def test_a_home_of_another_user(monkeypatch, tmp_path):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    monkeypatch.setattr(os, "access", lambda folder, mode: mode != os.W_OK)
+    assert toolchain.cache_folder().parent == tmp_path
+
+
+def test_a_full_disk_names_the_folder(monkeypatch, tmp_path):
+    def full(target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(toolchain, "atomic_write", full)
+    folder = toolchain.cache_folder()
+    with pytest.raises(
+        InputError, match=f"^{folder}, the folder of compiled kernels, cannot be written: No space left"
+    ):
+        toolchain.publish(folder / "kernel.so", b"")
