@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 _PERIOD_S = 0.25
 _QUIET_PERIODS = 5
 _AGAIN_S = 1.0
-_DEBUGGERS = frozenset({"bdb", "pdb", "ipdb", "pudb", "debugpy", "pydevd", "_pydevd_bundle", "_pydevd_frame_eval"})
+# Packages whose functions wait for the author: debuggers, and prompts of Python.
+_PROMPTS = frozenset(
+    {"bdb", "pdb", "ipdb", "pudb", "debugpy", "pydevd", "_pydevd_bundle", "_pydevd_frame_eval"}
+    | {"code", "IPython", "bpython", "ptpython"}
+)
 
 
 def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseException]]:
@@ -86,11 +90,14 @@ def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def _in_debugger(thread: int) -> bool:
-    """Return whether a debugger has stopped a thread: one of its functions is on the stack."""
-    frame = _current_frames().get(thread)
-    while frame is not None:
-        if _package(frame) in _DEBUGGERS:
+def _at_prompt(thread: int) -> bool:
+    """Return whether a kernel waits for its author: a function of a debugger or a prompt is above SimPy's on the stack.
+
+    Those below SimPy's, such as IPython's in a notebook, do not wait.
+    """
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - Python has no other way to the frames
+    while frame is not None and (package := _package(frame)) != "simpy":
+        if package in _PROMPTS:
             return True
         frame = frame.f_back
     return False
@@ -148,8 +155,8 @@ class Watchdog:
             while not self._stop.wait(_PERIOD_S):
                 periods += 1
                 now = (len(self._chip.log), self._chip.skipped, self._chip.environment.now)
-                # Time in a debugger does not count; the full `stall_s` starts over when it continues.
-                quiet_s = quiet_s + _PERIOD_S if now == progress and not _in_debugger(runner) else 0.0
+                # Time at a prompt does not count; the full `stall_s` starts over when the kernel continues.
+                quiet_s = quiet_s + _PERIOD_S if now == progress and not _at_prompt(runner) else 0.0
                 progress = now
                 if quiet_s >= self._stall_s and _in_run(_current_frames().get(runner)):
                     stalls = stalls or list(_stall_errors(self._stall_s))

@@ -104,8 +104,8 @@ def test_a_slow_kernel_is_not_endless() -> None:
     assert len(run_alone(slow_but_sound, stall_s=0.75).log) == 5
 
 
-@pytest.mark.parametrize("debugger", ["pdb", "pydevd"])
-def test_a_kernel_may_be_paused_in_a_debugger(debugger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("debugger", ["pdb", "pydevd", "code", "IPython"])
+def test_a_kernel_may_be_paused_in_a_debugger_or_at_a_prompt(debugger: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # The pause is three times the limit, as the watchdog counts time: in its periods.
     monkeypatch.setattr("mlusim.host.watchdog._PERIOD_S", 0.05)
     # A module of that name on the stack is what a debugger looks like from another thread.
@@ -117,3 +117,11 @@ def test_a_kernel_may_be_paused_in_a_debugger(debugger: str, monkeypatch: pytest
         core.scalar(1)
 
     assert len(run_alone(held, stall_s=0.2).log) == 1
+
+
+def test_a_loop_in_a_notebook_is_stopped() -> None:
+    # A kernel that is run in a notebook or in `python -m pdb` has their functions below it on the stack.
+    names = {"__name__": "IPython", "run": lambda: run_alone(endless_pass, stall_s=0.2)}
+    exec("def cell():\n    run()\n", names)
+    with pytest.raises(OperationLimitError, match=r"no operation issued for 0\.2 s: a loop"):
+        names["cell"]()
