@@ -7,6 +7,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +31,13 @@ def is_system(file: str) -> bool:
 
 
 class LineTable:
-    """Sorted addresses in a binary, each with the file and line from there on, and inlined calls."""
+    """The lines of a binary. Of its compiled files, only those are read that contain an address in question.
+
+    A large program has many: reading all of them takes minutes.
+    """
 
     def __init__(self, binary: Path) -> None:
-        self._binary = binary
-        self._rows = [row for program, _, names in _units(binary) for row in _rows(program, names)]
-        self._rows.sort(key=lambda row: row[0])
-        self._addresses = [row[0] for row in self._rows]
-
-    @cached_property
-    def _inlined(self) -> list[tuple[int, int, str, int]]:
-        """Return the address range [first, last) of each inlined call, with its file and line; the innermost first."""
-        # An entry precedes those nested in it.
-        return [span for _, unit, names in _units(self._binary) for span in _inlined(unit, names)][::-1]
+        self._units = list(_units(binary))
 
     def find(self, address: int) -> Place | None:
         """Return file and line of an address, or None.
@@ -50,17 +45,13 @@ class LineTable:
         clang assigns line 0 to an instruction that belongs to several lines, as at the head of a loop that begins like
         the line before it: then the next line of that code is returned.
         """
-        position = bisect_right(self._addresses, address) - 1
-        while 0 <= position < len(self._rows):
-            _, file, line = self._rows[position]
-            if line:
-                return None if line == _END else (file, line)
-            position += 1
-        return None
+        places = (unit.find(address) for unit in self._units if unit.contains(address))
+        return next((place for place in places if place is not None), None)
 
     def calls(self, address: int) -> list[Place]:
         """Return the call sites of the functions inlined at an address, innermost first."""
-        return [(file, line) for low, high, file, line in self._inlined if low <= address < high]
+        spans = (span for unit in self._units if unit.contains(address) for span in unit.inlined)
+        return [(file, line) for low, high, file, line in spans if low <= address < high]
 
     def find_in_users_code(self, address: int) -> Place | None:
         """Return file and line of an address, or of an enclosing call, outside libraries and headers of BANG C."""
@@ -79,19 +70,59 @@ def line_table(binary: Path) -> LineTable:
     return LineTable(binary)
 
 
-def _units(binary: Path) -> Iterator[tuple[Any, Any, dict[int, str]]]:
-    """Yield line program, entries and file names of each compiled file."""
+def _units(binary: Path) -> Iterator[_Unit]:
+    """Yield the compiled files of a binary that have lines."""
     from elftools.elf.elffile import ELFFile
 
-    with binary.open("rb") as file:
-        elf = ELFFile(file)
-        if not elf.has_dwarf_info():
-            return
+    elf = ELFFile(BytesIO(binary.read_bytes()))
+    if elf.has_dwarf_info():
         dwarf = elf.get_dwarf_info()
         for unit in dwarf.iter_CUs():
-            program = dwarf.line_program_for_CU(unit)
-            if program is not None:
-                yield program, unit, _files(program, unit)
+            if "DW_AT_stmt_list" in unit.get_top_DIE().attributes:
+                yield _Unit(dwarf, unit)
+
+
+class _Unit:
+    """One compiled file."""
+
+    def __init__(self, dwarf: Any, unit: Any) -> None:
+        self._dwarf = dwarf
+        self._unit = unit
+        self._spans = _spans(unit, unit.get_top_DIE().attributes)
+
+    def contains(self, address: int) -> bool:
+        """Whether an address may lie in its code."""
+        return not self._spans or any(low <= address < high for low, high in self._spans)
+
+    @cached_property
+    def _program(self) -> tuple[Any, dict[int, str]]:
+        program = self._dwarf.line_program_for_CU(self._unit)
+        return program, _files(program, self._unit)
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, str, int]]:
+        """Return addresses, ascending, each with the file and line from there on."""
+        return sorted(_rows(*self._program), key=lambda row: row[0])
+
+    @cached_property
+    def _addresses(self) -> list[int]:
+        return [row[0] for row in self._rows]
+
+    @cached_property
+    def inlined(self) -> list[tuple[int, int, str, int]]:
+        """Return the address range [first, last) of each inlined call, with its file and line; the innermost first."""
+        # An entry precedes those nested in it.
+        return _inlined(self._unit, self._program[1])[::-1]
+
+    def find(self, address: int) -> Place | None:
+        """Return file and line of an address, or None."""
+        position = bisect_right(self._addresses, address) - 1
+        while 0 <= position < len(self._rows):
+            _, file, line = self._rows[position]
+            if line:
+                return None if line == _END else (file, line)
+            position += 1
+        return None
 
 
 def _inlined(unit: Any, names: dict[int, str]) -> list[tuple[int, int, str, int]]:

@@ -87,8 +87,9 @@ def _pickled(outcome: Any) -> bytes:
     try:
         content = pickle.dumps(outcome)
         pickle.loads(content)  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - an error that carries what cannot cross
-        content = pickle.dumps(type(outcome)(*outcome.args))
+    except Exception:  # noqa: BLE001 - an error that carries what cannot cross, or of a class made for this run
+        base = next(one for one in type(outcome).__mro__ if "<locals>" not in one.__qualname__)
+        content = pickle.dumps(base(*outcome.args))
     return content
 
 

@@ -13,7 +13,7 @@ from mlusim.bangc import faults
 from mlusim.bangc.debug_lines import is_system
 from mlusim.bangc.host import Program
 from mlusim.bangc.own_process import run_apart
-from mlusim.errors import InputError, MlusimError
+from mlusim.errors import InputError, MlusimError, OperationLimitError
 from mlusim.verifier.check import check_log
 
 FILE = Path(__file__).parent / "kernels" / "host_faults.mlu"
@@ -95,6 +95,18 @@ def test_a_program_in_its_own_process_returns_its_status(module: bangc.Module) -
     for what, status in (("exit", 5), ("nothing", 0)):
         program = Program(module, Device(), (what,))
         assert run_apart(program, program.run) == status
+
+
+def test_an_error_of_a_class_made_for_one_run_keeps_its_public_type(module: bangc.Module) -> None:
+    class StalledError(OperationLimitError):
+        def __init__(self) -> None:
+            super().__init__("no operation issued")
+
+    def work() -> int:
+        raise StalledError
+
+    with pytest.raises(OperationLimitError, match=r"^no operation issued$"):
+        run_apart(Program(module, Device()), work)
 
 
 def test_a_main_without_end_is_stopped(module: bangc.Module, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlusim import Device, bangc
-from mlusim.bangc import toolchain
+from mlusim.bangc import debug_lines, toolchain
 from mlusim.bangc.host import run_program
 from mlusim.errors import CompileError
 
@@ -138,3 +138,20 @@ def test_a_change_of_one_file_compiles_only_that_file(tmp_path: Path, monkeypatc
     _file(tmp_path, "b", "", called="__bang_abs(tile, tile, 64);")
     _run(tmp_path, *files)
     assert len(compiled) == 4
+
+
+def test_only_the_lines_of_files_that_are_asked_for_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    rows = debug_lines._rows
+
+    def counted(program: object, names: dict[int, str]) -> list[tuple[int, str, int]]:
+        read.append(program)
+        return rows(program, names)
+
+    monkeypatch.setattr(debug_lines, "_rows", counted)
+    a, b = (_file(tmp_path, letter, "", called="__bang_relu(tile, tile, 64);") for letter in "ab")
+    module = bangc.compile(a, sources=[b])
+    place = module.line_of(module.point("kernel_b").function)
+    assert place is not None
+    assert place[:2] == (str(b), 3)
+    assert len(read) == 1
