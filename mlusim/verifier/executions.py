@@ -19,14 +19,16 @@ def executions_of(order: Order, accesses: Accesses, one: Integers, other: Intege
     record = accesses.record
     first, second = order.line_of[record[one[0]]], order.line_of[record[other[0]]]
     firsts, seconds = (np.sort(order.position[np.flatnonzero(order.line_of == line)]) for line in (first, second))
-    races = np.unique(np.stack([order.position[record[one]], order.position[record[other]]]), axis=1)
-    races = races[:, np.unique(races[0], return_index=True)[1]]
-    needed = np.median(np.searchsorted(seconds, races[1], "right") - np.searchsorted(seconds, races[0], "right"))
+    # Of each execution that races, the first race.
+    racing, number = np.unique(order.position[record[one]], return_inverse=True)
+    ends = np.full(len(racing), np.iinfo(np.int64).max)
+    np.minimum.at(ends, number, order.position[record[other]])
+    needed = np.median(np.searchsorted(seconds, ends, "right") - np.searchsorted(seconds, racing, "right"))
     following = np.searchsorted(seconds, order.done[firsts], "right") - np.searchsorted(seconds, firsts, "right")
     tasks, begins = np.unique(order.task[firsts], return_index=True)
     return {
         "executions": len(firsts),
         "tasks": len(tasks),
-        "comparable": max(int((following >= needed).sum()), races.shape[1]),
-        "first_turns": bool(np.isin(races[0], firsts[begins]).all()),
+        "comparable": max(int((following >= needed).sum()), len(racing)),
+        "first_turns": bool(np.isin(racing, firsts[begins]).all()),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -76,7 +76,8 @@ class Races:
         inside = _collect(within_tasks(self.order, self.accesses, self.space))
         between = self._drop_shared_copies(*_collect(between_tasks(self.order, self.accesses, self.space)))
         between = self._drop_handshakes(*self._drop_locked(*self._drop_atomics(*between)))
-        races = [self._race(occurrences, *inside) for occurrences in self._by_lines(*inside)]
+        of_lines = self._of_lines(*inside)
+        races = [self._race(occurrences, *of_lines(*occurrences.first)) for occurrences in self._by_lines(*inside)]
         within = fold_races(self.log, self.order, races)
         remedies = TaskRemedies(self.log, self.accesses, self.order)
         found = [(remedies.as_intended(*race.first), race.times) for race in self._by_lines(*between)]
@@ -104,16 +105,27 @@ class Races:
     def _position(self, row: int) -> int:
         return int(self.order.position[self.accesses.record[row]])
 
+    def _of_lines(self, one: Integers, other: Integers) -> Callable[[int, int], tuple[Integers, Integers]]:
+        """Return a function that returns, of all pairs of accesses, those at the lines of two of them."""
+        line, record = self.columns["line"], self.accesses.record
+        key = line[record[one]] * len(self.log.lines) + line[record[other]]
+        by_key = np.argsort(key, kind="stable")
+        ordered = key[by_key]
+
+        def of(a: int, b: int) -> tuple[Integers, Integers]:
+            lines = line[record[a]] * len(self.log.lines) + line[record[b]]
+            chosen = by_key[np.searchsorted(ordered, lines) : np.searchsorted(ordered, lines, "right")]
+            return one[chosen], other[chosen]
+
+        return of
+
     def _race(self, occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
+        """Return the race of two lines; `one` and `other` are all accesses there that race."""
         (a, b), (_, last) = occurrences.first, occurrences.last
-        before = [self._last_before(*pair, one, other) for pair in (occurrences.first, occurrences.last)]
-        line = self.columns["line"][self.accesses.record]
-        same = (line[one] == line[a]) & (line[other] == line[b])
+        before = [self._last_before(second, one, other) for second in (b, last)]
         finding = self._in_task(a, b, occurrences.times)
-        finding = replace(
-            finding, fields=finding.fields | executions_of(self.order, self.accesses, one[same], other[same])
-        )
-        pairs = zip(one[same][:_FIRST_PAIRS].tolist(), other[same][:_FIRST_PAIRS].tolist(), strict=True)
+        finding = replace(finding, fields=finding.fields | executions_of(self.order, self.accesses, one, other))
+        pairs = zip(one[:_FIRST_PAIRS].tolist(), other[:_FIRST_PAIRS].tolist(), strict=True)
         if any(self._replaces_unread(*pair) for pair in (*pairs, occurrences.last)):
             first, second = (site.location for site in finding.sites)
             index = (
@@ -142,14 +154,13 @@ class Races:
     def _task(self, row: int) -> int:
         return int(self.order.task_of[self.accesses.record[row]])
 
-    def _last_before(self, a: int, b: int, one: Integers, other: Integers) -> int:
-        """Return the position of the last operation that races with that of `b` from the line of `a`.
+    def _last_before(self, b: int, one: Integers, other: Integers) -> int:
+        """Return the position of the last operation that races with that of `b`, of pairs of the same two lines.
 
         A sync after it is one after all of them.
         """
-        record, line = self.accesses.record, self.columns["line"]
-        same = (record[other] == record[b]) & (line[record[one]] == line[record[a]])
-        return int(self.order.position[record[one[same]]].max())
+        record = self.accesses.record
+        return int(self.order.position[record[one[record[other] == record[b]]]].max())
 
     def _span_between(self, a: int, b: int) -> Span:
         """Return the source lines between which one barrier would order a pair, and the barriers already passed.
