@@ -53,6 +53,11 @@ def _remedy(cause: Finding, consequence: Finding) -> str:
         part = f"correct the part of {cause.fields['buffer']} at"
         others = [line.removeprefix("or ") for line in cause.remedy.split("\n")]
         return "\nor ".join([f"{part} {' or '.join(where)}", *(one for one in others if not one.startswith(part))])
+    if cause.kind == "hang" and consequence.kind == "task-race" and consequence.fields["passed"] == 0:
+        sync, late = consequence.fields["sync"], consequence.sites[-1]
+        if sync in cause.fields.get("barriers", ()) and "before they first" not in cause.remedy:
+            who = "memory cores" if late.task == "memory core" else "cores"
+            return f"{late.call(f'{sync}()')} in the {who}, before they first reach {late.location}\nor {cause.remedy}"
     if consequence.kind == "never-written" and _of_two_launches(cause, consequence):
         unwritten = consequence.fields["tensor"]
         return f"pass {unwritten}, which is never written, to one of the two launches\nor {cause.remedy}"

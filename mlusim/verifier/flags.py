@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.findings import Site
+from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.happens_before import Order
 
@@ -64,6 +66,17 @@ def announced(log: Log, accesses: Accesses, order: Order, pair: tuple[int, int],
         return []
     name = log.allocations[int(accesses.alloc[a])].name
     return [f"use {name} only in a task that the old value of the atomic at {at} tells that all others have passed it"]
+
+
+def flags_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Put the race of a flag that a task polls before the races that it should prevent."""
+    result = []
+    for finding in findings:
+        main, *others = sorted(
+            (replace(finding, folded=()), *finding.folded), key=lambda race: not race.fields["polled"]
+        )
+        result.append(replace(main, folded=tuple(others)))
+    return result
 
 
 def _of_task(log: Log, order: Order, position: int, names: frozenset[str] | set[str]) -> Integers:

@@ -18,7 +18,7 @@ from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.executions import executions_of
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.flags import USE_ATOMICS
+from mlusim.verifier.flags import USE_ATOMICS, flags_first
 from mlusim.verifier.geometry import group_rows
 from mlusim.verifier.handshakes import Handshakes
 from mlusim.verifier.happens_before import BY_OFFSETS, Order
@@ -89,7 +89,7 @@ class Races:
         )
         pairs = [(a, b, self._between(a, b, times, remedies)) for (a, b), times in found]
         return fold_under_barriers(
-            within, _flags_first(fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs]))
+            within, flags_first(fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs]))
         )
 
     def _across_clusters(self, a: Integers, b: Integers) -> bool:
@@ -361,7 +361,12 @@ class Races:
             rule=rule,
             remedy=remedy,
             times=times,
-            fields={"sync": sync, "buffer": name, "polled": USE_ATOMICS in remedy}
+            fields={
+                "sync": sync,
+                "buffer": name,
+                "polled": USE_ATOMICS in remedy,
+                "passed": int(self.order.segment[self._position(b)]),
+            }
             | ({"loop": loop} if (loop := remedies.loop(a, b)) else {}),
         )
 
@@ -373,17 +378,6 @@ class Races:
         if launches[0] != launches[1]:
             of_launch = [f" of launch {number} ({self.log.launches[number].kernel})" for number in launches]
         return _name(first) + of_launch[0], _name(second) + of_launch[1]
-
-
-def _flags_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Put the race of a flag that a task polls before the races that it should prevent."""
-    result = []
-    for finding in findings:
-        main, *others = sorted(
-            (replace(finding, folded=()), *finding.folded), key=lambda race: not race.fields["polled"]
-        )
-        result.append(replace(main, folded=tuple(others)))
-    return result
 
 
 def _name(site: Site) -> str:

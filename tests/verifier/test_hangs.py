@@ -262,3 +262,25 @@ def test_a_barrier_of_a_union_that_one_task_skips_is_one_finding():
     finding = the_only_error(neighbours, X, Output.like(X), dim=8, kind="UNION2")
     assert (finding.kind, finding.fields["clusters"]) == ("hang", [0, 1])
     assert [one.kind for one in finding.folded] == ["task-race"]
+
+
+def test_a_barrier_that_the_cores_leave_out_belongs_before_what_they_read():
+    async def kernel(core, x, out, waits=False):
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        if core.is_memory_core:
+            await core.memcpy(box, x[:4])
+            await core.sync_cluster()
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        if waits:
+            await core.sync_cluster()
+        await core.memcpy(tile, box[core.core_id])
+        await core.memcpy(out[core.core_id], tile)
+
+    (finding,) = verify(kernel, X, Output((4, 8)), dim=4).errors
+    line = kernel.__code__.co_firstlineno + 9
+    assert finding.kind == "hang"
+    assert finding.remedy.startswith(
+        f"`await core.sync_cluster()` in the cores, before they first reach test_hangs.py:{line}\n"
+    )
+    assert verify(kernel, X, Output((4, 8)), True, dim=4, reference=X[:4]).ok

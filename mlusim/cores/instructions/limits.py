@@ -54,7 +54,10 @@ def bind(
             _check_attribute(instruction, name, values[name])
     missing = [name for name in names if name not in values and name not in attributes]
     if missing:
-        raise OperandError(f"{instruction.signature} lacks {', '.join(missing)}")
+        # As `await core.sum(src)`, which a board can do for few instructions.
+        to_register = instruction.group == "Reductions" and missing == ["src"]
+        instead = "; its result is stored in dst, in NRAM: pass both, then read it with `await core.load(dst[0])`"
+        raise OperandError(f"{instruction.signature} lacks {', '.join(missing)}{instead if to_register else ''}")
     operands = tuple(values[operand.name] for operand in instruction.operands)
     for operand, value in zip(instruction.operands, operands, strict=True):
         if not isinstance(value, View) and not operand.number:
