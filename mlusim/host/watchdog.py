@@ -7,7 +7,7 @@ import sys
 import threading
 from contextlib import suppress
 from sys import _current_frames, _getframe
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.kernel_errors import Abandoned
@@ -25,6 +25,14 @@ _PROMPTS = frozenset(
     {"bdb", "pdb", "ipdb", "pudb", "debugpy", "pydevd", "_pydevd_bundle", "_pydevd_frame_eval"}
     | {"code", "IPython", "bpython", "ptpython"}
 )
+
+# Python 3.12's way to call a function before the lines of some functions. Our number is one without an assigned
+# purpose.
+_monitoring: Any = getattr(sys, "monitoring", None)
+_TOOL, _NAME = 4, "mlusim"
+# By thread: what its kernel, which has stalled and goes on, meets at each line. The functions that are followed for it.
+_stalled: dict[int, type[BaseException]] = {}
+_monitored: list[CodeType] = []
 
 
 def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseException]]:
@@ -46,25 +54,60 @@ def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseExcepti
         def __init__(self) -> None:
             # Runs in the kernel's thread. A kernel that catches everything meets the next one at its next line, also in
             # its handlers, until it ends.
-            _trace_callers(again)
-
-    def again(*event: Any) -> None:
-        del event
-        raise StallAbandoned
+            _raise_at_lines(StallAbandoned)
 
     return StallError, StallAbandoned
 
 
-def _trace_callers(trace: Any) -> None:
-    """Call `trace` before each next line of the kernel's functions: those above SimPy's on the stack."""
+def _raise_at_lines(error: type[BaseException]) -> None:
+    """Raise `error` before each next line of the kernel's functions: those above SimPy's on the stack."""
     frame: FrameType | None = _getframe(1)
     if not _in_run(frame):
         return
-    sys.settrace(_ignore)
+    frames = []
     while frame is not None and (module := _package(frame)) != "simpy":
         if module != "mlusim":
-            frame.f_trace = trace
+            frames.append(frame)
         frame = frame.f_back
+    if _monitoring is not None and _monitoring.get_tool(_TOOL) in {None, _NAME}:
+        _monitor(error, frames)
+        return
+
+    def again(*event: Any) -> None:
+        del event
+        raise error
+
+    sys.settrace(_ignore)
+    for frame in frames:
+        frame.f_trace = again
+
+
+def _monitor(error: type[BaseException], frames: list[FrameType]) -> None:
+    """As `_raise_at_lines`, for Python 3.12 and later, which stops tracing once a tracing function raises."""
+    _stalled[threading.get_ident()] = error
+    if _monitoring.get_tool(_TOOL) is None:
+        _monitoring.use_tool_id(_TOOL, _NAME)
+        _monitoring.register_callback(_TOOL, _monitoring.events.LINE, _at_line)
+    for frame in frames:
+        _monitored.append(frame.f_code)
+        _monitoring.set_local_events(_TOOL, frame.f_code, _monitoring.events.LINE)
+
+
+def _at_line(*line: Any) -> None:
+    del line
+    # The same function may be running in another thread.
+    error = _stalled.get(threading.get_ident())
+    if error is not None:
+        raise error
+
+
+def _stop_raising() -> None:
+    """Undo `_raise_at_lines` in the thread whose run has ended."""
+    if _stalled.pop(threading.get_ident(), None) is None or _stalled:
+        return
+    while _monitored:
+        _monitoring.set_local_events(_TOOL, _monitored.pop(), 0)
+    _monitoring.free_tool_id(_TOOL)
 
 
 def _in_run(frame: FrameType | None) -> bool:
@@ -142,6 +185,7 @@ class Watchdog:
                 if self._thread is not None:
                     self._thread.join()
                 ended = _errors_arrived()
+        _stop_raising()
         if sys.gettrace() is _ignore:
             sys.settrace(self._trace)
 
