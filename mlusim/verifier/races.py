@@ -86,6 +86,11 @@ class Races:
             remedies,
             directions=frozenset((int(lines[a]), int(lines[b])) for (a, b), _ in found),
             across=self._across_clusters(*between),
+            apart=all(
+                remedies.in_other_turns(a, b)
+                for rows in (slice(_FIRST_PAIRS), slice(-_FIRST_PAIRS, None))
+                for a, b in zip(between[0][rows].tolist(), between[1][rows].tolist(), strict=True)
+            ),
         )
         pairs = [(a, b, self._between(a, b, times, remedies)) for (a, b), times in found]
         return fold_under_barriers(

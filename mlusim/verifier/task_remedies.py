@@ -29,6 +29,7 @@ class TaskRemedies:
         log, accesses, order: the run.
         directions: the lines of the first and the second access of every race between tasks, as intended.
         across: whether tasks of different clusters of one union race.
+        apart: whether tasks race in different iterations of a loop only.
     """
 
     log: Log
@@ -36,6 +37,7 @@ class TaskRemedies:
     order: Order
     directions: frozenset[tuple[int, int]] = frozenset()
     across: bool = False
+    apart: bool = False
 
     def as_intended(self, a: int, b: int) -> tuple[int, int]:
         """Return a pair of accesses in the order that the kernel intends, as far as its log and its source tell.
@@ -69,7 +71,14 @@ class TaskRemedies:
                 )
             return "synchronize", "launches on different queues are not ordered", remedy
         if self._update_in_turn(a, b):
-            return "", "an update by another task between the load and the store is lost", _update(first, second)
+            rule = "an update by another task between the load and the store is lost"
+            loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
+            if not self.apart or jobs[0] != jobs[1] or first.file != second.file or not loop[0]:
+                return "", rule, _update(first, second)
+            sync, all_of = self._barrier(tasks)
+            end = f"at the end of the loop at {Path(first.file).name}:{loop[0]}"
+            barrier = f"{first.call(sync + '()')} in {all_of}, {end}"
+            return sync, rule, f"{barrier}\nor {_update(first, second)}"
         special, general = self._other_order(a, b, first)
         if jobs[0] != jobs[1]:
             kind = self.log.launches[jobs[0][0]].kind
@@ -189,6 +198,12 @@ class TaskRemedies:
             above = self.log.lines[int(self.order.line[begun[0]])][1] <= line
             turns.append(np.count_nonzero(begun <= position) if above else np.count_nonzero(begun < position) + 1)
         return bool(turns[0] < turns[1])
+
+    def in_other_turns(self, a: int, b: int) -> bool:
+        """Return whether two accesses are in different iterations of a loop around both."""
+        (file, one, _), (other_file, other, _) = self._source(a), self._source(b)
+        loop = lines_of_loop(file, *sorted((one, other)))
+        return file == other_file and loop[0] > 0 and (self._next_turn(a, b, loop) or self._next_turn(b, a, loop))
 
     def is_fresh(self, row: int) -> bool:
         """Return whether neither the host nor an earlier operation has written any byte of a read."""

@@ -184,3 +184,29 @@ def test_a_counter_without_its_lock_explains_the_work_that_is_done_twice():
     assert finding.fields["buffer"] == "count"
     assert finding.remedy.startswith("hold the same lock in every task from")
     assert verify(kernel, *arguments, dim=4, reference=lambda x, _: {"out": x}).ok
+
+
+def test_updates_of_pairs_in_turns_lack_a_barrier_and_no_lock():
+    async def kernel(core, x, waits=False):
+        if core.is_memory_core:
+            return
+        low, high, least = (core.nram.alloc(8, x.dtype, name) for name in ("low", "high", "least"))
+        for turn in range(4):
+            row = 2 * core.core_id + turn % 2
+            if row < 7:
+                await core.memcpy(low, x[row])
+                await core.memcpy(high, x[row + 1])
+                core.minequal(least, low, high)
+                core.maxequal(high, low, high)
+                await core.memcpy(x[row], least)
+                await core.memcpy(x[row + 1], high)
+            if waits:
+                await core.sync_all_ipu()
+
+    finding = the_only_error(kernel, InOut(X), dim=4)
+    line = kernel.__code__.co_firstlineno + 4
+    assert finding.remedy.startswith(
+        "`await core.sync_all_ipu()` in all cores of the union, at the end of the loop at "
+        f"test_remedies_of_flags.py:{line}\nor hold the same lock"
+    )
+    assert verify(kernel, InOut(X), True, dim=4).ok
