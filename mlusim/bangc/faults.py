@@ -179,7 +179,10 @@ def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int],
     fault = image.runtime.fault
     number, address, pc = int(fault.number), int(fault.address), int(fault.pc)
     if number == 0:
-        return KernelError(f"{who} calls the board's runtime from a thread of its own: only main's thread may")
+        return KernelError(
+            f"{who} calls the board's runtime from a thread of its own: only main's thread may; prepare data in the "
+            "thread, and call CNRT after its join"
+        )
     if number == signal.SIGVTALRM:
         return OperationLimitError(
             f"{who} ran {limit_s} s of processor time without a call of the simulator: an endless loop?"
