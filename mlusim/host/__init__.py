@@ -13,6 +13,7 @@ Arguments:
 
 During a run:
   watchdog, run_progress   stops a kernel that issues nothing, and shows progress
+  stall_errors             the errors that end such a kernel, even one that catches everything
   run_end                  deadlocks, and times that are too long
   host_data                values that kernels pass through Python objects
   garbage                  fewer garbage collections
