@@ -172,7 +172,8 @@ class Runner:
         if self._client is not None:
             pool.shutdown(wait=False)
             return
-        pool.shutdown(wait=False, kill_workers=True)  # type: ignore[call-arg]  # loky's
+        # Waits, so that the thread of the pool has released its semaphores before this process ends.
+        pool.shutdown(kill_workers=True)  # type: ignore[call-arg]  # loky's
 
     def __enter__(self) -> Self:
         return self
