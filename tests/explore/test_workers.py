@@ -123,7 +123,7 @@ def test_a_dead_worker_fails_one_point_only(kernels, tmp_path):
     db = tmp_path / "points.sqlite"
     found = mlusim.sweep(f"{kernels}:dies", shape=[100, 200, 300], how=["no", "yes"], workers=2, db=db)
     assert [(row["how"], row["status"]) for row in found.rows] == [("no", "done"), ("yes", "died")] * 3
-    assert found.rows[1]["message"].startswith("the process that simulated it died: killed, perhaps for want of memory")
+    assert found.rows[1]["message"].startswith("the process that simulated it died: killed, perhaps for lack of memory")
     # Another time there may be more memory: such a point runs again.
     assert mlusim.sweep(f"{kernels}:dies", shape=100, how=["no", "yes"], workers=1, db=db).found == 1
 
