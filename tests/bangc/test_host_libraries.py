@@ -72,7 +72,6 @@ def test_an_unknown_name_of_the_users_own_is_an_error(tmp_path: Path) -> None:
         bangc.compile(file)
 
 
-@pytest.mark.slow
 def test_runtime_queries_return_the_boards_properties(capsys: pytest.CaptureFixture[str]) -> None:
     device = Device("mlu290")
     assert run_program(bangc.compile(KERNELS / "runtime.mlu", device), device) == 0

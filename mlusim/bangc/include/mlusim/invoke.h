@@ -108,6 +108,17 @@ inline cnrtRet_t cnrtGetDeviceProperties(cnrtDeviceProp_t *prop, int device) {
     return cnrtSuccess;
 }
 
+// Of older versions of CNRT.
+inline cnrtRet_t cnrtGetDeviceInfo(cnrtDeviceInfo_t *info, int device) {
+    cnrtDeviceProp_t prop;
+    if (cnrtRet_t status = cnrtGetDeviceProperties(&prop, device)) return status;
+    *info = cnrtDeviceInfo_t{};
+    static_assert(sizeof prop.name >= sizeof info->device_name, "a prefix of the name is copied");
+    __builtin_memcpy(info->device_name, prop.name, sizeof info->device_name - 1);
+    info->core_num = prop.clusterCount * prop.McorePerCluster;
+    return cnrtSuccess;
+}
+
 // Runs immediately: earlier copies and launches of all queues have completed.
 inline cnrtRet_t cnrtInvokeHostFunc(cnrtQueue_t queue, cnrtHostFn_t function, void *argument) {
     if (cnrtRet_t status = cnrtQueueSync(queue)) return status;
