@@ -266,7 +266,7 @@ def _sort(rows_out: View, values_out: View, numbers: Any, bin_of: Any, values: V
         order = bin_of.argsort(kind="stable")
         within.take(order, out=to_rows, mode="clip")
         values.raw().reshape(-1).take(order, out=to_values, mode="clip")
-    # Of the narrow type of `bin_of`, which NumPy would convert to that of the numbers otherwise.
+    # Bins of another type than `bin_of` would make NumPy convert all of `bin_of`.
     starts = bin_of.searchsorted(np.arange(bins, dtype=bin_of.dtype), sorter=order)
     return np.append(starts, len(bin_of))
 

@@ -189,8 +189,9 @@ def _copied_rows(offsets: View, extent: int) -> Integers:
 
 
 def _logged_rows(rows: Integers, extent: int) -> Integers:
-    # Rows of int32 are those of `_copied_rows`, which nobody changes.
+    """Return row numbers in the type of the log, copied if the kernel could change them."""
     logged = _row_type(extent)
+    # Rows of int32 are those of `_copied_rows`, which no kernel has.
     return rows.view(logged) if rows.itemsize == logged.itemsize == 4 else rows.astype(logged)
 
 
