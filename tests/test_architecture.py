@@ -314,7 +314,21 @@ def test_arguments_that_docstrings_describe_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["analysis", "bangc", "cli", "cores", "explore", "host", "memory", "planning", "verifier"]
+    "package",
+    [
+        "analysis",
+        "bangc",
+        "cli",
+        "cores",
+        "explore",
+        "host",
+        "kernels",
+        "memory",
+        "planning",
+        "results",
+        "retiming",
+        "verifier",
+    ],
 )
 def test_the_map_of_a_package_names_every_module(package: str) -> None:
     text = ast.get_docstring(tree_of(PACKAGE / package / "__init__.py")) or ""

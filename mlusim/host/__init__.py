@@ -2,7 +2,6 @@
 
   device, device_memory    launches and queues; uploads, allocations and downloads
   run, verify              a kernel on a temporary device, from arrays to a result or a report
-  replay                   the records of a log, issued again
   steady/                  timing by the steady state of a launch (`--steady`)
 
 Arguments:

@@ -1,1 +1,14 @@
-"""The kernels of the operators."""
+"""The kernels of the operators, each of which follows a plan of `mlusim.planning`.
+
+Kernels:
+  cast, bitcast            conversions; bitwise copies
+  reverse                  reverse and flip; `reverse_sequence`
+  tin_shift                its four kernels
+  gather, index_select     gather and gather_nd; index_select, with its planner
+  scatter, scatter_bins    scatter and scatter_nd; those that sort the updates first
+
+What they share:
+  pipeline                 the schedule of a task's tiles: load, compute, store
+  boxes                    copies of boxes by strided copies
+  index_tiles              the index of gather and scatter in NRAM, and the row numbers computed from it
+"""

@@ -24,7 +24,6 @@ from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError, KernelError, LaunchError, PlanError, SimulatedTimeError
 from mlusim.hardware import Board
 from mlusim.hardware import board as board_of
-from mlusim.host.replay import replay
 from mlusim.inputs import check_flags
 from mlusim.log import NONE, VECTOR, Log
 from mlusim.memory.kinds import MemoryKind
@@ -35,6 +34,7 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.results.result import Result
 from mlusim.results.saved import load, parameter_json
+from mlusim.retiming.replay import replay
 from mlusim.units import PS_PER_S, format_bytes, group_digits, round_up
 
 # Board properties that kernels use besides their plan: a description, and whether it matters to a log.
