@@ -1,7 +1,10 @@
 """Results of runs, and saved runs.
 
-result, figures          `Result`: the output, the log, and all that is computed from it; the most important figures
-memory_state             the buffers of a core at one time
-saved, saved_log         the file of a saved run; the log in it
-saved_checks             validation of files, which are untrusted
+Of a run:
+  result, figures          `Result`: the output, the log, and all that is computed from it; the most important figures
+  memory_state             the buffers of a core at one time
+
+In a file:
+  saved, saved_log         a saved run; the log in it
+  saved_checks             validation of files, which are untrusted
 """

@@ -1,6 +1,6 @@
-"""Retiming: the time of a run on another board, from its log.
+"""Retiming: the time of a run on another board, from its log alone.
 
-retime     `mlusim.retime`: refuses runs whose kernels would issue other operations there
-replay     the records of a log, issued again
-buffers    the buffers of a replay
+Modules:
+  retime                   `mlusim.retime`; refuses runs whose kernels would issue other operations there
+  replay, buffers          the records of a log, issued again; their buffers
 """
