@@ -25,7 +25,7 @@ ORDER = (
     ("inputs",),
     ("dtypes",),
     ("hardware",),
-    ("records",),
+    ("records", "log_tables"),
     ("log",),
     ("memory",),
     ("cores",),

@@ -12,13 +12,8 @@ import pytest
 from mlusim.cores.core import Core
 from mlusim.hardware import board
 from mlusim.host.device import Device
-from mlusim.log import (
-    NO_OPERAND,
-    NONE,
-    PIPES,
-    Box,
-    Log,
-)
+from mlusim.log import NO_OPERAND, NONE, PIPES, Log
+from mlusim.log_tables import Box
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.memory.view import View
 

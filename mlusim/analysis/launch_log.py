@@ -14,7 +14,8 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.dtypes import dtype_name
-from mlusim.log import NONE, AllocationRecord, Log
+from mlusim.log import NONE, Log
+from mlusim.log_tables import AllocationRecord
 from mlusim.memory.view import View
 from mlusim.records import COLUMNS
 

@@ -19,7 +19,8 @@ import numpy as np
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.windows import pieces
 from mlusim.arrays import Integers
-from mlusim.log import NONE, Box
+from mlusim.log import NONE
+from mlusim.log_tables import Box
 from mlusim.planning.tiles import Tiles
 
 MAX_ROWS, MAX_COLUMNS = 360, 1000

@@ -23,7 +23,7 @@ from mlusim.bangc.placed_arrays import PlacedArrays
 from mlusim.bangc.type_codes import POINTER, dtype_of_code
 from mlusim.cores.instructions.wram_layout import rows_view
 from mlusim.errors import AccessError, CopyError, KernelError, MlusimError, OperandError
-from mlusim.log import Remark
+from mlusim.log_tables import Remark
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import contiguous_strides

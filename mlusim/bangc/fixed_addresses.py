@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mlusim.log import AllocationRecord
+from mlusim.log_tables import AllocationRecord
 from mlusim.memory.allocation import Allocation, Bytes, Memory
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc.debug_lines import Place
 from mlusim.bangc.host_spans import LaunchUse, Region, Span, conflict, in_flight, spans_of
-from mlusim.log import NONE, Remark
+from mlusim.log import NONE
+from mlusim.log_tables import Remark
 
 if TYPE_CHECKING:
     from mlusim.log import Log

@@ -15,7 +15,8 @@ from mlusim.cores.shared_copy import SharedCopy
 from mlusim.cores.unit import Unit
 from mlusim.errors import MlusimError
 from mlusim.hardware.board_record import Board
-from mlusim.log import AllocationRecord, Log
+from mlusim.log import Log
+from mlusim.log_tables import AllocationRecord
 from mlusim.memory.allocation import Allocation, Bytes, Memory
 from mlusim.memory.clock import Clock
 from mlusim.memory.flow import LinkLimits

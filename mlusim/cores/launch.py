@@ -21,7 +21,7 @@ from mlusim.cores.task import Task
 from mlusim.cores.unawaited import check_calls
 from mlusim.errors import LaunchError, shown
 from mlusim.inputs import as_tuple
-from mlusim.log import LaunchRecord
+from mlusim.log_tables import LaunchRecord
 from mlusim.memory.view import View
 from mlusim.units import plural
 

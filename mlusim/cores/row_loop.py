@@ -9,7 +9,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
-from mlusim.log import LoopRecord
+from mlusim.log_tables import LoopRecord
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import Direction

@@ -26,7 +26,8 @@ from mlusim.cores.source_line import close_task
 from mlusim.cores.unawaited import forgotten, unstarted
 from mlusim.cores.waiting import SUSPEND, Waiting
 from mlusim.errors import KernelError
-from mlusim.log import IO, MOVE, NONE, VECTOR, TaskRecord
+from mlusim.log import IO, MOVE, NONE, VECTOR
+from mlusim.log_tables import TaskRecord
 from mlusim.units import format_ns
 
 if TYPE_CHECKING:

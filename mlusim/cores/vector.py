@@ -33,7 +33,8 @@ from mlusim.cores.vector_call import (
 )
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import MissingDataError
-from mlusim.log import NONE, Remark
+from mlusim.log import NONE
+from mlusim.log_tables import Remark
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
 

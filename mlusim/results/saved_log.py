@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, Remark, SkippedRecord, TaskRecord
+from mlusim.log import Log
+from mlusim.log_tables import AllocationRecord, Box, LaunchRecord, LoopRecord, Remark, SkippedRecord, TaskRecord
 from mlusim.records import COLUMNS
 from mlusim.results.saved_checks import check_log, tuples
 

@@ -15,7 +15,8 @@ from mlusim.cores.chip import sram_name
 from mlusim.cores.issuer import Issuer
 from mlusim.dtypes import dtype_of
 from mlusim.host.device import Device
-from mlusim.log import NONE, Log, TaskRecord
+from mlusim.log import NONE, Log
+from mlusim.log_tables import TaskRecord
 from mlusim.memory.allocation import Allocation, Memory
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View

@@ -26,7 +26,8 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import KernelError
 from mlusim.host.device import Device
-from mlusim.log import MOVE, NONE, SCALAR, VECTOR, Log, LoopRecord, Remark
+from mlusim.log import MOVE, NONE, SCALAR, VECTOR, Log
+from mlusim.log_tables import LoopRecord, Remark
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import AddressInstructions
 from mlusim.memory.view import Pointer, View

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.dtypes import dtype_of
-from mlusim.log import AllocationRecord
+from mlusim.log_tables import AllocationRecord
 from mlusim.units import group_digits
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
-from mlusim.log import NONE, AllocationRecord, Log
+from mlusim.log import NONE, Log
+from mlusim.log_tables import AllocationRecord
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses import Accesses

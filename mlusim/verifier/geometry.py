@@ -14,7 +14,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from mlusim.arrays import Array, Flags, Integers
-from mlusim.log import NONE, Box
+from mlusim.log import NONE
+from mlusim.log_tables import Box
 from mlusim.memory.bus import Loops
 
 # `distinct` and `group_rows` use a table instead of sorting if the range of numbers is at most this multiple of their

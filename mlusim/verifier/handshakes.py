@@ -22,7 +22,8 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
-from mlusim.log import NONE, SCALAR, Box, Log
+from mlusim.log import NONE, SCALAR, Log
+from mlusim.log_tables import Box
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.geometry import geometry_of
 from mlusim.verifier.happens_before import Order

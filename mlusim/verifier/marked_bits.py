@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.log import AllocationRecord
+from mlusim.log_tables import AllocationRecord
 from mlusim.verifier.marks import Marks, Operand, view_of
 
 Bits = np.ndarray[Any, np.dtype[np.uint8]]

@@ -15,7 +15,8 @@ from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.selection import compares_to_bits as has_bits
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.uncached_vector import STREAM_MOVE
-from mlusim.log import IO, MOVE, Box
+from mlusim.log import IO, MOVE
+from mlusim.log_tables import Box
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]
 # An operand of the log: allocation, offset in bytes, box.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.log import Box
+from mlusim.log_tables import Box
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.geometry import geometry_of, group_rows
 from mlusim.verifier.marks import Marks

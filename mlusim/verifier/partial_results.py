@@ -12,7 +12,7 @@ from math import prod
 
 from mlusim.cores.instructions.record import Extent
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.log import Box
+from mlusim.log_tables import Box
 
 # Instructions whose part follows from shapes, and from data; and those that write everything, of two sources by data.
 BY_SHAPE = frozenset(name for name, instruction in INSTRUCTIONS.items() if instruction.writes is not None)

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.log import NONE, AllocationRecord, Box, Log
+from mlusim.log import NONE, Log
+from mlusim.log_tables import AllocationRecord, Box
 from mlusim.memory.layout import contiguous_strides
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes

@@ -11,7 +11,8 @@ from mlusim.arrays import Integers
 from mlusim.cores.instructions.selection import HEAD_BYTES
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
-from mlusim.log import NONE, Box, Log
+from mlusim.log import NONE, Log
+from mlusim.log_tables import Box
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, FILTERS, SORTING
 from mlusim.verifier.mark_store import MarkStore
 from mlusim.verifier.marked_bits import BYTE_BITS

@@ -6,7 +6,8 @@ import linecache
 from pathlib import Path
 
 from mlusim.arrays import Integers
-from mlusim.log import NONE, Log, Remark
+from mlusim.log import NONE, Log
+from mlusim.log_tables import Remark
 from mlusim.verifier.findings import Finding, Site
 
 _BEYOND = (

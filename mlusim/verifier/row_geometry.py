@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.log import Box
+from mlusim.log_tables import Box
 from mlusim.verifier.geometry import Geometry, distinct, geometry_of, union
 
 # Up to this many numbers, Python finds their extremes, and counts them, sooner than NumPy.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlusim.log import AllocationRecord
+from mlusim.log_tables import AllocationRecord
 from mlusim.units import group_digits, short_bytes
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
-from mlusim.log import NONE, AllocationRecord, Log
+from mlusim.log import NONE, Log
+from mlusim.log_tables import AllocationRecord
 from mlusim.verifier.accesses import Accesses, scratch_rows
 from mlusim.verifier.allocation_flow import AllocationFlow
 from mlusim.verifier.cells import Cells

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlusim.log import AllocationRecord, Box
+from mlusim.log_tables import AllocationRecord, Box
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.geometry import Geometry, expand, geometry_of, group_rows, overlap, shared, union
 from mlusim.verifier.row_geometry import geometry_of_rows

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlusim.log import Box
+from mlusim.log_tables import Box
 from mlusim.verifier import overlaps
 from mlusim.verifier.condensed import accesses_from
 from mlusim.verifier.geometry import element_starts, geometry_of, group_rows

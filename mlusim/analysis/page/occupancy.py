@@ -8,7 +8,8 @@ import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.arrays import Integers
-from mlusim.log import NONE, AllocationRecord
+from mlusim.log import NONE
+from mlusim.log_tables import AllocationRecord
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import round_up
 

@@ -12,7 +12,8 @@ from mlusim.arrays import Integers
 from mlusim.host.steady.periods import SAME_COST
 from mlusim.host.steady.task_loops import Codes, cost_of
 from mlusim.host.steady.watch import Skip, SkippedPart
-from mlusim.log import NONE, AllocationRecord, LaunchRecord, Log, SkippedRecord, TaskRecord
+from mlusim.log import NONE, Log
+from mlusim.log_tables import AllocationRecord, LaunchRecord, SkippedRecord, TaskRecord
 
 Spanned = TypeVar("Spanned", TaskRecord, LaunchRecord, AllocationRecord)
 _TIMES = ("issue_ps", "start_ps", "end_ps", "latency_ps")

@@ -1,0 +1,112 @@
+"""The entries of a log's tables: tasks, launches, allocations, boxes of operands, loops, remarks, skipped parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+# Assigned to by `Log` alone, but not frozen: a frozen record takes three times as long to make, and one that has ended
+# would be a copy.
+@dataclass(slots=True)
+class TaskRecord:
+    """One task: its core and its times. `end_ps` is -1 while the task runs."""
+
+    launch: int
+    task_id: int
+    cluster: int
+    core: int
+    is_memory_core: bool
+    start_ps: int
+    end_ps: int = -1
+
+
+@dataclass(slots=True)
+class LaunchRecord:
+    """One kernel launch. Times are picoseconds of simulated time, -1 until reached."""
+
+    kernel: str
+    kind: str
+    dim: tuple[int, int, int]
+    queue: int
+    start_ps: int
+    end_ps: int = -1
+
+
+@dataclass(slots=True)
+class AllocationRecord:
+    """One allocation: address, size, task (-1: the host), and lifetime (`end_ps` -1: until the end of the run).
+
+    `workspace` marks host memory that is neither input nor output; launches leave data there for later launches.
+    """
+
+    memory: str
+    memory_name: str
+    name: str
+    address: int
+    nbytes: int
+    task: int
+    start_ps: int
+    dtype: str
+    shape: tuple[int, ...]
+    read_only: bool
+    end_ps: int = -1
+    workspace: bool = False
+
+
+# Never assigned to, but not frozen: a frozen one takes three times as long to make.
+@dataclass(slots=True)
+class LoopRecord:
+    """The parameters of a counted loop, other than its operands: enough to time the loop on another board.
+
+    `method` is `blocking`, `queued`, `runs` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop
+    over elements, or `empty` for a loop without rows to copy. `loads`, `operations` and `additions` count the scalar
+    instructions that compute the addresses of one iteration, `extra_cycles` any other work. `iterations`, `selected`
+    and `unread` are those of `mlusim.cores.row_loop.RowLoop`.
+    """
+
+    method: str
+    iterations: int
+    selected: int
+    loads: int
+    operations: int
+    additions: int
+    extra_cycles: int
+    unread: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRecord:
+    """A part of a run that repeats earlier operations and was not simulated (`mlusim.host.steady`).
+
+    The times of its operations are extrapolated; `bound_ps` bounds the error of its duration.
+    """
+
+    start_ps: int
+    end_ps: int
+    operations: int
+    bound_ps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """An observation made while an operation ran that its record does not show: `kind` and `title` of a finding.
+
+    `line` is an index into `Log.lines`, `at_ps` the time of issue, `times` the number of equal observations there.
+    """
+
+    kind: str
+    title: str
+    operation: str
+    task: int
+    line: int
+    at_ps: int
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Shape, strides in bytes and item size of an operand."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
