@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _SMALL = range(-128, 128)
 
 
+def _rename(issue: Callable[..., Any], name: str) -> None:
+    issue.__name__, issue.__qualname__ = name, f"InstructionMethods.{name}"
+
+
 def method(name: str) -> Callable[..., Any]:
     """Return a method that issues the instruction `name`, with its summary as docstring."""
     entry = INSTRUCTIONS[name]
@@ -44,7 +48,7 @@ def method(name: str) -> Callable[..., Any]:
         return call(issuer, line, entry, operands, attributes)
 
     issue = issue_with_number if takes_number(entry) else issue_views
-    issue.__name__ = issue.__qualname__ = name
+    _rename(issue, name)
     spellings = f": `{'`, `'.join(entry.intrinsics)}`" if entry.intrinsics else ""
     note = "" if entry.exact else " Computed in IEEE arithmetic; the board approximates."
     answer = " Await it without `dst` for the number." if entry.to_register else ""
@@ -64,7 +68,7 @@ def atomic_method(operation: str, *, fetches: bool) -> Callable[..., Any]:
         return atomic(self.issuer, self.issuer.line(_getframe(1)), operation, target, operand)
 
     issue = fetch if fetches else reduce
-    issue.__name__ = issue.__qualname__ = f"atomic_{operation}" if fetches else f"atomic_reduce_{operation}"
+    _rename(issue, f"atomic_{operation}" if fetches else f"atomic_reduce_{operation}")
     also = "; `old`, in NRAM, gets what it held" if fetches else ""
     issue.__doc__ = (
         f"target = {operation} of target and operand, element by element, in one step on GDRAM{also}. Await it."
@@ -78,7 +82,7 @@ def set_method(name: str) -> Callable[..., Any]:
     def issue(self: InstructionMethods, dst: View, value: Any) -> Any:
         return set_memory(self.issuer, self.issuer.line(_getframe(1)), name, dst, value)
 
-    issue.__name__ = issue.__qualname__ = name
+    _rename(issue, name)
     issue.__doc__ = f"Every element of dst = value: `__{name}`. Await it."
     return issue
 

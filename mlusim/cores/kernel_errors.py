@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from array import array
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ from mlusim.units import format_ns, plural
 if TYPE_CHECKING:
     from mlusim.cores.task import Task
 
+# Python's messages about a method called with too few, too many or unknown arguments.
+_WRONG_CALL = re.compile(r"(Core|InstructionMethods|Scratch)\.(\w+)\(\) ((?:missing|got|takes) .*)")
 # Endings of Python's messages about awaiting an object that is not awaitable, or asyncio without its loop.
 _NO_AWAIT = ("can't be used in 'await' expression", "no running event loop", "no current event loop")
 _AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
@@ -77,6 +81,7 @@ _ELSEWHERE = {
     "trans": "transpose",
     "cumsum": "integral",
     "take": "memcpy_rows",
+    "active_relu": "relu",
     "program_id": "task_id",
     "blockIdx": "task_id",
     "threadIdx": "task_id",
@@ -96,6 +101,12 @@ _ELSEWHERE = {
     "print": "peek",
     "device_print": "peek",
 }
+# What a kernel cannot do, and the host does.
+_HOSTS = dict.fromkeys(
+    ("gdram", "dram", "malloc", "empty", "global_memory"),
+    "a kernel allocates in core.nram, core.sram, core.wram and core.ldram; tensors in GDRAM are arguments of the "
+    "kernel, which the host makes: mlusim.Output(shape, dtype) or Device.alloc",
+)
 
 
 def reported(task: Task, error: BaseException) -> BaseException:
@@ -119,6 +130,8 @@ def reported(task: Task, error: BaseException) -> BaseException:
     elif isinstance(error, TypeError | AttributeError | MlusimError) and not awaited_all:
         # `core.load(x) + 1`, `core.mul(a, a, core.load(x))`, `x[core.load(i)]`: the cause is the missing `await`.
         report = forgotten_await(task)
+    elif isinstance(error, TypeError) and (call := _WRONG_CALL.fullmatch(str(error))):
+        report = OperandError(_wrong_call(*call.groups()), location(task, error))
     else:
         report = KernelError(_raised(error), location(task, error))
     report.__cause__ = error
@@ -187,6 +200,21 @@ def _not_awaitable(error: BaseException) -> str:
     return f"{error}: {_AWAITABLE}"
 
 
+def _wrong_call(owner: str, name: str, complaint: str) -> str:
+    """Return the message about a method called with too few, too many or unknown arguments."""
+    from mlusim.cores.core import Core
+    from mlusim.cores.scratch import Scratch
+
+    # Without `self`, which Python counts too.
+    _, *parameters = signature(getattr(Scratch if owner == "Scratch" else Core, name)).parameters.values()
+    call = f"{name}{Signature([parameter.replace(annotation=Parameter.empty) for parameter in parameters])}"
+    if lacks := re.fullmatch("missing .*: (.*)", complaint):
+        return f"{call} lacks {lacks[1]}"
+    if given := re.search(r"but (\d+) ", complaint):
+        complaint = f"got {plural(int(given[1]) - 1, 'positional argument')}"
+    return f"{call} {complaint}: call it as shown"
+
+
 def _raised(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, AttributeError) and isinstance(error.obj, View):
@@ -205,6 +233,8 @@ def _unknown_instruction(core: Any, name: str) -> str:
     """Return the message for a method that a core lacks, with the nearest name."""
     # BANG C's names without the underscores.
     plain = name.lstrip("_").removeprefix("bang_")
+    if plain in _HOSTS:
+        return f"core.{name} is not an instruction of this core: {_HOSTS[plain]}"
     known = [known for known in dir(core) if not known.startswith("_")]
     if "2" in plain:
         known += CONVERSIONS

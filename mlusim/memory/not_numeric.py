@@ -14,6 +14,7 @@ _COMPUTE = (
     "compute with instructions, such as core.add(dst, a, b); `await core.load(view)` gives the number of one element"
 )
 _LOAD = "`await core.load(view)` gives the number of one element"
+_COPY = "core.memcpy(buffer, view) copies its bytes, and core.peek(view) gives its values to look at"
 _LOOK = "core.peek(view) gives its values to look at, and `await core.load_array(view)` loads them to registers"
 _WRITE = "memcpy, core.fill and core.store(view, number) write to it"
 # By attribute of an array that a view lacks: what to use instead.
@@ -30,14 +31,14 @@ _INSTEAD = {
 
 
 _OPERATORS = (
-    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul"),
     *("and", "or", "xor", "lshift", "rshift"),
 )
 
 
-def _refused(remedy: str) -> Callable[..., NoReturn]:
+def _refused(remedy: str, what: str = "memory, not a number") -> Callable[..., NoReturn]:
     def refuse(self: object, *_: object, **__: object) -> NoReturn:
-        raise OperandError(f"{self!r} is memory, not a number: {remedy}")
+        raise OperandError(f"{self!r} is {what}: {remedy}")
 
     return refuse
 
@@ -48,13 +49,24 @@ def _equal(self: object, other: object) -> bool:
     return self is other
 
 
+def _format(self: object, specification: str) -> str:
+    try:
+        return format(str(self), specification)
+    except ValueError:
+        _refused(_LOAD)(self)
+
+
 # Methods by name. Without `__eq__`, a comparison with a number would be false.
 _METHODS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys((f"__{side}{name}__" for name in _OPERATORS for side in ("", "r")), _refused(_COMPUTE)),
     **dict.fromkeys(("__neg__", "__abs__", "__invert__"), _refused(_COMPUTE)),
     **dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), _refused(_LOAD)),
+    **dict.fromkeys(("__round__", "__trunc__", "__floor__", "__ceil__"), _refused(_LOAD)),
+    # A deep copy would have bytes of its own, on no device.
+    **dict.fromkeys(("__deepcopy__", "__reduce_ex__"), _refused(_COPY, "memory of a device, which Python cannot copy")),
     **dict.fromkeys(("__bool__", "__float__", "__int__", "__index__", "__complex__"), _refused(_LOAD)),
-    "__setitem__": _refused(_WRITE),
+    **dict.fromkeys(("__setitem__", "__delitem__"), _refused(_WRITE)),
+    "__format__": _format,
     "__array__": _refused(_LOOK),
     "__eq__": _equal,
 }

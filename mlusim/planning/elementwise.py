@@ -76,13 +76,12 @@ def plan_elementwise(
     block = max(BLOCK_BYTES, board.vector_alignment_bytes) // min(read_bytes, written_bytes)
     tile_bytes = read_bytes + written_bytes if passes else read_bytes
     blocks = ceil_div(count, block)
-    fitting_blocks = _fitting_blocks(board, tile_bytes, block, operator)
+    fitting_blocks = _fitting_blocks(board, tile_bytes, block, strategy, operator)
     costs = _Costs(board, block, blocks, read_bytes, written_bytes, passes)
     fastest = best_by_strategy(
         candidate
-        for name, overlapped in (("pingpong", True), ("serial", False))
-        if strategy in ("auto", name)
-        for candidate in costs.candidates(name, fitting_blocks[overlapped], overlapped=overlapped)
+        for overlapped, fitting in fitting_blocks.items()
+        for candidate in costs.candidates(fitting, overlapped=overlapped)
     )
     candidate = next(iter(fastest.values()))
     split = candidate.split
@@ -125,17 +124,29 @@ def plan_elementwise(
     )
 
 
-def _fitting_blocks(board: Board, tile_bytes: int, block: int, operator: str) -> dict[bool, int]:
-    """By whether tiles overlap, return the blocks of the largest tile. Raises `PlanError` if not one fits twice."""
-    fitting = {
-        overlapped: board.nram_usable_bytes // ((1 + overlapped) * tile_bytes * block) for overlapped in (False, True)
-    }
-    if not fitting[True]:
+def _fitting_blocks(board: Board, tile_bytes: int, block: int, strategy: str, operator: str) -> dict[bool, int]:
+    """By whether tiles overlap, return the blocks of the largest tile, for the selected strategies that fit.
+
+    Raises `PlanError` if not one block fits.
+    """
+    selected = [overlapped for overlapped in (True, False) if strategy in ("auto", _name(overlapped=overlapped))]
+    usable = board.nram_usable_bytes
+    needed = {overlapped: (1 + overlapped) * tile_bytes * block for overlapped in selected}
+    fitting = {overlapped: usable // size for overlapped, size in needed.items() if size <= usable}
+    if not fitting:
+        least = selected[-1]
+        buffers = "two buffers" if least else "one buffer"
+        serial = "choose strategy 'serial', or " if least and needed[True] // 2 <= usable else ""
         raise PlanError(
-            f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs two buffers "
-            f"per side for a block of {digits(block)} elements, {digits(2 * tile_bytes * block)} B; {MORE_NRAM}"
+            f"{board.name} has {digits(usable)} B of usable NRAM, and {operator}, strategy {_name(overlapped=least)}, "
+            f"needs {buffers} per side for a block of {digits(block)} elements, {digits(needed[least])} B; "
+            f"{serial}{MORE_NRAM}"
         )
     return fitting
+
+
+def _name(*, overlapped: bool) -> str:
+    return "pingpong" if overlapped else "serial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +160,20 @@ class _Costs:
     written_bytes: int
     passes: int
 
-    def candidates(self, name: str, fitting_blocks: int, *, overlapped: bool) -> list[Candidate[_Split]]:
+    def candidates(self, fitting_blocks: int, *, overlapped: bool) -> list[Candidate[_Split]]:
         """Return candidates with a few task and tile counts: fewer tiles are larger, more tiles overlap better."""
         candidates: list[Candidate[_Split]] = []
         for tasks in task_counts(self.board, self.blocks):
             share = ceil_div(self.blocks, tasks)
             fewest = ceil_div(share, fitting_blocks)
             candidates += [
-                self._predict(name, tasks, min(tasks * per_task, self.blocks), overlapped=overlapped)
+                self._predict(tasks, min(tasks * per_task, self.blocks), overlapped=overlapped)
                 for per_task in (*range(fewest, fewest + 5), 2 * fewest, 3 * fewest, 4 * fewest)
                 if per_task <= share
             ]
         return candidates
 
-    def _predict(self, name: str, tasks: int, tiles: int, *, overlapped: bool) -> Candidate[_Split]:
+    def _predict(self, tasks: int, tiles: int, *, overlapped: bool) -> Candidate[_Split]:
         board = self.board
         elements = ceil_div(self.blocks, tiles) * self.block
         cost = TileCost(
@@ -172,7 +183,7 @@ class _Costs:
         )
         queued = not (overlapped or self.passes)
         return Candidate(
-            strategy=name,
+            strategy=_name(overlapped=overlapped),
             predicted_ps=predict_ps(
                 Grid(board=board, tiles=tiles, tasks=tasks), cost, overlapped=overlapped, queued=queued
             ),

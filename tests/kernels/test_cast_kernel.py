@@ -82,9 +82,17 @@ class TestPlan:
 
     def test_no_room(self):
         with pytest.raises(
-            PlanError, match=r"^mlu370-x4 has 512 B of usable NRAM, and cast needs two buffers per side"
+            PlanError,
+            match=r"^mlu370-x4 has 512 B of usable NRAM, and cast, strategy serial, needs one buffer per side",
         ):
             ops.plan_cast((64,), "float32", "int8", device=small("mlu370-x4", 512))
+
+    def test_room_for_one_buffer_per_side(self):
+        on = small("mlu370-x4", 1024)
+        for strategy in ("auto", "serial"):
+            assert ops.plan_cast((64,), "float32", "int8", device=on, strategy=strategy).strategy == "serial"
+        with pytest.raises(PlanError, match=r"two buffers per side .*, 1 280 B; choose strategy 'serial', or give"):
+            ops.plan_cast((64,), "float32", "int8", device=on, strategy="pingpong")
 
 
 class TestPadding:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import operator
+import pickle
 
 import numpy as np
 import pytest
@@ -37,6 +40,11 @@ LOOK, WRITE = r"core\.peek\(view\) gives its values to look at", r"core\.store\(
         (lambda x: 1 if x[0] else 2, LOAD),
         (lambda x: float(x[0]), LOAD),
         (lambda x: operator.setitem(x, 0, 1.0), WRITE),
+        (lambda x: operator.delitem(x, 0), WRITE),
+        (lambda x: divmod(x, 2), COMPUTE),
+        (round, LOAD),
+        (math.floor, LOAD),
+        (lambda x: f"{x[0]:.2f}", LOAD),
     ],
 )
 def test_a_view_is_not_a_number(view, use, remedy):
@@ -51,3 +59,16 @@ def test_views_are_hashable_and_comparable(view):
     assert view != other
     assert view is not None
     assert view != "x"
+
+
+@pytest.mark.parametrize("use", [copy.deepcopy, pickle.dumps])
+def test_python_does_not_copy_memory_of_a_device(view, use):
+    """The copy would have bytes of its own, and writes to it would be lost."""
+    with pytest.raises(OperandError, match=r"which Python cannot copy: core\.memcpy\(buffer, view\) copies its bytes"):
+        use(view)
+    assert copy.copy(view).allocation is view.allocation
+
+
+def test_a_view_in_a_text(view):
+    assert f"{view[1:3]}" == f"{view[1:3]!s}"
+    assert f"{view[1]:>60}" == str(view[1]).rjust(60)
