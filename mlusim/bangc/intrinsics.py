@@ -25,6 +25,7 @@ from mlusim.bangc.image import KINDS
 from mlusim.bangc.instruction_calls import result_types, signature_handlers, vector_intrinsics
 from mlusim.bangc.lines import raise_at
 from mlusim.cores import locks, syncs
+from mlusim.cores.barrier import BARRIERS
 from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scalar import access
 from mlusim.errors import AccessError, KernelError, OperandError
@@ -104,7 +105,7 @@ for _name, _pipes in (
     _OWN[f"__{_name}"] = _sync_of(_name, _pipes)
 # The compiler's own name of `__sync`.
 _OWN["__mlvm_sync"] = replace(_OWN["__sync"], name="__mlvm_sync")
-for _name in syncs.BARRIERS:
+for _name in BARRIERS:
     _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _barrier_of(_name))
 
 

@@ -8,7 +8,7 @@ What a kernel calls:
 Machine:
   chip, unit               clusters with their memories and links; a core or memory core with its pipes
   pipe, ordering           a DMA pipe; what waits for what on a core
-  launch                   queues, launches and the placement of jobs on units
+  launch, launch_checks    queues, launches and the placement of jobs on units; which launches are refused
   task, waiting            a task of a launch, driven by events; what a kernel awaits
 
 Instructions:
@@ -25,4 +25,5 @@ Instructions:
 Errors:
   kernel_errors            errors of kernels, located at their lines by `source_line`
   unawaited, endless       forgotten awaits; tasks without end
+  closing                  the coroutines of a run that an error has ended
 """

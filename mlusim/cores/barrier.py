@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
@@ -10,8 +10,29 @@ if TYPE_CHECKING:
 
 # Numbers reserved for the rounds of one barrier.
 _MAX_ROUNDS = 1 << 20
-# Copies by a memory core may still be joined after these (`mlusim.cores.shared_copy`).
-_WITHOUT_MEMORY_CORES = ("sync_all_ipu", "sync_all_ipu_within_cluster")
+
+
+class BarrierKind(NamedTuple):
+    """Who meets at a barrier.
+
+    Attributes:
+        within_cluster: those of one cluster, instead of those of all clusters of the union.
+        cores, memory_cores: whether MLU cores and memory cores participate.
+    """
+
+    within_cluster: bool
+    cores: bool
+    memory_cores: bool
+
+
+# By name of the instruction.
+BARRIERS = {
+    "sync_cluster": BarrierKind(within_cluster=True, cores=True, memory_cores=True),
+    "sync_all": BarrierKind(within_cluster=False, cores=True, memory_cores=True),
+    "sync_all_ipu": BarrierKind(within_cluster=False, cores=True, memory_cores=False),
+    "sync_all_mpu": BarrierKind(within_cluster=False, cores=False, memory_cores=True),
+    "sync_all_ipu_within_cluster": BarrierKind(within_cluster=True, cores=True, memory_cores=False),
+}
 
 
 class Barrier:
@@ -44,7 +65,8 @@ class Barrier:
         last_task, last_record = max(self.waiting, key=lambda entry: entry[0].now_ps)
         release_ps = last_task.now_ps + self._latency_ps
         arrived, self.waiting = self.waiting, []
-        if self.name not in _WITHOUT_MEMORY_CORES:
+        # Copies by a memory core that does not participate may still be joined (`mlusim.cores.shared_copy`).
+        if BARRIERS[self.name].memory_cores:
             for waiter, _ in arrived:
                 waiter.unit.cluster.shared_copies.clear()
         records = self._chip.log.records

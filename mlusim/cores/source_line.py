@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import linecache
 import sysconfig
-from inspect import CORO_CREATED, getcoroutinestate
 from os import sep
 from pathlib import Path
-from types import CoroutineType, TracebackType
+from types import TracebackType
 from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _KERNELS = f"{_PACKAGE / 'kernels'}{sep}"
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-# Each `await` in a `finally` survives one `close`.
-_CLOSING_ATTEMPTS = 100
 # Frames of compiled modules have the path that `hatch_build.py` compiled: "mlusim/cores/copies.py".
 _INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES), _PACKAGE.name))
 
@@ -42,42 +39,6 @@ def awaiting_line(coroutine: Any, own: str) -> tuple[str, str]:
             source = linecache.getline(file, frame.f_lineno).strip()
         coroutine = coroutine.cr_await
     return line, source
-
-
-def close_forgotten(error: BaseException) -> None:
-    """Close coroutines in the frames of an error that were created and never awaited.
-
-    Otherwise Python would warn about them when the error is deleted, far from the run.
-    """
-    visited: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in visited:
-        visited.add(id(current))
-        traceback = current.__traceback__
-        while traceback is not None:
-            _close_unstarted(traceback.tb_frame.f_locals)
-            traceback = traceback.tb_next
-        current = current.__cause__ or current.__context__
-
-
-def close_task(coroutine: Any) -> None:
-    """Close a suspended kernel, even if it catches the exception."""
-    suspended = coroutine
-    while (frame := getattr(suspended, "cr_frame", None)) is not None:
-        _close_unstarted(frame.f_locals)
-        suspended = suspended.cr_await
-    for _ in range(_CLOSING_ATTEMPTS):
-        try:
-            coroutine.close()
-        except Exception:  # noqa: BLE001, S112 - a `finally` on a board that has stopped must not hide why it stopped
-            continue
-        return
-
-
-def _close_unstarted(variables: dict[str, Any]) -> None:
-    for value in variables.values():
-        if isinstance(value, CoroutineType) and getcoroutinestate(value) == CORO_CREATED:
-            value.close()
 
 
 def _innermost(traceback: TracebackType | None, own: str) -> str:

@@ -11,12 +11,10 @@ from mlusim.errors import KernelError
 from mlusim.log import NO_OPERAND, NONE, SYNC
 
 if TYPE_CHECKING:
-    from mlusim.cores.barrier import Barrier
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.waiting import Waiting
 
 _NO_BOXES = (NO_OPERAND[2],) * 3
-BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu", "sync_all_mpu", "sync_all_ipu_within_cluster")
 
 
 def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Waiting:
@@ -75,31 +73,22 @@ def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
 
     The count is fixed: if a participant has returned, the others wait forever, and the run ends in `HangError`.
     """
-    job = issuer.task.job
-    if name == "sync_all_ipu_within_cluster" and issuer.unit.is_memory_core:
+    task, unit = issuer.task, issuer.unit
+    if not task.job.launch.union:
+        return sync(issuer, line, name)
+    if unit.is_memory_core and name == "sync_all_ipu_within_cluster":
         # ASSUMED: the memory core does not participate; kernels of the vendor call it there.
         return sync(issuer, line)
-    if name == "sync_all_ipu" and issuer.unit.is_memory_core:
+    if unit.is_memory_core and name == "sync_all_ipu":
         raise KernelError(
             f"{name} on the memory core: this barrier excludes memory cores; "
             "let MLU cores alone call it, or use sync_all"
         )
-    if name == "sync_all_mpu" and not issuer.unit.is_memory_core and job.launch.union:
+    if not unit.is_memory_core and name == "sync_all_mpu":
         raise KernelError(f"{name} on an MLU core: it is the barrier of the memory cores; use sync_all")
-    if not job.launch.union:
-        return sync(issuer, line, name)
-    if name == "sync_cluster":
-        return _arrive(issuer, line, name, job.cluster_barriers[issuer.unit.cluster.index])
-    if name == "sync_all_ipu_within_cluster":
-        return _arrive(issuer, line, name, job.cluster_ipu_barriers[issuer.unit.cluster.index])
-    target = {"sync_all": job.all_barrier, "sync_all_mpu": job.all_mpu_barrier}.get(name, job.all_ipu_barrier)
-    return _arrive(issuer, line, name, target)
-
-
-def _arrive(issuer: Issuer, line: int, name: str, target: Barrier) -> Waiting:
-    task = issuer.task
     issuer.begin()
     now_ps = task.now_ps
+    target = task.job.barrier(name, unit.cluster)
     number = target.number(task)
     if issuer.dry:
         task.unawaited = issuer.record(name, SYNC, line, now_ps, now_ps, now_ps, detail=number, alone_ps=0)

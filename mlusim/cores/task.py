@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.cores.closing import close_task
 from mlusim.cores.kernel_errors import (
     Abandoned,
     foreign_awaitable,
@@ -22,7 +23,6 @@ from mlusim.cores.kernel_errors import (
 from mlusim.cores.ordering import ALL_PIPES
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scratch import Scratch
-from mlusim.cores.source_line import close_task
 from mlusim.cores.unawaited import forgotten, unstarted
 from mlusim.cores.waiting import SUSPEND, Waiting
 from mlusim.errors import KernelError
@@ -272,10 +272,11 @@ class Task:
         if self.unawaited != NONE:
             raise self.refusal()
         frame, self._frame = self._frame, None
-        forgotten_coroutine = unstarted(frame)
-        if forgotten_coroutine is not None:
-            forgotten_coroutine.close()
-            raise forgotten(forgotten_coroutine.__name__, frame.f_code.co_filename, frame.f_lineno)
+        dropped = unstarted(frame)
+        for coroutine in dropped:
+            coroutine.close()
+        if dropped:
+            raise forgotten(dropped[0].__name__, frame.f_code.co_filename, frame.f_lineno)
         if value is not None:
             raise returned_value(self, value)
         if not self.drain(ALL_PIPES, NONE, self._end):

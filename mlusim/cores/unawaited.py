@@ -61,10 +61,10 @@ def forgotten(name: str, file: str, line: int) -> AwaitError:
     return error
 
 
-def unstarted(frame: FrameType | None) -> CoroutineType[Any, Any, Any] | None:
-    """Return a coroutine in a variable of a frame that was never started, if any."""
+def unstarted(frame: FrameType | None) -> list[CoroutineType[Any, Any, Any]]:
+    """Return the coroutines in variables of a frame that were never started."""
     variables = frame.f_locals.values() if frame is not None else ()
-    return next((v for v in variables if isinstance(v, CoroutineType) and getcoroutinestate(v) == CORO_CREATED), None)
+    return [v for v in variables if isinstance(v, CoroutineType) and getcoroutinestate(v) == CORO_CREATED]
 
 
 @lru_cache(maxsize=512)

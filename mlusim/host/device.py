@@ -20,9 +20,10 @@ from simpy.core import EmptySchedule
 
 from mlusim.arrays import Array
 from mlusim.cores.chip import Chip
+from mlusim.cores.closing import close_forgotten
 from mlusim.cores.core import Kernel
-from mlusim.cores.launch import UNIONS, Job, Launch, Queue, as_grid
-from mlusim.cores.source_line import close_forgotten
+from mlusim.cores.launch import Job, Launch, Queue
+from mlusim.cores.launch_checks import UNIONS, as_grid
 from mlusim.dtypes import dtype_of
 from mlusim.errors import NOTED, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board

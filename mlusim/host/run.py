@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.cores.launch import kernel_name
+from mlusim.cores.launch_checks import kernel_name
 from mlusim.errors import InputError, MlusimError, nearest
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output

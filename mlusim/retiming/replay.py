@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores import copies, counted, row_copies, scalar, syncs, uncached_vector
+from mlusim.cores.barrier import BARRIERS
 from mlusim.cores.core import Core
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.locks import LOCK_NAMES, SHIFT, change
@@ -163,7 +164,7 @@ class Replay:
             return scalar.read(issuer, line, name, view, _nothing)
         if name in LOCK_NAMES:
             return change(issuer, line, name, detail >> SHIFT)
-        if name in syncs.BARRIERS:
+        if name in BARRIERS:
             return syncs.barrier(issuer, line, name) if self._barriers else syncs.sync(issuer, line)
         return syncs.sync(issuer, line, name, detail)
 

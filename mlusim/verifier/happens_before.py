@@ -26,9 +26,9 @@ from functools import cached_property
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
+from mlusim.cores.barrier import BARRIERS
 from mlusim.cores.locks import LOCK_NAMES, SHIFT
 from mlusim.cores.ordering import MOVE_PIPE, VECTOR_PIPE
-from mlusim.cores.syncs import BARRIERS
 from mlusim.log import NONE, SCALAR, SYNC, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.accesses import Accesses

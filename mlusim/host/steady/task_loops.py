@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Integers, Numbers
-from mlusim.cores.syncs import BARRIERS
+from mlusim.cores.barrier import BARRIERS
 from mlusim.host.steady.periods import Period, codes_of, period_at
 from mlusim.log import IO, NONE, Log
 from mlusim.records import INSTRUCTION
