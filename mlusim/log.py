@@ -41,9 +41,11 @@ MOVE: Final = 4
 SYNC: Final = 5
 
 # `detail` of a copy: how it was issued. `detail` of a sync: one bit per pipe. `detail` of a barrier: its number.
-# `detail` of scalar arithmetic: cycles of each operation, NONE for the board's ordinary one.
+# `detail` of scalar arithmetic: cycles of each operation, NONE for the board's ordinary one. `detail` of a vector
+# instruction: elements of its first operand, or ON_INTEGERS for a tensor instruction that multiplies integers.
 ASYNCHRONOUS: Final = 0
 BLOCKING: Final = 1
+ON_INTEGERS: Final = 0
 
 
 class Log:

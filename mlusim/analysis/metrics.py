@@ -15,7 +15,7 @@ from mlusim.analysis.totals import Totals
 from mlusim.arrays import Integers
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
 from mlusim.cores.instructions.tensor_pipe import peak_ops_per_cycle
-from mlusim.dtypes import dtype_of
+from mlusim.dtypes import INT8, dtype_of
 from mlusim.hardware import Board
 from mlusim.log import NONE, Log
 from mlusim.memory.kinds import MemoryKind
@@ -226,9 +226,10 @@ def _vector_peak(log: Log, board: Board, roles: Mapping[int, str]) -> int:
 
 
 def _tensor_peak(log: Log, board: Board) -> int:
-    """Return the operations per second of all cores' tensor pipes, for the narrowest element type in WRAM."""
-    weights = (dtype_of(record.dtype).itemsize for record in log.allocations if record.memory == MemoryKind.WRAM.value)
-    return peak_ops_per_cycle(board, min(weights, default=1)) * board.cores * board.clock_hz
+    """Return the operations per second of all cores' tensor pipes, for the fastest element type in WRAM."""
+    weights = {dtype_of(record.dtype) for record in log.allocations if record.memory == MemoryKind.WRAM.value}
+    rates = (peak_ops_per_cycle(board, dtype.itemsize, integers=dtype.kind in "iu") for dtype in weights or {INT8})
+    return max(rates) * board.cores * board.clock_hz
 
 
 def _efficiency(amount: int, time_ps: int, peak_per_s: int) -> float:

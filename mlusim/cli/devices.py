@@ -26,6 +26,7 @@ _MORE = (
     ("DMA read", "dma_read_latency_ps"),
     ("DMA write", "dma_write_latency_ps"),
     ("vector", "vector_bytes_per_cycle"),
+    ("int8 tensor", "tensor_ops_per_cycle_int8"),
     ("fp16 tensor", "tensor_ops_per_cycle_fp16"),
     ("launch", "kernel_start_ps"),
 )

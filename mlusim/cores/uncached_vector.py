@@ -78,6 +78,7 @@ def issue_counted(
     count: int,
     *,
     result: bool = True,
+    integers: bool = False,
 ) -> int:
     """Issue an instruction outside the table, or one from a log: `count` passes, or an instruction by its name.
 
@@ -89,6 +90,7 @@ def issue_counted(
         effect: its effect on memory at its end; None if nothing is computed.
         count: as in the log: passes, elements of a window, depth of a convolution.
         result: False if the result goes to a register, and `views` are the sources.
+        integers: whether it is a tensor instruction that multiplies integers.
     """
     in_nram = [view for view in views if view.allocation.memory is not issuer.unit.wram]
     for view in in_nram:
@@ -101,7 +103,8 @@ def issue_counted(
     if issuer.board.needs_aligned_vectors and name != STREAM_MOVE:
         check_all_aligned(instruction, name, issuer.board, views)
     cost = LOOPS.get(name, stream) if instruction is None else instruction.cost
-    return _enqueue(issuer, line, name, views, geometry_of(issuer, cost, views, count), effect, result=result)
+    geometry = geometry_of(issuer, cost, views, count, integers=integers)
+    return _enqueue(issuer, line, name, views, geometry, effect, result=result)
 
 
 def stream_move(issuer: Issuer, line: int, dst: View, src: View) -> int:
@@ -134,7 +137,7 @@ def _enqueue(
     result: bool = True,
 ) -> int:
     """Append an instruction to the compute pipe; returns its record."""
-    duration_ps, widest, size, boxes, count = geometry
+    duration_ps, widest, detail, boxes, count = geometry
     issuer.begin()
     unit = issuer.unit
     issue_ps = start_ps = issuer.task.now_ps
@@ -155,7 +158,7 @@ def _enqueue(
         end_ps,
         count=count,
         nbytes=widest,
-        detail=size,
+        detail=detail,
         dst=operands[0],
         a=operands[1] if len(operands) > 1 else NO_OPERAND,
         b=operands[2] if len(operands) > 2 else NO_OPERAND,

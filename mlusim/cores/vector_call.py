@@ -27,7 +27,7 @@ from mlusim.cores.instructions.limits import (
 from mlusim.cores.instructions.record import Instruction, Overlap
 from mlusim.cores.instructions.wram_layout import check_filters
 from mlusim.errors import OperandError
-from mlusim.log import NONE, VECTOR
+from mlusim.log import NONE, ON_INTEGERS, VECTOR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View
@@ -104,10 +104,12 @@ class VectorCall:
         )
         self.ufunc = _ufunc_for(instruction, views)
         count = instruction.count([view.dtype for view in views], attributes)
-        self.duration_ps, widest, size, boxes, count = geometry_of(issuer, instruction.cost, views, count)
+        integers = instruction.tensor and all(view.dtype.kind in "iu" for view in views[1:3])
+        geometry = geometry_of(issuer, instruction.cost, views, count, integers=integers)
+        self.duration_ps, widest, detail, boxes, count = geometry
         recorded = (*boxes, NONE, NONE)[:RECORDED]
         log = issuer.log
-        code = (log.op(instruction.name), VECTOR, NONE, count, widest, 0, 0, self.duration_ps, size, *recorded)
+        code = (log.op(instruction.name), VECTOR, NONE, count, widest, 0, 0, self.duration_ps, detail, *recorded)
         self.code = log.records.instruction(*code)
         self.more_boxes = boxes[RECORDED:]
         self.operand_layouts = tuple(value.layout if isinstance(value, View) else type(value) for value in operands)
@@ -206,20 +208,21 @@ def _attribute_key(value: Any) -> tuple[Any, ...]:
     return type(value), str(value) if is_zero else value
 
 
-def geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int) -> Geometry:
-    """Return the values that depend only on shapes: duration, widest operand, elements of the first, boxes, count."""
-    key = (cost, count, *map(_layout, views))
+def geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int, *, integers: bool = False) -> Geometry:
+    """Return the values that depend only on layouts: duration, widest operand, detail of the record, boxes, count."""
+    key = (cost, count, integers, *map(_layout, views))
     cached: Geometry | None = issuer.chip.vector_geometries.get(key)
     if cached is None:
-        cached = issuer.chip.vector_geometries[key] = _geometry_of(issuer, cost, views, count)
+        cached = issuer.chip.vector_geometries[key] = _geometry_of(issuer, cost, views, count, integers)
     return cached
 
 
-def _geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int) -> Geometry:
+def _geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int, integers: bool) -> Geometry:  # noqa: FBT001 - as `geometry_of`
     widest = max(view.nbytes for view in views)
-    work = Work(widest, tuple(view.size for view in views), tuple(view.itemsize for view in views), count)
+    work = Work(widest, tuple(view.size for view in views), tuple(view.itemsize for view in views), count, integers)
     boxes = tuple(issuer.log.box(view.shape, view.strides, view.itemsize) for view in views)
-    return issuer.board.cycles_ps(cost(issuer.board, work)), widest, views[0].size, boxes, count
+    detail = ON_INTEGERS if integers else views[0].size
+    return issuer.board.cycles_ps(cost(issuer.board, work)), widest, detail, boxes, count
 
 
 def check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[Value]) -> None:

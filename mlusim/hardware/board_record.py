@@ -35,7 +35,9 @@ class Board:
         cores_per_cluster: MLU cores of a cluster, its memory core not counted.
         max_union: the largest n of a UNIONn launch: 1, 2, 4, 8 or 16.
         clock_hz: rated clock of the cores; a drop under load is not modelled.
-        tensor_ops_per_cycle_fp16: peak of a core's tensor pipe, a multiply-add counted as two; 0: no fp16 multiply.
+        tensor_ops_per_cycle_int8: peak of a core's tensor pipe on 8-bit integers, a multiply-add counted as two.
+        tensor_ops_per_cycle_int16: the same for 16-bit integers.
+        tensor_ops_per_cycle_fp16: the same for halves, bfloat16 included; 0: no multiply of halves.
         tensor_ops_per_cycle_fp32: the same for float; 0: no float multiply.
         vector_peak_ops_per_cycle_fp16: figure of merit for compute_efficiency, per core, not the speed of the model.
         vector_peak_ops_per_cycle_fp32: the same for float.
@@ -125,6 +127,8 @@ class Board:
     cores_per_cluster: int
     max_union: int
     clock_hz: int
+    tensor_ops_per_cycle_int8: int
+    tensor_ops_per_cycle_int16: int
     tensor_ops_per_cycle_fp16: int
     tensor_ops_per_cycle_fp32: int
     vector_peak_ops_per_cycle_fp16: int

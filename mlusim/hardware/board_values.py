@@ -33,6 +33,13 @@ def _from(source: str, known_on: str = "", **values: float | PerCycle) -> Layer:
     return {name: Entry(value, source, known_on) for name, value in values.items()}
 
 
+def _tensor(int8: int, int16: int, fp16: int, fp32: int, note: str = "") -> Layer:
+    """Return the rates of the tensor pipe from D, which counts multiply-adds."""
+    rates = {"int8": int8, "int16": int16, "fp16": fp16, "fp32": fp32}
+    source = f"D: device_computing_power, multiply-adds per cycle and core, two operations each{note}"
+    return {f"tensor_ops_per_cycle_{dtype}": Entry(2 * rate, source, "") for dtype, rate in rates.items()}
+
+
 # All boards.
 COMMON: Layer = {
     # The machine
@@ -153,11 +160,7 @@ _DDR: Layer = {
 }
 
 _2XX: Layer = {
-    **_from(
-        "D: int8 and int16 only, no floating point in the tensor pipe",
-        tensor_ops_per_cycle_fp16=0,
-        tensor_ops_per_cycle_fp32=0,
-    ),
+    **_tensor(4_096, 2_048, 0, 0, "; no floats"),
     **_from(
         "ASSUMED: 128 B per cycle, as mlu370-x4",
         cluster_read_bandwidth_bytes_per_s=PerCycle(128),
@@ -183,7 +186,11 @@ _270: Layer = {
     ),
 }
 
-_220: Layer = {**_270, **_from("D: ISA version", arch=220)}
+_220: Layer = {
+    **_270,
+    **_from("D: ISA version", arch=220),
+    **_tensor(2_048, 1_024, 0, 0, "; no floats"),
+}
 
 _290: Layer = {
     **_2XX,
@@ -215,7 +222,7 @@ _290: Layer = {
 _370: Layer = {
     **_DDR,
     **_from("D: ISA version", arch=372),
-    **_from("T: LT_PEAK_FP16_FP16_COMPUTE_FORCE_370; D agrees", tensor_ops_per_cycle_fp16=3_072),
+    **_tensor(4_096, 2_048, 1_536, 384, "; T agrees on halves"),
     **_from("M: arch 372", nram_bytes=768 * KIB, wram_bytes=1_024 * KIB, sram_bytes=4_096 * KIB),
     **_from(
         "ASSUMED: T's 128 GB/s of an MLU370 restricted to one cluster, as the limit of each direction",
@@ -237,15 +244,11 @@ _370: Layer = {
         dma_segment_ps=20 * PS_PER_NS,
         dma_element_ps=40 * PS_PER_NS,
     ),
-    **_from(
-        "ASSUMED: a quarter of the half rate; matmul-pipe3-370x8 needs at least 562",
-        tensor_ops_per_cycle_fp32=768,
-    ),
 }
 
 _590: Layer = {
     **_from("D: ISA version", arch=592),
-    **_from("D: 2048 multiply-adds per cycle, two operations each", tensor_ops_per_cycle_fp16=4_096),
+    **_tensor(4_096, 1_024, 2_048, 512),
     **_from("M: arch 592", nram_bytes=512 * KIB, wram_bytes=512 * KIB, sram_bytes=2_048 * KIB),
     **_from("ASSUMED: above writes (G 5.3); reads alone were not measured", dram_read_efficiency=0.93),
     **_from(
@@ -281,7 +284,6 @@ _590: Layer = {
         "whole units cannot pay what single elements do",
         dma_segment_ps=2 * PS_PER_NS,
     ),
-    **_from("ASSUMED: a quarter of the half rate, as MLU370", tensor_ops_per_cycle_fp32=1_024),
 }
 
 # Values measured on one board that differ from those of its family.

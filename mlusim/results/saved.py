@@ -57,7 +57,8 @@ _ADDED = frozenset(
     {
         *("cluster_start_ps", "dma_element_ps", "dram_mixing_reach", "dram_share_spread"),
         *(f"vector_{kind}_cycles" for kind in ("divide", "exp", "log", "root", "trig", "activation")),
-        *("tensor_efficiency", "tensor_ops_per_cycle_fp32", "tensor_startup_cycles"),
+        *(f"tensor_ops_per_cycle_{dtype}" for dtype in ("int8", "int16", "fp32")),
+        *("tensor_efficiency", "tensor_startup_cycles"),
     }
 )
 _PACKAGE = PurePath(__file__).parents[1]

@@ -27,7 +27,7 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import KernelError
 from mlusim.host.device import Device
-from mlusim.log import MOVE, NONE, SCALAR, VECTOR, Log
+from mlusim.log import MOVE, NONE, ON_INTEGERS, SCALAR, VECTOR, Log
 from mlusim.log_tables import LoopRecord, Remark
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import AddressInstructions
@@ -151,7 +151,8 @@ class Replay:
             return reissue(issuer, line, name, views, blocking=bool(detail))
         if pipe == VECTOR:
             views = self._buffers.views(issuer, [*operands, *self._log.more_operands.get(record, ())], typed=True)
-            uncached_vector.issue_counted(issuer, line, name, views, None, count, result=operands[0][0] != NONE)
+            result, integers = operands[0][0] != NONE, detail == ON_INTEGERS
+            uncached_vector.issue_counted(issuer, line, name, views, None, count, result=result, integers=integers)
             return None
         if name == "scalar":
             scalar.arithmetic(issuer, line, None if detail == NONE else detail, count)

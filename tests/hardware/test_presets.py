@@ -68,10 +68,10 @@ RULES_OF_370 = [
 # Measured on some boards only, most of them on MLU590.
 ON_2XX = ["dram_write_efficiency", "dram_mixed_efficiency", "gather_element_ps", "queued_kernel_gap_ps", "wave_ps"]
 ON_270 = ["dma_segment_ps", "scalar_nram_cycles", "scalar_gdram_latency_ps"]
-ON_370 = [*ON_2XX, *ON_270, "dma_element_ps", "tensor_ops_per_cycle_fp32"]
+ON_370 = [*ON_2XX, *ON_270, "dma_element_ps"]
 ON_590 = [
     *("queued_kernel_gap_ps", "dram_write_efficiency", "dram_mixed_efficiency", "wave_ps", "dma_element_ps"),
-    *("tensor_ops_per_cycle_fp32", *ON_270),
+    *ON_270,
 ]
 ASSUMED_ON: dict[str, list[str]] = {
     "mlu220-m2": [*RULES_OF_370, *ON_2XX, *ON_270, "dma_element_ps", "nram_bytes", "wram_bytes", "sram_bytes"],
@@ -84,9 +84,17 @@ ASSUMED_ON: dict[str, list[str]] = {
     "mlu370-x8": [*(set(ON_370) - {"scalar_gdram_latency_ps", "scalar_nram_cycles"})],
     "mlu370-m8": [*(set(ON_370) - {"scalar_gdram_latency_ps"})],
     "mlu590-h8": [*RULES_OF_370, *(set(ON_590) - {"wave_ps"})],
-    "mlu590-m9": [*RULES_OF_370, "wave_ps", *ON_270, "tensor_ops_per_cycle_fp32"],
+    "mlu590-m9": [*RULES_OF_370, "wave_ps", *ON_270],
     "mlu585": [*RULES_OF_370, *ON_590],
     "mlu590-m9dg": [*RULES_OF_370, *ON_590, "family", "max_union", "l2_bytes"],
+}
+
+# What the vendor sells the cards as, in TOPS and TFLOPS. MLU370-X8 is a card of two chips.
+TOPS = {
+    "mlu220-m2": {"int8": 8},
+    "mlu270-s4": {"int8": 128},
+    "mlu290-m5": {"int8": 512, "int16": 256},
+    "mlu370-x8": {"int8": 256 / 2, "int16": 128 / 2, "fp16": 96 / 2},
 }
 
 
@@ -162,6 +170,11 @@ class TestEveryPreset:
 
     def test_vector_peaks_match_the_test_framework(self, board: Board) -> None:
         assert (board.vector_peak_ops_per_cycle_fp16, board.vector_peak_ops_per_cycle_fp32) == (64, 32)
+
+    def test_tensor_rates_match_the_tops_of_the_card(self, board: Board) -> None:
+        for dtype, tops in TOPS.get(board.name, {}).items():
+            rate = getattr(board, f"tensor_ops_per_cycle_{dtype}")
+            assert rate * board.cores * board.clock_hz / 10**12 == pytest.approx(tops, rel=0.025)
 
     def test_one_core_cannot_exceed_its_clusters_port(self, board: Board) -> None:
         assert board.core_read_bandwidth_bytes_per_s <= board.cluster_read_bandwidth_bytes_per_s

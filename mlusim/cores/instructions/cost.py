@@ -26,12 +26,14 @@ class Work:
         sizes: elements of each view among its operands, the result first.
         itemsizes: bytes per element of each.
         count: number of repetitions: passes, elements of a window, depth of a convolution.
+        integers: whether it is a tensor instruction that multiplies integers.
     """
 
     widest_bytes: int
     sizes: tuple[int, ...]
     itemsizes: tuple[int, ...]
     count: int = 1
+    integers: bool = False
 
 
 Cost: TypeAlias = Callable[["Board", Work], int]

@@ -25,19 +25,24 @@ RESULT = Operand("dst", Match.FREE, RESULTS)
 SRC = Operand("src")
 KERNEL = Operand("kernel", Match.FREE, SOURCES, memory="wram")
 _HALF_BYTES = 2
-# ASSUMED: the tensor pipe of 2xx has no floats; its int16 rate is taken to be MLU590's fp16 rate.
-_INTEGER_RATE_2XX = 4_096
 
 
-def peak_ops_per_cycle(board: Board, itemsize: int) -> int:
-    """Operations per cycle of a core's tensor pipe, for elements of `itemsize` bytes; a multiply-add counts as two."""
-    rate = board.tensor_ops_per_cycle_fp32 if itemsize > _HALF_BYTES else board.tensor_ops_per_cycle_fp16
-    return (rate or _INTEGER_RATE_2XX) * (2 if itemsize < _HALF_BYTES else 1)
+def peak_ops_per_cycle(board: Board, itemsize: int, *, integers: bool) -> int:
+    """Operations per cycle of a core's tensor pipe, for elements of `itemsize` bytes; a multiply-add counts as two.
+
+    A board without floats in its tensor pipe has their rate 0. A log of such a board may not say that its elements were
+    integers.
+    """
+    if itemsize < _HALF_BYTES:
+        return board.tensor_ops_per_cycle_int8
+    if itemsize > _HALF_BYTES:
+        return board.tensor_ops_per_cycle_fp32 or board.tensor_ops_per_cycle_int16
+    return (0 if integers else board.tensor_ops_per_cycle_fp16) or board.tensor_ops_per_cycle_int16
 
 
 def tensor_cycles(board: Board, work: Work, multiply_adds: int) -> int:
-    """Cost of a start-up and the multiply-adds at the rate of the wider operand; int8 at twice the rate of int16."""
-    rate = peak_ops_per_cycle(board, max(work.itemsizes[1], work.itemsizes[2]))
+    """Cost of a start-up and the multiply-adds at the rate of the wider operand."""
+    rate = peak_ops_per_cycle(board, max(work.itemsizes[1], work.itemsizes[2]), integers=work.integers)
     reached = max(1, int(rate * board.tensor_efficiency))
     return board.tensor_startup_cycles - (-2 * multiply_adds // reached)
 

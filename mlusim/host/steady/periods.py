@@ -40,7 +40,7 @@ def codes_of(log: Log, *, costs: bool = True, instructions: tuple[Integers, Inte
     table, rows = instructions or log.records.instructions()
     of = {name: table[:, INSTRUCTION.index(name)] for name in INSTRUCTION}
     barriers = np.isin(of["op"], [number for number, name in enumerate(log.ops) if name in BARRIERS])
-    # The detail of a vector instruction is its number of elements, which its cost reflects already.
+    # The cost of a vector instruction reflects its detail, the number of elements.
     detail = np.where(barriers | (of["pipe"] == VECTOR), 0, of["detail"])
     kinds = [of["op"], of["pipe"], of["direction"], detail]
     if not costs:

@@ -227,9 +227,15 @@ def test_functions_cost_cycles_of_their_class_for_each_128_bytes(run: Any, name:
 @pytest.mark.parametrize(
     ("device", "kind", "rate"),
     [
-        ("mlu370-x4", "float32", X4.tensor_ops_per_cycle_fp32),
-        ("mlu370-x4", "float16", X4.tensor_ops_per_cycle_fp16),
-        ("mlu370-x4", "int8", 2 * X4.tensor_ops_per_cycle_fp16),
+        ("mlu370-x4", "float32", 768),
+        ("mlu370-x4", "float16", 3072),
+        ("mlu370-x4", "bfloat16", 3072),
+        ("mlu370-x4", "int16", 4096),
+        ("mlu370-x4", "int8", 8192),
+        ("mlu590", "int16", 2048),
+        ("mlu590", "float16", 4096),
+        ("mlu270", "int16", 4096),
+        ("mlu220-m2", "int8", 4096),
     ],
 )
 def test_a_matrix_product_costs_its_multiply_adds(run: Any, device: str, kind: str, rate: int) -> None:
@@ -242,8 +248,9 @@ def test_a_matrix_product_costs_its_multiply_adds(run: Any, device: str, kind: s
         core.matmul(core.nram.alloc((m, n), "float32"), rows, weights)
 
     columns = run(kernel, device=device).log.columns()
-    cycles = X4.tensor_startup_cycles - (-2 * m * k * n // int(rate * X4.tensor_efficiency))
-    assert columns["end_ps"][2] - columns["start_ps"][2] == X4.cycles_ps(cycles)
+    one = board(device)
+    cycles = one.tensor_startup_cycles - (-2 * m * k * n // int(rate * one.tensor_efficiency))
+    assert columns["end_ps"][2] - columns["start_ps"][2] == one.cycles_ps(cycles)
 
 
 def test_a_pool_to_one_pixel_may_write_into_its_source() -> None:
