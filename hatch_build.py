@@ -23,13 +23,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # The issue of an operation, its pipe, its link, its effect on memory, its record. `tests/test_compiled.py` has the
 # rules for these modules.
 MODULES = (
-    "mlusim/bangc/accesses.py",
-    "mlusim/bangc/bridge.py",
-    "mlusim/bangc/calls.py",
-    "mlusim/bangc/copy_calls.py",
-    "mlusim/bangc/crossing.py",
-    "mlusim/bangc/gdram_map.py",
-    "mlusim/bangc/placed_arrays.py",
+    "mlusim/bangc/execution/accesses.py",
+    "mlusim/bangc/execution/bridge.py",
+    "mlusim/bangc/calls/call_record.py",
+    "mlusim/bangc/calls/copy_calls.py",
+    "mlusim/bangc/execution/crossing.py",
+    "mlusim/bangc/execution/gdram_map.py",
+    "mlusim/bangc/execution/placed_arrays.py",
     "mlusim/cores/byte_copies.py",
     "mlusim/cores/copies.py",
     "mlusim/cores/copy_effect.py",

@@ -318,6 +318,10 @@ def test_arguments_that_docstrings_describe_exist() -> None:
     [
         "analysis",
         "bangc",
+        "bangc/calls",
+        "bangc/compiler",
+        "bangc/execution",
+        "bangc/host",
         "cli",
         "cores",
         "explore",
@@ -328,6 +332,11 @@ def test_arguments_that_docstrings_describe_exist() -> None:
         "results",
         "retiming",
         "verifier",
+        "verifier/accesses",
+        "verifier/order",
+        "verifier/races",
+        "verifier/split",
+        "verifier/uninitialised",
     ],
 )
 def test_the_map_of_a_package_names_every_module(package: str) -> None:

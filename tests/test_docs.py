@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mlusim
-from mlusim.bangc import toolchain
+from mlusim.bangc.compiler import toolchain
 from mlusim.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,7 +13,7 @@ from mlusim.units import plural
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mlusim.verifier.proof_map import ProofMap
+    from mlusim.verifier.split.proof_map import ProofMap
 
 _NEVER = "#FF0000"
 

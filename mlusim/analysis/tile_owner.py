@@ -1,7 +1,7 @@
 """The task that wrote each part of the output last, or should according to the plan, on a grid of sample elements.
 
 For the tile map of a report. The image of the split proof, which shows elements that were written twice or never, is
-that of `mlusim.verifier.proof_map`.
+that of `mlusim.verifier.split.proof_map`.
 
 Both the tiles of a plan and the destination boxes of copies are sets of contiguous runs of the output's bytes. A tensor
 is sampled at no more than a few hundred thousand elements, whatever its size.

@@ -10,18 +10,19 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlusim.bangc import intrinsics, toolchain
-from mlusim.bangc.compilation import CompilerError, Options, build, check, preprocess
-from mlusim.bangc.debug_lines import line_table
-from mlusim.bangc.device_functions import declared_functions, own_functions
-from mlusim.bangc.device_variables import DeviceVariables
-from mlusim.bangc.entries import Entry
-from mlusim.bangc.entry_points import EntryPoint, entry_point
-from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
-from mlusim.bangc.rewriting import Names, Rewritten, rewrite
-from mlusim.bangc.source import source_of
-from mlusim.bangc.undeclared_names import SecondLook
-from mlusim.bangc.unknown_names import is_unknown, not_simulated
+from mlusim.bangc.calls import intrinsics
+from mlusim.bangc.compiler import toolchain
+from mlusim.bangc.compiler.compilation import CompilerError, Options, build, check, preprocess
+from mlusim.bangc.compiler.debug_lines import line_table
+from mlusim.bangc.compiler.device_functions import declared_functions, own_functions
+from mlusim.bangc.compiler.entries import Entry
+from mlusim.bangc.compiler.rewriting import Names, Rewritten, rewrite
+from mlusim.bangc.compiler.source import source_of
+from mlusim.bangc.compiler.undeclared_names import SecondLook
+from mlusim.bangc.compiler.unknown_names import is_unknown, not_simulated
+from mlusim.bangc.execution.device_variables import DeviceVariables
+from mlusim.bangc.execution.entry_points import EntryPoint, entry_point
+from mlusim.bangc.execution.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
 from mlusim.errors import CompileError, InputError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
@@ -249,7 +250,7 @@ class Module:
                 )
             there = ", ".join(self.entries) or "none: no function is __mlu_entry__ or __mlu_global__"
             raise InputError(f"{self.path.name} has no entry {name!r}; {nearest(name, points)}its entries: {there}")
-        from mlusim.bangc.kernel import kernel_of
+        from mlusim.bangc.execution.kernel import kernel_of
 
         return kernel_of(module, point)
 

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mlusim.bangc import intrinsics
+from mlusim.bangc.calls import intrinsics
+from mlusim.bangc.compiler.undeclared_names import is_of_library
+from mlusim.bangc.compiler.unknown_names import not_simulated
 from mlusim.bangc.module import compile as compile_file
-from mlusim.bangc.undeclared_names import is_of_library
-from mlusim.bangc.unknown_names import not_simulated
 from mlusim.errors import CompileError, InputError
 from mlusim.hardware import Board
 from mlusim.inputs import as_path

@@ -29,7 +29,7 @@ from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlusim.bangc.host import Program
+    from mlusim.bangc.host.program import Program
     from mlusim.bangc.module import Module
     from mlusim.hardware import Board
 
@@ -156,8 +156,8 @@ def _entry(module: Module, entry: str, device: Board, outputs: Outputs, **option
 
 
 def _program(module: Module, device: Board, outputs: Outputs, **options: Any) -> int:
-    from mlusim.bangc.host import Program
-    from mlusim.bangc.own_process import run_apart
+    from mlusim.bangc.host.own_process import run_apart
+    from mlusim.bangc.host.program import Program
     from mlusim.host.device import Device
 
     if options["arg"] or options["out"] or options["no_data"]:

@@ -9,23 +9,23 @@ from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.log import Log
 from mlusim.planning.plan import Plan
-from mlusim.verifier.accesses import accesses_of
-from mlusim.verifier.balance import balance_of, memory_traffic, traffic_of
-from mlusim.verifier.conflicts import Space
+from mlusim.verifier.accesses.table import accesses_of
 from mlusim.verifier.consequences import fold_consequences
-from mlusim.verifier.coverage import Coverage
 from mlusim.verifier.early_exit import find_swallowed, stop_finding
 from mlusim.verifier.findings import KINDS, Finding
-from mlusim.verifier.happens_before import Order
 from mlusim.verifier.hints import find_overlapping_copies, find_redundant, find_unawaited
 from mlusim.verifier.locks_left import find_locks_left
 from mlusim.verifier.memory_needed import check_memory_needed
-from mlusim.verifier.plan_comparison import nram_beyond_plan
-from mlusim.verifier.races import Races
-from mlusim.verifier.releases import find_releases
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.races.conflicts import Space
+from mlusim.verifier.races.race_findings import Races
+from mlusim.verifier.races.releases import find_releases
 from mlusim.verifier.remarks import find_remarks
 from mlusim.verifier.report import Report
-from mlusim.verifier.uninitialised import find_uninitialised
+from mlusim.verifier.split.balance import balance_of, memory_traffic, traffic_of
+from mlusim.verifier.split.coverage import Coverage
+from mlusim.verifier.split.plan_comparison import nram_beyond_plan
+from mlusim.verifier.uninitialised.reads import find_uninitialised
 from mlusim.verifier.unread import find_unread
 from mlusim.verifier.unused import find_left, find_unused
 

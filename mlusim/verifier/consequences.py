@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.verifier.findings import Finding, Site
-from mlusim.verifier.happens_before import BY_OFFSETS
+from mlusim.verifier.order.happens_before import BY_OFFSETS
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A wrong value may stop the run or change its control flow.

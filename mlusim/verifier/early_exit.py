@@ -26,10 +26,10 @@ from mlusim.errors import (
 )
 from mlusim.log import NONE, Log
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.happens_before import Order
-from mlusim.verifier.lanes import LANES
 from mlusim.verifier.locks_left import locks_in_use
-from mlusim.verifier.task_remedies import job_of
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.order.lanes import LANES
+from mlusim.verifier.races.task_remedies import job_of
 
 _LINE = re.compile(r"[^\s,]+\.\w+:\d+")
 _KINDS: dict[type[BaseException], str] = {

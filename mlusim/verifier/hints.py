@@ -8,14 +8,14 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.log import SYNC, Log
-from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
+from mlusim.verifier.accesses.geometry import geometry_of, overlap
+from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.geometry import geometry_of, overlap
-from mlusim.verifier.happens_before import Order
-from mlusim.verifier.lanes import LANES
-from mlusim.verifier.releases import TRANSFERS, in_flight
-from mlusim.verifier.remedies import LANE_SYNCS
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.order.lanes import LANES
+from mlusim.verifier.races.conflicts import Space, between_tasks, within_tasks
+from mlusim.verifier.races.lane_syncs import LANE_SYNCS
+from mlusim.verifier.races.releases import TRANSFERS, in_flight
 
 # The purpose of a sync usually shows in the first operations of a log, so these are checked first.
 _FIRST_OPERATIONS = 2000

@@ -8,9 +8,9 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.log import NONE, SCALAR, VECTOR, Log
-from mlusim.verifier.accesses import BY_ROWS, Accesses
-from mlusim.verifier.geometry import Geometry, element_starts, shared
-from mlusim.verifier.marks import elementwise, is_copy
+from mlusim.verifier.accesses.geometry import Geometry, element_starts, shared
+from mlusim.verifier.accesses.table import BY_ROWS, Accesses
+from mlusim.verifier.uninitialised.marks import elementwise, is_copy
 
 
 @dataclass(frozen=True, slots=True)

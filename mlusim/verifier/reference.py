@@ -12,10 +12,10 @@ from mlusim.errors import InputError
 from mlusim.log import NONE, Log
 from mlusim.memory.view import View
 from mlusim.units import group_digits
-from mlusim.verifier.accesses import accesses_of
-from mlusim.verifier.coordinates import describe
+from mlusim.verifier.accesses.coordinates import describe
+from mlusim.verifier.accesses.geometry import union
+from mlusim.verifier.accesses.table import accesses_of
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.geometry import union
 from mlusim.verifier.producer import last_writer, producer_of
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.

@@ -12,9 +12,9 @@ from mlusim.errors import InputError, VerificationError
 from mlusim.inputs import as_path
 from mlusim.log import Log
 from mlusim.units import group_digits, short_bytes
-from mlusim.verifier.balance import Balance, LineTraffic
 from mlusim.verifier.findings import ERROR, HINT, Finding
-from mlusim.verifier.tensor_use import TensorUse
+from mlusim.verifier.split.balance import Balance, LineTraffic
+from mlusim.verifier.split.tensor_use import TensorUse
 
 _SHOWN_LINES = 8
 _GREEN, _RED, _BOLD, _END = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
@@ -130,7 +130,7 @@ class Report:
         """
         from mlusim.analysis.proof_picture import draw_proof
         from mlusim.analysis.style import drawing, save
-        from mlusim.verifier.proof_map import proof_maps
+        from mlusim.verifier.split.proof_map import proof_maps
 
         target = as_path(path)
         if target.suffix not in {".png", ".svg"} or self.log is None:

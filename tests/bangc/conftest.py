@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlusim import bangc
-from mlusim.bangc import toolchain
+from mlusim.bangc.compiler import toolchain
 from mlusim.errors import InputError
 
 # The tests run with another compiler than the default one by `CXX=ziglang pytest tests/bangc`.

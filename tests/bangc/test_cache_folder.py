@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlusim.bangc import toolchain
+from mlusim.bangc.compiler import toolchain
 from mlusim.errors import InputError
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlusim import Device, bangc
-from mlusim.bangc.host import run_program
+from mlusim.bangc.host.program import run_program
 
 KERNELS = Path(__file__).parent / "kernels"
 PART, PARTS = 256, 20

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mlusim import Device, bangc
-from mlusim.bangc import faults
-from mlusim.bangc.compiler_messages import compiler_text
+from mlusim.bangc.compiler.compiler_messages import compiler_text
+from mlusim.bangc.execution import faults
 from mlusim.errors import (
     AccessError,
     CompileError,

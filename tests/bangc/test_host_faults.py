@@ -9,10 +9,10 @@ import pytest
 
 import mlusim
 from mlusim import Device, bangc
-from mlusim.bangc import faults
-from mlusim.bangc.debug_lines import is_system
-from mlusim.bangc.host import Program
-from mlusim.bangc.own_process import run_apart
+from mlusim.bangc.compiler.debug_lines import is_system
+from mlusim.bangc.execution import faults
+from mlusim.bangc.host.own_process import run_apart
+from mlusim.bangc.host.program import Program
 from mlusim.errors import InputError, MlusimError, OperationLimitError
 from mlusim.verifier.check import check_log
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mlusim import Device, bangc
-from mlusim.bangc.host import run_program
+from mlusim.bangc.host.program import run_program
 from mlusim.bangc.survey import survey
 from mlusim.errors import CompileError, KernelError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlusim import Device, bangc
-from mlusim.bangc.host import Program
+from mlusim.bangc.host.program import Program
 from mlusim.verifier.findings import Finding
 
 FILE = Path(__file__).parent / "kernels" / "host_order.mlu"

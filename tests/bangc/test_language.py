@@ -9,7 +9,7 @@ import pytest
 
 import mlusim
 from mlusim import Device, Output, bangc
-from mlusim.bangc.host import run_program
+from mlusim.bangc.host.program import run_program
 from mlusim.errors import AccessError, CompileError, InputError, KernelError
 
 KERNELS = Path(__file__).parent / "kernels"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mlusim import Device, bangc
-from mlusim.bangc.host import run_program
-from mlusim.bangc.rewriting import rewrite
+from mlusim.bangc.compiler.rewriting import rewrite
+from mlusim.bangc.host.program import run_program
 from mlusim.errors import CompileError
 
 UNFIT = "error: the arguments of the launch do not fit the entry"

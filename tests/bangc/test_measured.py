@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlusim import Device, Output, bangc, run
-from mlusim.bangc.host import run_program
+from mlusim.bangc.host.program import run_program
 from mlusim.validation.measurements import measurements
 
 KERNELS = Path(__file__).parent / "kernels"

@@ -11,7 +11,7 @@ import pytest
 
 import mlusim
 from mlusim import Device, bangc
-from mlusim.bangc.host import run_program
+from mlusim.bangc.host.program import run_program
 from mlusim.cli.program import program
 from mlusim.errors import InputError, KernelError
 from mlusim.verifier.check import check_log

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim import Device, bangc
-from mlusim.bangc.bridge import Bridge
+from mlusim.bangc.execution.bridge import Bridge
 from mlusim.errors import AccessError, CopyError
 from mlusim.log import Log
 from mlusim.memory.kinds import MemoryKind

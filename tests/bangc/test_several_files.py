@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mlusim import Device, bangc
-from mlusim.bangc import debug_lines, toolchain
-from mlusim.bangc.host import run_program
+from mlusim.bangc.compiler import debug_lines, toolchain
+from mlusim.bangc.host.program import run_program
 from mlusim.errors import CompileError
 
 # Prints what two files have made of 64 numbers 0.

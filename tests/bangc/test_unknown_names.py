@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from mlusim import Device, bangc
-from mlusim.bangc.undeclared_names import is_of_library
-from mlusim.bangc.unknown_names import is_unknown, why_missing
+from mlusim.bangc.calls import intrinsics
+from mlusim.bangc.compiler.undeclared_names import is_of_library
+from mlusim.bangc.compiler.unknown_names import is_unknown, why_missing
 from mlusim.cli.program import program
 from mlusim.errors import KernelError
 
@@ -40,7 +41,7 @@ def test_a_missing_intrinsic_has_its_reason(name: str, part: str) -> None:
 
 
 def test_known_intrinsics_have_no_reason() -> None:
-    assert not [name for name in bangc.intrinsics.names() if why_missing(name)]
+    assert not [name for name in intrinsics.names() if why_missing(name)]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlusim.bangc.toolchain import find_compiler
+from mlusim.bangc.compiler.toolchain import find_compiler
 from mlusim.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.verifier import uninitialised_flow
-from mlusim.verifier.agenda import Agenda
-from mlusim.verifier.allocation_flow import AllocationFlow
+from mlusim.verifier.uninitialised import flow
+from mlusim.verifier.uninitialised.agenda import Agenda
+from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 
 WIDTH, BUFFERS = 8, 4
 
@@ -61,7 +61,7 @@ def test_settled_calls_and_unreachable_buffers_hide_nothing(monkeypatch, seed):
     plain = Agenda.examined
     monkeypatch.setattr(Agenda, "examined", lambda agenda, *, settled: plain(agenda, settled=False))
     monkeypatch.setattr(AllocationFlow, "leads_somewhere", lambda flow: np.ones(flow._count, bool))
-    monkeypatch.setattr(uninitialised_flow.Flow, "_calls", lambda flow, _: np.arange(len(flow._log)))
+    monkeypatch.setattr(flow.Flow, "_calls", lambda self, _: np.arange(len(self._log)))
     assert report_of(operations) == findings
 
 
@@ -69,10 +69,8 @@ def test_settled_calls_and_unreachable_buffers_hide_nothing(monkeypatch, seed):
 def examined(monkeypatch):
     """The records of the operations that the search examines."""
     records = []
-    plain = uninitialised_flow.Flow._propagate
-    monkeypatch.setattr(
-        uninitialised_flow.Flow, "_propagate", lambda flow, record: records.append(record) or plain(flow, record)
-    )
+    plain = flow.Flow._propagate
+    monkeypatch.setattr(flow.Flow, "_propagate", lambda self, record: records.append(record) or plain(self, record))
     return records
 
 

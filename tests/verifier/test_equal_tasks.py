@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.verifier import uninitialised
-from mlusim.verifier.equal_tasks import reads_to_follow
-from mlusim.verifier.operand_marks import OperandMarks
+from mlusim.verifier.uninitialised import reads
+from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
+from mlusim.verifier.uninitialised.operand_marks import OperandMarks
 
 TASKS, WIDTH, VALID, ROWS = 4, 8, 5, 6
 UNION = {"kind": "UNION1", "dim": TASKS}
@@ -140,7 +140,7 @@ def findings_of(device, **options):
 
 def follow_all(monkeypatch):
     """Follow all tasks, and keep all marks by byte."""
-    monkeypatch.setattr(uninitialised, "reads_to_follow", lambda *arguments: list(range(len(arguments[-1]))))
+    monkeypatch.setattr(reads, "reads_to_follow", lambda *arguments: list(range(len(arguments[-1]))))
     monkeypatch.setattr(OperandMarks, "add", lambda marks, alloc: False)
 
 
@@ -155,10 +155,10 @@ def test_what_is_found_does_not_depend_on_how_many_are_followed(monkeypatch, nam
         counts.append((len(followed), len(run[-1])))
         return followed
 
-    monkeypatch.setattr(uninitialised, "reads_to_follow", spy)
+    monkeypatch.setattr(reads, "reads_to_follow", spy)
     found = findings_of(device)
-    ((followed, reads),) = counts
-    assert (followed < reads) == fewer
+    ((followed, uninitialised_reads),) = counts
+    assert (followed < uninitialised_reads) == fewer
     follow_all(monkeypatch)
     assert findings_of(device) == found
 

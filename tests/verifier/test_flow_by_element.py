@@ -7,7 +7,7 @@ import pytest
 
 from mlusim import Output, verify
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.verifier.marks import elementwise
+from mlusim.verifier.uninitialised.marks import elementwise
 
 X = np.arange(1, 61, dtype=np.float32)
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim.log_tables import AllocationRecord, Box
-from mlusim.verifier.coordinates import describe
-from mlusim.verifier.geometry import Geometry, expand, geometry_of, group_rows, overlap, shared, union
-from mlusim.verifier.row_geometry import geometry_of_rows
+from mlusim.verifier.accesses.coordinates import describe
+from mlusim.verifier.accesses.geometry import Geometry, expand, geometry_of, group_rows, overlap, shared, union
+from mlusim.verifier.accesses.row_geometry import geometry_of_rows
 
 
 def bytes_of(box: Box, offset: int) -> set[int]:

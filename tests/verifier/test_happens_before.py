@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mlusim import Device, Output, verify
-from mlusim.verifier.happens_before import Order
+from mlusim.verifier.order.happens_before import Order
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
 SYNCS = ("", "sync_io", "sync_move", "sync_compute", "sync")

@@ -8,10 +8,13 @@ import pytest
 import faulty_kernels
 import mlusim
 import vendor_idioms
-from mlusim.verifier import cells, conflicts, overlaps, overwrites, uninitialised
-from mlusim.verifier.agenda import Agenda
-from mlusim.verifier.allocation_flow import AllocationFlow
+from mlusim.verifier.accesses import cells, overlaps
 from mlusim.verifier.check import check_log
+from mlusim.verifier.races import conflicts
+from mlusim.verifier.split import overwrites
+from mlusim.verifier.uninitialised import reads
+from mlusim.verifier.uninitialised.agenda import Agenda
+from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 
 
 def all_allocations(flow, *_):
@@ -27,8 +30,8 @@ LIMITS = {
     "pairs by kind": [(conflicts, "_MAX_PAIRS_PER_ACCESS", 0), (conflicts, "FEW_PAIRS", -1)],
     "a task at a time": [
         (conflicts, "_BATCH_ROWS", 1),
-        (uninitialised, "_BATCH_ROWS", 1),
-        (uninitialised, "_FEW_CELLS", -1),
+        (reads, "_BATCH_ROWS", 1),
+        (reads, "_FEW_CELLS", -1),
     ],
     "few pairs at a time": [(overlaps, "_BATCH_PAIRS", 1), (overlaps, "_BATCH", 1), (overlaps, "FEW_PAIRS", -1)],
     "cells of unequal size": [(cells, "_SMALL_GRID", 0), (cells, "_MAX_CELLS_PER_RUN", 0)],

@@ -9,7 +9,8 @@ import pytest
 
 import mlusim
 from mlusim.errors import InputError
-from mlusim.verifier import memory_needed, overwrites
+from mlusim.verifier import memory_needed
+from mlusim.verifier.split import overwrites
 
 
 def test_a_check_that_does_not_fit_says_so_before_it_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ import mlusim
 from mlusim.cores.ordering import BLOCKING_COPY
 from mlusim.log import IO, MOVE, SCALAR, VECTOR
 from mlusim.records import COLUMNS
-from mlusim.verifier.accesses import accesses_of
-from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
-from mlusim.verifier.happens_before import Order
-from mlusim.verifier.uninitialised import find_uninitialised
+from mlusim.verifier.accesses.table import accesses_of
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.races.conflicts import Space, between_tasks, within_tasks
+from mlusim.verifier.uninitialised.reads import find_uninitialised
 
 CORES = 2
 CLUSTER = 5

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim.log_tables import Box
-from mlusim.verifier import overlaps
-from mlusim.verifier.condensed import accesses_from
-from mlusim.verifier.geometry import element_starts, geometry_of, group_rows
+from mlusim.verifier.accesses import overlaps
+from mlusim.verifier.accesses.condensed import accesses_from
+from mlusim.verifier.accesses.geometry import element_starts, geometry_of, group_rows
 
 TILES = st.tuples(
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from([4, 8, 12, 32, 60])), max_size=3), st.integers(0, 24)

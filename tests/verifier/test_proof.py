@@ -11,9 +11,9 @@ import pytest
 import mlusim
 from mlusim import Output, Tiles, verify
 from mlusim.kernels.tin_shift import tin_shift_segments
-from mlusim.verifier.balance import memory_traffic
 from mlusim.verifier.check import check_log, prove
-from mlusim.verifier.proof_map import AGAIN, NOBODY, proof_maps
+from mlusim.verifier.split.balance import memory_traffic
+from mlusim.verifier.split.proof_map import AGAIN, NOBODY, proof_maps
 
 X = np.arange(2 * 5 * 4 * 96, dtype=np.float32).reshape(2, 5, 4, 96)
 SHIFTS = np.array([[1, -2], [0, 7]], np.int32)
@@ -152,7 +152,7 @@ def test_switches_of_an_operator(result):
 
 
 def check_accesses(log):
-    from mlusim.verifier.accesses import accesses_of
+    from mlusim.verifier.accesses.table import accesses_of
 
     return accesses_of(log, log.columns())
 

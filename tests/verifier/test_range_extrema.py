@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlusim.verifier.range_extrema import max_in_ranges, min_by_cell
+from mlusim.verifier.accesses.range_extrema import max_in_ranges, min_by_cell
 
 CELLS = 21
 ranges = st.lists(

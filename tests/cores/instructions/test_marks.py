@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.verifier.marks import compares_to_bits, cyclic, elementwise
+from mlusim.verifier.uninitialised.marks import compares_to_bits, cyclic, elementwise
 
 RNG = np.random.default_rng(0)
 WINDOW = {"kernel_height": 2, "kernel_width": 3, "stride_width": 2, "stride_height": 1}

@@ -1,0 +1,14 @@
+"""Calls of the simulator by compiled code: each intrinsic and its operation of the core.
+
+Every call:
+  intrinsics               every intrinsic, by number
+  call_record              what compiled code stores for a call, and the value that it gets back
+  type_codes               the codes of the C types of the values
+
+By kind:
+  instruction_calls        vector and tensor instructions
+  copy_calls               `__memcpy` and its kin
+  device_calls             atomics, sets, gathers and scatters
+  assembly                 assembly statements
+  host_calls               functions of CNRT and CNDRV
+"""

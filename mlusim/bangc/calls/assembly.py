@@ -1,0 +1,128 @@
+"""Assembly statements in kernels, for operations without a C equivalent: fused steps, a division, a sequence.
+
+A statement names its operands; their values are passed in the order in which the statement first names them.
+
+    fuse.nram.f32 [%[dst]], %[n], [%[a]], .mul(%[x]), .sub([%[b]]);      dst = a * x - b, rounded once
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.arrays import Array
+from mlusim.bangc.calls.type_codes import BFLOAT, FLOAT, POINTER, SIGNED, UNSIGNED, dtype_of_code, type_code
+from mlusim.cores import uncached_vector, vector
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.errors import KernelError
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.bangc.execution.bridge import Bridge
+
+
+# Element types of statements, as the codes of the headers.
+_CODES = {
+    **{f"s{8 * size}": POINTER | type_code(SIGNED, size) for size in (1, 2, 4, 8)},
+    **{f"u{8 * size}": POINTER | type_code(UNSIGNED, size) for size in (1, 2, 4, 8)},
+    **{f"f{8 * size}": POINTER | type_code(FLOAT, size) for size in (2, 4)},
+    "bf16": POINTER | type_code(BFLOAT, 2),
+}
+# Bytes of a vector register, as in the headers.
+_REGISTER_BYTES = 256
+_NAME = re.compile(r"%\[(\w+)\]")
+_FUSE = re.compile(r"fuse\.nram\.(\w+)\s+\[%\[(\w+)\]\],\s*%\[(\w+)\],\s*\[%\[(\w+)\]\]((?:,\s*\.\w+\([^)]*\))+);?$")
+_STEP = re.compile(r"\.(\w+)\(\s*(\[?)%\[(\w+)\]\]?\s*\)")
+_DIVIDE = re.compile(r"div\.scalar\.nram\.(\w+)\s+\[%\[(\w+)\]\],\s*\[%\[(\w+)\]\],\s*%\[(\w+)\],\s*%\[(\w+)\];?$")
+_INDEX = re.compile(r"index\.vvr\.(\w+)\s+%\[(\w+)\],\s*%\[(\w+)\],\s*(\d+);?$")
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+
+
+def run_statement(bridge: Bridge, line: int, text: str, operands: Sequence[Any]) -> bool:
+    """Execute a statement; returns False if it is unknown.
+
+    Args:
+        bridge: the task's bridge.
+        line: source line in the log.
+        text: text of the statement.
+        operands: values of its operands: outputs by address, inputs by value.
+    """
+    words = " ".join(text.split())
+    values = dict(zip(dict.fromkeys(_NAME.findall(words)), operands, strict=False))
+    for pattern, do in ((_FUSE, _fuse), (_DIVIDE, _divide), (_INDEX, _index)):
+        match = pattern.match(words)
+        if match is not None:
+            do(bridge, line, values, *match.groups())
+            return True
+    return False
+
+
+def _code(kind: str) -> int:
+    code = _CODES.get(kind)
+    if code is None:
+        raise KernelError(f"assembly on elements of type {kind}: the simulator knows {', '.join(_CODES)}")
+    return code
+
+
+def _fuse(
+    bridge: Bridge, line: int, values: dict[str, Any], kind: str, dst: str, count: str, first: str, steps: str
+) -> None:
+    code, shape = _code(kind), (int(values[count]),)
+    result, source = bridge.view(code, values[dst], shape), bridge.view(code, values[first], shape)
+    chain: list[tuple[Callable[..., Any], Any]] = []
+    for name, is_vector, operand in _STEP.findall(steps):
+        if name not in _OPERATIONS:
+            raise KernelError(f"fuse.nram with .{name}: the simulator knows {', '.join(_OPERATIONS)}")
+        value = bridge.view(code, values[operand], shape) if is_vector else values[operand]
+        chain.append((_OPERATIONS[name], value))
+    views = (result, source, *(value for _, value in chain if isinstance(value, View)))
+    uncached_vector.issue_counted(bridge.issuer, line, "fuse", views, partial(_chain, result, source, chain), 1)
+
+
+def _chain(result: View, source: View, chain: list[tuple[Callable[..., Any], Any]]) -> None:
+    """Compute all steps in the next wider float, or in the integers' own type; comparisons give 1 or 0."""
+    dtype = result.dtype
+    wide = dtype if dtype.kind in "iu" else np.dtype(np.float64 if dtype.itemsize > 2 else np.float32)
+    values: Array = source.typed().astype(wide)
+    with np.errstate(all="ignore"):
+        for operation, operand in chain:
+            other = operand.typed() if isinstance(operand, View) else np.asarray(operand)
+            values = operation(values, other.astype(dtype).astype(wide)).astype(wide)
+        np.copyto(result.typed(), values, casting="unsafe")
+
+
+def _divide(
+    bridge: Bridge, line: int, values: dict[str, Any], kind: str, dst: str, src: str, by: str, count: str
+) -> None:
+    code, shape = _code(kind), (int(values[count]),)
+    operands = (bridge.view(code, values[dst], shape), bridge.view(code, values[src], shape), values[by])
+    vector.issue(bridge.issuer, line, INSTRUCTIONS["div"], operands, {})
+
+
+def _index(bridge: Bridge, line: int, values: dict[str, Any], kind: str, dst: str, base: str, step: str) -> None:
+    """Set a vector register, stored in C++ memory, to base, base + step, ..."""
+    del line, bridge
+    if kind not in {"f32", "s32", "u32"}:
+        raise KernelError(f"index.vvr of type {kind}: the simulator knows f32, s32 and u32")
+    register = memoryview((ctypes.c_char * _REGISTER_BYTES).from_address(int(values[dst]))).cast("B")
+    lanes = np.frombuffer(register, dtype_of_code(_code(kind)))
+    lanes[...] = values[base] + np.arange(lanes.size) * int(step)

@@ -1,0 +1,218 @@
+"""C calls of instructions on memory other than copies: atomics, sets, gathers and scatters by byte offsets."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.arrays import Array, Integers
+from mlusim.bangc.calls.type_codes import POINTER, on_board
+from mlusim.cores import syncs, uncached_vector, vector
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.ordering import COMPUTE_PIPES
+from mlusim.cores.row_copies import copy_loop
+from mlusim.cores.row_loop import RowLoop
+from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP, atomic, set_memory
+from mlusim.errors import AccessError, OperandError
+from mlusim.memory.loops import AddressInstructions
+from mlusim.memory.view import View
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.bangc.execution.bridge import Bridge
+
+Handler = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Awaitable[Any] | None"]
+
+_UINT8 = np.dtype(np.uint8)
+# dst, src, count, two loop counts minus one, and their strides in bytes on both sides.
+_STRIDED_ATOMIC = 9
+_STRIDED_SET = 5
+# From here on a number is shown by its bits too.
+_LARGE = 1 << 31
+
+
+def _strided(bridge: Bridge, code: int, address: int, count: int, loops: tuple[tuple[int, int], ...]) -> View:
+    """Return `count` elements over loops of (repetitions minus one, stride in bytes), innermost last."""
+    first = bridge.view(code, address, (count,))
+    shape = (*(more + 1 for more, _ in loops), count)
+    strides = (*(stride for _, stride in loops), first.itemsize)
+    reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + first.itemsize
+    if first.offset + reach > first.allocation.nbytes:
+        raise AccessError(f"{list(shape)} elements with strides {list(strides)} from {first!r} on end beyond the array")
+    return View.strided(first.allocation, first.offset, shape, strides, first.dtype)
+
+
+def _operand(bridge: Bridge, code: int, value: Any, shape: tuple[int, ...]) -> Any:
+    return bridge.view(code, value, shape) if code >= POINTER else value
+
+
+def _fetching(operation: str) -> Handler:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
+        swaps = operation == COMPARE_AND_SWAP
+        size = int(values[4 if swaps else 3]) if len(values) > (4 if swaps else 3) else 1
+        target = bridge.view(codes[1], values[1], (size,))
+        operands = [_operand(bridge, codes[place], values[place], (size,)) for place in range(2, 4 if swaps else 3)]
+        compare = operands.pop(0) if swaps else None
+        if bridge.on_stack(values[0]):
+            register = np.zeros(size, target.dtype)
+            waits = atomic(bridge.issuer, line, operation, target, operands[0], register=register, compare=compare)
+            return _to_stack(values[0], register, waits)
+        old = bridge.view(codes[0], values[0], (size,))
+        return atomic(bridge.issuer, line, operation, target, operands[0], old=old, compare=compare)
+
+    return handler
+
+
+async def _to_stack(address: int, register: Array, waits: Awaitable[Any] | None) -> None:
+    """Wait, and write the result to a local variable."""
+    if waits is not None:
+        await waits
+    ctypes.memmove(address, register.tobytes(), register.nbytes)
+
+
+def _reducing(operation: str) -> Handler:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
+        swaps = operation == COMPARE_AND_SWAP
+        if len(values) == _STRIDED_ATOMIC:
+            count, inner, outer = (int(value) for value in values[2:5])
+            to_inner, to_outer, from_inner, from_outer = (int(value) for value in values[5:])
+            target = _strided(bridge, codes[0], values[0], count, ((outer, to_outer), (inner, to_inner)))
+            source = _strided(bridge, codes[1], values[1], count, ((outer, from_outer), (inner, from_inner)))
+            return atomic(bridge.issuer, line, operation, target, source)
+        size = int(values[2]) if len(values) == 3 and not swaps else 1
+        target = bridge.view(codes[0], values[0], (size,))
+        operands = [_operand(bridge, codes[place], values[place], (size,)) for place in range(1, 3 if swaps else 2)]
+        compare = operands.pop(0) if swaps else None
+        return atomic(bridge.issuer, line, operation, target, operands[0], compare=compare)
+
+    return handler
+
+
+def _setting(name: str, *, blocking: bool) -> Handler:
+    """The value's C type is the element type; strides are in bytes, counts are repetitions minus one."""
+
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
+        address, count, value, *loops = values
+        code = POINTER | on_board(codes[2])
+        if len(loops) == 4:
+            dst = _strided(bridge, code, address, count, ((loops[3], loops[2]), (loops[1], loops[0])))
+        elif loops:
+            dst = _strided(bridge, code, address, count, ((loops[1], loops[0]),))
+        else:
+            dst = bridge.view(code, address, (count,))
+        return set_memory(bridge.issuer, line, name, dst, value, blocking=blocking)
+
+    return handler
+
+
+def _moving(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+    """dst, src, bytes; or with strides on both sides and the number of segments minus one."""
+    del codes
+    dst, src, size, *strides = values
+    to_stride, from_stride, more = strides or (size, size, 0)
+    sides = [
+        _rows(bridge, address, stride, size, more + 1) for address, stride in ((dst, to_stride), (src, from_stride))
+    ]
+    uncached_vector.stream_move(bridge.issuer, line, *sides)
+
+
+def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> View:
+    """Return `count` rows of `size` bytes, `stride` bytes apart."""
+    first = bridge.view(POINTER | 1, address, (size,))
+    if first.offset + (count - 1) * stride + size > first.allocation.nbytes:
+        raise AccessError(f"{count} rows of {size} B, {stride} B apart, from {first!r} on end beyond the array")
+    return View.strided(first.allocation, first.offset, (count, size), (stride, 1), _UINT8)
+
+
+def _by_offsets(name: str, *, blocking: bool) -> Handler:
+    """gather: dst rows in order, src rows at byte offsets; scatter the reverse. A null mask means no mask."""
+
+    async def both(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+        if not bridge.issuer.board.has_gather:
+            arch = bridge.issuer.board.arch
+            raise OperandError(f"__{name} exists from arch 592 on; this board is arch {arch}: loop over __memcpy")
+        # The offsets are read when the instruction begins, so wait for the instructions that compute them.
+        await syncs.sync(bridge.issuer, line, "sync_compute", COMPUTE_PIPES)
+        _issue_by_offsets(bridge, line, name, codes, values)
+        if blocking:
+            await syncs.sync(bridge.issuer, line)
+
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
+        return both(bridge, line, codes, values)
+
+    return handler
+
+
+def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], values: tuple[Any, ...]) -> None:
+    dst_address, src_address, offset_address, *rest = values
+    mask_address = rest.pop(0) if codes[3] >= POINTER else 0
+    size = int(rest[0])
+    # The direction follows from the memories of the addresses; the async builtin has no direction argument.
+    stride, count = int(rest[-2]), int(rest[-1])
+    offsets_view = bridge.view(codes[2], offset_address, (count,))
+    bridge.issuer.unit.apply_until(bridge.issuer.task.now_ps)
+    offsets = offsets_view.typed().astype(np.int64)
+    selected: Integers = np.arange(count)
+    indices: tuple[View, ...] = (offsets_view,)
+    if mask_address:
+        bits = bridge.view(POINTER | 1, mask_address, (-(-count // 8),))
+        selected = np.flatnonzero(np.unpackbits(bits.typed().view(np.uint8), count=count, bitorder="little"))
+        indices = (offsets_view, bits)
+    chosen = offsets[selected]
+    far_address, near_address = (dst_address, src_address) if name == "scatter" else (src_address, dst_address)
+    _check_offsets(bridge, name, chosen, selected, far_address, size)
+    step = math.gcd(*chosen.tolist(), size) if len(chosen) else size
+    reach = int(chosen.max()) // step + 1 if len(chosen) else 1
+    far = _rows(bridge, far_address, step, size, reach)
+    near = _rows(bridge, near_address, stride, size, count)
+    rows = chosen // step
+    dst, src = (far, near) if name == "scatter" else (near, far)
+    dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
+    loop = RowLoop(count, len(selected), dst_rows, src_rows, AddressInstructions(), indices, unread=True)
+    copy_loop(bridge.issuer, line, name, dst, src, loop, method="instruction")
+
+
+def _check_offsets(bridge: Bridge, name: str, offsets: Integers, selected: Integers, address: int, size: int) -> None:
+    """Raise `AccessError` for the first byte offset whose segment leaves its array or tensor."""
+    far = bridge.pointer(address)
+    room = far.allocation.nbytes - far.offset
+    wrong = np.flatnonzero((offsets < 0) | (offsets + size > room))
+    if len(wrong):
+        offset = int(offsets[wrong[0]])
+        word = f"{group_digits(offset)} ({offset:#x})" if offset >= _LARGE else group_digits(offset)
+        raise AccessError(
+            f"{name}: element {int(selected[wrong[0]])} of the offsets is {word}, and {group_digits(size)} B "
+            f"from there on leave {far.allocation.name}, which has {group_digits(room)} B from that address on; "
+            "offsets count bytes"
+        )
+
+
+def _rand(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+    """Random numbers that differ by task and by call, and are reproducible."""
+    bridge.random_calls += 1
+    seed = bridge.issuer.task.index << 32 | bridge.random_calls
+    view = bridge.view(codes[0], values[0], (int(values[1]),))
+    vector.call(bridge.issuer, line, INSTRUCTIONS["rand"], (view, seed), {})
+
+
+def device_calls() -> dict[str, tuple[tuple[int, ...], Handler]]:
+    """Return intrinsics by name: possible numbers of arguments, and handler."""
+    calls: dict[str, tuple[tuple[int, ...], Handler]] = {}
+    for operation in (*ATOMICS, COMPARE_AND_SWAP):
+        swaps = operation == COMPARE_AND_SWAP
+        calls[f"__bang_atomic_{operation}"] = ((4, 5) if swaps else (3, 4), _fetching(operation))
+        calls[f"__bang_atomic_reduce_{operation}"] = ((3,) if swaps else (2, 3, _STRIDED_ATOMIC), _reducing(operation))
+    for memory in ("gdram", "sram", "ldram"):
+        calls[f"__{memory}set"] = ((3, 7), _setting(f"{memory}set", blocking=True))
+    calls["__nramset_async"] = ((3, 5, 7), _setting("nramset_async", blocking=False))
+    calls["__bang_rand"] = ((2,), _rand)
+    calls["__bang_move"] = ((3, 6), _moving)
+    for name in ("gather", "scatter"):
+        for prefix in ("__", "__bang_"):
+            calls[f"{prefix}{name}"] = ((7, 8), _by_offsets(name, blocking=True))
+            calls[f"{prefix}{name}_async"] = ((7, 8), _by_offsets(name, blocking=False))
+    return calls

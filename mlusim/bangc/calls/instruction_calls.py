@@ -1,0 +1,295 @@
+"""Vector and tensor instructions as C calls: pointers become views, numbers attributes.
+
+The argument lists are those of `mlusim.cores.instructions.c_signatures`. The interpretation of a list of types and
+numbers is cached; a call then only has to look up its addresses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from mlusim.bangc.calls.type_codes import (
+    BFLOAT,
+    FLOAT,
+    POINTER,
+    SIGNED,
+    UNSIGNED,
+    kind_of,
+    nbytes_of,
+    on_board,
+    type_code,
+)
+from mlusim.cores import vector
+from mlusim.cores.instructions.c_signatures import CSignature, c_signatures_of
+from mlusim.cores.instructions.conversion import ROUNDINGS
+from mlusim.cores.instructions.int4 import int4_intrinsics
+from mlusim.cores.instructions.table import BY_INTRINSIC
+from mlusim.cores.instructions.vector_library import vector_casts, vector_functions
+from mlusim.errors import OperandError
+
+if TYPE_CHECKING:
+    from mlusim.bangc.execution.bridge import Bridge
+    from mlusim.cores.instructions.record import Instruction
+
+_CONVERSIONS = (
+    "half",
+    "float",
+    "bfloat16",
+    "int8",
+    "uint8",
+    "char",
+    "uchar",
+    "int16",
+    "uint16",
+    "short",
+    "ushort",
+    "int32",
+    "uint32",
+    "int",
+    "uint",
+    "int64",
+    "uint64",
+    "fix8",
+)
+_ROUNDINGS = ("", *(f"_{mode}" for mode in ROUNDINGS))
+# Attributes that C passes as members of an enumeration, in their order.
+_ENUMERATIONS = {
+    "operation": ("FMA", "FMS", "FAM", "FSM", "FAA", "FAS", "FSS", "FSA"),
+    "overlap": ("ACC", "COVER"),
+    "mode": ("EQ", "NE", "LT", "LE", "GT", "GE"),
+}
+
+
+def vector_intrinsics() -> dict[str, list[CSignature]]:
+    """Return every vector and tensor intrinsic with its argument lists."""
+    table = {name: _with_registers(c_signatures_of(name)) for name in BY_INTRINSIC}
+    for source in _CONVERSIONS:
+        for target in _CONVERSIONS:
+            for rounding in _ROUNDINGS:
+                name = f"__bang_{source}2{target}{rounding}"
+                if source != target and (signatures := c_signatures_of(name)):
+                    table[name] = signatures
+    table |= {name: c_signatures_of(name) for name in int4_intrinsics()}
+    table |= {name: c_signatures_of(name) for name in (*vector_functions(), *vector_casts())}
+    return {name: signatures for name, signatures in table.items() if signatures}
+
+
+def _with_registers(signatures: list[CSignature]) -> list[CSignature]:
+    """Return the signatures, and those without a result if the number may go to a register."""
+    if not signatures or not signatures[0].instruction.to_register:
+        return signatures
+    result = signatures[0].instruction.operands[0].name
+    shorter = [
+        CSignature(
+            signature.instruction, tuple(part for part in signature.arguments if part.name != result), signature.fixed
+        )
+        for signature in signatures
+    ]
+    return signatures + [
+        signature
+        for signature in shorter
+        if all(len(signature.arguments) != len(other.arguments) for other in signatures)
+    ]
+
+
+_STRIDED_CONVERSIONS, _STRIDED_FILL = (6, 7), 7
+
+
+def result_types(signatures: list[CSignature]) -> dict[int, str]:
+    """Return the C++ return type of an intrinsic, by its number of arguments."""
+    instruction = signatures[0].instruction
+    types: dict[int, str] = {}
+    for signature in signatures:
+        result = "void"
+        if instruction.counts:
+            result = "uint32_t"
+        elif all(argument.name != instruction.operands[0].name for argument in signature.arguments):
+            result = "element" if instruction.name == "sum" else "uint32_t"
+        for count in range(signature.fewest, len(signature.arguments) + 1):
+            types.setdefault(count, result)
+    if instruction.name == "convert":
+        types |= dict.fromkeys(_STRIDED_CONVERSIONS, "void")
+    if instruction.name == "write_value":
+        types[_STRIDED_FILL] = "void"
+    return types
+
+
+# The element type of a fill by the ending of its name; otherwise it is the C type of the value.
+_ELEMENTS = {
+    "half": type_code(FLOAT, 2),
+    "float": type_code(FLOAT, 4),
+    "short": type_code(SIGNED, 2),
+    "int": type_code(SIGNED, 4),
+    "unsigned_short": type_code(UNSIGNED, 2),
+    "unsigned_int": type_code(UNSIGNED, 4),
+}
+
+
+def signature_handlers(
+    name: str, signatures: list[CSignature]
+) -> tuple[Callable[..., Awaitable[None] | None], Callable[..., Any]]:
+    """Return the handler of an intrinsic, and a function that prepares a call for repetition."""
+    element = _ELEMENTS.get(name.removeprefix("__nramset_")) if name.startswith("__nramset_") else None
+    chosen: dict[tuple[int, ...], tuple[CSignature, list[int], list[int]]] = {}
+    known: dict[Any, tuple[CSignature, list[tuple[int, Any, bool]], list[Any]]] = {}
+
+    def operands_of(
+        bridge: Bridge, codes: list[int], values: tuple[Any, ...]
+    ) -> tuple[Instruction, tuple[Any, ...]] | None:
+        """Return the instruction with its operands and attributes; None for a call that represents several."""
+        if element is not None:
+            codes = [POINTER | element, codes[1], element]
+        types = tuple(codes)
+        choice = chosen.get(types)
+        if choice is None:
+            if _segments(signatures, values) is not None:
+                return None
+            signature = _choose(name, signatures, codes)
+            choice = chosen[types] = signature, _deciding(signature, codes), _counts_given_as_floats(signature, codes)
+        signature, deciding, floats = choice
+        if floats:
+            # Converted as in C.
+            values = tuple(int(value) if place in floats else value for place, value in enumerate(values))
+        key = (types, *[values[place] for place in deciding])
+        plan = known.get(key)
+        if plan is None:
+            plan = known[key] = _plan(signature, codes, values)
+        signature, operands, attributes = plan
+        codes = _typed_by_values(signature, codes)
+        arguments = [
+            shape
+            if place < 0
+            else values[place]
+            if shape is None
+            else (bridge.filters if is_filter else bridge.view)(codes[place], values[place], shape)
+            for place, shape, is_filter in operands
+        ]
+        return signature.instruction, (*arguments, *attributes)
+
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
+        found = operands_of(bridge, codes, values)
+        if found is None:
+            for first in _segments(signatures, values) or ():
+                handler(bridge, line, codes[: len(first)], first)
+            return None
+        waiting = vector.call(bridge.issuer, line, *found, {})
+        return None if waiting is None else bridge.answer_later(waiting)
+
+    def prepare(
+        bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
+    ) -> Callable[[], Awaitable[None] | None] | None:
+        found = operands_of(bridge, codes, values)
+        return None if found is None else vector.prepared(bridge.issuer, line, *found)
+
+    return handler, prepare
+
+
+def _deciding(signature: CSignature, codes: list[int]) -> list[int]:
+    """Return the arguments whose values affect how a call is interpreted: all numbers that are not mere operands."""
+    instruction = signature.instruction
+    words = " ".join(expression for argument in signature.arguments for expression in argument.shape or ())
+    free = {operand.name for operand in instruction.operands if operand.number} - set(re.findall(r"\w+", words))
+    return [
+        place
+        for place, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
+        if code < POINTER
+        and not (argument.name in free and not any(name in instruction.attributes for name in argument.stands_for))
+    ]
+
+
+def _counts_given_as_floats(signature: CSignature, codes: list[int]) -> list[int]:
+    """Return the positions of counts and extents passed as a float, such as `n / 2.0f`."""
+    words = " ".join(expression for argument in signature.arguments for expression in argument.shape or ())
+    counts = set(re.findall(r"\w+", words))
+    return [
+        place
+        for place, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
+        if code < POINTER and kind_of(code) in (FLOAT, BFLOAT) and argument.shape is None and argument.name in counts
+    ]
+
+
+def _segments(signatures: list[CSignature], values: tuple[Any, ...]) -> list[tuple[Any, ...]] | None:
+    """Split a call with strides into one call per segment; None for a call without strides.
+
+    A conversion ends in the strides of dst and src in bytes and the number of segments minus one; a fill in (stride,
+    repetitions minus one) of two loops. ASSUMED: each segment costs an instruction.
+    """
+    name = signatures[0].instruction.name
+    if name == "convert" and len(values) in _STRIDED_CONVERSIONS:
+        *rest, to_stride, from_stride, more = values
+        dst, src, *numbers = rest
+        return [(dst + k * to_stride, src + k * from_stride, *numbers) for k in range(int(more) + 1)]
+    if name == "write_value" and len(values) == _STRIDED_FILL:
+        dst, count, value, inner_stride, inner, outer_stride, outer = values
+        return [
+            (dst + j * outer_stride + k * inner_stride, count, value)
+            for j in range(int(outer) + 1)
+            for k in range(int(inner) + 1)
+        ]
+    return None
+
+
+def _choose(name: str, signatures: list[CSignature], codes: list[int]) -> CSignature:
+    """Return the signature with that many arguments and pointers in the same positions.
+
+    A number is accepted for a pointer: null is one. Raises `OperandError` for a pointer in the place of a number.
+    """
+    fitting = [signature for signature in signatures if signature.fewest <= len(codes) <= len(signature.arguments)]
+    for signature in fitting:
+        pairs = zip(signature.arguments, codes, strict=False)
+        if all(argument.number or (code >= POINTER) == bool(argument.shape) for argument, code in pairs):
+            return signature
+    names = [argument.name for argument in fitting[0].arguments[: len(codes)]]
+    for place, (argument, code) in enumerate(zip(fitting[0].arguments, codes, strict=False)):
+        if code >= POINTER and argument.shape is None:
+            raise OperandError(
+                f"{name}: argument {place + 1}, {argument.name}, is a number, and a pointer was passed; the arguments "
+                f"are ({', '.join(names)})"
+            )
+    return fitting[0]
+
+
+def _typed_by_values(signature: CSignature, codes: list[int]) -> list[int]:
+    """Return the codes with the element type of a number if its C type determines it, as in fills."""
+    for number, argument in enumerate(signature.arguments[: len(codes)]):
+        if argument.types:
+            places = [place for place, other in enumerate(signature.arguments) if other.name == argument.types]
+            codes = [on_board(code) for code in codes]
+            codes = [POINTER | codes[number] if place in places else code for place, code in enumerate(codes)]
+    return codes
+
+
+def _plan(
+    signature: CSignature, codes: list[int], values: tuple[Any, ...]
+) -> tuple[CSignature, list[tuple[int, Any, bool]], list[Any]]:
+    """Return the operands in the order of the instruction, and attributes.
+
+    An operand is the position of its argument and a shape, or None for a number; or -1 and the number of an omitted
+    one; and whether it is a filter in WRAM.
+    """
+    instruction = signature.instruction
+    codes = _typed_by_values(signature, codes)
+    places = {argument.name: place for place, argument in enumerate(signature.arguments[: len(codes)])}
+    itemsizes = {
+        argument.name: max(nbytes_of(codes[place]), 1)
+        for place, argument in enumerate(signature.arguments[: len(codes)])
+        if argument.shape is not None and codes[place] >= POINTER
+    }
+    shapes, attributes = signature.bind(values, itemsizes)
+    for name, words in _ENUMERATIONS.items():
+        number = attributes.get(name)
+        if isinstance(number, int) and 0 <= number < len(words):
+            attributes[name] = words[number]
+    operands: list[tuple[int, Any, bool]] = []
+    for operand in instruction.operands:
+        shape = shapes.get(operand.name)
+        if isinstance(shape, tuple):
+            operands.append((places[operand.name], shape, operand.memory == "wram" and len(shape) > 1))
+        elif operand.name in shapes:
+            operands.append((places[operand.name], None, False))
+        elif operand.number:
+            # An operand that this argument list omits, such as the bias of a product.
+            operands.append((-1, 0, False))
+    return signature, operands, [attributes[name] for name in instruction.attributes]

@@ -1,0 +1,328 @@
+"""Every BANG C intrinsic that compiled kernels may call, and the corresponding operation of the core.
+
+Vector and tensor instructions come from the core's own table with their argument lists; this module adds the rest:
+copies, fills of other memories, syncs, scalar loads, output. `declarations` generates C++ declarations of those that a
+file uses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.bangc.calls import copy_calls
+from mlusim.bangc.calls.assembly import run_statement
+from mlusim.bangc.calls.call_record import file_at
+from mlusim.bangc.calls.device_calls import device_calls
+from mlusim.bangc.calls.host_calls import HOST_CALLS
+from mlusim.bangc.calls.instruction_calls import result_types, signature_handlers, vector_intrinsics
+from mlusim.bangc.execution.image import KINDS
+from mlusim.bangc.execution.lines import raise_at
+from mlusim.cores import locks, syncs
+from mlusim.cores.barrier import BARRIERS
+from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
+from mlusim.cores.scalar import access
+from mlusim.errors import AccessError, KernelError, OperandError
+from mlusim.memory.kinds import MemoryKind
+from mlusim.units import PS_PER_US
+
+if TYPE_CHECKING:
+    from mlusim.bangc.execution.bridge import Bridge
+
+Handler = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Awaitable[None] | None"]
+# Returns a function that repeats the call with these values, or None if it cannot be repeated.
+Prepare = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Callable[[], Awaitable[None] | None] | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """One intrinsic: possible numbers of arguments, return type, and handlers for single and repeated calls."""
+
+    name: str
+    arities: tuple[int, ...]
+    handler: Handler
+    returns: str | Mapping[int, str] = "void"
+    prepare: Prepare | None = None
+
+    def result(self, arity: int) -> str:
+        """Return the C++ return type with that many arguments."""
+        return self.returns if isinstance(self.returns, str) else self.returns[arity]
+
+
+_OWN: dict[str, Intrinsic] = {}
+
+
+def _intrinsic(
+    names: str, *arities: int, returns: str = "void", prepare: Prepare | None = None
+) -> Callable[[Handler], Handler]:
+    def register(handler: Handler) -> Handler:
+        for name in names.split():
+            _OWN[name] = Intrinsic(name, arities, handler, returns, prepare)
+        return handler
+
+    return register
+
+
+_OWN["__memcpy"] = Intrinsic("__memcpy", (4, 5, 7, 8, 12, 13), copy_calls.memcpy)
+_OWN["__memcpy_async"] = Intrinsic("__memcpy_async", (4, 5, 7, 8, 12, 13), copy_calls.memcpy_async)
+_OWN["__memcpy_nram_to_nram"] = Intrinsic("__memcpy_nram_to_nram", (3, 6), copy_calls.memcpy_nram)
+_NUMBERS = {kind: number for number, kind in enumerate((*KINDS, MemoryKind.GDRAM))}
+
+
+def _sync_of(name: str, pipes: int) -> Intrinsic:
+    def prepare(
+        bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
+    ) -> Callable[[], Awaitable[None] | None]:
+        del codes, values
+        return syncs.prepared(bridge.issuer, line, name, pipes)
+
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
+        return prepare(bridge, line, codes, values)()
+
+    return Intrinsic(f"__{name}", (0,), handler, prepare=prepare)
+
+
+def _barrier_of(name: str) -> Handler:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
+        del codes, values
+        return syncs.barrier(bridge.issuer, line, name)
+
+    return handler
+
+
+for _name, _pipes in (
+    ("sync", ALL_PIPES),
+    ("sync_io", IO_PIPE),
+    ("sync_move", MOVE_PIPE),
+    ("sync_compute", COMPUTE_PIPES),
+):
+    _OWN[f"__{_name}"] = _sync_of(_name, _pipes)
+# The compiler's own name of `__sync`.
+_OWN["__mlvm_sync"] = replace(_OWN["__sync"], name="__mlvm_sync")
+for _name in BARRIERS:
+    _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _barrier_of(_name))
+
+
+def _lock_of(name: str) -> Handler:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
+        """An MLU core passes its lock's number twice; a memory core names two locks (B) and acquires both, in order."""
+        del codes
+        first, second = (int(value) for value in values)
+        equal = first == second
+        if equal == bridge.issuer.unit.is_memory_core:
+            whose, rule = ("a memory core", "different") if equal else ("an MLU core", "equal")
+            raise OperandError(f"__bang_{name}({first}, {second}) on {whose}: its two numbers are {rule}")
+        return _change_both(bridge, line, name, (first,) if equal else tuple(sorted((first, second))))
+
+    return handler
+
+
+async def _change_both(bridge: Bridge, line: int, name: str, numbers: tuple[int, ...]) -> None:
+    for number in numbers:
+        await locks.change(bridge.issuer, line, name, number)
+
+
+for _name in locks.LOCK_NAMES:
+    _OWN[f"__bang_{_name}"] = Intrinsic(f"__bang_{_name}", (2,), _lock_of(_name))
+
+
+@_intrinsic("__sync_io_move_compute", 0, 3, 6)
+def _sync_pipes(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
+    """Six arguments name the waiting pipes and the awaited ones; here the task itself waits for all of them."""
+    del codes
+    flags = [bool(value) for value in values] or [True] * 3
+    if len(flags) == 6:
+        flags = [any(pair) for pair in zip(flags[:3], flags[3:], strict=True)]
+    pipes = IO_PIPE * flags[0] | MOVE_PIPE * flags[1] | COMPUTE_PIPES * flags[2]
+    return syncs.sync(bridge.issuer, line, "sync_io_move_compute", pipes)
+
+
+_SYNCED_COPIES = (
+    "nram_to_nram",
+    "nram_to_dram",
+    "dram_to_nram",
+    "wram_to_dram",
+    "dram_to_wram",
+    "sram_to_dram",
+    "dram_to_sram",
+    "nram_to_sram",
+    "sram_to_nram",
+    "wram_to_sram",
+    "sram_to_wram",
+    "sram_to_sram",
+)
+
+
+@_intrinsic(" ".join(f"__sync_copy_{pair}" for pair in _SYNCED_COPIES), 0)
+def _sync_copies(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
+    del codes, values
+    return syncs.sync(bridge.issuer, line, "sync_io_move_compute", IO_PIPE | MOVE_PIPE)
+
+
+_SYNCS = ("sync;", "barrier.sync.local;")
+
+
+def _prepare_assembly(
+    bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
+) -> Callable[[], Awaitable[None] | None] | None:
+    del codes
+    return syncs.prepared(bridge.issuer, line) if bridge.literal(values[0]).startswith(_SYNCS) else None
+
+
+@_intrinsic("__mlusim_assembly", *range(1, 9), returns="unsigned", prepare=_prepare_assembly)
+def _assembly(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
+    del codes
+    text = bridge.literal(values[0])
+    if run_statement(bridge, line, text, values[1:]):
+        return None
+    raise KernelError(f"__asm__ {text!r} is not simulated; use the intrinsic that the statement stands for")
+
+
+@_intrinsic("__mlusim_unknown", 3, returns="::mlusim::Anything")
+def _unknown(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+    del codes, line
+    name, file, number = values
+    error = KernelError(bridge.module.unknown_text(bridge.text(name)))
+    raise_at(file_at(file), number, "kernel", error)
+
+
+@_intrinsic("__mlusim_vv_store", 3)
+def _vector_store(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
+    """Store a vector register to NRAM: charged as one scalar store."""
+    view = bridge.view(codes[0], values[0], (values[2],))
+    bridge.issuer.unit.apply_until(bridge.issuer.unit.vector_free_ps)
+    view.raw()[:] = np.frombuffer(ctypes.string_at(values[1], view.nbytes), view.raw().dtype)
+    return access(bridge.issuer, line, "vv_store", view, 1, write=True)
+
+
+@_intrinsic("__mlusim_memory", 1, returns="int")
+def _memory(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+    """Return the memory of an address: the numbers are those of `KINDS`, 4 for GDRAM, -1 for none."""
+    del codes, line
+    try:
+        kind = bridge.locate(values[0])[0].memory.kind
+    except AccessError:
+        bridge.answer(-1)
+    else:
+        bridge.answer(_NUMBERS[kind])
+
+
+@_intrinsic("__mlusim_now", 0, returns="uint64_t")
+def _now(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+    """Return the simulated time of the task in microseconds."""
+    del codes, line, values
+    bridge.clock_read = True
+    bridge.answer(bridge.issuer.task.now_ps // PS_PER_US)
+
+
+def _host_only(name: str) -> Handler:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+        del bridge, line, codes, values
+        raise KernelError(f"{name} inside a kernel: it is a function of the host's runtime")
+
+    return handler
+
+
+@_intrinsic("__mlusim_launch", 12)
+def _launch(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+    del codes, line
+    raise KernelError(f"{bridge.text(values[0])}<<<...>>> inside a kernel: launches are the host's")
+
+
+@lru_cache(maxsize=1)
+def intrinsics() -> tuple[Intrinsic, ...]:
+    """Return all intrinsics; the position is the number that compiled code uses."""
+    known = dict(_OWN)
+    for name, (arity, returns) in HOST_CALLS.items():
+        known[name] = Intrinsic(name, (arity,), _host_only(name), returns)
+    for name, (counts, handler) in device_calls().items():
+        known[name] = Intrinsic(name, counts, handler)
+    for name, signatures in vector_intrinsics().items():
+        if name not in known:
+            results = result_types(signatures)
+            handler, prepare = signature_handlers(name, signatures)
+            known[name] = Intrinsic(name, tuple(sorted(results)), handler, results, prepare)
+    return tuple(known[name] for name in sorted(known))
+
+
+@lru_cache(maxsize=1)
+def varying() -> bytes:
+    """Return how many of the first values of a known call may differ, by number: the two addresses of a copy."""
+    return bytes(2 * intrinsic.name.startswith("__memcpy") for intrinsic in intrinsics())
+
+
+@lru_cache(maxsize=1)
+def droppable() -> bytes:
+    """Return, by number, whether calls that use memory which a memory core lacks return there at once."""
+    return bytes(
+        not intrinsic.name.startswith("__bang_atomic_")
+        and intrinsic.name != "__mlusim_memory"
+        and all(intrinsic.result(arity) == "void" for arity in intrinsic.arities)
+        for intrinsic in intrinsics()
+    )
+
+
+@lru_cache(maxsize=1)
+def names() -> frozenset[str]:
+    """Return the names that a kernel may call."""
+    return frozenset(intrinsic.name for intrinsic in intrinsics())
+
+
+@lru_cache(maxsize=1)
+def table_digest() -> str:
+    """Return a digest of the names, their numbers, arguments and return types, on which compiled code depends."""
+    words = [
+        f"{intrinsic.name} {intrinsic.arities} {[intrinsic.result(arity) for arity in intrinsic.arities]}"
+        for intrinsic in intrinsics()
+    ]
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()
+
+
+# The call itself must not be recorded as an access.
+_PLAIN = '__attribute__((no_sanitize("thread"), noinline, unused))'
+
+
+def declarations(wanted: Iterable[str]) -> str:
+    """Return C++ declarations of those intrinsics among the names: one template per number of arguments."""
+    place = "const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
+    lines = []
+
+    def declare(template: str, returned: str, name: str, parameters: str, body: str) -> None:
+        lines.append(f"{template}{_PLAIN} inline {returned} {name}({parameters}{place}) {{ {body} }}\n")
+
+    for name in sorted(names().intersection(wanted)):
+        number = _numbers()[name]
+        intrinsic = intrinsics()[number]
+        for arity in intrinsic.arities:
+            types = ", ".join(f"class A{k}" for k in range(arity))
+            parameters = "".join(f"A{k} a{k}, " for k in range(arity))
+            arguments = "".join(f", a{k}" for k in range(arity))
+            template = f"template <{types}> " if arity else ""
+            returned = intrinsic.result(arity)
+            if returned == "element":
+                returned = "typename ::mlusim::Element<A0>::type"
+            takes_handles = name in HOST_CALLS and arity
+            handles = " || ".join(f"::mlusim::is_handle<A{k}>()" for k in range(arity))
+            if takes_handles:
+                template = f"template <{types}, typename ::std::enable_if<!({handles}), int>::type = 0> "
+            call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
+            body = f"{call};" if returned == "void" else f"return ::mlusim::result<{returned}>({call});"
+            declare(template, returned, name, parameters, body)
+            if takes_handles:
+                # Objects that convert to a queue or a pointer are not copied: they may own it.
+                template = f"template <{types}, typename ::std::enable_if<({handles}), int>::type = 0> "
+                references = "".join(f"A{k} &&a{k}, " for k in range(arity))
+                values = "".join(f"::mlusim::handle(a{k}), " for k in range(arity))
+                declare(template, returned, name, references, f"return {name}({values}mlusim_f, mlusim_l);")
+    return "".join(lines)
+
+
+@lru_cache(maxsize=1)
+def _numbers() -> dict[str, int]:
+    return {intrinsic.name: number for number, intrinsic in enumerate(intrinsics())}

@@ -1,0 +1,20 @@
+"""From a `.mlu` file to a shared object.
+
+Rewriting, line by line, of what C++ does not have:
+  source                   the tokens of a preprocessed file, and the edits of its text
+  rewriting                the passes over a file
+  memory_arrays            `__nram__ float tile[64];`
+  launches                 `kernel<<<dim, type, queue>>>(...)`
+  entries                  functions that the host may launch, and `main`
+  device_functions         functions of the board that each file of a program has for itself
+  undeclared_names         names that are missing, or that clash with the headers
+  unknown_names            names of BANG C that are neither instructions nor in the headers
+
+Compilation:
+  compilation              preprocess, compile and link
+  toolchain                compilers, their options, and the cache of binaries
+  linking                  undefined functions raise an error when they are called
+  loading                  test loads, which run static initializers
+  compiler_messages        messages at the user's lines
+  debug_lines              the source lines of machine instructions
+"""

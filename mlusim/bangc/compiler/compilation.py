@@ -1,0 +1,179 @@
+"""Compilation of a `.mlu` file to a shared object: preprocess, compile, link; messages refer to the user's lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlusim.bangc.compiler import toolchain
+from mlusim.bangc.compiler.compiler_messages import compiler_text
+from mlusim.bangc.compiler.linking import link, link_text
+from mlusim.bangc.compiler.loading import check_that_it_loads
+from mlusim.errors import CompileError
+from mlusim.files import scratch_folder
+
+if TYPE_CHECKING:
+    from mlusim.bangc.compiler.rewriting import Rewritten
+    from mlusim.hardware import Board
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Compilation options: header folders, macros, the standard, the compiler."""
+
+    include: tuple[str, ...]
+    define: tuple[str, ...]
+    std: str
+    compiler: toolchain.Compiler
+
+
+def preprocess(path: Path, on: Board, options: Options) -> str:
+    """Return the text of a file with headers and macros expanded. Raises `CompileError` at the user's line."""
+    compiler = options.compiler
+    command = [*compiler.command, f"-std={options.std}", *toolchain.board_defines(on)]
+    # Macros of the C library's headers come before them, others after this package's, which use ordinary names.
+    early = [macro for macro in options.define if macro.startswith("_") or macro.partition("=")[0] == "NDEBUG"]
+    command += [f"-D{macro}" for macro in early]
+    generated = toolchain.generated_headers(compiler, options.std)
+    folders = [str(path.parent), *options.include, str(toolchain.INCLUDE), str(generated)]
+    command += [word for folder in folders for word in ("-I", folder)]
+    if compiler.gnu:
+        # A precompiled header is only valid for these options; its path is part of the text.
+        command += [*compiler.options, *compiler.seen, "-fpch-preprocess", "-fno-working-directory"]
+    command += ["-include", str(generated / toolchain.START)]
+    if len(early) < len(options.define):
+        later = toolchain.macro_header(tuple(macro for macro in options.define if macro not in early))
+        command += ["-include", str(later)]
+    command += ["-E", "-x", "c++", str(path)]
+    done = toolchain.run(command)
+    if done.returncode and compiler.gnu and "extended character" in done.stderr:
+        # Blanks such as U+00A0, pasted from a web page: clang skips them, g++ takes them for letters.
+        done = toolchain.run([*command, "-fno-extended-identifiers"])
+    if done.returncode:
+        raise CompileError(compiler_text(done.stderr, path))
+    return done.stdout
+
+
+def check(number: int, path: Path, rewritten: Rewritten, options: Options) -> None:
+    """Check the text of a file, which has this number, with the compiler, without generating code."""
+    compiler = options.compiler
+    command = [*compiler.command, f"-std={options.std}", *compiler.options]
+    with scratch_folder() as work:
+        source = work / "kernel.cpp"
+        source.write_text(rewritten.text, encoding="utf-8")
+        # The wheel's compiler requires an object file even with -fsyntax-only.
+        what = ["-fsyntax-only"] if compiler.gnu else ["-O0", "-c", "-o", str(source.with_suffix(".o"))]
+        done = toolchain.run([*command, *what, "-x", compiler.language, str(source)])
+    if done.returncode:
+        raise CompilerError(compiler_text(done.stderr, path), {number: done.stderr})
+
+
+class CompilerError(CompileError):
+    """A compiler error on rewritten text; `full` is the complete output by the number of a file."""
+
+    def __init__(self, message: str, full: Mapping[int, str]) -> None:
+        super().__init__(message)
+        self.full = full
+
+
+def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -> Path:
+    """Build the shared object of some files, or return it from the cache."""
+    compiler = options.compiler
+    _check_sizes(texts)
+    folder = toolchain.cache_folder()
+    words = _key_words(options)
+    key = toolchain.content_key("\0".join(text.text for text in texts), *words)
+    target = folder / f"{key}.so"
+    failed = folder / f"{key}.errors.json"
+    if target.exists():
+        return target
+    if failed.exists():
+        message, full = json.loads(failed.read_text(encoding="utf-8"))
+        raise CompilerError(message, {int(number): text for number, text in full.items()})
+    with scratch_folder() as work:
+        linked = work / "kernel.so"
+        objects: list[Path] = []
+
+        def compile_with(first: str = "") -> None:
+            contents = [_with_lines(text.text, first) for text in texts]
+            try:
+                objects[:] = _objects(paths, contents, options, work)
+            except CompilerError as error:
+                toolchain.publish(failed, json.dumps([error.message, error.full]).encode())
+                raise
+
+        compile_with()
+        runtime = toolchain.runtime(compiler)
+        done = link(objects, linked, runtime, lambda *words: toolchain.run([*compiler.command, *words]), compile_with)
+        if done.returncode:
+            raise CompileError(link_text(done.stderr))
+        check_that_it_loads(paths[0], linked, runtime)
+        toolchain.publish(target, linked.read_bytes())
+    return target
+
+
+def _key_words(options: Options) -> tuple[str, ...]:
+    """Return what the code of a text depends on besides the text."""
+    compiler = options.compiler
+    own = (f"-std={options.std}", *compiler.options, *compiler.seen)
+    return (compiler.language, *own, *compiler.command, compiler.version)
+
+
+def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, work: Path) -> list[Path]:
+    """Compile texts, at the same time, and return their objects. Those of several files are kept.
+
+    A program of many files is then compiled again only where it changes.
+    """
+    compiler, folder = options.compiler, toolchain.cache_folder()
+    own = (f"-std={options.std}", *compiler.options, *compiler.seen)
+    errors: dict[int, str] = {}
+
+    def compiled(number: int) -> Path:
+        made = work / f"kernel{number}.o"
+        kept = folder / f"{toolchain.content_key(contents[number], *_key_words(options))}.o"
+        if kept.exists():
+            return kept
+        source = made.with_suffix(".cpp")
+        source.write_text(contents[number], encoding="utf-8")
+        done = toolchain.run([*compiler.command, *own, "-x", compiler.language, "-c", str(source), "-o", str(made)])
+        if done.returncode:
+            errors[number] = done.stderr
+        elif len(paths) > 1:
+            toolchain.publish(kept, made.read_bytes())
+        return made
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        objects = list(pool.map(compiled, range(len(paths))))
+    if errors:
+        first = min(errors)
+        raise CompilerError(compiler_text(errors[first], paths[first]), errors)
+    return objects
+
+
+def _check_sizes(texts: Sequence[Rewritten]) -> None:
+    """Raise `CompileError` for an array with a memory space that no file declares with its size."""
+    defined = set().union(*(text.defined for text in texts))
+    for text in texts:
+        for name, (file, line) in text.unsized.items():
+            if name not in defined:
+                raise CompileError(
+                    f"{file}:{line}: {name} has no size: an array with a memory space is defined with its size, since "
+                    "no launch gives one; define it here, or name the file that does (--with FILE, sources=)"
+                )
+
+
+_PRECOMPILED = "#pragma GCC pch_preprocess"
+
+
+def _with_lines(text: str, first: str) -> str:
+    """Insert lines before all others, but after a precompiled header, which has to be first."""
+    if not first:
+        return text
+    at = text.find(_PRECOMPILED)
+    at = text.index("\n", at) + 1 if at >= 0 else 0
+    return text[:at] + first + text[at:]

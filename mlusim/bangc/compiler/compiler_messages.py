@@ -1,0 +1,186 @@
+"""Messages of the compiler, at the user's lines and without names of the rewritten text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mlusim.bangc.calls.intrinsics import intrinsics
+from mlusim.bangc.compiler.entries import ENTRIES, MAIN
+from mlusim.bangc.compiler.undeclared_names import OWN
+
+_MOST_LINES = 40
+_CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?:<[^()]*>)?(?:\((.*)\))?(?:\u2019|')")
+# The beginning of a message, and the source lines that follow one.
+_MESSAGE = re.compile(r": (In |fatal error:|error:|warning:|required from )")
+_EXCERPT = re.compile(r" +(\d*) \| ?")
+# The place that a message is about.
+_PLACE = re.compile(r"(.+?):\d+:\d+: (?:fatal error|error|warning|note):")
+# Names of CUDA, and their equivalents in BANG C.
+_OF_CUDA = {
+    "__global__": "__mlu_entry__",
+    "__device__": "__mlu_func__",
+    "__host__": "__mlu_host__",
+    "__shared__": "__mlu_shared__, or __nram__ for a core's own memory",
+    "__constant__": "__mlu_const__",
+    "threadIdx": "taskId: a task is a core, and its vector instructions stand for threads",
+    "blockIdx": "taskId, or clusterId for the cores that share an SRAM",
+    "blockDim": "taskDim, or coreDim for the cores that share an SRAM",
+    "gridDim": "taskDim",
+}
+_WORD_OF_CUDA = re.compile(rf"error: .*?(?:\u2018|')({'|'.join(_OF_CUDA)})(?:\u2019|')")
+# The call by which the headers place an array, and its only error.
+_PLACING = "array_in_memory"
+_NOT_CONSTANT = (
+    "error: the size of an array with a memory space must be a constant expression, since the compiler places the array"
+    "; declare it with the largest size that it may need"
+)
+# Types of arrays with a memory space in the rewritten text.
+_ARRAY_TYPE = re.compile(r"mlusim_t\d+(?: ?&)?")
+# Other names of the rewritten text: initial values, records, references. An error about one follows from another error.
+_REWRITTEN = re.compile(r"mlusim_[irs]\d+")
+# A launch whose arguments do not fit its entry, and an entry that returns a value, as the headers see them.
+_LAUNCH = re.compile(
+    r"error: no match(?:ing function)? for call to .*?FunctionLauncher<[\w:]+(?:, ([^\u2019']*?))?>[\u2019')]+"
+    r"(?: (\(.*\)))?.*"
+)
+_RETURNING = re.compile(r"error: (?:invalid )?\W?static_cast\W? from (?:type )?[\u2018'](.+?) \(\*\)\(.*")
+_HEADERS = str(Path(__file__).parent.parent / "include")
+# The lines that are appended to a file.
+_ENTRY_EXCERPTS = re.compile(rf"^({ENTRIES}:[^\n]*)(?:\n +\d* \|[^\n]*)+", re.MULTILINE)
+_ENTRIES = re.compile(rf"^{ENTRIES}:(?:\d+:)* ?", re.MULTILINE)
+
+
+def compiler_text(text: str, path: Path) -> str:
+    """Return the compiler's messages from the first error on."""
+    lines = _with_array_sizes([line for line in text.splitlines() if line.strip()])
+    lines = _without_headers(_with_words_of_launches(lines))
+    lines = _with_own_lines(_without_candidates(_without_consequences(lines)))
+    first = next((index for index, line in enumerate(lines) if "error" in line), 0)
+    context = first
+    while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
+        context -= 1
+    shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
+    words = dict.fromkeys(_WORD_OF_CUDA.findall(shown))
+    notes = "".join(f"\nnote: {word} is a name of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words)
+    shown = _ENTRY_EXCERPTS.sub(r"\1", shown)
+    shown = _ENTRIES.sub(f"{path}: at the end of the file: ", shown)
+    return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}{notes}"
+
+
+def _with_array_sizes(lines: list[str]) -> list[str]:
+    """Return the messages up to that about an array whose size is not constant, in the words of the rule."""
+    for index, line in enumerate(lines):
+        call = _CALL.search(line)
+        if call is not None and call[1] == _PLACING:
+            excerpt = [after for after in lines[index + 1 : index + 2] if _PLACING not in after]
+            return [*lines[:index], line[: call.start()] + _NOT_CONSTANT, *excerpt]
+    return lines
+
+
+def _with_words_of_launches(lines: list[str]) -> list[str]:
+    """Describe what is wrong with a launch or an entry."""
+
+    def of_launch(match: re.Match[str]) -> str:
+        passed = "" if match[2] is None else f", and the launch passes {match[2]}"
+        return f"error: the arguments of the launch do not fit the entry: it takes ({match[1] or ''}){passed}"
+
+    def of_result(match: re.Match[str]) -> str:
+        return f"error: an entry returns void, and this one {match[1]}; store the result through a pointer"
+
+    return [_RETURNING.sub(of_result, _LAUNCH.sub(of_launch, line)) for line in lines]
+
+
+def _without_headers(lines: list[str]) -> list[str]:
+    """Leave out lines of mlusim's headers; of notes about them, keep what they say of the call."""
+    shown: list[str] = []
+    drops = False
+    for line in lines:
+        if _EXCERPT.match(line):
+            if not drops:
+                shown.append(line)
+            continue
+        place = _PLACE.match(line)
+        drops = _HEADERS in line and (place is None or place[0].endswith("note:"))
+        if not drops:
+            shown.append(line)
+        elif place and "candidate: " not in line:
+            shown.append("note: " + line[place.end() :].strip().removeprefix("candidate function not viable: "))
+    return shown
+
+
+def _without_consequences(lines: list[str]) -> list[str]:
+    """Leave out errors about names of the rewritten text that come after another error."""
+    shown: list[str] = []
+    drops = after_error = False
+    for line in lines:
+        if _MESSAGE.search(line):
+            drops = after_error and _REWRITTEN.search(line) is not None
+            after_error = after_error or "error" in line
+        if not drops:
+            shown.append(line)
+    return shown
+
+
+def _with_own_lines(lines: list[str]) -> list[str]:
+    """Show lines as the user's file has them.
+
+    clang quotes the rewritten text, with macros expanded; g++ reads the file. Marks below a line that is replaced point
+    to columns of the other text and are left out.
+    """
+    shown: list[str] = []
+    own: list[str] = []
+    drops = False
+    for line in lines:
+        if place := _PLACE.match(line):
+            own = _lines_of(place[1])
+        excerpt = _EXCERPT.match(line)
+        if excerpt is None or not excerpt[1]:
+            if excerpt is None or not drops:
+                shown.append(line)
+            continue
+        number = int(excerpt[1])
+        users = own[number - 1].rstrip() if 0 < number <= len(own) else None
+        drops = users is not None and users.split() != line[excerpt.end() :].split()
+        shown.append(f"{excerpt[0]}{users}" if drops else line)
+    return shown
+
+
+def _lines_of(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # a name that the compiler made up, such as <built-in>
+        return []
+
+
+def _without_candidates(lines: list[str]) -> list[str]:
+    """Replace candidate declarations of an intrinsic by the number of arguments it takes."""
+    arities = {intrinsic.name: intrinsic.arities for intrinsic in intrinsics()}
+    shown: list[str] = []
+    in_excerpt = drops = False
+    for line in lines:
+        call = _CALL.search(line)
+        if _MESSAGE.search(line):
+            drops = in_excerpt = call is not None and call[1] in arities
+        elif in_excerpt and not _EXCERPT.match(line):
+            in_excerpt = False
+        if not drops or in_excerpt:
+            shown.append(line)
+        if drops and call and in_excerpt:
+            shown.append(f"note: {_takes(call[1], arities[call[1]], call[2])}")
+    return shown
+
+
+def _takes(name: str, counts: tuple[int, ...], passed: str | None) -> str:
+    *first_counts, last = map(str, counts)
+    words = f"{', '.join(first_counts)} or {last}" if first_counts else last
+    return f"{name} takes {words} arguments" + ("" if passed is None else f", not {_count(passed)}")
+
+
+def _count(arguments: str) -> int:
+    """Count the types in a list; a template or function type counts as one."""
+    depth, commas = 0, 0
+    for letter in arguments:
+        depth += (letter in "<([{") - (letter in ">)]}")
+        commas += letter == "," and not depth
+    return commas + 1 if arguments.strip() else 0

@@ -1,0 +1,95 @@
+"""Functions of the board in a program of several files: each file has its own.
+
+The vendor's compiler compiles the code for the board of each file by itself, so that two files may define functions of
+one name, and templates of one name that differ. The linker would refuse the former and merge the latter. A function
+that its file defines thus becomes `static`, unless another file only declares it: the files then share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mlusim.bangc.compiler.entries import ENTRY_WORD
+from mlusim.bangc.compiler.source import Source, Token
+from mlusim.bangc.compiler.undeclared_names import OWN
+
+FUNCTION_WORD, HOST_WORD = "__mlusim_func", "__mlusim_host"
+# Words before a function whose linkage they determine, or whose declaration is none of a function.
+_OTHER = frozenset(("static", "extern", "friend", "typedef", "using", "operator", HOST_WORD, ENTRY_WORD))
+_NO_NAMES = frozenset(("decltype", "typeof", "__typeof__", "__attribute__", "__attribute", "alignas", "noexcept"))
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The functions of the board that a file declares: those that it defines, and those that it does not."""
+
+    defined: frozenset[str]
+    undefined: frozenset[str]
+
+
+def declared_functions(source: Source) -> Declared:
+    """Return the functions of the board that a file declares."""
+    defined: set[str] = set()
+    known: set[str] = set()
+    for position, token in enumerate(source.tokens):
+        if token.text == FUNCTION_WORD:
+            name, has_body = _function(source, position)
+            if name:
+                (defined if has_body else known).add(name)
+    return Declared(frozenset(defined), frozenset(known - defined))
+
+
+def own_functions(files: Iterable[Declared]) -> frozenset[str]:
+    """Return the names of functions that every file that declares them defines: each file has its own."""
+    several = list(files)
+    return frozenset().union(*(one.defined for one in several)) - frozenset().union(*(one.undefined for one in several))
+
+
+def linkage(source: Source, position: int, own: frozenset[str]) -> str:
+    """Return the word for the function word at `position`: `static`, or an empty text."""
+    first = source.start_of_statement(position)
+    if any(token.text == FUNCTION_WORD for token in source.tokens[first:position]):
+        return ""
+    return "static" if _function(source, position)[0] in own else ""
+
+
+def _function(source: Source, position: int) -> tuple[str, bool]:
+    """Return the name of the function that a function word declares, and whether it has a body.
+
+    The name is empty if its linkage is determined otherwise: that of a specialisation is its template's.
+    """
+    tokens = source.tokens
+    start = source.start_of_statement(position)
+    opening = _opening(source, position)
+    if opening < 0:
+        return "", False
+    before = [token.text for token in tokens[start:opening]]
+    name = tokens[opening - 1]
+    of_template = before[0] == "template" and (before[1:2] != ["<"] or before[1:3] == ["<", ">"])
+    if of_template or _OTHER.intersection(before) or tokens[opening - 2].text in ("::", "~"):
+        return "", False
+    end = source.matching(opening) + 1
+    while end < len(tokens) and tokens[end].text not in ("{", ";", "="):
+        end += 1
+    return name.text.removeprefix(OWN), end < len(tokens) and tokens[end].text == "{"
+
+
+def _opening(source: Source, position: int) -> int:
+    """Return the bracket that opens the parameters of the function; -1 for none."""
+    tokens = source.tokens
+    index = position + 1
+    while index < len(tokens):
+        token, last = tokens[index], tokens[index - 1]
+        if token.text in (";", "{", "}", "="):
+            return -1
+        if token.text == "(":
+            if _may_be_name(last):
+                return index
+            index = source.matching(index)
+        index += 1
+    return -1
+
+
+def _may_be_name(token: Token) -> bool:
+    return token.kind == "word" and token.text not in _NO_NAMES and token.text != FUNCTION_WORD

@@ -1,0 +1,187 @@
+"""Entries: functions that the host may launch, and `main`. They are registered by name at the end of the file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from mlusim.bangc.compiler.source import Source, Token, quoted, spaced, split_at_commas
+from mlusim.bangc.compiler.undeclared_names import OWN
+
+ENTRY_WORD = "__mlusim_entry"
+MAIN = "mlusim_main"
+# The file name of the lines that are appended.
+ENTRIES = "<entries>"
+# The number of parameters of a template with a parameter pack.
+_PACK = 1 << 16
+
+
+@dataclass(slots=True)
+class Entry:
+    """A function that the host may launch.
+
+    Attributes:
+        name: name in the source; `launch_name` identifies it.
+        scopes: the enclosing namespaces; an empty name for an anonymous one.
+        parameters: names of its parameters.
+        types: their declarations, without default values.
+        file, line: location of its definition.
+        template: number of template parameters, `_PACK` if one is a pack; 0 for a function.
+        launch_name: the name, with namespaces or types if another entry has the same name; empty for a member.
+    """
+
+    name: str
+    scopes: tuple[str, ...]
+    parameters: tuple[str, ...]
+    types: tuple[str, ...]
+    file: str
+    line: int
+    template: int = 0
+    launch_name: str = ""
+
+    @property
+    def qualified(self) -> str:
+        """The name with its namespaces."""
+        return "::".join([*(scope for scope in self.scopes if scope), self.name])
+
+
+def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | None:
+    """Return the entry of the word at `position` and remove the word; None for a declaration without a body."""
+    tokens = source.tokens
+    source.replace(position, position, "")
+    opening = _opening_of_parameters(source, position)
+    if opening < 0:
+        return None
+    name = tokens[opening - 1]
+    close = source.matching(opening)
+    if close + 1 >= len(tokens) or tokens[close + 1].text != "{":
+        return None
+    before = tokens[source.start_of_statement(position) : position]
+    template = 0
+    if before and before[0].text == "template":
+        template = max(_parameters_of_template(before), 1)
+    parts = [part for part in split_at_commas(tokens[opening + 1 : close]) if part]
+    if len(parts) == 1 and spaced(parts[0]) == "void":
+        parts = []
+    return Entry(
+        name.text,
+        scopes,
+        tuple(_parameter_name(part) for part in parts),
+        tuple(spaced(_without_default(part)) for part in parts),
+        name.file,
+        name.line,
+        template,
+    )
+
+
+def name_with_defaults(source: Source, position: int) -> str | None:
+    """Return the name of the function of the entry word at `position` if a parameter has a default value."""
+    opening = _opening_of_parameters(source, position)
+    if opening < 0:
+        return None
+    parameters = source.tokens[opening : source.matching(opening)]
+    return source.tokens[opening - 1].text if any(token.text == "=" for token in parameters) else None
+
+
+def _opening_of_parameters(source: Source, position: int) -> int:
+    """Return the bracket that opens the parameters of the function whose entry word is at `position`; -1 for none."""
+    tokens = source.tokens
+    opening = _next_opening(tokens, position + 1)
+    while opening < len(tokens) and tokens[opening - 1].text in ("__attribute__", "__launch_bounds__"):
+        opening = _next_opening(tokens, source.matching(opening) + 1)
+    return opening if opening < len(tokens) and tokens[opening].text == "(" else -1
+
+
+def _next_opening(tokens: list[Token], position: int) -> int:
+    while position < len(tokens) and tokens[position].text not in ("(", ";", "{"):
+        position += 1
+    return position
+
+
+def _parameters_of_template(tokens: list[Token]) -> int:
+    close = next((index for index in range(len(tokens) - 1, 0, -1) if tokens[index].text == ">"), len(tokens))
+    parts = split_at_commas(tokens[2:close])
+    # A pack takes more arguments than any launch gives.
+    has_pack = any("..." in spaced(part).replace(" ", "") for part in parts)
+    return _PACK if has_pack else len(parts)
+
+
+def _without_default(tokens: list[Token]) -> list[Token]:
+    return tokens[: next((index for index, token in enumerate(tokens) if token.text == "="), len(tokens))]
+
+
+def _parameter_name(tokens: list[Token]) -> str:
+    end = next((index for index, token in enumerate(tokens) if token.text in ("=", "[")), len(tokens))
+    words = [token.text for token in tokens[:end] if token.kind == "word"]
+    return words[-1] if words else ""
+
+
+def name_entries(entries: list[Entry]) -> None:
+    """Set each entry's shortest unique name: its own, with namespaces, or with types."""
+    names = Counter(entry.name for entry in entries)
+    qualified = Counter(entry.qualified for entry in entries)
+    for entry in entries:
+        if names[entry.name] == 1:
+            entry.launch_name = entry.name.removeprefix(OWN)
+        elif qualified[entry.qualified] == 1 or entry.template:
+            entry.launch_name = entry.qualified
+        else:
+            types = ", ".join(map(_type_alone, entry.types, entry.parameters))
+            entry.launch_name = (
+                f"{entry.name if names[entry.name] == qualified[entry.qualified] else entry.qualified}({types})"
+            )
+
+
+def _type_alone(declaration: str, name: str) -> str:
+    words = declaration.split()
+    return " ".join(words[:-1]) if len(words) > 1 and words[-1] == name else declaration
+
+
+def rewrite_main(source: Source, position: int) -> bool:
+    """Rename the program's `main`, and add the implicit return that C++ grants only to `main`."""
+    opening = source.matching(position + 1) + 1
+    is_try = opening < len(source.tokens) and source.tokens[opening].text == "try"
+    opening += is_try
+    if opening >= len(source.tokens) or source.tokens[opening].text != "{":
+        return False
+    source.replace(position, position, MAIN)
+    closing = source.matching(opening)
+    source.insert(closing, "return 0; ")
+    while is_try and source.next_text(closing) == "catch":
+        closing = source.matching(source.matching(closing + 2) + 1)
+        source.insert(closing, "return 0; ")
+    return True
+
+
+def registrations(entries: list[Entry], instantiate: tuple[str, ...], *, has_main: bool) -> str:
+    """Return the end of the file: an object per entry, in the entry's namespace, that registers it."""
+    end = f'\n# 1 "{ENTRIES}"\n'
+    lines = [end]
+    for number, entry in enumerate(entries):
+        if not entry.template:
+            pointer = f"static_cast<void (*)({', '.join(entry.types)})>(&{entry.name})"
+            lines.append(_registration(number, entry, pointer, entry.launch_name))
+    for number, instance in enumerate(instantiate, len(entries)):
+        base, arguments = instance.split("<", 1)
+        for entry in entries:
+            if entry.template and base.strip() in (entry.name, entry.qualified, entry.launch_name):
+                lines.append(_registration(number, entry, f"&{entry.name}<{arguments}", instance))
+                break
+    lines.append(f"{end};\n")
+    if has_main:
+        lines.append(
+            "static void mlusim_run_main(int count, char **words) "
+            f"{{ ::mlusim::run_main(&::{MAIN}, count, words); }}\n"
+            'static void *mlusim_entry_main = ::mlusim::enter(&mlusim_run_main, "main", "argc,argv", "", 0);\n'
+        )
+    return "".join(lines)
+
+
+def _registration(number: int, entry: Entry, pointer: str, name: str) -> str:
+    head = "".join(f"namespace {scope} {{ " for scope in entry.scopes)
+    parameters = ",".join(entry.parameters).replace(OWN, "")
+    return (
+        f"# {entry.line} {quoted(entry.file)}\n"
+        f"{head}static void *mlusim_entry_{number} = ::mlusim::enter({pointer}, {quoted(name)}, "
+        f'"{parameters}", {quoted(entry.file)}, {entry.line});{" }" * len(entry.scopes)}\n'
+    )

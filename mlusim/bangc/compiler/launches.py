@@ -1,0 +1,145 @@
+"""Rewriting of `name<<<dim, type, queue>>>(arguments)` to an object that launches."""
+
+from __future__ import annotations
+
+from mlusim.bangc.compiler.entries import Entry
+from mlusim.bangc.compiler.source import Source, Token, quoted
+from mlusim.bangc.compiler.undeclared_names import OWN
+
+_OPENING, _CLOSING = "([{", ")]}"
+_JOINTS = ("::", ".", "->")
+
+
+def rewrite_launch(source: Source, position: int, entries: list[Entry], with_defaults: set[str]) -> None:
+    """Rewrite the launch of the `<<<` at `position`.
+
+    Args:
+        entries: the entries before it.
+        with_defaults: names of entries of which a parameter has a default value.
+    """
+    tokens = source.tokens
+    start = _start_of_callee(source, position)
+    close = _end_of_configuration(tokens, position)
+    if start < 0 or close < 0:
+        return
+    name = " ".join(source.text[tokens[start].start : tokens[position].start].split())
+    plain = name.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
+    supplied = arguments_of_template(tokens[start:position])
+    known = [entry for entry in entries if entry.name == plain]
+    # A pointer to a function has neither its overloads nor its default values.
+    deduced = plain in with_defaults or len(known) > 1 or any(entry.template > supplied for entry in known)
+    head = f"::mlusim::launcher({quoted(name.replace(OWN, ''))}, "
+    middle = ", "
+    if deduced:
+        head += "[](auto... mlusim_a) { "
+        middle = "(mlusim_a...); }, "
+    source.insert(start, head)
+    source.replace(position, position, middle)
+    source.replace(close, close + 2, ")")
+
+
+def _start_of_callee(source: Source, position: int) -> int:
+    """Return the start of the expression before `<<<`: a name, `name<...>`, `table[i]`, `(a ? b : c)`; -1 for none."""
+    tokens = source.tokens
+    index = position - 1
+    start = -1
+    while index >= 0:
+        if tokens[index].kind == "other" and tokens[index].text in (">", ")", "]"):
+            closing = tokens[index].text
+            opening = _opening_angle(source, index) if closing == ">" else source.opening(index)
+            if opening < 0:
+                break
+            index = opening - 1
+            if not _ends_an_operand(tokens, index):
+                start = opening if closing == ")" else -1
+                break
+            continue
+        if tokens[index].kind != "word":
+            break
+        start = index
+        if tokens[index - 1].text == "template" and index:
+            index -= 1
+        if not index or tokens[index - 1].text not in _JOINTS:
+            break
+        start = index - 1  # a leading ::, if nothing else precedes it
+        index -= 2
+        if index < 0 or not _ends_an_operand(tokens, index):
+            break
+    return start
+
+
+def _opening_angle(source: Source, position: int) -> int:
+    """Return the `<` of the template arguments that end at `position`, which may contain comparisons; -1 for none."""
+    tokens = source.tokens
+    depth, found, index = 0, -1, position
+    while index >= 0 and tokens[index].text not in (";", "(", "[", "{"):
+        text = tokens[index].text
+        if text in (")", "]", "}"):
+            index = source.opening(index)
+            if index < 0:
+                break
+        elif text == ">" and not _touches(tokens, index, "="):
+            depth += 1
+        elif text == "<" and _opens_arguments(tokens, index):
+            depth = max(depth - 1, 0)
+            if not depth:
+                found = index
+                if tokens[index - 2].text != ",":
+                    break
+                # In `name<int, n < 4>`, the list may begin before `n`.
+                depth = 1
+        index -= 1
+    return found
+
+
+def _opens_arguments(tokens: list[Token], index: int) -> bool:
+    """Whether a `<` follows a name and is not part of `<=` or `<<`."""
+    compares = _touches(tokens, index, "=") or _touches(tokens, index, "<")
+    return index > 0 and tokens[index - 1].kind == "word" and not compares
+
+
+def _touches(tokens: list[Token], index: int, text: str) -> bool:
+    """Whether the next token is `text`, without a blank between."""
+    after = tokens[index + 1] if index + 1 < len(tokens) else None
+    return after is not None and after.text == text and after.start == tokens[index].stop
+
+
+def _ends_an_operand(tokens: list[Token], index: int) -> bool:
+    """Whether a token ends an operand, so that a bracket or an operator may follow, as after a name."""
+    if index < 0:
+        return False
+    if tokens[index].kind == "word":
+        return tokens[index].text not in ("return", "else", "do", "if", "while", "for", "switch")
+    return tokens[index].text in (">", ")", "]")
+
+
+def arguments_of_template(tokens: list[Token]) -> int:
+    """Return the number of arguments between the first angle brackets; 0 without any."""
+    depth = count = 0
+    for index, token in enumerate(tokens):
+        if token.text == "<" and _opens_arguments(tokens, index):
+            depth += 1
+            count = max(count, 1)
+        elif token.text == ">" and not _touches(tokens, index, "="):
+            depth -= 1
+        elif token.text == "," and depth == 1:
+            count += 1
+    return count
+
+
+def _end_of_configuration(tokens: list[Token], position: int) -> int:
+    """Return the first token of the `>>>`, or -1."""
+    depth = 0
+    for index in range(position + 1, len(tokens) - 2):
+        text = tokens[index].text
+        if tokens[index].kind != "other":
+            continue
+        if text in _OPENING:
+            depth += 1
+        elif text in _CLOSING:
+            depth -= 1
+        elif text == ";":
+            return -1
+        elif text == ">" and depth == 0 and tokens[index + 1].text == ">" and tokens[index + 2].text == ">":
+            return index
+    return -1

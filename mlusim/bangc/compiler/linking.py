@@ -1,0 +1,136 @@
+"""Linking: undefined functions are replaced by functions that raise an error when called.
+
+Kernel files often contain host code that calls functions of other files. A kernel needs none of them, so the file loads
+without them; a call of one must not end the process, as the dynamic linker would.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+from mlusim.bangc.compiler.source import quoted
+from mlusim.bangc.execution.file_variables import demangled
+from mlusim.bangc.execution.image import load_runtime
+
+_UNDEFINED = 5
+_MOST_LINES = 40
+# Functions counted by the runtime as accesses (`runtime.cpp`), also if headers of C++ call the compiler's builtins.
+_COPIES = ("memcpy", "memmove", "memset")
+# Functions wrapped by the headers (`output.h`): kernels have no heap and no exceptions.
+_HEAP = (
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "_Znwm",
+    "_Znam",
+    "_ZdlPv",
+    "_ZdaPv",
+    "_ZdlPvm",
+    "_ZdaPvm",
+    "__cxa_allocate_exception",
+)
+
+
+def link(
+    objects: list[Path],
+    target: Path,
+    runtime: Path,
+    call: Callable[..., CompletedProcess[str]],
+    compile_with: Callable[[str], None],
+) -> Any:
+    """Link objects into a shared object; returns the result of the compiler's last run.
+
+    Args:
+        objects: the objects to link.
+        target: the shared object to create.
+        runtime: the fibre library, which defines the functions called by compiled code.
+        call: runs the compiler with some arguments.
+        compile_with: compiles the objects again, with some lines before the user's.
+    """
+    wraps = [f"-Wl,--wrap={name}" for name in (*_HEAP, *_COPIES)]
+    done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
+    missing, aliases = ([], {}) if done.returncode else _undefined(target, runtime)
+    if aliases:
+        compile_with("".join(f"#pragma redefine_extname {name} {symbol}\n" for name, symbol in aliases.items()))
+        if not missing:
+            done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
+    if missing:
+        stubs = target.with_name("undefined.cpp")
+        stubs.write_text("".join(_stub(number, name) for number, name in enumerate(missing)), encoding="utf-8")
+        made = stubs.with_suffix(".o")
+        done = call("-fPIC", "-O1", "-w", "-c", str(stubs), "-o", str(made))
+        if not done.returncode:
+            done = call("-shared", *wraps, *map(str, objects), str(made), "-o", str(target))
+    return done
+
+
+# What the linkers of GNU and LLVM say of a function or a variable that two files define: its name and places.
+_TWICE_GNU = re.compile(
+    r"(?:^|[\s:])([^\s:]+:\d+): multiple definition of [`'](.+?)'; \S*?:?([^\s:]+:\d+): first defined"
+)
+_AT = r">>> defined at (?:.*\()?([^()\n]+)"
+_TWICE_LLVM = re.compile(rf"duplicate symbol: (.+)\n{_AT}\)?\n(?:>>> +\S+\n)?{_AT}")
+
+
+def link_text(text: str) -> str:
+    """Return what the linker says, in the words of the files."""
+    found = {match[2]: (match[3], match[1]) for match in _TWICE_GNU.finditer(text)}
+    found |= {match[1]: (match[2], match[3]) for match in _TWICE_LLVM.finditer(text)}
+    if not found:
+        lines = [line for line in text.splitlines() if line.strip()]
+        return "the files do not link:\n" + "\n".join(lines[:_MOST_LINES])
+    # LLVM's has no line for a variable.
+    places = {
+        name: f", at {first} and at {second}" if ":" in first + second else ""
+        for name, (first, second) in found.items()
+    }
+    return "\n".join(
+        f"{name} is defined in two files{place}: make it static or inline, or define it in one file and declare it in "
+        "the other"
+        for name, place in places.items()
+    )
+
+
+def _stub(number: int, symbol: str) -> str:
+    name = f"mlusim_undefined_{number}"
+    return (
+        'extern "C" void mlusim_leave(long, const char *, const char *, int);\n'
+        f'extern "C" __attribute__((visibility("hidden"))) void {name}() __asm__({quoted(symbol)});\n'
+        f'void {name}() {{ mlusim_leave({_UNDEFINED}, {quoted(demangled(symbol))}, "", 0); }}\n'
+    )
+
+
+def _undefined(binary: Path, runtime: Path) -> tuple[list[str], dict[str, str]]:
+    """Return symbols that a binary needs and that neither the runtime nor its libraries define; and those it defines.
+
+    The vendor's older compiler gave entries C linkage, and host files declare them so: a C name that matches one C++
+    function of the binary refers to that function, by its symbol.
+    """
+    from elftools.elf.elffile import ELFFile
+
+    with binary.open("rb") as file:
+        elf: Any = ELFFile(file)
+        names = [
+            symbol.name
+            for symbol in elf.get_section_by_name(".dynsym").iter_symbols()
+            if symbol.name and symbol["st_shndx"] == "SHN_UNDEF" and symbol["st_info"]["bind"] == "STB_GLOBAL"
+        ]
+        own = elf.get_section_by_name(".symtab").iter_symbols()
+        defined = {symbol.name for symbol in own if symbol["st_info"]["type"] == "STT_FUNC" and "." not in symbol.name}
+        needed = [tag.needed for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
+    libraries: list[Any] = [load_runtime(runtime).library, ctypes.CDLL(None)]
+    for name in needed:
+        try:
+            libraries.append(ctypes.CDLL(name))
+        except OSError:
+            continue
+    missing = [name for name in names if not any(hasattr(library, name) for library in libraries)]
+    mangled = {name: [symbol for symbol in defined if symbol.startswith(f"_Z{len(name)}{name}")] for name in missing}
+    aliases = {name: symbols[0] for name, symbols in mangled.items() if len(symbols) == 1}
+    return [name for name in missing if name not in aliases], aliases

@@ -1,0 +1,200 @@
+"""Rewriting of declarations with a memory space, such as `__nram__ float tile[64];`, as references to memory."""
+
+from __future__ import annotations
+
+from mlusim.bangc.compiler.source import Source, Token, joined, matching, quoted, split_at_commas, without_attributes
+from mlusim.bangc.compiler.undeclared_names import OWN
+
+# Added to a memory's number: the array may be another file's, as in `runtime.cpp`.
+_EXTERN = 8
+SPACES = {"__mlusim_nram": 0, "__mlusim_wram": 1, "__mlusim_shared": 2, "__mlusim_ldram": 3}
+# Words of variables in GDRAM; they also stand before functions.
+_VARIABLES = {"__mlusim_device": 4, "__mlusim_const": 4}
+SPACES |= _VARIABLES
+_STORAGE = ("static", "extern", "inline", "constexpr", "constinit")
+_TYPE_WITH_PARENTHESES = ("decltype", "typeof", "__typeof__")
+_START_OF_BOUNDS = ("[", "=", "{")
+_POINTING = frozenset(("*", "&", "&&"))
+_RECORDS = ("struct", "union", "class", "enum")
+
+
+class MemoryArrays:
+    """Rewrites the declarations of one file.
+
+    Attributes:
+        unsized: arrays that it declares without a size, with file and line of the declaration.
+        defined: arrays that it declares with their size.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.unsized: dict[str, tuple[str, int]] = {}
+        self.defined: set[str] = set()
+        self._source = source
+        self._placed: dict[tuple[str, str], str] = {}
+        self._number = 0
+
+    def rewrite(self, position: int, scope: str, *, at_file_scope: bool, in_class: bool) -> int:
+        """Rewrite the declaration of the word at `position`; returns the position to continue at.
+
+        Args:
+            position: position of the memory space's word.
+            scope: the enclosing namespaces.
+            at_file_scope: outside of every function and class.
+            in_class: a member.
+        """
+        source, tokens = self._source, self._source.tokens
+        start = self._start(position)
+        stop = source.end_of_declaration(position)
+        body = without_attributes(tokens[start:stop])
+        is_function = tokens[position].text in _VARIABLES and not (at_file_scope and _is_global(tokens[start:stop]))
+        if stop >= len(tokens) or in_class or is_function or not _is_variable(body):
+            # A parameter, a pointer or a member: the space is that of the target, which its address determines anyway.
+            source.replace(position, position, "")
+            return position + 1
+        kind = next(SPACES[token.text] for token in body if token.text in SPACES)
+        external = any(token.text == "extern" for token in body)
+        words = [token for token in body if token.text not in SPACES and token.text not in _STORAGE]
+        declarators = split_at_commas(words)
+        base, declarators[0] = _base_and_declarator(declarators[0])
+        if not all(declarators):
+            # A variable without a name: the compiler says what is missing.
+            source.replace(position, position, "")
+            return position + 1
+        marker = tokens[position]
+        new = []
+        if "{" in base:
+            self._number += 1
+            new.append(f"typedef {base} mlusim_s{self._number};")
+            base = f"mlusim_s{self._number}"
+        if external:
+            declarators = [self._with_bounds(declarator, stop) for declarator in declarators]
+        for declarator in declarators:
+            if declarator[0].text in ("*", "&", "("):
+                new.append(f"{base} {joined(declarator)};")
+            elif not at_file_scope or self._is_new(scope, declarator, external=external):
+                if external and [token.text for token in declarator[1:3]] == ["[", "]"]:
+                    new.append(self._elsewhere(kind, base, declarator, marker))
+                    continue
+                defined_here = not external or _end_of_bounds(declarator) < len(declarator)
+                new.append(self._reference(kind if defined_here else kind | _EXTERN, base, declarator, marker))
+            elif _end_of_bounds(declarator) < len(declarator):
+                # Declared by `extern` before: this adds its value.
+                new.append(self._reference(kind, base, declarator, marker, again=True))
+        source.replace(start, stop, " ".join(new) or ";")
+        return stop + 1
+
+    def _with_bounds(self, declarator: list[Token], position: int) -> list[Token]:
+        """Return a declarator `name[]` with the bounds of its definition, if there is one after `position`."""
+        tokens, (name, *bounds) = self._source.tokens, [token.text for token in declarator]
+        for index in range(position, len(tokens) - 2) if bounds[:2] == ["[", "]"] else ():
+            if tokens[index].text == name and tokens[index + 1].text == "[" and tokens[index + 2].text != "]":
+                start = self._source.start_of_statement(index)
+                if any(token.text in SPACES for token in tokens[start:index]):
+                    defined = split_at_commas(tokens[index : self._source.end_of_declaration(index)])[0]
+                    return defined[: _end_of_bounds(defined)]
+        return declarator
+
+    def _start(self, position: int) -> int:
+        """Return the first token of the declaration, after a label if there is one."""
+        start = self._source.start_of_statement(position)
+        for index in range(position - 1, start - 1, -1):
+            if self._source.tokens[index].text == ":":
+                return index + 1
+        return start
+
+    def _is_new(self, scope: str, declarator: list[Token], *, external: bool) -> bool:
+        """Whether a name of the file is declared for the first time: `extern` may come before and after."""
+        key, bounds = (scope, declarator[0].text), joined(declarator[1 : _end_of_bounds(declarator)])
+        initial = _end_of_bounds(declarator) < len(declarator)
+        if self._placed.get(key) == bounds or (external and not initial and key in self._placed):
+            return False
+        self._placed[key] = bounds
+        return True
+
+    def _elsewhere(self, kind: int, base: str, declarator: list[Token], marker: Token) -> str:
+        """Return a pointer to an array that another file defines with its size, found by name when the files load."""
+        name, self._number = declarator[0].text, self._number + 1
+        self.unsized[name] = marker.file, marker.line
+        element, text = f"mlusim_t{self._number}", quoted(name.removeprefix(OWN))
+        return (
+            f"typedef {base} {element} {joined(declarator[3:])}; "
+            f"static {element} *{name} = ::mlusim::array_elsewhere<{element}>({kind}, {text}, &{name});"
+        )
+
+    def _reference(self, kind: int, base: str, declarator: list[Token], marker: Token, *, again: bool = False) -> str:
+        """Return a reference to an array; `again`: to one that has a reference of its name, which it gives a value."""
+        name = declarator[0].text
+        self.defined.add(name)
+        end = _end_of_bounds(declarator)
+        bounds, initial = joined(declarator[1:end]), declarator[end:]
+        self._number += 1
+        number = self._number
+        where = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}'
+        if initial:
+            # At function scope the value is set whenever the declaration is reached.
+            made = f"static {base} mlusim_i{number} {bounds} {joined(initial)}; typedef decltype(mlusim_i{number}) "
+            reference = f"mlusim_r{number}" if again else name
+            made += f"mlusim_t{number}; static mlusim_t{number} &{reference} = "
+            return made + f"*::mlusim::array_in_memory<mlusim_t{number}>({where}, &mlusim_i{number});"
+        return (
+            f"typedef {base} mlusim_t{number} {bounds}; "
+            f"static mlusim_t{number} &{name} = *::mlusim::array_in_memory<mlusim_t{number}>({where});"
+        )
+
+
+def _is_global(declaration: list[Token]) -> bool:
+    """Whether a declaration with a word of `_VARIABLES` is of variables that need an address in GDRAM.
+
+    Functions may have these words, too. Constants without bounds stay constant expressions.
+    """
+    words = [token.text for token in declaration]
+    if "template" in words or "constexpr" in words or any(word in SPACES and word not in _VARIABLES for word in words):
+        return False
+    is_constant = "const" in words or "__mlusim_const" in words
+    return _is_variable(without_attributes(declaration)) and ("[" in words or not is_constant)
+
+
+def _is_variable(body: list[Token]) -> bool:
+    """Whether a declaration is of arrays or plain variables: not of a pointer, a reference, a function or a type."""
+    texts = [token.text for token in body[_end_of_members(body) :]]
+    if "typedef" in texts or "using" in texts:
+        return False
+    depth = 0
+    head: list[str] = []
+    for index, text in enumerate(texts):
+        if not depth and text in _START_OF_BOUNDS:
+            return text == "[" or not _POINTING.intersection(head)
+        if text == "(" and not depth and not (index and texts[index - 1] in _TYPE_WITH_PARENTHESES):
+            return False
+        depth += (text == "(") - (text == ")")
+        head.append(text)
+    return not _POINTING.intersection(head)
+
+
+def _base_and_declarator(tokens: list[Token]) -> tuple[str, list[Token]]:
+    """Return the type of a declaration, and its first declarator: from the last word before its bounds on."""
+    members = _end_of_members(tokens)
+    after = (index for index in range(members, len(tokens)) if tokens[index].text in _START_OF_BOUNDS)
+    end = next(after, len(tokens))
+    return joined(tokens[: end - 1]), tokens[end - 1 :]
+
+
+def _end_of_members(tokens: list[Token]) -> int:
+    """Return where a declaration continues after the members of the record that it defines; 0 if it defines none."""
+    for index, token in enumerate(tokens):
+        if token.text in _START_OF_BOUNDS:
+            # `struct {`, `struct Name {`, `struct Name : Base {`, but not the value in `struct Name name{1}`.
+            before = [word.text for word in tokens[:index]]
+            is_record = token.text == "{" and (":" in before or any(word in _RECORDS for word in before[-2:]))
+            return matching(tokens, index) + 1 if is_record else 0
+    return 0
+
+
+def _end_of_bounds(declarator: list[Token]) -> int:
+    """Return the start of the initial value: an `=` or a `{` outside of brackets."""
+    depth = 0
+    for index, token in enumerate(declarator):
+        if not depth and token.text in ("=", "{"):
+            return index
+        depth += (token.text in ("[", "(")) - (token.text in ("]", ")"))
+    return len(declarator)

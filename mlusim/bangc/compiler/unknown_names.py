@@ -1,0 +1,113 @@
+"""Detection of unknown names of BANG C: neither instructions nor in the headers."""
+
+from __future__ import annotations
+
+import re
+
+from mlusim.bangc.calls import intrinsics
+from mlusim.bangc.compiler import toolchain
+from mlusim.cores.instructions.conversion import conversion
+from mlusim.errors import nearest
+
+
+def is_unknown(name: str) -> bool:
+    """Whether a name belongs to BANG C, but is in neither the table of intrinsics nor the headers."""
+    if not looks_like(name) or name in intrinsics.names() or name in toolchain.header_names():
+        return False
+    return name.startswith("__bang_") or conversion(name) is None
+
+
+# Why an instruction is not supported, by a part of its name.
+_REASONS = (
+    (r"^(cnnl|CNNL)", "the vendor's library of operators, CNNL, is not simulated; launch kernels of your own"),
+    (r"^(cn|CN)", "a function of the vendor's host libraries that is not simulated"),
+    (r"_perf_", "a performance counter of the hardware; reports have the simulator's counts"),
+    (
+        r"^__trc_|^__tensor_",
+        "an instruction on tensor descriptors, which no public document describes",
+    ),
+    (r"^__mlvm_", "a builtin of the vendor's compiler; call the intrinsic that stands for it"),
+    (r"^__breakdump_", "a dump for the vendor's debugger; print with __bang_printf"),
+    (r"remote", "it writes to another chip, and one board is simulated"),
+    (r"tf32|_sr$", "no public document defines how the board rounds or stores these numbers"),
+    (
+        r"^__grid_|discrete_atomic|bexpand|breduce|sparse|qpreset|active_f|tiling",
+        "no public document defines what it computes",
+    ),
+)
+
+
+def why_missing(name: str) -> str:
+    """Return why an intrinsic of the public headers is not simulated; empty for other names."""
+    if name in intrinsics.names():
+        return ""
+    return next((reason for part, reason in _REASONS if re.search(part, name)), "")
+
+
+def not_simulated(name: str) -> str:
+    """Say that an intrinsic is not simulated, and why, or what to call instead."""
+    text = _remedy(name)
+    return f"{name} is not simulated: {text}" if text else f"{name} is not simulated: no public header declares it"
+
+
+def _remedy(name: str) -> str:
+    reason = why_missing(name)
+    if reason:
+        return reason
+    vectors = name.removesuffix("_scalar")
+    if vectors != name and vectors in intrinsics.names():
+        return f"{vectors} takes two vectors: fill one with the number by __bang_write_value"
+    # What all names have in common tells nothing.
+    prefix = "__bang_" if name.startswith("__bang_") else "__"
+    stems = (known.removeprefix(prefix) for known in _known_names() if known.startswith(prefix))
+    near = nearest(name.removeprefix(prefix), stems).rstrip()
+    return near.replace("did you mean ", f"did you mean {prefix}")
+
+
+def _known_names() -> set[str]:
+    """Return names that a kernel may call, conversions of scalars included."""
+    known = {other for other in toolchain.header_names() if looks_like(other) and not other.endswith("__")}
+    for other in intrinsics.names():
+        scalar = other.replace("__bang_", "__", 1)
+        known.update((other, scalar) if conversion(scalar) is not None else (other,))
+    return known
+
+
+_PREFIXES = (
+    "__bang_",
+    "__mem",
+    "__nram",
+    "__sram",
+    "__gdram",
+    "__ldram",
+    "__wram",
+    "__sync",
+    "__vv_",
+    "__cn_",
+    "__gather",
+    "__scatter",
+    "__load_",
+    "__store_",
+    "__nv_",
+    "__mlu",
+    "__mlvm_",
+    "__half2",
+    "__float2",
+    "__int2",
+    "__int32",
+    "__int16",
+    "__int8",
+    "__bfloat16",
+    "__short2",
+    "__uint",
+    "__breakdump",
+    "__trc_",
+    "__grid_",
+)
+# The compiler's atomic functions.
+_BUILTIN = re.compile(r"__sync_(fetch_and_|[a-z]+_and_fetch|(bool|val)_compare|lock_|synchronize)")
+
+
+def looks_like(name: str) -> bool:
+    """Whether a word with two underscores belongs to BANG C rather than to the compiler or the C library."""
+    return name.startswith(_PREFIXES) and not _BUILTIN.match(name)

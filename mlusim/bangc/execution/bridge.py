@@ -1,0 +1,307 @@
+"""A task of a compiled kernel: its image, and the translation of its pointers.
+
+There is only one copy of memory: arrays with a memory space are allocations of the simulated memories on the same bytes
+that the C++ accesses, and GDRAM pointers are addresses of the buffers of the device's tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.bangc.calls.call_record import HEAD, Site, answer, file_at, text_at
+from mlusim.bangc.calls.intrinsics import intrinsics
+from mlusim.bangc.calls.type_codes import POINTER, dtype_of_code
+from mlusim.bangc.execution.filter_forms import FilterForms
+from mlusim.bangc.execution.gdram_map import GdramMap
+from mlusim.bangc.execution.image import FILE_WORD, LINE_WORD, NULL_BYTES, OPERATION_WORD, UNIT_VARIABLES, Image, Range
+from mlusim.bangc.execution.placed_arrays import PlacedArrays
+from mlusim.cores.instructions.wram_layout import rows_view
+from mlusim.errors import AccessError, CopyError, KernelError, MlusimError, OperandError
+from mlusim.log_tables import Remark
+from mlusim.memory.allocation import Allocation
+from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.layout import contiguous_strides
+from mlusim.memory.view import Pointer, View
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.bangc.module import Module
+    from mlusim.cores.byte_copies import ByteForm
+    from mlusim.cores.copy_effect import Place
+    from mlusim.cores.core import Core
+
+_UINT8 = np.dtype(np.uint8)
+# Calls that a memory core drops before it reports them.
+_DROPS_AT_ONCE = 8192
+# Number of addresses that a task caches.
+_PLACES = 1 << 12
+# A method of `Core` in a message, which a kernel in BANG C calls by another name.
+_METHOD = re.compile(r"`(?:await )?core\.(\w+\()")
+_ON_A_MEMORY_CORE = (
+    ". A memory core runs this too, and has no NRAM or WRAM: it reads zeros there (ASSUMED), not what the other cores "
+    "have; begin with if (__is_mpu()) return; or, if barriers such as __sync_cluster() follow, which count the memory "
+    "core, guard this line by if (!__is_mpu())"
+)
+
+
+class Bridge:
+    """One task: returns views and pointers for addresses, and processes the calls of its fibre."""
+
+    def __init__(self, core: Core, module: Module, image: Image, gdram: GdramMap, function: str) -> None:
+        self.core = core
+        self.module = module
+        self.image = image
+        self.gdram = gdram
+        self.issuer = core.issuer
+        self._task = core.issuer.task
+        # Whether a memory core has executed code that uses a memory it lacks.
+        self.is_astray = False
+        # Whether the kernel has read the time.
+        self.clock_read = False
+        # Number of calls for random numbers.
+        self.random_calls = 0
+        self.arrays = PlacedArrays(core, module, image)
+        self._lines: dict[tuple[int, int], int] = {}
+        self._pcs: dict[int, int] = {}
+        self._literals: dict[int, str] = {}
+        self._views: dict[tuple[int, int, Any], View] = {}
+        self._places: dict[int, Place] = {}
+        # Forms of copies, by the arguments of `__memcpy` after its pointers.
+        self.byte_forms: dict[tuple[Any, ...], ByteForm] = {}
+        self.filter_forms = FilterForms(core.board)
+        # Cached shapes of loops of plain accesses, by instruction.
+        self.scalar_shapes: dict[Any, Any] = {}
+        # From when on the accesses that are being recorded were made, in turn; -1: a single run.
+        self.accessed_since_ps = -1
+        # Calls by the head of their record; and those that the runtime knows, with their lines.
+        self.sites = image.sites_of(core.issuer.log, function)
+        self.known: list[tuple[Callable[[], Awaitable[None] | None], int]] = []
+        record = image.record
+        record.ranges = ctypes.cast(gdram.ranges, ctypes.POINTER(Range))
+        record.range_count = len(gdram.bases)
+        for index, name in enumerate(UNIT_VARIABLES):
+            image.unit[index] = int(getattr(core, name))
+        self.arrays.place_new()
+
+    # -- addresses -----------------------------------------------------------------------------------------------------
+
+    def locate(self, address: int) -> tuple[Allocation, int]:
+        """Return the allocation that contains an address, and the byte in it. Raises `AccessError` if there is none."""
+        bases = self.gdram.bases
+        number = bisect_right(bases, address) - 1
+        if number >= 0:
+            allocation = self.gdram.allocations[number]
+            offset = address - bases[number]
+            if offset < allocation.nbytes:
+                return allocation, offset
+        found = self.arrays.at(address)
+        if found is not None:
+            return found
+        if number >= 0 and address == bases[number] + self.gdram.allocations[number].nbytes:
+            return self.gdram.allocations[number], address - bases[number]
+        raise AccessError(self.wild_text(address))
+
+    def in_absent_memory(self, address: int) -> bool:
+        """Whether an address lies in an array of a memory that the memory core lacks."""
+        found = self.arrays.in_absent_memory(address)
+        self.is_astray |= found
+        return found
+
+    def is_dropped(self, site: Site, values: tuple[Any, ...]) -> bool:
+        """Whether a call has no effect on the memory core, because it uses NRAM or WRAM.
+
+        A union launch also runs the kernel on the memory cores, and many kernels omit the test of `__is_mpu()`:
+        instructions on memories that the memory core lacks are not meant for it. ASSUMED: they are dropped at no cost,
+        and so is a later atomic, whose operand or address would depend on them. Plain C++ that reads such a memory, or
+        gets a value from a dropped call, has a value that depends on it: from then on, its stores to GDRAM and SRAM
+        are dropped, too (`mlusim.bangc.execution.accesses`). The checker reports such atomics and stores.
+        """
+        if site.name == "__mlusim_memory":
+            return False
+        pairs = zip(site.codes, values, strict=True)
+        dropped = any(code >= POINTER and self.in_absent_memory(value) for code, value in pairs)
+        is_atomic = site.name.startswith("__bang_atomic_")
+        # One that reads NRAM itself is an instruction like any other there.
+        if is_atomic and self.is_astray and not (dropped and "_reduce_" in site.name):
+            self.note_dropped(site.name, site.line)
+        dropped |= is_atomic and self.is_astray
+        if dropped and (site.returns or self.on_stack(values[0])):
+            self.image.record.astray = 1
+        if dropped:
+            # Of the next calls, those that need no answer return at once. They count as operations.
+            left = self.issuer.chip.max_operations - self._task.operations
+            self.image.record.drops = max(1, min(left, _DROPS_AT_ONCE))
+        return dropped
+
+    def note_dropped(self, name: str, line: int) -> None:
+        """Add a hint: an operation of a memory core is dropped, because it depends on memory that the core lacks."""
+        title = f"{name} on a memory core depends on NRAM or WRAM, which it lacks: dropped"
+        task = self._task
+        self.issuer.log.remark(Remark("memory-core", title, name, task.index, line, task.now_ps))
+
+    def explained(self, error: MlusimError, *, faults: bool = False) -> MlusimError:
+        """Return the error in words of BANG C, with an explanation if a memory core ran code not meant for it."""
+        kinds = (AccessError, OperandError, CopyError, *((KernelError,) if faults else ()))
+        message = _METHOD.sub(r"`__\1", error.message) + _ON_A_MEMORY_CORE * (self.is_astray and type(error) in kinds)
+        return error if message == error.message else type(error)(message)
+
+    def wild_text(self, address: int) -> str:
+        """Describe an address outside all memories."""
+        if address < NULL_BYTES:
+            return f"address {address:#x} is a null pointer or near it: no tensor was passed for this argument"
+        for (first, end), name in self.gdram.freed.items():
+            if first <= address < end:
+                return f"address {address:#x} lies in no memory of this core: {name} was there until cnrtFree"
+        near = self.gdram.nearest(address)
+        return f"address {address:#x} lies in no memory of this core: " + (
+            f"{near}, if it is not an address of the host"
+            if near
+            else "it is neither a tensor of the device nor an array with a memory space (__nram__, __wram__, "
+            "__mlu_shared__, __ldram__); instructions take neither local variables nor memory of the host"
+        )
+
+    def place(self, address: int) -> Place:
+        """Return the allocation that contains an address, and the byte in it; as `locate`, quicker for known ones."""
+        known = self._places.get(address)
+        if known is None:
+            # Inlined for performance: the first part of `locate`.
+            gdram = self.gdram
+            number = bisect_right(gdram.bases, address) - 1
+            if number >= 0:
+                allocation, offset = gdram.allocations[number], address - gdram.bases[number]
+                if offset < allocation.nbytes:
+                    return allocation, offset
+            known = self.locate(address)
+            if len(self._places) < _PLACES and known[0].memory.kind is not MemoryKind.GDRAM:
+                # Kernels use the same arrays of their core repeatedly.
+                self._places[address] = known
+        return known
+
+    def pointer(self, address: int) -> Pointer:
+        """Return an address as a pointer to bytes."""
+        return Pointer(*self.place(address), _UINT8)
+
+    def remote(self, address: int, cluster: int) -> Place:
+        """Return the same array in another cluster of the union: the target of SRAM2SRAM."""
+        allocation, offset = self.locate(address)
+        job = self._task.job
+        if not 0 <= cluster < len(job.clusters):
+            raise AccessError(f"memcpy to cluster {cluster}: the union has {len(job.clusters)} of them")
+        own = job.sram_buffers.get(self._task.unit.cluster.index, {})
+        key = next((key for key, view in own.items() if view.allocation is allocation), None)
+        other = job.sram_buffers.get(job.clusters[cluster].index, {}).get(key or "")
+        if other is None:
+            raise AccessError(f"memcpy to cluster {cluster} of {allocation.name}: that cluster has not started yet")
+        return other.allocation, offset
+
+    def view(self, code: int, address: int, shape: tuple[int, ...]) -> View:
+        """Return a contiguous view of elements at an address. Raises `AccessError` if it leaves its array."""
+        key = (address, code, shape)
+        known = self._views.get(key)
+        if known is not None:
+            return known
+        dtype = dtype_of_code(code)
+        allocation, offset = self.locate(address)
+        nbytes = dtype.itemsize
+        for extent in shape:
+            nbytes *= extent
+        if min(shape, default=1) < 0:
+            raise OperandError(
+                f"{list(shape)} elements of {dtype.name} at byte {group_digits(offset)} of {allocation.name}: a number "
+                "of elements is not negative; look at what the count is computed from"
+            )
+        if offset + nbytes > allocation.nbytes:
+            raise AccessError(
+                f"{list(shape)} elements of {dtype.name} at byte {group_digits(offset)} of {allocation.name}, which "
+                f"has {group_digits(allocation.nbytes)} B: they end at byte {group_digits(offset + nbytes)}; "
+                "look at the number of elements and the address"
+            )
+        view = View.strided(allocation, offset, shape, contiguous_strides(shape, dtype.itemsize), dtype)
+        self._views[key] = view
+        return view
+
+    def filters(self, code: int, address: int, shape: tuple[int, ...]) -> View:
+        """Return a view of filters (n, ...) in WRAM, in the form in which they were copied there."""
+        allocation, offset = self.locate(address)
+        if not self.filter_forms.in_rows(allocation, offset):
+            return self.view(code, address, shape)
+        view = rows_view(self.core.board, allocation, offset, shape, dtype_of_code(code))
+        last = offset + sum((extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True))
+        if last >= allocation.nbytes:
+            raise AccessError(
+                f"filters {list(shape)} in 64 lanes of WRAM from byte {group_digits(offset)} of {allocation.name}, "
+                f"which has {group_digits(allocation.nbytes)} B: they end at byte {group_digits(last + view.itemsize)}"
+            )
+        return view
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def site(self, function: str) -> Site:
+        """Return the call that the fibre waits for, without its values."""
+        head = self.image.call_bytes[HEAD].tobytes()
+        found = self.sites.get(head)
+        if found is None:
+            words = self.image.words
+            line = self.line(words[FILE_WORD], words[LINE_WORD], function)
+            found = self.sites[head] = Site(words, intrinsics()[words[OPERATION_WORD]], line)
+        return found
+
+    def know(self, again: Callable[[], Awaitable[None] | None], line: int) -> None:
+        """Let the runtime find the current call again: `again` then executes it, without its values being decoded."""
+        if self.module.runtime.library.mlusim_know(self.image.address, len(self.known)):
+            self.known.append((again, line))
+
+    def forget(self) -> None:
+        """Undo `know` for all calls."""
+        self.module.runtime.library.mlusim_forget(self.image.address)
+        self.known.clear()
+
+    def answer(self, value: Any) -> None:
+        """Set the return value of the call, a float or an integer."""
+        answer(self.image.words, value)
+
+    def line_at(self, pc: int, function: str) -> int:
+        """Return the line number in the log of a plain access, by the address of its instruction."""
+        found = self._pcs.get(pc)
+        if found is None:
+            where = self.module.line_of(pc - self.image.base) or (str(self.module.path), 1, "")
+            found = self._pcs[pc] = self.issuer.log.source_line(where[0], where[1], function)
+        return found
+
+    def stack(self) -> tuple[int, int]:
+        """Address and size of the task's stack."""
+        return self.image.stack, self.image.stack_size
+
+    def on_stack(self, address: int) -> bool:
+        """Whether an address is that of a local variable of the task."""
+        base, size = self.stack()
+        return base <= address < base + size
+
+    def text(self, address: int) -> str:
+        """Return a string of the kernel."""
+        return text_at(address)
+
+    def literal(self, address: int) -> str:
+        """Return an assembly statement with single blanks and a final semicolon."""
+        known = self._literals.get(address)
+        if known is None:
+            known = self._literals[address] = f"{' '.join(text_at(address).split()).rstrip('; ')};"
+        return known
+
+    def line(self, file: int, line: int, function: str) -> int:
+        """Return the number of a C++ line in the log, given the address of the file name."""
+        known = self._lines.get((file, line))
+        if known is None:
+            name = file_at(file) if file else str(self.module.path)
+            known = self._lines[file, line] = self.issuer.log.source_line(name, line, function)
+        return known
+
+    async def answer_later(self, waiting: Any) -> None:
+        """Wait, and pass the result to the fibre."""
+        self.answer(await waiting)

@@ -1,0 +1,151 @@
+"""Runs the C++ of one task from one call of the simulator to the next.
+
+This is the hottest path of compiled kernels, and is itself compiled when the package is installed. It awaits nothing:
+what the task has to wait for is returned to the coroutine in `mlusim.bangc.execution.kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mlusim.bangc.calls.call_record import HEAD
+from mlusim.bangc.execution.accesses import drain
+from mlusim.bangc.execution.bridge import Bridge
+from mlusim.bangc.execution.faults import print_text, raise_fault
+from mlusim.bangc.execution.image import DRAIN, FINISHED, FIRST_KNOWN, PLACED, PRINT, RUN_COUNT_WORD, SETTLE, SKIPPED
+from mlusim.bangc.execution.lines import raise_at
+from mlusim.bangc.execution.repetition import Repetition
+from mlusim.errors import MlusimError
+
+# What `Crossing.advance` continues with.
+_CALL, _COUNTED, _CHECKED = range(3)
+_NO_LINE = -1
+
+
+class Crossing:
+    """One task of a compiled kernel, as a sequence of waits.
+
+    Args:
+        bridge: its bridge.
+        name: the entry, for error messages.
+        meet, settle: return awaitables: until the board's time reaches the task's; the same after the effects of issued
+            vector instructions.
+    """
+
+    def __init__(
+        self, bridge: Bridge, name: str, meet: Callable[[], Awaitable[Any]], settle: Callable[[], Awaitable[Any]]
+    ) -> None:
+        self._bridge = bridge
+        self._name = name
+        self._meet = meet
+        self._settle = settle
+        self._resume: Any = bridge.module.runtime.resume
+        self._address: int = bridge.image.address
+        self._words: Any = bridge.image.words
+        self._call_bytes: Any = bridge.image.call_bytes
+        self._sites: dict[bytes, Any] = bridge.sites
+        self._known = bridge.known
+        self._drops: bool = bridge.issuer.unit.is_memory_core
+        self._repetition = Repetition(bridge)
+        self._calls = 0
+        self._next_look = self._repetition.at
+        self._stage = _CALL
+        self._why = 0
+        # The line of the call whose wait `advance` has returned.
+        self._line = _NO_LINE
+
+    def advance(self) -> Awaitable[Any] | None:
+        """Continue until the task has to wait, and return what for; None when the kernel has returned."""
+        bridge, words, call_bytes = self._bridge, self._words, self._call_bytes
+        sites, known = self._sites, self._known
+        stage, why = self._stage, self._why
+        # Any, although it is what the caller waits for: mypyc would check another type at every call.
+        waits: Any = None
+        self._line = _NO_LINE
+        while True:
+            if stage == _CALL:
+                why = self._resume(self._address)
+                if words[RUN_COUNT_WORD]:
+                    waits = drain(bridge, self._name)
+                    if waits is not None:
+                        self._stage, self._why = _COUNTED, why
+                        return waits  # type: ignore[no-any-return]  # see above
+            if stage != _CHECKED:
+                self._calls += 1
+                if self._calls >= self._next_look and self._repeats(why):
+                    self._stage, self._why = _CHECKED, why
+                    return self._meet()
+            stage = _CALL
+            if why < 0:
+                if why == FINISHED:
+                    return None
+                waits = self._other(why)
+                if waits is not None:
+                    self._stage = _CALL
+                    return waits  # type: ignore[no-any-return]  # see above
+                continue
+            line = _NO_LINE
+            try:
+                if why >= FIRST_KNOWN:
+                    again, line = known[why - FIRST_KNOWN]
+                    waits = again()
+                else:
+                    site = sites.get(call_bytes[HEAD].tobytes())
+                    if site is None:
+                        site = bridge.site(self._name)
+                    line = site.line
+                    waits = self._issue(site)
+            except MlusimError as error:
+                self._raise(line, error)
+            if waits is not None:
+                self._stage, self._line = _CALL, line
+                return waits  # type: ignore[no-any-return]  # see above
+
+    def failed(self, error: MlusimError) -> None:
+        """Raise an error of a wait at the line of its call."""
+        if self._line == _NO_LINE:
+            raise error
+        self._raise(self._line, error)
+
+    def _raise(self, line: int, error: MlusimError) -> None:
+        bridge = self._bridge
+        file, number, function = bridge.issuer.log.lines[line]
+        raise_at(file, number, function, bridge.explained(error))
+
+    def _issue(self, site: Any) -> Any:
+        """Execute a call that is not prepared."""
+        values = site.values(self._call_bytes)
+        if self._drops and self._bridge.is_dropped(site, values):
+            self._bridge.answer(0)
+            self._bridge.issuer.skip()
+            return None
+        return site.issue(self._bridge, site.line, site.codes, values)
+
+    def _repeats(self, why: int) -> bool:
+        """Check for an endless loop; returns true if other tasks should run first."""
+        if why < 0 and why != DRAIN:
+            return False
+        looks = self._repetition.look(self._calls, self._name)
+        self._next_look = self._repetition.at
+        return looks
+
+    def _other(self, why: int) -> Awaitable[Any] | None:
+        """Process what is not the call of an intrinsic."""
+        bridge = self._bridge
+        if why == SETTLE:
+            return self._settle()
+        if why == DRAIN:
+            # Time has advanced: the task's own loads may have ended, and it continues to read memory.
+            bridge.issuer.unit.settle()
+        elif why == SKIPPED:
+            # All but the last, which follows, and checks the limit.
+            bridge.issuer.task.operations += bridge.image.record.skipped - 1
+            bridge.issuer.chip.skipped += bridge.image.record.skipped - 1
+        elif why == PLACED:
+            bridge.arrays.place_new()
+        elif why == PRINT:
+            print_text(bridge.image)
+        else:
+            raise_fault(bridge, why, self._name)
+        return None

@@ -1,0 +1,71 @@
+"""Variables of a file in GDRAM, `__mlu_device__` and `__mlu_const__`: one for all cores and launches of a device."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING
+from weakref import WeakSet, ref
+
+from mlusim.bangc.execution.image import ARENA_BYTES, Room
+from mlusim.bangc.execution.lines import raise_at
+from mlusim.errors import AllocationError, KernelError
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.cores.chip import Chip
+
+
+class DeviceVariables:
+    """The variables in GDRAM of one binary, whose copies all refer to the same bytes.
+
+    Attributes:
+        room: the bytes that compiled code uses.
+    """
+
+    def __init__(self, name: str, alignment: int) -> None:
+        self.room = Room(alignment)
+        self._name = name
+        self._chip: ref[Chip] | None = None
+        self._earlier: WeakSet[Chip] = WeakSet()
+
+    def place(self, chip: Chip) -> None:
+        """Allocate them on a device that has not run the file before, with their initial values or zeros.
+
+        Raises `KernelError` if another device has run it since, and `AllocationError` if they do not fit.
+        """
+        if not self.room.arena.count or (self._chip is not None and self._chip() is chip):
+            return
+        if chip in self._earlier:
+            raise KernelError(
+                f"another device has run {self._name} meanwhile, and has its variables in GDRAM (__mlu_device__): "
+                "compile the file once for each device"
+            )
+        self._chip = ref(chip)
+        self._earlier.add(chip)
+        for array in self.room.arena.arrays[: self.room.arena.count]:
+            name, start, size = array.name.decode(), int(array.offset), int(array.size)
+            if start + size > ARENA_BYTES:
+                text = (
+                    f"the variables in GDRAM of {self._name} take more than {group_digits(ARENA_BYTES)} B: allocate "
+                    "large ones by cnrtMalloc"
+                )
+                raise_at(os.fsdecode(array.file), int(array.line), name, AllocationError(text))
+            content = self.room.bytes[start : start + size]
+            content.fill(0)
+            if array.initial:
+                ctypes.memmove(int(content.ctypes.data), array.initial, size)
+            made = chip.allocate(
+                chip.gdram,
+                size,
+                name,
+                dtype="uint8",
+                shape=(size,),
+                now=chip.environment.now,
+                adopt=content,
+                workspace=True,
+            )
+            # Also in a timing-only run: compiled code accesses these bytes.
+            made.buffer = content
+            chip.log.host_writes.add(made.identity)
+            chip.log.of_file.add(made.identity)

@@ -1,0 +1,56 @@
+"""The tensors of a device's GDRAM by the addresses that compiled code uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlusim.bangc.execution.image import Range
+from mlusim.memory.allocation import Allocation
+from mlusim.units import group_digits
+
+# An address outside all memories is described by the nearest tensor, if it is nearer than this.
+_NEAR_BYTES = 1 << 30
+
+
+class GdramMap:
+    """The tensors of a device's GDRAM by host address, for one state of its allocations.
+
+    Attributes:
+        bases, allocations: the tensors, in order of their first addresses.
+        address: the first address, by identity of the allocation.
+        packed: the number of the latest launch, and its arguments in the layout that the entry reads.
+        ranges: the tensors in the layout of the runtime.
+        freed: the name of memory that a program has freed, by first address and end.
+    """
+
+    def __init__(self, allocations: tuple[Allocation, ...], reserve: int) -> None:
+        found = []
+        for allocation in allocations:
+            if not allocation.nbytes:
+                continue
+            if allocation.buffer is None:
+                found.append((reserve + allocation.address, allocation.nbytes, 2, allocation))
+            else:
+                found.append(
+                    (int(allocation.buffer.ctypes.data), allocation.nbytes, int(allocation.read_only), allocation)
+                )
+        found.sort(key=lambda entry: entry[0])
+        self.bases = [entry[0] for entry in found]
+        self.allocations = [entry[3] for entry in found]
+        self.address = {entry[3].identity: entry[0] for entry in found}
+        self.packed = -1, b""
+        self.freed: Mapping[tuple[int, int], str] = {}
+        self.ranges = (Range * max(len(found), 1))(*[Range(base, size, flags) for base, size, flags, _ in found])
+
+    def nearest(self, address: int) -> str:
+        """Describe an address by the nearest tensor, as `4 B after the end of out (256 B)`; "" if none is near."""
+        near = [
+            (distance, f"{group_digits(distance)} B {where} of {allocation.name} ({group_digits(allocation.nbytes)} B)")
+            for base, allocation in zip(self.bases, self.allocations, strict=True)
+            for distance, where in (
+                (address - base - allocation.nbytes, "after the end"),
+                (base - address, "before the start"),
+            )
+            if 0 <= distance < _NEAR_BYTES
+        ]
+        return min(near, default=(0, ""))[1]

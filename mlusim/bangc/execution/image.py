@@ -1,0 +1,398 @@
+"""Images: copies of a compiled kernel, one per core, and their fibres.
+
+Every core has a separately loaded copy of the shared object, and so its own file-scope variables; arrays with a memory
+space lie in the unit's own address ranges, those of `__mlu_shared__` in the cluster's. The structures here mirror
+`runtime.cpp`.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlusim.arrays import Array
+from mlusim.bangc.execution.file_variables import file_variables
+from mlusim.errors import CompileError
+from mlusim.files import scratch_folder
+from mlusim.memory.kinds import MemoryKind
+
+ARGUMENTS, SLOTS, ARRAYS = 32, 512, 2048
+# A call record in 64-bit words; the values come last.
+RESULT_WORD, OPERATION_WORD, LINE_WORD, COUNT_WORD, FILE_WORD, CODES_WORD, VALUES_WORD = range(7)
+KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
+SRAM = 2
+# The number of variables in GDRAM, which all images of a binary share.
+VARIABLES = len(KINDS)
+# What resuming returns: the number of an intrinsic; beyond FIRST_KNOWN that of a known call; or one of these.
+FIRST_KNOWN = 1 << 32
+FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT, SKIPPED, UNSYNCED = range(-1, -11, -1)
+# Flags of a range: host memory that a copy may still use, and whether it writes there.
+IN_FLIGHT, WRITTEN = 4, 8
+ARENA_BYTES = 1 << 28
+# Unused addresses between the arrays of an arena; they take no capacity.
+GAP_BYTES = 1 << 16
+# Addresses below are a null pointer, or near one.
+NULL_BYTES = 1 << 16
+# Flag of `mmap`: pages take no memory before they are written.
+NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+_STACK_BYTES = 1 << 20
+_HOST_STACK_BYTES = 1 << 23
+_RUNS = 1 << 12
+# Protected pages at the ends of a stack.
+GUARD_BYTES = 1 << 16
+_WORD = ctypes.c_uint64
+
+
+class Call(ctypes.Structure):
+    """A call made by a fibre."""
+
+    _fields_ = (
+        ("result", _WORD),
+        ("op", ctypes.c_int64),
+        ("line", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("file", _WORD),
+        ("codes", _WORD),
+        ("value", _WORD * ARGUMENTS),
+    )
+
+
+class Range(ctypes.Structure):
+    """A range of GDRAM; bit 0 of `flags`: read-only, bit 1: without bytes. Or one of the host: `IN_FLIGHT`."""
+
+    _fields_ = (("base", _WORD), ("size", _WORD), ("flags", _WORD))
+
+
+class PlacedArray(ctypes.Structure):
+    """An array with a memory space."""
+
+    _fields_ = (
+        ("kind", _WORD),
+        ("name", ctypes.c_char_p),
+        ("offset", _WORD),
+        ("size", _WORD),
+        ("file", ctypes.c_char_p),
+        ("line", _WORD),
+        ("initial", ctypes.c_void_p),
+    )
+
+
+class Arena(ctypes.Structure):
+    """The addresses of one memory."""
+
+    _fields_ = (
+        ("base", _WORD),
+        ("used", _WORD),
+        ("alignment", _WORD),
+        ("count", _WORD),
+        ("arrays", PlacedArray * ARRAYS),
+    )
+
+
+class Fibre(ctypes.Structure):
+    """The part of a fibre shared with C++."""
+
+    _fields_ = (
+        ("call", Call),
+        ("arenas", ctypes.POINTER(Arena) * len(KINDS)),
+        ("ranges", ctypes.POINTER(Range)),
+        ("range_count", _WORD),
+        ("in_flight", _WORD),
+        ("image", _WORD),
+        ("image_size", _WORD),
+        ("device", _WORD),
+        ("absent", _WORD),
+        ("astray", _WORD),
+        ("pending", _WORD),
+        ("limit_ticks", _WORD),
+        ("runs", _WORD),
+        ("run_count", _WORD),
+        ("run_capacity", _WORD),
+        ("stack", _WORD),
+        ("stack_size", _WORD),
+        ("drops", _WORD),
+        ("skipped", _WORD),
+    )
+
+
+_FIBRE_WORDS = ctypes.sizeof(Fibre) // 8
+RUN_COUNT_WORD = Fibre.run_count.offset // 8
+
+
+class Fault(ctypes.Structure):
+    """Data of a signal; an endless loop is number SIGVTALRM, a foreign thread 0."""
+
+    _fields_ = (
+        ("number", _WORD),
+        ("address", _WORD),
+        ("pc", _WORD),
+        ("accessed", _WORD),
+        ("sp", _WORD),
+        ("count", _WORD),
+        ("words", _WORD * 4096),
+    )
+
+
+class EntryRecord(ctypes.Structure):
+    """A registered entry."""
+
+
+EntryRecord._fields_ = (
+    ("name", ctypes.c_char_p),
+    ("parameters", ctypes.c_char_p),
+    ("file", ctypes.c_char_p),
+    ("line", ctypes.c_int64),
+    ("function", ctypes.c_void_p),
+    ("body", ctypes.c_void_p),
+    ("count", _WORD),
+    ("codes", ctypes.POINTER(_WORD)),
+    ("sizes", ctypes.POINTER(_WORD)),
+    ("next", ctypes.POINTER(EntryRecord)),
+)
+
+RUN = np.dtype([("pc", "<u8"), ("address", "<u8"), ("stride", "<i8"), ("count", "<u8"), ("meta", "<u8")])
+UNIT_VARIABLES = (
+    "task_id",
+    "task_id_x",
+    "task_id_y",
+    "task_id_z",
+    "task_dim",
+    "task_dim_x",
+    "task_dim_y",
+    "task_dim_z",
+    "core_id",
+    "core_dim",
+    "cluster_id",
+    "cluster_dim",
+    "is_memory_core",
+)
+
+
+class Runtime:
+    """The fibre library. Loaded once per process, with global symbols: images call into it."""
+
+    def __init__(self, path: Path) -> None:
+        self.library: Any = ctypes.PyDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        self.library.mlusim_fibre.restype = ctypes.POINTER(Fibre)
+        self.library.mlusim_fibre.argtypes = (_WORD, _WORD)
+        self.library.mlusim_resume.restype = ctypes.c_int64
+        self.library.mlusim_resume.argtypes = (ctypes.c_void_p,)
+        self.library.mlusim_start.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        self.library.mlusim_state.restype = _WORD
+        self.library.mlusim_state.argtypes = (ctypes.c_void_p,)
+        self.library.mlusim_know.argtypes = (ctypes.c_void_p, _WORD)
+        self.library.mlusim_forget.argtypes = (ctypes.c_void_p,)
+        self.library.mlusim_operations.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
+        self.library.mlusim_free.argtypes = (ctypes.c_void_p,)
+        self.library.mlusim_loading.argtypes = (ctypes.c_void_p, ctypes.c_int)
+        self.library.mlusim_guard.argtypes = (ctypes.c_int,)
+        self.library.mlusim_fault.restype = ctypes.POINTER(Fault)
+        self.library.mlusim_fault.argtypes = (ctypes.c_int,)
+        self.resume: Any = self.library.mlusim_resume
+        self.fault: Any = self.library.mlusim_fault(0).contents
+        self._base = _base(self.library._handle)  # noqa: SLF001 - ctypes has no other way to a library's address
+        self._size = _extent(path)
+
+    def set_operations(self, varying: bytes, droppable: bytes) -> None:
+        """Set what the runtime knows of intrinsics, by number.
+
+        Args:
+            varying: how many of the first values of a known call may differ.
+            droppable: whether a call has no effect on a memory core if it uses a memory that the core lacks.
+        """
+        self._operations = varying, droppable
+        self.library.mlusim_operations(varying, droppable)
+
+    def has(self, address: int) -> bool:
+        """Whether an address is within the library's own code."""
+        return 0 <= address - self._base < self._size
+
+
+@lru_cache(maxsize=1)
+def _loaded() -> list[Runtime]:
+    return []
+
+
+def load_runtime(path: Path) -> Runtime:
+    """Return the runtime of this process: that of the first compiler. Images of all compilers call into it."""
+    runtimes = _loaded()
+    if not runtimes:
+        runtimes.append(Runtime(path))
+    return runtimes[0]
+
+
+class Room:
+    """An arena with its address range, as bytes.
+
+    Attributes:
+        at_file_scope: number of arrays that exist from the start; the others belong to functions that ran.
+    """
+
+    def __init__(self, alignment: int) -> None:
+        self._map = mmap.mmap(-1, ARENA_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+        self.bytes = np.frombuffer(self._map, np.uint8)
+        self.base = int(self.bytes.ctypes.data)
+        self.arena = Arena(self.base, 0, alignment, 0)
+        self.at_file_scope: int | None = None
+
+
+class Image:
+    """One copy of a compiled kernel, with its rooms and a fibre to run on.
+
+    Args:
+        runtime: the fibre library.
+        binary: the shared object.
+        rooms: by number of `KINDS`; None if the unit has no such memory.
+        variables: the room of the variables in GDRAM, which all images share.
+        host: it runs `main` instead of a kernel.
+    """
+
+    def __init__(
+        self, runtime: Runtime, binary: Path, rooms: list[Room | None], variables: Room, *, host: bool = False
+    ) -> None:
+        self.runtime = runtime
+        self.rooms = rooms
+        arenas = (ctypes.POINTER(Arena) * len(KINDS))()
+        loading = (ctypes.POINTER(Arena) * (VARIABLES + 1))()
+        for number, room in enumerate([*rooms, variables]):
+            if room is not None:
+                loading[number] = ctypes.pointer(room.arena)
+        for number in range(VARIABLES):
+            arenas[number] = loading[number]
+        with scratch_folder() as folder:
+            copy = folder / f"{binary.stem}.so"
+            copy.write_bytes(binary.read_bytes())
+            runtime.library.mlusim_loading(ctypes.cast(loading, ctypes.c_void_p), int(not host))
+            try:
+                self.library: Any = _open(copy)
+            finally:
+                runtime.library.mlusim_loading(None, 0)
+            for room in rooms:
+                if room is not None and room.at_file_scope is None:
+                    room.at_file_scope = int(room.arena.count)
+            self.base, self.size = _base(self.library._handle), _extent(binary)  # noqa: SLF001 - ctypes has no other way
+        self._written = [(address, size) for address, size, written in _segments(binary) if written]
+        self._own = () if host else file_variables(binary)
+        self._fresh = self._values()
+        self.library.mlusim_entries.restype = ctypes.POINTER(EntryRecord)
+        self.unit = (ctypes.c_int32 * len(UNIT_VARIABLES)).in_dll(self.library, "mlusim_unit")
+        ctypes.c_int.in_dll(self.library, "mlusim_in_kernel").value = int(not host)
+        self.fibre: Any = runtime.library.mlusim_fibre(_HOST_STACK_BYTES if host else _STACK_BYTES, _RUNS)
+        self.address = ctypes.addressof(self.fibre.contents)
+        self.record = self.fibre.contents
+        self.record.arenas = arenas
+        self.record.image, self.record.image_size = self.base, self.size
+        self.record.device = 0 if host else 1
+        self.stack, self.stack_size = int(self.record.stack), int(self.record.stack_size)
+        words = ctypes.cast(self.address, ctypes.POINTER(ctypes.c_uint64 * _FIBRE_WORDS)).contents
+        # The shared part of the fibre, the call record first: as bytes and as words.
+        self.call_bytes = memoryview(words).cast("B")
+        self.words = self.call_bytes.cast("Q")
+        runs = ctypes.cast(int(self.record.runs), ctypes.POINTER(ctypes.c_uint8 * (_RUNS * RUN.itemsize))).contents
+        self.run_bytes = memoryview(runs)
+        self.runs: Array = np.ctypeslib.as_array(runs).view(RUN)
+        self._arenas = arenas
+        self._sites: tuple[Any, str, dict[bytes, Any]] = None, "", {}
+
+    def sites_of(self, log: Any, function: str) -> dict[bytes, Any]:
+        """Return the calls in its code by tasks of one function, for one log, whose line numbers they contain."""
+        if self._sites[0] is not log or self._sites[1] != function:
+            self._sites = log, function, {}
+        return self._sites[2]
+
+    def entries(self) -> list[Any]:
+        """Return the registered entries."""
+        found = []
+        record = self.library.mlusim_entries()
+        while record:
+            found.append(record.contents)
+            record = record.contents.next
+        return found[::-1]
+
+    def state(self) -> int:
+        """Return a digest of the registers and the stack of its fibre."""
+        return int(self.runtime.library.mlusim_state(self.address))
+
+    def variables(self) -> Iterator[bytes]:
+        """Yield the contents of the variables of the file, and of the arrays with a memory space."""
+        for address, size in self._written:
+            yield ctypes.string_at(self.base + address, size)
+        for room in filter(None, self.rooms):
+            for array in room.arena.arrays[: room.arena.count]:
+                yield room.bytes[int(array.offset) : int(array.offset) + int(array.size)].tobytes()
+
+    def _values(self) -> list[bytes]:
+        return [ctypes.string_at(self.base + variable.address, variable.nbytes) for variable in self._own]
+
+    def file_variables(self) -> Iterator[tuple[str, bytes, bytes]]:
+        """Yield the variables of the file without a memory space: name, initial value, and current value."""
+        for variable, fresh, now in zip(self._own, self._fresh, self._values(), strict=True):
+            yield variable.name, fresh, now
+
+    def reset(self) -> None:
+        """Reset these variables to their initial values."""
+        for variable, fresh in zip(self._own, self._fresh, strict=True):
+            ctypes.memmove(self.base + variable.address, fresh, variable.nbytes)
+
+    def close(self) -> None:
+        """Free the copy and its stack."""
+        self.words.release()
+        self.call_bytes.release()
+        self.run_bytes.release()
+        del self.runs, self.record, self.unit
+        self.runtime.library.mlusim_free(self.address)
+        handle = self.library._handle  # noqa: SLF001 - ctypes has no other way to close a library
+        del self.library
+        _ctypes.dlclose(handle)
+
+
+def _open(path: Path) -> Any:
+    """Load a copy. Undefined functions are resolved when called: they belong to host code in other files."""
+    libc: Any = ctypes.CDLL(None)
+    libc.dlopen.restype = ctypes.c_void_p
+    libc.dlopen.argtypes = (ctypes.c_char_p, ctypes.c_int)
+    libc.dlerror.restype = ctypes.c_char_p
+    handle = libc.dlopen(os.fsencode(path), os.RTLD_LAZY | os.RTLD_LOCAL)
+    if not handle:
+        raise CompileError(f"the compiled file does not load: {(libc.dlerror() or b'').decode(errors='replace')}")
+    return ctypes.PyDLL(str(path), handle=handle)
+
+
+def _base(handle: int) -> int:
+    """Return the load address of a library: the first word of the loader's record of it."""
+    return int(_WORD.from_address(handle).value)
+
+
+@lru_cache(maxsize=32)
+def _extent(binary: Path) -> int:
+    """Return the size of a library's address range: up to the end of its last segment."""
+    end = max(address + size for address, size, _ in _segments(binary))
+    page = mmap.PAGESIZE
+    return -(-end // page) * page
+
+
+@lru_cache(maxsize=32)
+def _segments(binary: Path) -> list[tuple[int, int, bool]]:
+    """Return address, size and whether it is writable, for each loaded segment of a library."""
+    content = binary.read_bytes()
+    offset, size, count = (struct.unpack_from(layout, content, at)[0] for layout, at in _PROGRAM_HEADERS)
+    found = []
+    for number in range(count):
+        header = struct.unpack_from("<IIQQQQQQ", content, offset + number * size)
+        if header[0] == _LOADED:
+            found.append((header[3], header[6], bool(header[1] & _WRITTEN)))
+    return found
+
+
+# Offsets of the program headers in a 64-bit ELF file, their size and number; a segment's type and a flag.
+_PROGRAM_HEADERS = (("<Q", 32), ("<H", 54), ("<H", 56))
+_LOADED, _WRITTEN = 1, 2

@@ -1,0 +1,172 @@
+"""The arrays with a memory space of one task: allocations of the simulated memories, on the bytes that C++ accesses."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.arrays import Array
+from mlusim.bangc.execution.fixed_addresses import place
+from mlusim.bangc.execution.image import ARENA_BYTES, KINDS, SRAM, Image, Room
+from mlusim.bangc.execution.lines import raise_at
+from mlusim.errors import AllocationError
+from mlusim.memory.allocation import POISON, Allocation, Memory
+from mlusim.memory.view import View
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.bangc.module import Module
+    from mlusim.cores.copy_effect import Place
+    from mlusim.cores.core import Core
+
+_UINT8 = np.dtype(np.uint8)
+# Identity of an array in a memory that the memory core lacks: it is never used or logged.
+_NO_RECORD = -1
+_IN_USE = (
+    "{name} in {memory} is in use by another BLOCK task on a core of the same cluster: each task runs by itself there, "
+    "and they have one SRAM, with the same addresses; launch it as UNION1, whose tasks share {name}, or declare it "
+    "__nram__"
+)
+
+
+class PlacedArrays:
+    """The arrays of a task; numbers of arrays are those of the image, by memory.
+
+    Attributes:
+        bases: by memory, the address at which its arrays begin in the image; -1 for none.
+        lacks_memory: whether arrays may lie in memories that the core lacks, as on a memory core.
+    """
+
+    def __init__(self, core: Core, module: Module, image: Image) -> None:
+        self._core = core
+        self._module = module
+        self._image = image
+        self._task = core.issuer.task
+        self._log = core.issuer.log
+        self.bases = [room.base if room is not None else -1 for room in image.rooms]
+        # By memory and number: the allocation, None before the first use; the byte in the room.
+        self._placed: list[list[Allocation | None]] = [[] for _ in KINDS]
+        self._offsets: list[list[int]] = [[] for _ in KINDS]
+        unit = self._task.unit
+        lacks = [unit.nram is None, unit.wram is None, False, False]
+        self._absent = {kind: _no_memory(unit.cluster.index, kind) for kind, none in enumerate(lacks) if none}
+        self.lacks_memory = bool(self._absent)
+        image.record.absent = sum(1 << kind for kind in self._absent)
+
+    def at(self, address: int) -> Place | None:
+        """Return the array at an address, allocated on first use, and the byte in it; None if there is none."""
+        for kind, base in enumerate(self.bases):
+            offset = address - base
+            if 0 <= offset < ARENA_BYTES:
+                number = bisect_right(self._offsets[kind], offset) - 1
+                if number >= 0:
+                    found = self._placed[kind][number] or self._allocate(kind, number, fresh=False)
+                    return found, offset - self._offsets[kind][number]
+        return None
+
+    def in_absent_memory(self, address: int) -> bool:
+        """Whether an address lies in an array of a memory that the core lacks."""
+        if not self._absent:
+            return False
+        return any(0 <= address - self.bases[kind] < ARENA_BYTES for kind in self._absent)
+
+    def place_new(self) -> None:
+        """Register the arrays of the image that are new to this task, and allocate those it has reached.
+
+        Arrays at file scope are allocated when the task starts; those of functions that earlier launches ran, when this
+        task first uses them, so that the entries of one file need not fit in a memory together. So are those at file
+        scope in a program of several files: each may fill a memory with arrays of its own. A BLOCK task allocates
+        SRAM on first use: kernels of one file may need none, and other tasks of the launch run in the same cluster.
+        """
+        starts = not any(self._placed)
+        is_block = not self._core.cluster_dim
+        shared = self._task.job.sram_buffers
+        fills_shared = self._task.unit.cluster.index not in shared
+        shared.setdefault(self._task.unit.cluster.index, {})
+        for kind, room in enumerate(self._image.rooms):
+            if room is None:
+                continue
+            arena, placed = room.arena, self._placed[kind]
+            for number in range(len(placed), arena.count):
+                array = arena.arrays[number]
+                self._offsets[kind].append(int(array.offset))
+                placed.append(None)
+                first = (number < (room.at_file_scope or 0) and not self._module.sources) or not starts
+                if first and not (is_block and kind == SRAM):
+                    self._allocate(kind, number)
+                elif kind != SRAM or fills_shared:
+                    self._fill(kind, room, array)
+
+    def _fill(self, kind: int, room: Room, array: Any) -> Array:
+        """Return fresh bytes of an array: poison, or its initial value; zeros if the core lacks the memory."""
+        buffer = room.bytes[int(array.offset) : int(array.offset) + int(array.size)]
+        buffer.fill(0 if kind in self._absent else POISON)
+        if array.initial:
+            ctypes.memmove(int(buffer.ctypes.data), array.initial, buffer.nbytes)
+        return buffer
+
+    def _allocate(self, kind: int, number: int, *, fresh: bool = True) -> Allocation:
+        """Allocate an array after those of this task, at an address within the simulated memory."""
+        unit = self._task.unit
+        memory = self._absent.get(kind) or (unit.cluster.sram if kind == SRAM else getattr(unit, KINDS[kind].value))
+        room = self._image.rooms[kind]
+        assert room is not None
+        array = room.arena.arrays[number]
+        name, size = array.name.decode(), int(array.size)
+        shared = self._task.job.sram_buffers[unit.cluster.index]
+        key = f"{name}@{int(array.offset)}"
+        if kind == SRAM and key in shared:
+            self._placed[kind][number] = shared[key].allocation
+            return shared[key].allocation
+        others = [view.allocation for view in shared.values()] if kind == SRAM else filter(None, self._placed[kind])
+        alignment = int(room.arena.alignment)
+        offset = max((-(-(other.address + other.nbytes) // alignment) * alignment for other in others), default=0)
+        declared = os.fsdecode(array.file), int(array.line), name
+        if offset + size > memory.total_bytes or int(array.offset) + size > ARENA_BYTES:
+            raise_at(*declared, AllocationError(self._does_not_fit(kind, array, memory)))
+        start = int(array.offset)
+        if kind == SRAM and not self._core.cluster_dim and _is_in_use(memory, offset, size):
+            raise_at(*declared, AllocationError(_IN_USE.format(name=name, memory=memory.name)))
+        buffer = self._fill(kind, room, array) if fresh else room.bytes[start : start + size]
+        if kind in self._absent:
+            made = self._placed[kind][number] = memory.place(offset, size, name, _NO_RECORD, None)
+            return made
+        made = self._placed[kind][number] = place(self._core.issuer.chip, memory, self._task, name, offset, buffer)
+        if array.initial:
+            self._log.host_writes.add(made.identity)
+        if number < (room.at_file_scope or 0) and len(self._module.entries) > 1:
+            self._log.of_file.add(made.identity)
+        if kind == SRAM:
+            shared[key] = View.of(made, (size,), _UINT8)
+        else:
+            getattr(self._core, KINDS[kind].value).adopt(made)
+        return made
+
+    def _does_not_fit(self, kind: int, array: Any, memory: Any) -> str:
+        room = self._image.rooms[kind]
+        assert room is not None
+        arrays = [(allocation.name, allocation.nbytes) for allocation in self._placed[kind] if allocation is not None]
+        arrays.append((array.name.decode(), int(array.size)))
+        alignment = int(room.arena.alignment)
+        total = sum(-(-size // alignment) * alignment for _, size in arrays[:-1]) + arrays[-1][1]
+        parts = " + ".join(f"{name} {group_digits(size)}" for name, size in arrays)
+        return (
+            f"the {KINDS[kind].value.upper()} arrays of {self._module.path.name} take {group_digits(total)} B "
+            f"({parts}, each from a multiple of {alignment} B on) and {memory.name} has "
+            f"{group_digits(memory.total_bytes)} B: make an array smaller, or let functions share one"
+        )
+
+
+def _is_in_use(memory: Memory, address: int, nbytes: int) -> bool:
+    """Whether another BLOCK task of the cluster has an array at these addresses of SRAM."""
+    return any(other.address < address + nbytes and address < other.address + other.capacity for other in memory.live)
+
+
+def _no_memory(cluster: int, kind: int) -> Memory:
+    """Return a stand-in memory for arrays in NRAM and WRAM on a memory core, which have addresses but no use."""
+    name = f"the {KINDS[kind].value.upper()} that the memory core of cluster {cluster} does not have"
+    return Memory(KINDS[kind], name, ARENA_BYTES, alignment_bytes=1)

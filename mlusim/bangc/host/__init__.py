@@ -1,0 +1,15 @@
+"""Host programs: files with `main`.
+
+Execution:
+  program                  runs `main`; `own_process`: in a process of its own
+  cnrt                     the functions of CNRT and CNDRV
+  memory                   those that allocate, copy and set memory; `copies_3d`: the rows of copies in three dimensions
+
+Checks:
+  missing_waits            memory used while a queued launch or copy may still use it
+  spans                    the bytes that each call and launch uses
+"""
+
+from mlusim.bangc.host.program import Program, run_program
+
+__all__ = ["Program", "run_program"]

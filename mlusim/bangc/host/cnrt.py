@@ -1,0 +1,291 @@
+"""CNRT and CNDRV for a program: each method is the function of that name, on the simulated board.
+
+Copies, notifiers and `cnrtQueueSync` first run the queued launches. Accesses that would crash a real program, such as a
+copy beyond device memory, are errors here; conditions that it would be informed of, such as exhausted memory, are
+statuses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mlusim.bangc.calls.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
+from mlusim.bangc.compiler.debug_lines import Place
+from mlusim.bangc.host.memory import HostMemory
+from mlusim.bangc.host.missing_waits import HostOrder
+from mlusim.errors import InputError, KernelError
+from mlusim.hardware.host_launch import host_launch_us
+from mlusim.units import PS_PER_US
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlusim.host.device import Device
+
+_HANDLE = 0x10000
+_MAX_UNION_KIND = 4
+# As in `cnrt.h`: libraries refuse a runtime that is older than the header that they were compiled with.
+_CNRT_VERSION, _CNDRV_VERSION = (6, 7, 0), (2, 7, 0)
+
+
+class _Placed(NamedTuple):
+    """A notifier that was placed.
+
+    Attributes:
+        time_ps: when it took effect.
+        launches: number of launches of the program so far, in all queues.
+        idle: whether the host had waited for all launches of its queue.
+    """
+
+    time_ps: int
+    launches: int
+    idle: bool
+
+
+class Cnrt(HostMemory):
+    """The runtime of one program.
+
+    Attributes:
+        queued: the launches of each queue, by its handle; 0 is the default queue.
+        order: what the program has not waited for.
+    """
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self.queued: dict[int, list[Any]] = {}
+        self.order = HostOrder(device.log)
+        self._queues: dict[int, Any] = {}
+        self._notifiers: dict[int, _Placed | None] = {}
+        # For each queue, the number of its launches that the host has waited for.
+        self._waited: dict[int, int] = {}
+        self._handles = _HANDLE
+        self._texts: dict[str, Any] = {}
+
+    def function(self, name: str) -> Callable[..., int]:
+        """Return the function with a name. Raises `KernelError` if it is not simulated."""
+        if name in NOTHING_TO_DO:
+            return _succeed
+        function: Callable[..., int] | None = getattr(self, SAME.get(name, name), None)
+        if function is None:
+            known = "it is not simulated" if name.startswith("cn") else "it is an instruction of the board, for kernels"
+            raise KernelError(f"{name} in host code: {known}")
+        return function
+
+    def note(self, name: str, place: Place, values: list[Any]) -> None:
+        """A call, for the order of what it does."""
+        self.order.called(name, place, values, self._queues, self.regions())
+
+    def _handle(self) -> int:
+        self._handles += 16
+        return self._handles
+
+    # -- queues and notifiers ------------------------------------------------------------------------------------------
+
+    def queue(self, handle: int) -> Any:
+        """Return the queue of a handle; None for the default one."""
+        if not handle:
+            return None
+        if handle not in self._queues:
+            raise InputError(f"queue {handle:#x}: cnrtQueueCreate did not return it, or it was destroyed")
+        return self._queues[handle]
+
+    def cnrtQueueCreate(self, target: int, *_: Any) -> int:
+        handle = self._handle()
+        self._queues[handle] = self.device.queue()
+        self.write(target, "<Q", handle)
+        return 0
+
+    def cnrtQueueDestroy(self, handle: int) -> int:
+        self.cnrtQueueSync(handle)
+        self._queues.pop(handle, None)
+        return 0
+
+    def cnrtQueueSync(self, handle: int) -> int:
+        self.queue(handle)
+        self.device.synchronize()
+        self._waited[handle] = len(self.queued.get(handle, []))
+        return 0
+
+    def cnrtSyncDevice(self) -> int:
+        self.device.synchronize()
+        self._waited = {queue: len(launches) for queue, launches in self.queued.items()}
+        return 0
+
+    def cnrtNotifierCreate(self, target: int, *_: Any) -> int:
+        handle = self._handle()
+        self._notifiers[handle] = None
+        self.write(target, "<Q", handle)
+        return 0
+
+    def cnrtNotifierDestroy(self, notifier: int) -> int:
+        self._check_notifier(notifier)
+        del self._notifiers[notifier]
+        return 0
+
+    def cnrtWaitNotifier(self, notifier: int) -> int:
+        self._check_notifier(notifier)
+        return self.cnrtSyncDevice()
+
+    def cnrtPlaceNotifier(self, notifier: int, queue: int) -> int:
+        """Record when all launches of the queue have ended; runs them first, so that simulated time is known."""
+        self._check_notifier(notifier)
+        self.queue(queue)
+        self.device.synchronize()
+        own, launches = self.queued.get(queue, []), self.device.log.launches
+        idle = self._waited.get(queue, 0) == len(own)
+        # On an idle queue it takes effect at once, after what other queues have done.
+        ends = [launch.end_ps for launch in launches] if idle else [launches[launch.index].end_ps for launch in own]
+        self._notifiers[notifier] = _Placed(max(ends, default=0), len(launches), idle)
+        return 0
+
+    def cnrtQueueWaitNotifier(self, notifier: int, queue: int, _: int) -> int:
+        """Nothing to wait for: the launches before the notifier have run."""
+        self._check_notifier(notifier)
+        self.queue(queue)
+        return 0
+
+    def cnrtNotifierDuration(self, start: int, end: int, target: int) -> int:
+        """Microseconds between two notifiers."""
+        return self._duration(start, end, target, 1)
+
+    def cnrtNotifierElapsedTime(self, start: int, end: int, target: int) -> int:
+        """Milliseconds between two notifiers."""
+        return self._duration(start, end, target, 1000)
+
+    def _duration(self, start: int, end: int, target: int, microseconds: int) -> int:
+        self._check_notifier(start)
+        self._check_notifier(end)
+        first, last = self._notifiers[start], self._notifiers[end]
+        if first is None or last is None:
+            return self.failed("cnrtErrorNotReady")
+        # On an idle queue, the first notifier takes effect before the host has launched the kernel; launches that
+        # follow are queued while their predecessors run.
+        board = self.device.board
+        launches = first.idle and last.launches > first.launches
+        host_us = host_launch_us(board.name, board.family) if launches else 0.0
+        self.write(target, "<f", ((last.time_ps - first.time_ps) / PS_PER_US + host_us) / microseconds)
+        return 0
+
+    def _check_notifier(self, handle: int) -> None:
+        if handle not in self._notifiers:
+            raise InputError(f"notifier {handle:#x}: cnrtNotifierCreate did not return it, or it was destroyed")
+
+    # -- the device ----------------------------------------------------------------------------------------------------
+
+    def cnrtSetDevice(self, number: int) -> int:
+        return 0 if number == 0 else self.failed("cnrtErrorArgsInvalid")
+
+    def cnrtGetDevice(self, target: int, *_: Any) -> int:
+        self.write(target, "<i", 0)
+        return 0
+
+    def cnrtGetDeviceCount(self, target: int) -> int:
+        self.write(target, "<i", 1)
+        return 0
+
+    def cnrtRuntimeGetVersion(self, target: int) -> int:
+        self.write(target, "<i", 0)
+        return 0
+
+    def cnrtGetLibVersion(self, *targets: int) -> int:
+        return self._version(targets, _CNRT_VERSION)
+
+    def cnGetLibVersion(self, *targets: int) -> int:
+        return self._version(targets, _CNDRV_VERSION)
+
+    def _version(self, targets: tuple[int, ...], version: tuple[int, ...]) -> int:
+        for target, number in zip(targets, version, strict=True):
+            self.write(target, "<i", number)
+        return 0
+
+    def cnrtDeviceGetAttribute(self, target: int, attribute: int, _: int) -> int:
+        value = ATTRIBUTES.get(attribute)
+        if value is None:
+            return self.failed("cnrtErrorArgsInvalid")
+        self.write(target, "<i", value(self.device.board))
+        return 0
+
+    def mlusim_device_name(self, target: int, size: int, device: int) -> int:
+        if device:
+            return self.failed("cnrtErrorDeviceInvalid")
+        return self.cnDeviceGetName(target, size, device)
+
+    def cnrtDeviceGetPCIBusId(self, target: int, size: int, _: int) -> int:
+        text = b"0000:00:00.0"[: max(size - 1, 0)]
+        self.write(target, f"<{len(text) + 1}s", text)
+        return 0
+
+    def cnrtGetDeviceFlag(self, target: int) -> int:
+        self.write(target, "<I", 0)
+        return 0
+
+    def cnrtDeviceGetQueuePriorityRange(self, least: int, greatest: int) -> int:
+        """Queues have no priorities here: launches run in the order of their queues."""
+        self.write(least, "<i", 0)
+        self.write(greatest, "<i", 0)
+        return 0
+
+    def cnrtQueueGetPriority(self, queue: int, target: int) -> int:
+        self.queue(queue)
+        self.write(target, "<i", 0)
+        return 0
+
+    def cnrtGetPeerAccessibility(self, target: int, *_: Any) -> int:
+        self.write(target, "<I", 0)
+        return 0
+
+    def cnDeviceTotalMem(self, target: int, _: int) -> int:
+        self.write(target, "<Q", self.device.board.gdram_bytes)
+        return 0
+
+    def cnQueueGetContext(self, queue: int, target: int) -> int:
+        self.queue(queue)
+        return self.cnCtxGetCurrent(target)
+
+    def cnDeviceGetName(self, target: int, size: int, _: int) -> int:
+        name = self.device.board.name.upper().encode()[: max(size - 1, 0)]
+        self.write(target, f"<{len(name) + 1}s", name)
+        return 0
+
+    def cnCtxGetCurrent(self, target: int, *_: Any) -> int:
+        self.write(target, "<Q", _HANDLE)
+        return 0
+
+    def cnGetCtxConfigParam(self, _: int, kind: int, target: int) -> int:
+        board = self.device.board
+        value = {1: board.max_union * _MAX_UNION_KIND, 2: (1 << board.clusters) - 1, 3: board.clusters}.get(kind)
+        if value is None:
+            return self.failed("cnrtErrorArgsInvalid")
+        self.write(target, "<Q", value)
+        return 0
+
+    def cnGetCtxMaxParallelUnionTasks(self, _: int, kind: int, target: int) -> int:
+        board = self.device.board
+        self.write(target, "<i", board.cores if kind == 1 else board.clusters // max(kind // _MAX_UNION_KIND, 1))
+        return 0
+
+    def cnQueueIsCapturing(self, _: int, target: int) -> int:
+        self.write(target, "<i", 0)
+        return 0
+
+    # -- statuses ------------------------------------------------------------------------------------------------------
+
+    def cnrtGetLastError(self) -> int:
+        error, self.last_error = self.last_error, 0
+        return error
+
+    def cnrtPeekAtLastError(self) -> int:
+        return self.last_error
+
+    def cnrtGetErrorStr(self, status: int) -> int:
+        name = next((name for name, value in STATUS.items() if value == status), f"status {status}")
+        return ctypes.addressof(self._texts.setdefault(name, ctypes.create_string_buffer(name.encode())))
+
+    def cnGetErrorString(self, status: int, target: int) -> int:
+        self.write(target, "<Q", self.cnrtGetErrorStr(status))
+        return 0
+
+
+def _succeed(*_: Any) -> int:
+    return STATUS["cnrtSuccess"]

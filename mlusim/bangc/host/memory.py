@@ -1,0 +1,275 @@
+"""The memory functions of CNRT: a program's device memory, copies, sets, and conversions on the host."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.bangc.calls.host_calls import STATUS
+from mlusim.bangc.execution.image import Range
+from mlusim.bangc.host.copies_3d import volume_copy
+from mlusim.bangc.host.spans import Region
+from mlusim.cores.convert import ROUND
+from mlusim.dtypes import BFLOAT16
+from mlusim.errors import AllocationError, InputError
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.host.device import Device
+    from mlusim.memory.view import View
+
+_DIRECTIONS = ("HostToDev", "DevToHost", "DevToDev", "HostToHost")
+# `cnrtDataType_V2_t`, as in `cnrt.h`.
+_DTYPES: dict[int, Any] = {
+    0x12: np.float16,
+    0x13: np.float32,
+    0x14: np.float64,
+    0x18: BFLOAT16,
+    0x21: np.int8,
+    0x22: np.int16,
+    0x23: np.int32,
+    0x24: np.int64,
+    0x31: np.uint8,
+    0x32: np.uint16,
+    0x33: np.uint32,
+    0x34: np.uint64,
+    0x41: np.bool_,
+}
+# `cnrtRoundingMode_t`: half up, to zero, away from zero, up, down, to nearest even.
+_ROUNDINGS = tuple(ROUND[mode] for mode in ("rm", "tz", "oz", "up", "dn", "rn"))
+
+
+class HostMemory:
+    """A program's memory on the device.
+
+    Attributes:
+        device: the simulated board.
+        last_error: the status of the last function that failed.
+        freed: device memory after `cnrtFree`: its name, by first address and end.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.last_error = 0
+        self.freed: dict[tuple[int, int], str] = {}
+        self._memory: dict[int, View] = {}
+        self._host: dict[int, Any] = {}
+        self._count = 0
+
+    def failed(self, name: str) -> int:
+        """Return a status and store it as the last error."""
+        self.last_error = STATUS[name]
+        return self.last_error
+
+    def write(self, target: int, layout: str, *values: Any) -> None:
+        """Write values to an address passed by the program; does nothing for a null pointer."""
+        if target:
+            content = struct.pack(layout, *values)
+            ctypes.memmove(target, content, len(content))
+
+    def ranges(self, in_flight: list[tuple[int, int, int]]) -> tuple[Any, int]:
+        """Return device memory, and host memory in flight, sorted by address."""
+        blocks = sorted([*((base, view.nbytes, 0) for base, view in self._memory.items()), *in_flight])
+        return (Range * max(len(blocks), 1))(*[Range(*block) for block in blocks]), len(blocks)
+
+    def regions(self) -> list[Region]:
+        """All device memory."""
+        return [Region(base, view.nbytes, view.allocation.identity) for base, view in self._memory.items()]
+
+    def at(self, address: int) -> tuple[View, int] | None:
+        """Return the device memory that contains an address, and the byte in it."""
+        for base, view in self._memory.items():
+            if base <= address < base + view.nbytes:
+                return view, address - base
+        return None
+
+    def cnrtMalloc(self, target: int, size: int, *_: Any) -> int:
+        if size <= 0 or not target:
+            return self.failed("cnrtErrorArgsInvalid")
+        try:
+            view = self.device.alloc(size, "uint8", f"device memory {self._count}", workspace=True)
+        except AllocationError:
+            return self.failed("cnrtErrorNoMem")
+        self._count += 1
+        address = int(view.allocation.bytes().ctypes.data)
+        self._memory[address] = view
+        self.write(target, "<Q", address)
+        return 0
+
+    def cnrtFree(self, address: int, *_: Any) -> int:
+        if address:
+            view = self._memory.pop(address, None)
+            if view is None:
+                raise InputError(f"cnrtFree of {address:#x}: cnrtMalloc did not return this address, or it was freed")
+            self.device.synchronize()
+            self.freed[address, address + view.nbytes] = view.allocation.name
+            self.device.free(view)
+        return 0
+
+    def cnrtHostMalloc(self, target: int, size: int, *_: Any) -> int:
+        memory = ctypes.create_string_buffer(max(size, 1))
+        self._host[ctypes.addressof(memory)] = memory
+        self.write(target, "<Q", ctypes.addressof(memory))
+        return 0
+
+    def cnrtFreeHost(self, address: int) -> int:
+        if address and self._host.pop(address, None) is None:
+            raise InputError(
+                f"cnrtFreeHost of {address:#x}: cnrtHostMalloc did not return this address, or it was freed"
+            )
+        return 0
+
+    def _side(self, address: int, size: int, call: str) -> View | None:
+        """Return the device memory at an address; None for host memory. Raises `InputError` beyond its end."""
+        allocation = self.at(address)
+        if allocation is None:
+            if address == 0 and size > 0:
+                raise InputError(f"{call} of {group_digits(size)} B at a null pointer")
+            return None
+        view, offset = allocation
+        if offset + size > view.nbytes:
+            raise InputError(
+                f"{call} of {group_digits(size)} B at byte {group_digits(offset)} of {view.allocation.name}, which has "
+                f"{group_digits(view.nbytes)} B"
+            )
+        return view
+
+    def _written(self, target: View, address: int, size: int) -> None:
+        """Log that the host has written bytes of device memory."""
+        log, identity = self.device.log, target.allocation.identity
+        first = address - int(target.allocation.bytes().ctypes.data)
+        log.host_writes.add(identity)
+        log.host_parts.setdefault(identity, set()).add((first, first + size))
+
+    def cnrtMemcpy(self, dst: int, src: int, size: int, direction: int) -> int:
+        if size < 0:
+            return self.failed("cnrtErrorArgsInvalid")
+        self.device.synchronize()
+        target, source = self._side(dst, size, "cnrtMemcpy"), self._side(src, size, "cnrtMemcpy")
+        sides = {0: (True, False), 1: (False, True), 2: (True, True), 3: (False, False)}.get(direction)
+        if sides is not None and sides != (target is not None, source is not None):
+            where = " from ".join("device memory" if side is not None else "host memory" for side in (target, source))
+            raise InputError(
+                f"cnrtMemcpy says {_DIRECTIONS[direction]} but copies to {where}: correct the direction or the pointers"
+            )
+        if size:
+            ctypes.memmove(dst, src, size)
+        if source is not None and target is None:
+            first = src - int(source.allocation.bytes().ctypes.data)
+            self.device.log.host_reads.add(source.allocation.identity)
+            self.device.log.host_read_parts.setdefault(source.allocation.identity, set()).add((first, first + size))
+        if target is not None:
+            self._written(target, dst, size)
+        return 0
+
+    def cnrtMemcpyAsync(self, dst: int, src: int, size: int, _: int, direction: int) -> int:
+        return self.cnrtMemcpy(dst, src, size, direction)
+
+    def cnrtMemcpyAsync_V3(self, dst: int, src: int, size: int, direction: int, _: int) -> int:
+        return self.cnrtMemcpy(dst, src, size, direction)
+
+    def cnrtMemcpyPeer(self, dst: int, to: int, src: int, of: int, size: int, *_: Any) -> int:
+        """Copy between devices, of which there is one; the last argument of the asynchronous form is a queue."""
+        if to or of:
+            return self.failed("cnrtErrorDeviceInvalid")
+        return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToDev"))
+
+    def cnrtMemcpy2D(
+        self, dst: int, dst_pitch: int, src: int, src_pitch: int, width: int, height: int, direction: int, *_: Any
+    ) -> int:
+        """Copy rows of `width` bytes; the last argument of the asynchronous form is a queue."""
+        for row in range(max(height, 0)):
+            status = self.cnrtMemcpy(dst + row * dst_pitch, src + row * src_pitch, width, direction)
+            if status:
+                return status
+        return 0
+
+    def cnrtMemcpy3D(self, parameters: int) -> int:
+        copy = volume_copy(parameters)
+        if not copy.is_valid:
+            return self.failed("cnrtErrorArgsInvalid")
+        for target, source in copy.rows():
+            self.cnrtMemcpy(target, source, copy.width, copy.direction)
+        return 0
+
+    def cnMemcpy(self, dst: int, src: int, size: int, *_: Any) -> int:
+        return self.cnrtMemcpy(dst, src, size, len(_DIRECTIONS))
+
+    def cnMemcpyHtoD(self, dst: int, src: int, size: int, *_: Any) -> int:
+        return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("HostToDev"))
+
+    def cnMemcpyDtoH(self, dst: int, src: int, size: int, *_: Any) -> int:
+        return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToHost"))
+
+    def cnMemcpyDtoD(self, dst: int, src: int, size: int, *_: Any) -> int:
+        return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToDev"))
+
+    def cnrtPointerGetAttributes(self, target: int, address: int) -> int:
+        """Return the memory of an address: `cnrtPointerAttributes_t`."""
+        on_device = self.at(address) is not None
+        locked = any(base <= address < base + len(memory) for base, memory in self._host.items())
+        kind = 2 if on_device else 3 if locked else 1
+        self.write(target, "<3i4xQQ", kind, 0, 0, 0 if on_device else address, address if on_device else 0)
+        return 0
+
+    def cnrtMemset(self, dst: int, value: int, size: int, *_: Any) -> int:
+        return self._set(dst, struct.pack("<B", value & 0xFF), size)
+
+    def cnrtMemsetD32(self, dst: int, value: int, count: int, *_: Any) -> int:
+        return self._set(dst, struct.pack("<I", value & 0xFFFFFFFF), count)
+
+    def _set(self, dst: int, element: bytes, count: int) -> int:
+        self.device.synchronize()
+        target = self._side(dst, count * len(element), "cnrtMemset")
+        if target is None:
+            raise InputError(f"cnrtMemset of {dst:#x}, which is not device memory")
+        content = element * max(count, 0)
+        ctypes.memmove(dst, content, len(content))
+        self._written(target, dst, len(content))
+        return 0
+
+    def cnrtMemGetInfo(self, free: int, total: int) -> int:
+        board = self.device.board
+        self.write(free, "<Q", board.gdram_bytes - sum(view.nbytes for view in self._memory.values()))
+        self.write(total, "<Q", board.gdram_bytes)
+        return 0
+
+    # -- conversions on the host ---------------------------------------------------------------------------------------
+
+    def cnrtCastDataType(
+        self, src: int, src_type: int, dst: int, dst_type: int, count: int, parameter: int, rounding: int = 5
+    ) -> int:
+        """Convert elements. An integer i with quantization parameters represents i * 2^position / scale.
+
+        One of the two types is such an integer.
+        """
+        if src_type not in _DTYPES or dst_type not in _DTYPES or not 0 <= rounding < len(_ROUNDINGS) or count < 0:
+            return self.failed("cnrtErrorArgsInvalid")
+        source, target = np.dtype(_DTYPES[src_type]), np.dtype(_DTYPES[dst_type])
+        values = np.frombuffer(ctypes.string_at(src, count * source.itemsize), source)
+        with np.errstate(all="ignore"):
+            if parameter:
+                position, scale, offset = struct.unpack("<ifi", ctypes.string_at(parameter, 12))
+                factor = 2.0**position / scale
+                wide = values.astype(np.float64)
+                values = wide / factor + offset if target.kind in "iu" else (wide - offset) * factor
+            if target.kind in "iu" and values.dtype.kind not in "iub":
+                limits = np.iinfo(target)
+                values = np.clip(_ROUNDINGS[rounding](values.astype(np.float64)), limits.min, limits.max)
+            content = values.astype(target).tobytes()
+        ctypes.memmove(dst, content, len(content))
+        return 0
+
+    def cnrtConvertFloatToHalf(self, target: int, value: float) -> int:
+        with np.errstate(all="ignore"):
+            self.write(target, "<2s", np.float16(value).tobytes())
+        return 0
+
+    def cnrtConvertHalfToFloat(self, target: int, half: float) -> int:
+        """Convert a half, or the bits of one as an integer."""
+        number = half if isinstance(half, float) else float(np.array(half & 0xFFFF, np.uint16).view(np.float16))
+        self.write(target, "<f", number)
+        return 0

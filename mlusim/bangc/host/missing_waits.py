@@ -1,0 +1,217 @@
+"""Missing waits of host programs: memory used while a queued launch or copy may still access it.
+
+In the simulation every CNRT call that accesses memory first runs everything queued, so a program without the waits
+works. On a board it does not. Each such call gets the hint `unsynced`, and so does an access of the program's own to
+host memory that an asynchronous copy may still use. Launches in two queues that nothing orders are noted in the log, so
+that the checker finds their races. What a launch uses is known when it has run: copies are compared with it at the end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlusim.bangc.compiler.debug_lines import Place
+from mlusim.bangc.host.spans import LaunchUse, Region, Span, conflict, in_flight, spans_of
+from mlusim.log import NONE
+from mlusim.log_tables import Remark
+
+if TYPE_CHECKING:
+    from mlusim.log import Log
+
+_WORD_BYTES = 8
+_DEFAULT_QUEUE = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A launch or an asynchronous copy: its queue, and the device memory to which it has an address.
+
+    A copy has the bytes that it uses, and those of them that are on the host; a launch has its index in the log.
+    """
+
+    name: str
+    place: Place
+    queue: int
+    memory: frozenset[Region]
+    spans: tuple[Span, ...] = ()
+    host: tuple[Span, ...] = ()
+    launch: int = NONE
+
+    @property
+    def is_copy(self) -> bool:
+        return self.launch == NONE
+
+    @property
+    def to_host(self) -> bool:
+        return any(span.writes for span in self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A copy and a launch that nothing orders: the bytes of the copy, and the memory that both have an address of.
+
+    `name` and `place` are those of the later one.
+    """
+
+    name: str
+    place: Place
+    earlier: _Pending
+    launch: int
+    spans: tuple[Span, ...]
+    memory: frozenset[Region]
+
+
+class HostOrder:
+    """Launches and copies that the program has not waited for. Memory is identified by address, queues by handle."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._count = 0
+        self._pending: dict[int, _Pending] = {}
+        # By queue and by notifier: the numbers of the launches and copies before it.
+        self._before: dict[int, set[int]] = {}
+        self._placed: dict[int, set[int]] = {}
+        # Those that a blocking call has waited for, although it named another queue or none. ASSUMED: it does.
+        self._assumed_done: set[int] = set()
+        # Copies with a hint: what else uses their memory has the same cause.
+        self._told: set[int] = set()
+        self._suspects: list[_Suspect] = []
+
+    def launched(
+        self, name: str, place: Place, queue: int, content: bytes, memory: Sequence[Region], launch: int
+    ) -> None:
+        """Handle a launch with the bytes of its arguments, and all device memory."""
+        ordered = self._before.get(queue, set()) | self._assumed_done
+        self._log.unordered.update(
+            (pending.launch, launch)
+            for number, pending in self._pending.items()
+            if not pending.is_copy and pending.queue != queue and number not in ordered
+        )
+        words = struct.unpack_from(f"<{len(content) // _WORD_BYTES}Q", content)
+        used = _used(words, memory)
+        for number, pending in self._pending.items():
+            if pending.is_copy and number not in self._before.get(queue, set()):
+                self._suspect(name, place, pending, launch, pending.spans, used & pending.memory)
+        self._add(_Pending(name, place, queue, used, launch=launch))
+
+    def called(self, name: str, place: Place, values: Sequence[Any], queues: Iterable[int], memory: Any) -> None:
+        """Handle a CNRT call, before it takes effect."""
+        first = int(values[0]) if values and isinstance(values[0], int) else 0
+        if name in (
+            "cnrtQueueSync",
+            "cnrtSyncQueue",
+            "cnQueueSync",
+            "cnrtQueueQuery",
+            "cnrtQueryQueue",
+            "cnQueryQueue",
+        ):
+            self._finish(self._before.get(first, set()))
+        elif name in ("cnrtSyncDevice", "cnCtxSync", "cnCtxSynchronize"):
+            self._finish(set(self._pending))
+        elif name in ("cnrtPlaceNotifier", "cnrtPlaceNotifierWithFlags", "cnPlaceNotifier"):
+            self._placed[first] = set(self._before.get(int(values[1]), set()))
+        elif name in ("cnrtWaitNotifier", "cnWaitNotifier", "cnrtQueryNotifier", "cnQueryNotifier"):
+            self._finish(self._placed.get(first, set()))
+        elif name in ("cnrtQueueWaitNotifier", "cnQueueWaitNotifier"):
+            self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
+        elif "Memcpy" in name or "Memset" in name:
+            self._copied(name, place, [value for value in values if isinstance(value, int)], set(queues), memory)
+        elif name in ("cnrtFreeHost", "cnFreeHost"):
+            self._check(name, place, _DEFAULT_QUEUE, (Span(first, first + 1, writes=True),), frozenset())
+        elif "Free" in name or "QueueDestroy" in name:
+            self._assumed_done.update(self._pending)
+
+    def in_flight(self) -> list[tuple[int, int, int]]:
+        """Host memory that copies may still use: address, bytes and flags of `Range`."""
+        return in_flight([span for number, span in self._host_spans() if number not in self._told])
+
+    def touched(self, address: int, *, write: bool, place: Place) -> None:
+        """Handle an access of the program's own to host memory in flight; one for each copy."""
+        for number, span in self._host_spans():
+            if number not in self._told and span.first <= address < span.end and (write or span.writes):
+                self._told.add(number)
+                self._unsynced("main", place, self._pending[number])
+                return
+
+    def ended(self) -> None:
+        """Report copies to the host that the program has not waited for at its end, and those beside launches."""
+        for number, pending in self._pending.items():
+            if pending.to_host and number not in self._told:
+                self._remark(pending.name, pending.place, f"nothing waits for {pending.name}, and main ends")
+        use = LaunchUse(self._log)
+        found: set[tuple[str, Place]] = set()
+        for suspect in self._suspects:
+            call = suspect.name, suspect.place
+            if call not in found and use.conflicts(suspect.launch, suspect.spans, suspect.memory):
+                found.add(call)
+                self._unsynced(*call, suspect.earlier)
+
+    def _host_spans(self) -> list[tuple[int, Span]]:
+        return [(number, span) for number, pending in self._pending.items() for span in pending.host]
+
+    def _copied(self, name: str, place: Place, values: list[int], queues: set[int], memory: Sequence[Region]) -> None:
+        spans = spans_of(name, values)
+        used = frozenset(region for region in memory for span in spans if region.overlaps(span))
+        if "Async" not in name:
+            self._check(name, place, _DEFAULT_QUEUE, spans, used)
+            self._assumed_done.update(self._pending)
+            # One hint for each launch: what follows this copy follows the launch, too.
+            self._finish({number for number, pending in self._pending.items() if not pending.is_copy})
+            return
+        queue = next((value for value in values if value in queues), _DEFAULT_QUEUE)
+        self._check(name, place, queue, spans, used)
+        host = tuple(span for span in spans if not any(region.overlaps(span) for region in used))
+        self._add(_Pending(name, place, queue, used, spans, host))
+
+    def _check(self, name: str, place: Place, queue: int, spans: tuple[Span, ...], used: frozenset[Region]) -> None:
+        """Compare a copy with all that is pending and not before it in its queue."""
+        ordered = self._before.get(queue, set())
+        told = False
+        for number, pending in self._pending.items():
+            if number in ordered:
+                continue
+            if not pending.is_copy:
+                self._suspect(name, place, pending, pending.launch, spans, used & pending.memory)
+            elif not told and conflict(spans, pending.spans):
+                told = True
+                self._told.add(number)
+                self._unsynced(name, place, pending)
+
+    def _suspect(
+        self,
+        name: str,
+        place: Place,
+        earlier: _Pending,
+        launch: int,
+        spans: tuple[Span, ...],
+        memory: frozenset[Region],
+    ) -> None:
+        if memory:
+            self._suspects.append(_Suspect(name, place, earlier, launch, spans, memory))
+
+    def _unsynced(self, name: str, place: Place, earlier: _Pending) -> None:
+        verb = "put into a queue" if earlier.is_copy else "launched"
+        at = f"{Path(earlier.place[0]).name}:{earlier.place[1]}"
+        self._remark(name, place, f"{name} uses memory of {earlier.name}, {verb} at {at}, which nothing has waited for")
+
+    def _remark(self, name: str, place: Place, title: str) -> None:
+        line = self._log.source_line(*place, "main")
+        self._log.remark(Remark("unsynced", title, name, NONE, line, 0))
+
+    def _add(self, pending: _Pending) -> None:
+        self._count += 1
+        self._pending[self._count] = pending
+        self._before.setdefault(pending.queue, set()).add(self._count)
+
+    def _finish(self, numbers: set[int]) -> None:
+        for number in numbers:
+            self._pending.pop(number, None)
+
+
+def _used(words: Iterable[int], memory: Sequence[Region]) -> frozenset[Region]:
+    """Return the device memory that contains some of the addresses."""
+    return frozenset(region for word in words for region in memory if region.base <= word < region.base + region.size)

@@ -1,0 +1,220 @@
+"""Host programs: a file with `main` runs as on a host with a board, with CNRT on the simulated one.
+
+The program's own code is native and takes no simulated time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import struct
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlusim.bangc.calls.call_record import answer, call_of, file_at, text_at
+from mlusim.bangc.calls.host_calls import OF_FLOATS
+from mlusim.bangc.calls.intrinsics import intrinsics
+from mlusim.bangc.execution import faults
+from mlusim.bangc.execution.image import FINISHED, KINDS, LEFT, NULL_BYTES, PRINT, SIGNAL, UNSYNCED, WILD, Image, Room
+from mlusim.bangc.execution.kernel import execute, gdram_map
+from mlusim.bangc.execution.lines import entry_function
+from mlusim.bangc.host.cnrt import Cnrt
+from mlusim.errors import AccessError, InputError, KernelError, MlusimError
+from mlusim.host.device import Device
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.bangc.module import Module
+    from mlusim.cores.core import Core
+
+_KINDS = {1: "BLOCK", 4: "UNION1", 8: "UNION2", 16: "UNION4", 32: "UNION8", 64: "UNION16"}
+_LAUNCH = "__mlusim_launch"
+_UNKNOWN = "__mlusim_unknown"
+_MAIN = "main"
+_SLOT = 16
+
+
+class Program:
+    """One run of a file's `main`.
+
+    Attributes:
+        device: the board that it used; its log contains everything that ran.
+        status: return value of `main`.
+    """
+
+    def __init__(self, module: Module, device: Device, arguments: tuple[str, ...] = ()) -> None:
+        self.module = module
+        self.device = device
+        self.status = 0
+        self._words = [text.encode() for text in (module.path.stem, *arguments)]
+        self._cnrt = Cnrt(device)
+        self._names = [intrinsic.name for intrinsic in intrinsics()]
+        rooms: list[Room | None] = [Room(module.board.vector_alignment_bytes) for _ in KINDS]
+        self._image = Image(module.runtime, module.binary, rooms, module.variables.room, host=True)
+
+    def run(self) -> int:
+        """Run `main`; returns its status. Raises the errors of kernels, and an error for a fault of the program."""
+        image, runtime = self._image, self.module.runtime
+        kept = self._start()
+        with faults.guarded(runtime):
+            while True:
+                why = runtime.resume(image.address)
+                if why >= 0:
+                    self._call(why)
+                elif why == PRINT:
+                    faults.print_text(image)
+                elif why == UNSYNCED:
+                    self._touched()
+                elif why == FINISHED or (why == LEFT and image.words[faults.FIRST] & 0xFF == faults.EXIT):
+                    break
+                else:
+                    raise self._fault(why)
+        del kept
+        if why == LEFT:
+            self.status = int(text_at(image.words[faults.FIRST + 1]))
+        self.device.synchronize()
+        self._cnrt.order.ended()
+        return self.status
+
+    def _start(self) -> Any:
+        """Prepare the fibre to call `main` with its arguments; returns objects that must live as long as it runs."""
+        point = self.module.points().get(_MAIN)
+        if point is None:
+            raise InputError(f"{self.module.path.name} has no main: name a kernel with --entry")
+        image = self._image
+        texts = [ctypes.create_string_buffer(word) for word in self._words]
+        vector = (ctypes.c_void_p * (len(texts) + 1))(*[ctypes.addressof(text) for text in texts], None)
+        content = struct.pack("<i12xQ8x", len(texts), ctypes.addressof(vector))
+        blob = ctypes.create_string_buffer(len(content) + _SLOT)
+        start = (ctypes.addressof(blob) + _SLOT - 1) // _SLOT * _SLOT
+        ctypes.memmove(start, content, len(content))
+        image.record.limit_ticks = faults.PROGRAM_LIMIT_S
+        library = self.module.runtime.library
+        library.mlusim_start(image.address, image.base + point.body, image.base + point.function, start)
+        return texts, vector, blob
+
+    def _fault(self, why: int) -> BaseException:
+        """Return the error that ended the program."""
+        image, module = self._image, self.module
+        first, second, third = (image.words[faults.FIRST + k] for k in range(3))
+        if why == SIGNAL and first == signal.SIGINT:
+            return KeyboardInterrupt()
+        if why == SIGNAL:
+            return self.fault_error()
+        if why == LEFT:
+            error: MlusimError
+            error, place = faults.left(module, image, _MAIN)
+        elif why == WILD:
+            place = faults.place_of(module, second - image.base)
+            allocation = self._cnrt.at(first)
+            verb = "writes" if third & 1 else "reads"
+            where = (
+                f"byte {group_digits(allocation[1])} of {allocation[0].allocation.name}"
+                if allocation
+                else f"address {first:#x}"
+            )
+            error = AccessError(f"{verb} {where} directly: it lies on the board; copy it with cnrtMemcpy")
+        else:
+            name = text_at(second)
+            remedy = "launch the kernel with name<<<dim, type, queue>>>(...) instead of calling it"
+            error = KernelError(f"host code uses the array {name}, which lies in a core's memory: {remedy}")
+            place = faults.fault_place(module, image)
+        return self._located(error, place)
+
+    def fault_error(self) -> MlusimError:
+        """Return the error of the signal that ended it, in this process or a separate one."""
+        error = faults.signal_error(self._image, _MAIN, faults.PROGRAM_LIMIT_S, _host_address)
+        return self._located(error, faults.fault_place(self.module, self._image))
+
+    def _located(self, error: MlusimError, place: tuple[str, int] | None) -> MlusimError:
+        file, line = place or (str(self.module.path), 0)
+        error.locate(f"{_MAIN}, {Path(file).name}{f':{line}' if line else ''}")
+        return error
+
+    def _call(self, number: int) -> None:
+        """Call a function of the runtime, or launch a kernel."""
+        image, name = self._image, self._names[number]
+        file, line, values = call_of(image.words)
+        place = (file_at(file) if file else str(self.module.path), line)
+        try:
+            if name == _LAUNCH:
+                place = (file_at(values[10]), values[11])
+                status = self._launch(*values)
+            elif name == _UNKNOWN:
+                place = (file_at(values[1]), values[2])
+                raise KernelError(self.module.unknown_text(text_at(values[0])))
+            else:
+                if name not in OF_FLOATS:
+                    values = [_whole(value) for value in values]
+                function = self._cnrt.function(name)
+                self._cnrt.note(name, place, values)
+                status = function(*values)
+        except MlusimError as error:
+            raise self._located(error, place) from error.__cause__
+        answer(image.words, status)
+        self._set_ranges()
+
+    def _touched(self) -> None:
+        """Note that the program uses host memory that an asynchronous copy may still use."""
+        address, counter, write = (self._image.words[faults.FIRST + k] for k in range(3))
+        place = faults.place_of(self.module, counter - self._image.base) or (str(self.module.path), 0)
+        self._cnrt.order.touched(address, write=bool(write), place=place)
+        self._set_ranges()
+
+    def _set_ranges(self) -> None:
+        record, in_flight = self._image.record, self._cnrt.order.in_flight()
+        ranges, record.range_count = self._cnrt.ranges(in_flight)
+        record.in_flight = len(in_flight)
+        record.ranges, self._ranges = ctypes.cast(ranges, type(record.ranges)), ranges
+
+    def _launch(  # noqa: PLR0917 - the call's own arguments
+        self,
+        name: int,
+        function: int,
+        body: int,
+        x: int,
+        y: int,
+        z: int,
+        kind: int,
+        queue: int,
+        content: int,
+        size: int,
+        file: int,
+        line: int,
+    ) -> int:
+        module, base = self.module, self._image.base
+        blob = ctypes.string_at(content, size)
+        called = text_at(name)
+        word = called.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
+
+        async def task(core: Core) -> None:
+            image, gdram = module.image(core), gdram_map(core.issuer.chip)
+            gdram.freed = self._cnrt.freed
+            offset = function - base if function else 0
+            await execute(core, module, word, image, gdram, offset, body - base, blob)
+
+        kernel = entry_function(file_at(file), line, word, task)
+        kernel.__name__ = kernel.__qualname__ = called
+        if kind not in _KINDS:
+            raise InputError(f"{called}<<<...>>> with function type {kind}: choose one of {sorted(_KINDS)}")
+        made = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
+        self._cnrt.queued.setdefault(queue, []).append(made)
+        self._cnrt.order.launched(called, (file_at(file), line), queue, blob, self._cnrt.regions(), made.index)
+        return 0
+
+
+def _host_address(address: int) -> str:
+    if address < NULL_BYTES:
+        return f"main uses address {address:#x}, a null pointer or near it"
+    return f"main uses address {address:#x}, which is not memory of the program's"
+
+
+def run_program(module: Module, device: Device, arguments: tuple[str, ...] = ()) -> int:
+    """Run the `main` of a compiled file on a device, in this process; returns its status."""
+    return Program(module, device, arguments).run()
+
+
+def _whole(value: Any) -> Any:
+    """Return a float as C converts it to an integer, such as the size `n * 1.5`; what is not finite becomes 0."""
+    return (int(value) if isfinite(value) else 0) if isinstance(value, float) else value

@@ -1,0 +1,179 @@
+"""Handshakes: the order between tasks established by atomics whose old value a task reads.
+
+A producer stores its data and then increments a flag with an atomic; a consumer fetches the flag until it has the
+expected value, and then reads the data. Three rules make this an order. Atomics on the same bytes take effect one after
+another. An atomic starts when everything before it in its core has completed, except posted stores. Once scalar code
+reads the old value returned by an atomic, the task knows which atomics came before.
+
+Atomics are ordered as in the run, so a task that reads the old value but ignores it is not detected. If no task reads
+the old value, the atomic orders nothing. The order is transitive: through further handshakes, and through barriers
+before the first atomic of a chain and after the last.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
+from mlusim.log import NONE, SCALAR, Log
+from mlusim.log_tables import Box
+from mlusim.verifier.accesses.geometry import geometry_of
+from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.order.lanes import in_order
+
+# By task, the position of its last atomic that is known to have taken effect.
+Knowledge = dict[int, int]
+
+
+@dataclass(slots=True)
+class _Acquired:
+    """The knowledge that a task has acquired through atomics: cumulative, from each position on."""
+
+    positions: list[int] = field(default_factory=list)
+    known: list[Knowledge] = field(default_factory=list)
+
+    def before(self, position: int) -> Knowledge:
+        """Return the knowledge available to operations that start at a position."""
+        count = bisect_left(self.positions, position)
+        return self.known[count - 1] if count else {}
+
+
+class Handshakes:
+    """The handshakes of one log.
+
+    Args:
+        log, columns, accesses, order: the run.
+    """
+
+    def __init__(self, log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> None:
+        self._order = order
+        self._accesses = accesses
+        self._columns = columns
+        self._acquired: dict[int, _Acquired] = {}
+        self._uses: dict[int, tuple[Integers, Integers]] = {}
+        atomic = np.array([name in ATOMIC_NAMES for name in log.ops], bool)
+        fetching = np.array([name in FETCHING for name in log.ops], bool)
+        records = np.flatnonzero(atomic[columns["op"]] & (columns["end_ps"] >= 0))
+        if not fetching[columns["op"][records]].any():
+            return
+        self._learn(log, records[np.lexsort((records, columns["end_ps"][records]))], fetching)
+
+    def __bool__(self) -> bool:
+        """Return whether any task has acquired knowledge."""
+        return bool(self._acquired)
+
+    def orders(self, first: int, second: int) -> bool:
+        """Return whether handshakes order the operation at `first` before one of another task at `second`."""
+        order = self._order
+        for task, acquired in self._acquired.items():
+            for other, atomic in acquired.before(self._last_known(task, second)).items():
+                if other == order.task[first]:
+                    done = order.done[first] < atomic or in_order(int(order.lane[first]), int(order.lane[atomic]))
+                    if first == atomic or (first < atomic and done):
+                        return True
+                elif order.before(first, atomic):
+                    return True
+        return False
+
+    def _last_known(self, task: int, position: int) -> int:
+        """Return the first position of a task that may not be complete when the operation at `position` starts."""
+        order = self._order
+        own_task = int(order.task[position])
+        if task == own_task:
+            return position
+        launch, own_launch = int(order.launch[task]), int(order.launch[own_task])
+        if launch < own_launch and order.launches_in_order[launch, own_launch]:
+            return int(order.first[task + 1])
+        if order.group[task] != order.group[own_task] or launch != own_launch:
+            return NONE
+        ends = int(order.clock_of(own_task, task)[order.segment[position]])
+        first, last = int(order.first[task]), int(order.first[task + 1])
+        return first + int(np.searchsorted(order.segment[first:last], ends, side="left"))
+
+    def _learn(self, log: Log, atomics: Integers, fetching: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+        """Process the atomics in the order in which they took effect."""
+        columns, order = self._columns, self._order
+        # By target, the knowledge carried by the atomics on it so far.
+        known_by_target: dict[tuple[Any, ...], Knowledge] = {}
+        waiting: dict[int, deque[tuple[int, Knowledge]]] = {}
+        for record in atomics.tolist():
+            position = int(order.position[record])
+            task = int(order.task[position])
+            alloc, offset, box = (int(columns[f"dst_{part}"][record]) for part in ("alloc", "offset", "box"))
+            # The same bytes may be an element, or a view of one.
+            target = alloc, offset, _bytes_of(log.boxes[box])
+            before = known_by_target.setdefault(target, {})
+            # Positions within a task ascend, and so do those of its acquisitions.
+            acquisitions = waiting.setdefault(task, deque())
+            while acquisitions and acquisitions[0][0] < position:
+                self._acquire(task, *acquisitions.popleft())
+            if before and fetching[columns["op"][record]]:
+                use = self._first_use(log, record, position)
+                if use != NONE:
+                    acquisitions.append((use, dict(before)))
+            _join(before, self._acquired.get(task, _Acquired()).before(position))
+            before[task] = max(before.get(task, NONE), position)
+        for task, acquisitions in waiting.items():
+            for use, known in acquisitions:
+                self._acquire(task, use, known)
+
+    def _acquire(self, task: int, use: int, known: Knowledge) -> None:
+        acquired = self._acquired.setdefault(task, _Acquired())
+        joined = dict(acquired.known[-1]) if acquired.known else {}
+        _join(joined, known)
+        acquired.positions.append(use)
+        acquired.known.append(joined)
+
+    def _first_use(self, log: Log, record: int, position: int) -> int:
+        """Return the position at which scalar code of the task reads an atomic's old value; NONE if none does."""
+        old = log.more_operands.get(record, [])
+        if not old:
+            # The old value is returned in a register.
+            return position
+        accesses, order = self._accesses, self._order
+        rows, positions = self._uses_of(int(old[0][0]))
+        first, behind = np.searchsorted(positions, [position, position + 1]).tolist()
+        written = [row for row in rows[first:behind].tolist() if accesses.write[row]]
+        if not written:
+            return NONE
+        low, high = accesses.low[written[0]], accesses.high[written[0]]
+        for index in range(behind, len(rows)):
+            row, use = int(rows[index]), int(positions[index])
+            if order.task[use] != order.task[position]:
+                return NONE
+            if accesses.low[row] >= high or accesses.high[row] <= low:
+                continue
+            if accesses.write[row]:
+                return NONE
+            if order.lane[use] == SCALAR:
+                return use
+        return NONE
+
+    def _uses_of(self, alloc: int) -> tuple[Integers, Integers]:
+        """Return the accesses to an allocation by position, and their positions."""
+        known = self._uses.get(alloc)
+        if known is None:
+            rows = np.flatnonzero(self._accesses.alloc == alloc)
+            positions = self._order.position[self._accesses.record[rows]]
+            by_position = np.argsort(positions, kind="stable")
+            known = self._uses[alloc] = rows[by_position], positions[by_position]
+        return known
+
+
+@lru_cache(maxsize=1 << 10)
+def _bytes_of(box: Box) -> tuple[Any, ...]:
+    geometry = geometry_of(box)
+    return () if geometry is None else (geometry.start, geometry.run, geometry.loops)
+
+
+def _join(one: Knowledge, other: Knowledge) -> None:
+    for task, position in other.items():
+        one[task] = max(one.get(task, NONE), position)

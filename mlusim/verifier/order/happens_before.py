@@ -1,0 +1,312 @@
+"""The happens-before relation of a log, by the rules of the hardware and never by the simulated clock.
+
+The rules (docs/semantics.md):
+- a task issues in program order; an operation starts after it was issued;
+- each pipe is in order; pipes are unordered among each other; an asynchronous copy within NRAM is in the vector pipe;
+- `mlusim.cores.ordering` defines what an instruction waits for, whether it blocks its task and whether it is posted;
+- a sync completes everything on the pipes that it names before anything after it; only the full sync waits for posted
+  stores;
+- a barrier is a full sync of every participant, and orders everything before it in any task before everything after it
+  in any other;
+- a copy between GDRAM and SRAM runs on the memory core's engine, whichever core issues it: in order with those of the
+  same task, and complete for every participating task when that task's own call is;
+- launches on one queue are in order, and so are launches before and after a wait by the host;
+- tasks of a launch are unordered except through barriers, including BLOCK tasks that share a core and the jobs of a
+  grid.
+
+All computations use *positions*: indices into the records sorted by task, each task's records in program order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from copy import copy
+from functools import cached_property
+
+import numpy as np
+
+from mlusim.arrays import Flags, Integers
+from mlusim.cores.barrier import BARRIERS
+from mlusim.cores.locks import LOCK_NAMES, SHIFT
+from mlusim.cores.ordering import MOVE_PIPE, VECTOR_PIPE
+from mlusim.log import NONE, SCALAR, SYNC, VECTOR, Log
+from mlusim.memory.kinds import DIRECTION_CODES, Direction
+from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.order.lanes import ASYNCHRONOUS_LANES, POSTED, in_order, lanes_of, ordering_classes
+
+# Instructions whose offsets and masks are read at issue (`mlusim.cores.row_copies`).
+BY_OFFSETS = ("gather", "scatter")
+
+
+class Order:
+    """The happens-before relation over the records of a log.
+
+    Args:
+        log: the log of a run, complete or not.
+        columns: `log.columns()`.
+
+    Attributes:
+        position: by record, its position.
+        record: by position, the record.
+        task_of, op_of, line_of: by record, the columns of the log.
+        task, op, line, detail: by position, the columns of the log.
+        lane: by position, its lane (`mlusim.verifier.order.lanes`).
+        first: (tasks + 1,) the first position of each task, and the number of positions.
+        is_sync, is_barrier: by position, whether it is one; in BLOCK tasks, barriers are only syncs.
+        blocks: by position, whether an instruction other than a sync blocks its task.
+        left_out: by position, whether it is a sync that orders nothing here (`without`).
+        done: by position, the position after which the operation is known to be complete; the task's last position if
+            only its end waits for the operation.
+        awaited: by position, whether anything in the task waits for it.
+        waiter: by position, the position of the first operation that waits for it, before starting or before
+            completing.
+        segment: by position, the number of barriers that its task has passed.
+    """
+
+    def __init__(self, log: Log, columns: dict[str, Integers]) -> None:
+        self.log = log
+        self._columns = columns
+        task = columns["task"]
+        self.record: Integers = np.argsort(task, kind="stable")
+        self.position: Integers = np.empty_like(self.record)
+        self.position[self.record] = np.arange(len(task))
+        self.task = task[self.record]
+        self.task_of, self.op_of, self.line_of = task, columns["op"], columns["line"]
+        tasks = len(log.tasks)
+        self.first = np.searchsorted(self.task, np.arange(tasks + 1))
+        self.line = columns["line"][self.record]
+        op, pipe = columns["op"][self.record], columns["pipe"][self.record]
+        self.op: Integers = op
+        self.detail = columns["detail"][self.record]
+        self.is_sync: Flags = pipe == SYNC
+        self.left_out: Flags = np.zeros(len(task), bool)
+        launch_of_task = np.array([record.launch for record in log.tasks], np.int64)
+        union = np.array([record.kind != "BLOCK" for record in log.launches], bool)
+        barriers = [log.ops.index(name) for name in BARRIERS if name in log.ops]
+        self.is_barrier: Flags = np.isin(op, barriers) & union[launch_of_task[self.task]] if len(task) else self.is_sync
+        classes, kind = ordering_classes(log, columns)
+        self.lane = lanes_of(log, columns, np.array([entry.posted for entry in classes], bool)[kind])[self.record]
+        kind = kind[self.record]
+        self.blocks: Flags = np.array([entry.blocks for entry in classes], bool)[kind] & ~self.is_sync
+        self._waits_for: Integers = np.array([entry.waits_for for entry in classes], np.int64)[kind]
+        self.awaited, self.done, self.waiter = self._waits()
+
+    def without(self, lines: Collection[int]) -> Order:
+        """Return the order without the syncs of some source lines (indices), to find out what they order."""
+        order = copy(self)
+        for name in [*vars(order)]:
+            if isinstance(getattr(Order, name, None), cached_property):
+                delattr(order, name)
+        order.left_out = self.is_sync & np.isin(self.line, list(lines))
+        order.awaited, order.done, order.waiter = order._waits()  # noqa: SLF001 - an order of its own
+        return order
+
+    def _waits(self) -> tuple[Flags, Integers, Integers]:
+        """Return `awaited`, `done` and `waiter`."""
+        awaited = self.is_sync | self.blocks
+        positions = np.arange(len(self.task))
+        last = self.first[self.task + 1] - 1
+        done = np.where(self.is_sync | self.blocks, positions, last)
+        waiter = done.copy()
+        waits = self.is_sync & ~self.left_out
+        full = waits & self.is_barrier
+        copies = self._columns["direction"][self.record] == DIRECTION_CODES[Direction.NRAM2NRAM]
+        streamed = (self.lane == VECTOR) & copies
+        by_pipes = np.isin(self.op, [code for code, name in enumerate(self.log.ops) if name == "sync_io_move_compute"])
+        for lane, bits, also in (
+            *((lane, bits, 0) for lane, bits in ASYNCHRONOUS_LANES.items()),
+            # `sync_move` also waits for copies within NRAM.
+            (VECTOR, VECTOR_PIPE, MOVE_PIPE),
+        ):
+            pending = np.flatnonzero((self.lane == lane) & ~self.is_sync & ~self.blocks & (streamed if also else True))
+            if not len(pending):
+                continue
+            named = waits & ~self.is_barrier & (((self.detail & bits) == bits) | ((self.detail & also) != 0))
+            if lane == POSTED:
+                # Naming all pipes is not the full sync: posted stores are in none of them.
+                named &= ~by_pipes
+            for waiters, offset in (
+                (full | named | ((self.lane == lane) & self.blocks), 0),
+                # An operation that waits for a pipe before it starts finds the pipe idle, like one after a sync.
+                (~self.is_sync & ((self._waits_for & bits) == bits) & (lane != POSTED), -1),
+            ):
+                candidates = np.flatnonzero(waiters)
+                next_waiter = np.append(candidates, len(self.task))[np.searchsorted(candidates, pending, side="right")]
+                done[pending] = np.minimum(done[pending], next_waiter + offset)
+                waiter[pending] = np.minimum(waiter[pending], next_waiter)
+                awaited[pending] |= next_waiter <= last[pending]
+        return awaited, done, waiter
+
+    @cached_property
+    def _calls(self) -> dict[tuple[int, int], int]:
+        """By copy of the memory core and task: the position of the task's call that participates in it."""
+        positions = {call: int(self.position[call]) for call in self.log.joined}
+        return {(copy, int(self.task[positions[call]])): positions[call] for call, copy in self.log.joined.items()}
+
+    def lanes_of(self, accesses: Accesses) -> Integers:
+        """By access, return its lane: that of the operation, or the scalar pipe for operands read at issue."""
+        lane: Integers = self.lane[self.position[accesses.record]]
+        codes = [code for code, name in enumerate(self.log.ops) if name in BY_OFFSETS]
+        if codes:
+            op, alloc, offset = (self._columns[name][accesses.record] for name in ("op", "a_alloc", "a_offset"))
+            is_source = (accesses.alloc == alloc) & (accesses.offset == offset)
+            lane = np.where(np.isin(op, codes) & ~accesses.write & ~is_source, SCALAR, lane)
+        return lane
+
+    @cached_property
+    def locks_held(self) -> Integers:
+        """By position, the locks that the task holds, as a bit mask; only the first 63 distinct locks are tracked."""
+        locks: Integers = np.zeros(len(self.task), np.int64)
+        ops = [self.log.ops.index(name) if name in self.log.ops else NONE for name in LOCK_NAMES]
+        calls = [np.flatnonzero(self.op == op) for op in ops]
+        numbers = np.unique(self.detail[calls[0]] >> SHIFT)[:63]
+        for bit, number in enumerate(numbers.tolist()):
+            change: Integers = np.zeros(len(self.task) + 1, np.int64)
+            for sign, positions in zip((1, -1), calls, strict=True):
+                change[positions[self.detail[positions] >> SHIFT == number]] += sign
+            total = np.cumsum(change)[:-1]
+            before = np.concatenate(([0], total))[self.first[self.task]]
+            locks |= ((total - before) > 0).astype(np.int64) << bit
+        return locks
+
+    @cached_property
+    def shared_calls(self) -> Integers:
+        """By position, a number shared by positions of a task with no call of a shared copy at or between them."""
+        shared = np.zeros(len(self.task), np.int64)
+        shared[self.position[sorted({*self.log.joined, *self.log.joined.values()})]] = 1
+        counted: Integers = 2 * np.cumsum(shared) - shared
+        return counted
+
+    @cached_property
+    def segment(self) -> Integers:
+        """By position, the number of barriers that its task has passed."""
+        passed = np.concatenate(([0], np.cumsum(self.is_barrier & ~self.left_out)))
+        return passed[:-1] - passed[self.first[self.task]]
+
+    @cached_property
+    def segment_row(self) -> Integers:
+        """(tasks + 1,) first row of each task in its group's clock: a row per segment."""
+        barriers = np.bincount(self.task[self.is_barrier & ~self.left_out], minlength=len(self.log.tasks))
+        return np.concatenate(([0], np.cumsum(barriers + 1)))
+
+    @cached_property
+    def _groups(self) -> tuple[Integers, Integers, list[list[int]]]:
+        """By task, its group (tasks connected by barriers) and its index in the group; and the groups."""
+        tasks = len(self.log.tasks)
+        root = list(range(tasks))
+
+        def find(task: int) -> int:
+            while root[task] != task:
+                root[task] = root[root[task]]
+                task = root[task]
+            return task
+
+        for _, positions in self.rounds:
+            first = find(int(self.task[positions[0]]))
+            for position in positions[1:]:
+                root[find(int(self.task[position]))] = first
+        members: dict[int, list[int]] = {}
+        for task in range(tasks):
+            members.setdefault(find(task), []).append(task)
+        group, number = np.empty(tasks, np.int64), np.empty(tasks, np.int64)
+        for index, members_of_group in enumerate(members.values()):
+            group[members_of_group] = index
+            number[members_of_group] = np.arange(len(members_of_group))
+        return group, number, list(members.values())
+
+    @property
+    def group(self) -> Integers:
+        """By task, its group: tasks that meet at barriers, directly or through others."""
+        return self._groups[0]
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """Tasks by group."""
+        return self._groups[2]
+
+    @cached_property
+    def rounds(self) -> list[tuple[int, Integers]]:
+        """The barrier rounds: number and participants' positions, in the order in which the rounds ended."""
+        positions = np.flatnonzero(self.is_barrier & ~self.left_out)
+        if not len(positions):
+            return []
+        number = self.detail[positions]
+        order = np.lexsort((self.record[positions], number))
+        positions, number = positions[order], number[order]
+        starts = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
+        groups = np.split(positions, starts[1:])
+        last = np.array([self.record[part[-1]] for part in groups])
+        return [(int(number[starts[index]]), groups[index]) for index in np.argsort(last, kind="stable")]
+
+    @cached_property
+    def clocks(self) -> list[Integers]:
+        """By group, a vector clock (all segments, tasks): segments of each task that complete before one starts."""
+        group, number, groups = self._groups
+        clocks = []
+        base: Integers = np.zeros(len(self.log.tasks), np.int64)
+        lengths = np.diff(self.segment_row)
+        for members_of_group in groups:
+            base[members_of_group] = np.cumsum(lengths[members_of_group]) - lengths[members_of_group]
+            clocks.append(np.zeros((int(lengths[members_of_group].sum()), len(members_of_group)), np.int64))
+        self._base = base
+        for _, positions in self.rounds:
+            tasks = self.task[positions]
+            clock = clocks[group[tasks[0]]]
+            segments = self.segment[positions]
+            rows = base[tasks] + segments
+            known = clock[rows].max(axis=0)
+            known[number[tasks]] = segments + 1
+            clock[rows + 1] = known
+        return clocks
+
+    def clock_of(self, task: int, of: int) -> Integers:
+        """By segment of `task`, return how many segments of `of`, in the same group, complete before it starts."""
+        group, number, _ = self._groups
+        clock = self.clocks[int(group[task])]
+        begin = int(self._base[task])
+        length = int(self.segment_row[task + 1] - self.segment_row[task])
+        return clock[begin : begin + length, int(number[of])]
+
+    @cached_property
+    def launch(self) -> Integers:
+        """By task, its launch."""
+        return np.array([record.launch for record in self.log.tasks], np.int64)
+
+    @cached_property
+    def launches_in_order(self) -> Flags:
+        """(launches, launches): whether the two are ordered, in either direction, or identical."""
+        queue = np.array([record.queue for record in self.log.launches], np.int64)
+        waits = np.searchsorted(np.array(self.log.host_waits, np.int64), np.arange(len(queue)), side="right")
+        ordered: Flags = (queue[:, None] == queue) | (waits[:, None] != waits)
+        for one, other in self.log.unordered:
+            ordered[[one, other], [other, one]] = False
+        return ordered
+
+    def before(self, one: int, other: int) -> bool:
+        """Return whether the operation at one position completes before the operation at another starts."""
+        first, second = int(self.task[one]), int(self.task[other])
+        if first == second:
+            return one < other and bool(self.done[one] < other or in_order(int(self.lane[one]), int(self.lane[other])))
+        launches = int(self.launch[first]), int(self.launch[second])
+        if launches[0] != launches[1]:
+            return launches[0] < launches[1] and bool(self.launches_in_order[launches])
+        call = self._calls.get((int(self.record[one]), second))
+        # The call counts like the copy itself: complete for operations that wait for it, in order with later copies.
+        if (call is not None and call < other) and (
+            self.done[call] < other or in_order(int(self.lane[call]), int(self.lane[other]))
+        ):
+            return True
+        if self.group[first] != self.group[second]:
+            return False
+        return int(self.clock_of(second, first)[self.segment[other]]) > int(self.segment[one])
+
+    def unordered_launches(self) -> list[list[int]]:
+        """Return the launches in sets, such that launches in different sets are ordered."""
+        sets: list[list[int]] = []
+        ordered = self.launches_in_order
+        for launch in range(len(self.log.launches)):
+            joined = [members for members in sets if not ordered[launch, members].all()]
+            for members in joined:
+                sets.remove(members)
+            sets.append(sorted([launch, *(other for members in joined for other in members)]))
+        return sets

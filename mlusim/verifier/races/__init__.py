@@ -1,0 +1,11 @@
+"""Races: accesses to the same bytes that nothing orders.
+
+  conflicts                the pairs of accesses
+  race_findings            the pairs as findings
+  releases                 buffers released while a transfer may use them
+
+Remedies:
+  missing_syncs            races that one sync would fix; `lane_syncs`: that sync; `source_loops`: where it could stand
+  executions               how often a line races, and how often it could: a wrong index, or a missing sync
+  task_remedies            what orders two tasks: a barrier and its place, a lock; `atomic_remedies`: an atomic
+"""

@@ -1,0 +1,274 @@
+"""Pairs of accesses to common bytes, at least one a write, that nothing orders.
+
+Within a task, an operation can conflict with those issued on other lanes before it is known to be complete: a window of
+the program order. Between tasks, barriers delimit segments; where there are none, only the parts of a tensor that
+several tasks access are compared. Pairs ordered by later syncs are pruned before any bytes are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.log import Log
+from mlusim.verifier.accesses.cells import Cells
+from mlusim.verifier.accesses.geometry import group_rows
+from mlusim.verifier.accesses.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier_first, in_batches, touching
+from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.order.lanes import ASYNCHRONOUS_LANES, LANES, in_order
+
+# Windows are compared pair by pair up to this many pairs per access; beyond that, by kind of access.
+_MAX_PAIRS_PER_ACCESS = 16
+# Smallest batch of accesses, in whole tasks.
+_BATCH_ROWS = 1 << 18
+_SHARED_MEMORIES = ("gdram", "sram")
+
+
+class Space:
+    """The identity of bytes: for each allocation its address space, and the address of its first byte in it.
+
+    An allocation in GDRAM or SRAM is an address space by itself. NRAM, WRAM and LDRAM are one space each per task,
+    because a scope frees addresses while a copy may still use them.
+    """
+
+    def __init__(self, log: Log) -> None:
+        private = {"nram": 0, "wram": 1, "ldram": 2}
+        self.number = np.array(
+            [private.get(record.memory, 3 + index) for index, record in enumerate(log.allocations)], np.int64
+        )
+        self.address = np.array([record.address for record in log.allocations], np.int64)
+        self.address[self.number >= len(private)] = 0
+        self.shared = np.array([record.memory in _SHARED_MEMORIES for record in log.allocations], bool)
+        self.read_only = np.array([record.read_only for record in log.allocations], bool)
+
+
+def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
+    """Yield unordered conflicting pairs of rows of `accesses` within a task, the earlier first.
+
+    Of pairs that differ only in repetition, at least the first is included.
+    """
+    # Inputs are never written.
+    writable = np.flatnonzero(~space.read_only[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
+    writable = writable[np.argsort(order.position[accesses.record[writable]], kind="stable")]
+    if not len(writable):
+        return
+    # Positions are sorted by task: processing some tasks at a time bounds memory on long logs.
+    task = order.task_of[accesses.record[writable]]
+    ends = [*(np.flatnonzero(task[1:] != task[:-1]) + 1).tolist(), len(writable)]
+    begin = 0
+    for end in ends:
+        if end - begin >= _BATCH_ROWS or end == len(writable):
+            yield from _within(order, accesses, space, writable[begin:end])
+            begin = end
+
+
+def _within(order: Order, accesses: Accesses, space: Space, writable: Integers) -> Iterator[Pairs]:
+    """`within_tasks` for all rows of some tasks, in program order."""
+    selected = accesses.where(writable)
+    windows = list(_windows(order, selected))
+    pairs = sum(int((last - first).sum()) for _, _, first, last in windows)
+    if pairs > _MAX_PAIRS_PER_ACCESS * len(selected) + FEW_PAIRS:
+        unordered = _by_kind(order, selected, space)
+    else:
+        unordered = _by_window(selected, space, windows)
+    for a, b in unordered:
+        yield writable[a], writable[b]
+
+
+def _windows(order: Order, accesses: Accesses) -> Iterator[tuple[Integers, Integers, Integers, Integers]]:
+    """Yield, by lane, the rows that are pending after their issue, and what they may conflict with.
+
+    Each of the rows `pending` may conflict with the rows others[first:last], issued before it is complete on lanes that
+    are not in order with its own. These are few if syncs are near, and all later ones if there are none.
+    """
+    position = order.position[accesses.record]
+    lane, done = order.lanes_of(accesses), order.done[position]
+    for number in ASYNCHRONOUS_LANES:
+        pending = np.flatnonzero((lane == number) & (done > position))
+        if len(pending):
+            unordered = np.array([not in_order(number, other) for other in range(len(LANES))])
+            others = np.flatnonzero(unordered[lane])
+            first = np.searchsorted(position[others], position[pending], side="right")
+            last = np.searchsorted(position[others], done[pending], side="right")
+            yield pending, others, first, last
+
+
+def _by_window(
+    accesses: Accesses, space: Space, windows: list[tuple[Integers, Integers, Integers, Integers]]
+) -> Iterator[Pairs]:
+    """`within_tasks` for rows in program order: compare each pending row with all of its window."""
+    number, address = space.number[accesses.alloc], space.address[accesses.alloc]
+    low, high = accesses.low + address, accesses.high + address
+    for pending, others, first, last in windows:
+        for part, index in chunks(first, last):
+            a, b = pending[part], others[index]
+            meet = (number[a] == number[b]) & (accesses.write[a] | accesses.write[b])
+            meet &= (low[a] < high[b]) & (low[b] < high[a])
+            a, b = a[meet], b[meet]
+            for exact in in_batches(accesses, a, b, address[a] - address[b]):
+                yield a[exact], b[exact]
+
+
+def _by_kind(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
+    """`within_tasks` for rows in program order: pair each row with the first of each kind of later access."""
+    position = order.position[accesses.record]
+    lane, done = order.lanes_of(accesses), order.done[position]
+    line = order.line[position]
+    first, kind, times = group_rows(
+        order.task[position], lane, line, accesses.alloc, accesses.offset, accesses.geometry, accesses.write
+    )
+    by_kind = np.argsort(kind, kind="stable")
+    ends = np.cumsum(times)
+    rows_of = [by_kind[end - count : end] for end, count in zip(ends.tolist(), times.tolist(), strict=True)]
+    begins = position[[rows[0] for rows in rows_of]]
+    last_position = position[[rows[-1] for rows in rows_of]]
+    last_done = np.maximum.reduceat(done[by_kind], ends - times)
+    for one, other in _overlapping(
+        order.task[position][first], accesses.where(first), space, (begins, last_position, last_done)
+    ):
+        for earlier, later in ((one, other), (other, one)):
+            lanes = lane[first[earlier]], lane[first[later]]
+            if lanes[0] not in ASYNCHRONOUS_LANES or in_order(int(lanes[0]), int(lanes[1])):
+                continue
+            a, b = rows_of[earlier], rows_of[later]
+            following = np.searchsorted(position[b], position[a], side="right")
+            valid = np.flatnonzero(following < len(b))
+            valid = valid[position[b[following[valid]]] <= done[a[valid]]]
+            if len(valid):
+                yield a[valid], b[following[valid]]
+
+
+def _overlapping(
+    task: Integers, kinds: Accesses, space: Space, when: tuple[Integers, Integers, Integers]
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs of kinds of accesses of one task that share bytes, at least one a write, and overlap in time.
+
+    Args:
+        task: by kind, its task.
+        kinds: one access of each kind.
+        space: the identity of bytes.
+        when: by kind, the first and the last position, and the last position at which one of them completes.
+    """
+    number, address = space.number[kinds.alloc], space.address[kinds.alloc]
+    # Lay out all memories of all tasks one after another in a single address space.
+    _, memory, _ = group_rows(task, number)
+    low, high = kinds.low + address, kinds.high + address
+    length = int(high.max()) + 1
+    low, high = low + memory * length, high + memory * length
+    begin, last, done = when
+    # Sort by address or by time, whichever leaves fewer pairs to compare.
+    by_low = np.argsort(low, kind="stable")
+    in_space = np.searchsorted(low[by_low], high[by_low], side="left") - np.arange(1, len(low) + 1)
+    by_begin = np.argsort(begin, kind="stable")
+    until = np.maximum(last, done)[by_begin]
+    in_time = np.searchsorted(begin[by_begin], until, side="right") - np.arange(1, len(low) + 1)
+    ordered, count = (by_low, in_space) if in_space.sum() <= in_time.sum() else (by_begin, in_time)
+    following = np.arange(1, len(low) + 1)
+    for part, index in chunks(following, following + count):
+        a, b = ordered[part], ordered[index]
+        meet = (memory[a] == memory[b]) & (kinds.write[a] | kinds.write[b])
+        meet &= (low[a] < high[b]) & (low[b] < high[a])
+        meet &= ((begin[a] < last[b]) & (begin[b] <= done[a])) | ((begin[b] < last[a]) & (begin[a] <= done[b]))
+        a, b = a[meet], b[meet]
+        for exact in in_batches(kinds, a, b, address[a] - address[b]):
+            yield from zip(a[exact].tolist(), b[exact].tolist(), strict=True)
+
+
+def between_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
+    """Yield unordered conflicting pairs of rows of `accesses` in different tasks."""
+    candidates = np.flatnonzero(space.shared[accesses.alloc] & ~space.read_only[accesses.alloc])
+    if not len(candidates):
+        return
+    by_alloc = np.argsort(accesses.alloc[candidates], kind="stable")
+    candidates = candidates[by_alloc]
+    alloc = accesses.alloc[candidates]
+    for rows in np.split(candidates, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1):
+        if accesses.write[rows].any():
+            task = order.task_of[accesses.record[rows]]
+            if (task != task[0]).any():
+                yield from _in_allocation(order, accesses, np.sort(rows))
+
+
+def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator[Pairs]:
+    position = order.position[accesses.record[rows]]
+    task, segment = order.task[position], order.segment[position]
+    # Repeated accesses by a source line of a task to the same bytes between two barriers count as one.
+    line = order.line[position]
+    same = [task, segment, line, accesses.offset[rows], accesses.geometry[rows], accesses.write[rows]]
+    if order.log.joined:
+        # A shared copy orders the accesses after a call of it, not those before.
+        same.append(order.shared_calls[position])
+    first, _, _ = group_rows(*same)
+    rows, task, segment = rows[first], task[first], segment[first]
+    group = order.group[task]
+    for launches in order.unordered_launches():
+        members = np.flatnonzero(np.isin(order.launch[task], launches))
+        if len(members) and accesses.write[rows[members]].any():
+            yield from _across_groups(order, accesses, rows[members], task[members], group[members])
+    if len(order.groups) < len(order.log.tasks):
+        for label in np.unique(group).tolist():
+            members = np.flatnonzero(group == label)
+            if (task[members] != task[members[0]]).any() and accesses.write[rows[members]].any():
+                yield from _within_group(order, accesses, rows[members], task[members], segment[members])
+
+
+def _across_groups(
+    order: Order, accesses: Accesses, rows: Integers, task: Integers, group: Integers
+) -> Iterator[Pairs]:
+    """Yield pairs of tasks that never meet at a barrier, in the cells that more than one group accesses."""
+    if (group == group[0]).all():
+        return
+    chosen = accesses.where(rows)
+    if disjoint(chosen):
+        return
+    cells = Cells(chosen, int(chosen.high.max()))
+    several = cells.count() > 1
+    if not several.any():
+        return
+    contested = cells.mixed(group, several & (cells.count(chosen.write) > 0))
+    selected = np.flatnonzero(cells.touching(contested))
+    selected = selected[np.argsort(chosen.low[selected], kind="stable")]
+    if not len(selected):
+        return
+    low, high = chosen.low[selected], chosen.high[selected]
+    last = np.searchsorted(low, high, side="left")
+    for part, index in chunks(np.arange(1, len(selected) + 1), last):
+        a, b = selected[part], selected[index]
+        meet = (group[a] != group[b]) & (chosen.write[a] | chosen.write[b])
+        launch, other = order.launch[task[a]], order.launch[task[b]]
+        meet &= (launch == other) | ~order.launches_in_order[launch, other]
+        a, b = a[meet], b[meet]
+        exact = touching(chosen, a, b)
+        yield earlier_first(rows[a[exact]], rows[b[exact]])
+
+
+def _within_group(
+    order: Order, accesses: Accesses, rows: Integers, task: Integers, segment: Integers
+) -> Iterator[Pairs]:
+    """Yield pairs of tasks that meet at barriers, in segments that no barrier orders."""
+    chosen = accesses.where(rows)
+    tasks = np.unique(task).tolist()
+    of_task = {owner: np.flatnonzero(task == owner) for owner in tasks}
+    for position, owner in enumerate(tasks):
+        owned = of_task[owner]
+        for other in tasks[position + 1 :]:
+            others = of_task[other]
+            others = others[np.argsort(segment[others], kind="stable")]
+            # Segments of the other task that end before mine begins, and the first that begins after mine ends.
+            ends = order.clock_of(owner, other)[segment[owned]]
+            begins = np.searchsorted(order.clock_of(other, owner), segment[owned], side="right")
+            first = np.searchsorted(segment[others], ends, side="left")
+            last = np.searchsorted(segment[others], begins, side="left")
+            for row, index in chunks(first, last):
+                a, b = owned[row], others[index]
+                meet = (
+                    (chosen.write[a] | chosen.write[b])
+                    & (chosen.low[a] < chosen.high[b])
+                    & (chosen.low[b] < chosen.high[a])
+                )
+                a, b = a[meet], b[meet]
+                exact = touching(chosen, a, b)
+                yield earlier_first(rows[a[exact]], rows[b[exact]])

@@ -1,0 +1,305 @@
+"""Grouping of races that one additional sync would fix into one finding.
+
+A sync has a location in the source: before a line, after a line, at the end of a loop body, or in a copy that blocks.
+It fixes a race within a task if the task passes that location between the two operations. Races with a common location
+are therefore one missing sync, and are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlusim.cores.barrier import BARRIERS
+from mlusim.log import Log
+from mlusim.units import group_digits
+from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, on_the_vector_pipe
+from mlusim.verifier.races.source_loops import loop_repeated
+
+# Steps of a task examined between the two operations of a race.
+_MAX_STEPS = 10_000
+# A missing sync makes (nearly) every execution of a line race, a wrong index of a pipeline some of them: at most this
+# share, and only if each task executes the line this often.
+_SELDOM = 0.6
+_FEW_EXECUTIONS = 4
+
+
+class Point(NamedTuple):
+    """A location for a sync; `rank` decides between locations that fix equally many races."""
+
+    rank: int
+    kind: str
+    file: str
+    line: int
+
+
+class Span(NamedTuple):
+    """The source lines between which a barrier would order two tasks; spans with different keys share no barrier."""
+
+    key: tuple[Any, ...]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """A race within a task: the positions of its two operations, the first and the last time, and its finding."""
+
+    first: int
+    second: int
+    last: tuple[int, int]
+    finding: Finding
+
+
+def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Finding, set[Point]]]:
+    """Return one finding per missing sync, in the order of the races, with the locations where it could be added."""
+    remaining = {number: _points(log, order, race) for number, race in enumerate(races)}
+    result: dict[int, tuple[Finding, set[Point]]] = {}
+    while remaining:
+        # The races that each sync at each location would fix; a wait for all pipes fixes whatever any other would.
+        fixed_by: dict[tuple[Point, str], list[int]] = {}
+        for number, points in remaining.items():
+            for sync in {races[number].finding.fields["sync"], FULL_SYNC}:
+                for point in points:
+                    fixed_by.setdefault((point, sync), []).append(number)
+        if not fixed_by:
+            result |= {number: (races[number].finding, points) for number, points in remaining.items()}
+            break
+        # Prefer the sync that fixes the most races, then the one that waits for less, then that of the earliest race.
+        (point, _), together = min(
+            fixed_by.items(), key=lambda item: (-len(item[1]), item[0][1] == FULL_SYNC, item[1][0], item[0])
+        )
+        main = next((number for number in together if _is_next_to(point, races[number].finding)), together[0])
+        others = [races[number].finding for number in together if number != main]
+        shared = set.intersection(*(remaining.pop(number) for number in together))
+        finding = races[main].finding
+        result[together[0]] = (_reported_together(finding, others, point) if others else finding, shared)
+    return _fold_wrong_indices([result[number] for number in sorted(result)])
+
+
+def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tuple[Finding, set[Point]]]:
+    """Return the races with a remedy for those that only some executions of a line have: an index is wrong there.
+
+    Such races of one line with two others are one finding: no single sync would fix them.
+    """
+    result: list[tuple[Finding, set[Point]]] = []
+    for finding, points in races:
+        seldom = _is_seldom(finding)
+        same = next((at for at, (race, _) in enumerate(result) if seldom and _share_a_line(race, finding)), None)
+        if same is None:
+            index = f"{_other_index(finding, *finding.sites)}\nor {finding.remedy}"
+            named = replace(finding, remedy=index, fields=finding.fields | {"wrong_index": True})
+            result.append((named if seldom else finding, points))
+        else:
+            main, its_points = result[same]
+            (common,) = [site for site in main.sites if (site.file, site.line) in finding.lines][:1]
+            folded = (*main.folded, replace(finding, folded=()), *finding.folded)
+            result[same] = (replace(main, folded=folded, remedy=_other_index(main, common)), its_points)
+    return result
+
+
+def _is_seldom(finding: Finding) -> bool:
+    """Return whether the first line of each of its races is executed far more often than it races.
+
+    Executions that something else orders before the second line count as little as those that it does not follow. If
+    the first executions race alone, a sync is missing before a loop.
+    """
+    return all(
+        race.fields["comparable"] >= _FEW_EXECUTIONS * race.fields["tasks"]
+        and race.times <= _SELDOM * race.fields["comparable"]
+        for race in (finding, *finding.folded)
+    ) and not all(race.fields["first_turns"] for race in (finding, *finding.folded))
+
+
+def _share_a_line(one: Finding, other: Finding) -> bool:
+    return _is_seldom(one) and one.fields["buffer"] == other.fields["buffer"] and bool(one.lines & other.lines)
+
+
+def _other_index(finding: Finding, *sites: Site) -> str:
+    at = " or ".join(dict.fromkeys(site.location for site in sites))
+    times, executions = (group_digits(number) for number in (finding.times, finding.fields["executions"]))
+    return (
+        f"correct the index of {finding.fields['buffer']} at {at}: only {times} of {executions} executions of "
+        f"{finding.sites[0].location} race"
+    )
+
+
+def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
+    """Return one finding per barrier missing between tasks, in the order of the first race of each.
+
+    A barrier just before the end of a span fixes all spans with the same key that begin before it and end no earlier.
+    Races at the same two lines, in either order, and races of two tasks at one of these lines belong to the same
+    finding. So do races that one barrier next to an operation of both fixes, such as those of the first load of a
+    pipeline and of the loads of its loop, and two writes at lines of the same finding: the tasks do the work twice.
+    """
+    remaining = sorted(findings, key=lambda item: (str(item[0].key), item[0].end, -item[0].begin))
+    together: list[list[Finding]] = []
+    while remaining:
+        main = remaining[0][0]
+        fixed = [item for item in remaining if item[0].key == main.key and item[0].begin < main.end <= item[0].end]
+        remaining = [item for item in remaining if item not in fixed]
+        together.append([finding for _, finding in fixed])
+    position = {id(finding): number for number, (_, finding) in enumerate(findings)}
+    by_lines: list[tuple[set[tuple[str, int]], list[Finding]]] = []
+    for group in sorted(together, key=lambda races: position[id(races[0])]):
+        lines = group[0].lines
+        same_lines = next((races for others, races in by_lines if lines <= others or others <= lines), None)
+        if same_lines is None:
+            same_lines = next((races for _, races in by_lines if _same_barrier(races[0], group[0])), None)
+        if same_lines is None and group[0].writes_twice:
+            same_lines = next(
+                (races for _, races in by_lines if lines <= set().union(*(race.lines for race in races))), None
+            )
+        if same_lines is None:
+            same_lines = next((races for _, races in by_lines if _wrong_read(races[0], group)), None)
+        if same_lines is None:
+            by_lines.append((lines, group))
+        else:
+            same_lines += group
+    return [_with_wrong_read(main, others) if others else main for _, (main, *others) in by_lines]
+
+
+def _wrong_read(one: Finding, others: Sequence[Finding]) -> bool:
+    """Return whether a line that reads too early also races with another line in both orders: it reads a wrong part.
+
+    No single barrier would fix all of these.
+    """
+    reader = _reader(one)
+    directions = {tuple((site.file, site.line) for site in race.sites) for race in others}
+    both = {(first, second) for first, second in directions if (second, first) in directions}
+    same = all(race.fields["buffer"] == one.fields["buffer"] and not race.writes_twice for race in others)
+    return bool(both) and same and all(reader in pair for pair in both)
+
+
+def _reader(race: Finding) -> tuple[str, int]:
+    """Return the file and line that reads in a race of a read after a write; ("", 0) if it is no such race."""
+    first, second = race.sites
+    return (second.file, second.line) if (first.role, second.role) == ("writes", "reads") else ("", 0)
+
+
+def _with_wrong_read(main: Finding, others: Sequence[Finding]) -> Finding:
+    """Return a finding with others folded into it, and with their remedy if their common line reads a wrong part."""
+    remedy = main.remedy
+    if _wrong_read(main, [race for race in others if len(race.lines | main.lines) > len(main.lines)]):
+        reads = main.sites[1].location
+        remedy = f"correct the part of {main.fields['buffer']} at {reads}: other tasks write it\nor {remedy}"
+    return replace(main, folded=tuple(others), remedy=remedy)
+
+
+def _same_barrier(one: Finding, other: Finding) -> bool:
+    """Return whether one barrier fixes both: after their first operation, before their second, or their later line."""
+    if one.fields["sync"] != other.fields["sync"] or one.fields["sync"] not in BARRIERS:
+        return False
+    if _at_one_line(one) or _at_one_line(other):
+        return False
+    (first, second), (other_first, other_second) = (
+        [(site.file, site.line) for site in race.sites] for race in (one, other)
+    )
+    later = max(first, second) == max(other_first, other_second) and one.fields["buffer"] == other.fields["buffer"]
+    return first == other_first or second == other_second or (later and not other.writes_twice)
+
+
+def _at_one_line(finding: Finding) -> bool:
+    """Return whether tasks execute one line on the same bytes: no barrier fixes that."""
+    return len(finding.lines) == 1
+
+
+def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: Sequence[Finding]) -> list[Finding]:
+    """Fold races within a task into the missing barrier between tasks that would also fix them: it is a full sync.
+
+    Args:
+        within: races within a task, each with the locations where a sync would fix it.
+        between: races between tasks.
+    """
+    alone: list[Finding] = []
+    under: list[tuple[Finding, ...]] = [()] * len(between)
+    for finding, points in within:
+        number = next((number for number, race in enumerate(between) if _barrier_fixes(race, points)), None)
+        if number is None:
+            alone.append(finding)
+        else:
+            under[number] += (replace(finding, folded=()), *finding.folded)
+    return alone + [
+        replace(finding, folded=(*finding.folded, *under[number])) for number, finding in enumerate(between)
+    ]
+
+
+def _barrier_fixes(finding: Finding, points: set[Point]) -> bool:
+    """Return whether the barrier missing in a race between tasks could be added at one of the points."""
+    first, last = sorted(finding.sites, key=lambda site: site.line)
+    if finding.fields["sync"] not in BARRIERS or first.file != last.file or _at_one_line(finding):
+        return False
+    begin, end = (site.line for site in finding.sites)
+    in_file = [point for point in points if point.file == first.file]
+    return any(
+        (point.kind == "loop" and point.line == finding.fields.get("loop"))
+        or (point.kind == "before" and (first.line < point.line <= last.line or point.line == end))
+        or (point.kind == "after" and (first.line <= point.line < last.line or point.line == begin))
+        for point in in_file
+    )
+
+
+def _points(log: Log, order: Order, race: Race) -> set[Point]:
+    """Return the locations that a task passes between two operations, and the copies that could block instead.
+
+    The last time, a pipeline may pass fewer lines than the first time: it no longer loads.
+    """
+    copies = {Point(3, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
+    points = _passed(log, order, race.first, race.second)
+    return copies | (points & _passed(log, order, *race.last) or points)
+
+
+def _passed(log: Log, order: Order, first: int, second: int) -> set[Point]:
+    """Return the locations that a task passes between two positions."""
+    lines = order.line[first : min(second, first + _MAX_STEPS) + 1]
+    steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1), axis=0)
+    points = set()
+    task = int(order.task[first])
+    times = np.bincount(order.line[order.first[task] : order.first[task + 1]], minlength=len(log.lines))
+    for one, other in steps.tolist():
+        (file, line, _), (next_file, next_line, _) = log.lines[one], log.lines[other]
+        points |= {Point(0, "before", next_file, next_line), Point(1, "after", file, line)}
+        once = bool(times[one] == 1 == times[other])
+        begin = loop_repeated(file, line, next_line, once=once) if file == next_file else 0
+        if begin:
+            points.add(Point(2, "loop", file, begin))
+    return points
+
+
+def _is_next_to(point: Point, race: Finding) -> bool:
+    """Return whether a sync at a point is one just before or just after an operation of the race."""
+    first, second = race.sites
+    return {"before": second, "after": first}.get(point.kind, first).line == point.line
+
+
+def _could_block(site: Site) -> bool:
+    return site.operation == "memcpy" and site.pipe != "vector"
+
+
+def _reported_together(main: Finding, others: list[Finding], point: Point) -> Finding:
+    """Return one finding with the others folded into it, and a remedy that fixes all of them."""
+    findings = [main, *others]
+    syncs = {finding.fields["sync"] for finding in findings}
+    sync = syncs.pop() if len(syncs) == 1 else FULL_SYNC
+    site = main.sites[0]
+    name = f"{point.file.rpartition('/')[2]}:{point.line}"
+    waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
+    between = {(finding.sites[0].location, finding.sites[1].location) for finding in findings}
+    if point.kind == "copy":
+        remedy = f"wait for the copy at {name}: {site.call('memcpy(...)')}"
+        sync = main.fields["sync"]
+    elif point.kind == "loop":
+        remedy = f"{waits}, at the end of the loop at {name}"
+    elif len(between) == 1:
+        remedy = f"{waits}, between {main.sites[0].location} and {main.sites[1].location}"
+    else:
+        remedy = f"{waits}, {point.kind} {name}"
+    moves = {finding.fields.get("moves", "") for finding in findings}
+    if len(moves) == 1 and "" not in moves:
+        remedy += f"\nor {on_the_vector_pipe(moves.pop())}"
+    return replace(main, folded=(*main.folded, *others), remedy=remedy, fields=main.fields | {"sync": sync})

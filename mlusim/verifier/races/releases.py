@@ -1,0 +1,77 @@
+"""Buffers released while a transfer may still use them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.log import IO, MOVE, NONE, Log
+from mlusim.verifier.accesses.coordinates import describe
+from mlusim.verifier.accesses.geometry import group_rows
+from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.order.lanes import LANES, MEMORY_CORE_IO
+from mlusim.verifier.races.lane_syncs import LANE_SYNCS
+
+TRANSFERS = (IO, MOVE, MEMORY_CORE_IO)
+
+
+def in_flight(log: Log, accesses: Accesses, order: Order) -> Integers:
+    """Return rows of `accesses` whose transfer may be running when their buffer is released.
+
+    Only transfers count: later vector instructions on the same bytes are in order with earlier ones.
+    """
+    released = {identity: count for identity, count in log.released.items() if log.allocations[identity].task != NONE}
+    if not released or not len(accesses):
+        return np.empty(0, np.int64)
+    # By allocation, the position of the first operation of its task after the release.
+    first_after_release = np.full(len(log.allocations), len(order.task) + 1, np.int64)
+    identities = np.array(list(released), np.int64)
+    task = np.array([log.allocations[identity].task for identity in released], np.int64)
+    records = len(order.task) + 1
+    begin = np.searchsorted(order.task * records + order.record, task * records + np.array(list(released.values())))
+    first_after_release[identities] = begin
+    owner = np.full(len(log.allocations), NONE, np.int64)
+    owner[identities] = task
+    position = order.position[accesses.record]
+    rows = np.isin(order.lane[position], TRANSFERS) & (owner[accesses.alloc] == order.task[position])
+    rows &= (order.waiter[position] >= first_after_release[accesses.alloc]) & (
+        position < first_after_release[accesses.alloc]
+    )
+    return np.flatnonzero(rows)
+
+
+def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
+    """Find releases of buffers in flight, one finding per source line and buffer."""
+    rows = in_flight(log, accesses, order)
+    if not len(rows):
+        return []
+    names = sorted({record.name for record in log.allocations})
+    name = np.array([names.index(log.allocations[alloc].name) for alloc in accesses.alloc[rows].tolist()])
+    line = order.line_of[accesses.record[rows]]
+    first, _, times = group_rows(line, name)
+    findings = []
+    for row, count in sorted(zip(rows[first].tolist(), times.tolist(), strict=True)):
+        record = int(accesses.record[row])
+        allocation = log.allocations[int(accesses.alloc[row])]
+        lane = int(order.lane[order.position[record]])
+        writes = bool(accesses.write[row])
+        site = site_of(log, record, "writes" if writes else "reads", LANES[lane])
+        starts, stops = (part + int(accesses.offset[row]) for part in accesses.of(row)[0].segments())
+        sync, pipe = LANE_SYNCS[lane]
+        findings.append(
+            Finding(
+                kind="release",
+                title=f"{allocation.name} is released while {site.operation} may still "
+                f"{'write' if writes else 'read'} it",
+                region=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
+                nbytes=int((stops - starts).sum()),
+                sites=(site,),
+                rule="a buffer exists until its scope ends; the next allocation may use the same bytes",
+                remedy=f"{site.call(sync + '()')}, which waits for {pipe}, before the scope of {allocation.name} ends",
+                times=count,
+                fields={"sync": sync, "buffer": allocation.name},
+            )
+        )
+    return findings

@@ -1,0 +1,11 @@
+"""The split proof: every byte of the output is written once, by the right task.
+
+Checks:
+  coverage                 writes per byte of an output, and reads per byte of an input
+  overwrites               bytes that are overwritten before anything reads them
+  plan_comparison          whether a run follows its plan
+
+Figures:
+  balance, tensor_use      how even the split is, and what it reads and writes of each tensor
+  proof_map                the split as an image
+"""

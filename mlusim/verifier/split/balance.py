@@ -1,0 +1,154 @@
+"""Balance of the split, and its traffic relative to the compulsory bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.hardware import Board
+from mlusim.log import IO, MOVE, SCALAR, Log
+from mlusim.verifier.accesses.geometry import group_rows
+from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.order.happens_before import Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """How evenly the work is spread over the cores.
+
+    Attributes:
+        tasks: tasks that ran, excluding memory cores.
+        idle_tasks: tasks that accessed no host tensor.
+        cores, idle_cores: cores of the board, and cores without a task.
+        busiest_bytes, mean_bytes: output bytes written per task.
+        tile_bytes, tiles: the most common size of a store to an output, and the number of stores.
+        tail_tiles: stores smaller than that.
+    """
+
+    tasks: int
+    idle_tasks: int
+    cores: int
+    idle_cores: int
+    busiest_bytes: int
+    mean_bytes: float
+    tile_bytes: int
+    tiles: int
+    tail_tiles: int
+
+    @property
+    def evenness(self) -> float:
+        """Mean over maximum bytes per task, 0 to 1."""
+        return self.mean_bytes / self.busiest_bytes if self.busiest_bytes else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineTraffic:
+    """The bytes that one source line moved.
+
+    Attributes:
+        file, line, operation: the source line.
+        operations: number of executions.
+        bytes_requested: bytes requested by the kernel.
+        bus_bytes: bytes moved over the DRAM bus.
+    """
+
+    file: str
+    line: int
+    operation: str
+    operations: int
+    bytes_requested: int
+    bus_bytes: int
+
+    @property
+    def efficiency(self) -> float:
+        """Requested over bus bytes: 1 for whole, aligned bus units; 0 without bus traffic."""
+        return self.bytes_requested / self.bus_bytes if self.bus_bytes else 0.0
+
+    @property
+    def location(self) -> str:
+        """`kernel.py:41`."""
+        return f"{Path(self.file).name}:{self.line}"
+
+
+def balance_of(log: Log, accesses: Accesses, order: Order, board: Board) -> Balance:
+    """Return how evenly the work of a log is spread over the cores."""
+    records = log.tasks
+    cores = [index for index, record in enumerate(records) if not record.is_memory_core]
+    host = np.array([record.task < 0 for record in log.allocations], bool)
+    output = np.zeros(len(log.allocations), bool)
+    output[[identity for identity, role in log.roles().items() if role == "output"]] = True
+    task = order.task_of[accesses.record]
+    touched = np.zeros(len(records), bool)
+    touched[task[host[accesses.alloc]]] = True
+    stores = np.flatnonzero(output[accesses.alloc] & accesses.write) if len(accesses) else np.empty(0, np.int64)
+    sizes = _sizes(accesses, stores)
+    written = np.bincount(task[stores], sizes, len(records)) if len(stores) else np.zeros(len(records))
+    per_core = written[cores] if cores else np.zeros(1)
+    kinds, times = np.unique(sizes, return_counts=True)
+    common = int(kinds[np.argmax(times)]) if len(kinds) else 0
+    used = {(records[index].cluster, records[index].core) for index in cores}
+    return Balance(
+        tasks=len(cores),
+        idle_tasks=int((~touched[cores]).sum()) if cores else 0,
+        cores=board.cores,
+        idle_cores=board.cores - len(used),
+        busiest_bytes=int(per_core.max()),
+        mean_bytes=float(per_core.mean()),
+        tile_bytes=common,
+        tiles=len(stores),
+        tail_tiles=int((sizes < common).sum()),
+    )
+
+
+def _sizes(accesses: Accesses, rows: Integers) -> Integers:
+    counts = np.zeros(len(accesses.geometries), np.int64)
+    for number in np.unique(accesses.geometry[rows]).tolist():
+        counts[number] = accesses.geometries[number].moved_bytes
+    return counts[accesses.geometry[rows]]
+
+
+def memory_traffic(log: Log, accesses: Accesses) -> dict[str, tuple[int, int]]:
+    """Return the bytes that operations read and wrote, by memory."""
+    sizes = _sizes(accesses, np.arange(len(accesses)))
+    traffic: dict[str, tuple[int, int]] = {}
+    kind = np.array([record.memory for record in log.allocations])[accesses.alloc] if len(accesses) else np.empty(0)
+    for memory in dict.fromkeys(record.memory for record in log.allocations):
+        in_memory = kind == memory
+        traffic[memory] = (int(sizes[in_memory & ~accesses.write].sum()), int(sizes[in_memory & accesses.write].sum()))
+    return traffic
+
+
+def traffic_of(log: Log, columns: dict[str, Integers]) -> list[LineTraffic]:
+    """Return the bytes that each source line moved, by descending bus bytes."""
+    moved = np.flatnonzero(np.isin(columns["pipe"], (IO, MOVE, SCALAR)) & (columns["bytes_requested"] > 0))
+    if not len(moved):
+        return []
+    by_line, by_op = columns["line"][moved], columns["op"][moved]
+    first, inverse, times = group_rows(by_line, by_op)
+    bus = columns["bus_read_bytes"] + columns["bus_write_bytes"]
+
+    def total(values: Any) -> list[int]:
+        return [int(value) for value in np.bincount(inverse, values[moved], len(times))]
+
+    lines = [
+        LineTraffic(
+            file=log.lines[line][0],
+            line=log.lines[line][1],
+            operation=log.ops[op],
+            operations=int(count),
+            bytes_requested=requested,
+            bus_bytes=on_bus,
+        )
+        for (line, op), count, requested, on_bus in zip(
+            np.stack([by_line, by_op])[:, first].T.tolist(),
+            times,
+            total(columns["bytes_requested"]),
+            total(bus),
+            strict=True,
+        )
+    ]
+    return sorted(lines, key=lambda line: (-line.bus_bytes, -line.bytes_requested))

@@ -1,0 +1,339 @@
+"""The split proof: every output byte is written exactly once, by the right task; and reads per input byte."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from mlusim.arrays import Flags, Integers
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.log import NONE, Log
+from mlusim.log_tables import AllocationRecord
+from mlusim.planning.plan import Plan
+from mlusim.units import format_bytes, group_digits
+from mlusim.verifier.accesses.cells import Cells
+from mlusim.verifier.accesses.condensed import accesses_from, condense, join, repeats_of
+from mlusim.verifier.accesses.coordinates import describe
+from mlusim.verifier.accesses.geometry import Geometry, geometry_of
+from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.order.lanes import LANES
+from mlusim.verifier.split.overwrites import Overwrites
+from mlusim.verifier.split.plan_comparison import (
+    describe_tile,
+    is_output,
+    misplaced,
+    planned_output,
+    same_tiles,
+    tile_text,
+    tiles_as_accesses,
+)
+from mlusim.verifier.split.tensor_use import TensorUse, untouched
+
+# Kinds of accesses in the cells of a tensor.
+_RUN, _TILE, _WINDOW, _REPEAT = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Checks the coverage of the host tensors in one log.
+
+    Attributes:
+        log, accesses, order: the run.
+        plan: the split that it should follow, or None.
+        rewrites: names of outputs that the kernel may write more than once, or True for all.
+        planned: name of the output that the plan splits, if ambiguous.
+    """
+
+    log: Log
+    accesses: Accesses
+    order: Order
+    plan: Plan | None = None
+    rewrites: bool | tuple[str, ...] = ()
+    planned: str = ""
+
+    def measure(self) -> tuple[list[TensorUse], list[Finding]]:
+        """Return the use of each tensor, and the findings."""
+        output, findings = planned_output(self.log, self.plan, self.planned)
+        roles = self.log.roles()
+        uses = []
+        for identity, allocation in enumerate(self.log.allocations):
+            if allocation.task != NONE or not allocation.nbytes or not self.log.launches:
+                continue
+            rows = np.flatnonzero(self.accesses.alloc == identity)
+            passed = (identity in self.log.windows and is_output(allocation)) or identity in self.log.host_read_parts
+            passed &= identity not in self.log.host_writes
+            if not len(rows) and identity != output and not passed:
+                use = untouched(allocation, is_input=roles.get(identity) == "input")
+            elif roles.get(identity) == "input":
+                run = self.accesses.where(rows)
+                use = _use_of_input(allocation, run, known=identity not in self.accesses.unknown)
+            else:
+                use, more = self._tensor(identity, allocation, rows, self.plan if identity == output else None)
+                findings += more
+            uses.append(use)
+        return uses, findings
+
+    def _tensor(
+        self, identity: int, allocation: AllocationRecord, rows: Integers, plan: Plan | None
+    ) -> tuple[TensorUse, list[Finding]]:
+        run = self.accesses.where(rows)
+        joined, kind, repeated = self._join(identity, allocation, run, plan)
+        cells = Cells(joined, allocation.nbytes)
+        is_run = kind == _RUN
+        reads = cells.count(is_run & ~joined.write)
+        once = cells.count(is_run & joined.write)
+        more: Any = cells.count(repeated) if repeated.any() else 0
+        writes = once + more
+        rewrites = self._most_in_a_launch(cells, joined, is_run, once) + more
+        allowed = self.rewrites is True or (self.rewrites is not False and allocation.name in self.rewrites)
+        several = rewrites > 1
+        if several.any() and not (allowed or allocation.workspace):
+            overwrites = Overwrites(self.log, self.accesses, self.order)
+            rewrites = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several) + more
+        # Launches are not expected to write parts that were not passed to them.
+        windowed = (kind == _WINDOW).any()
+        expected = cells.count(kind == _WINDOW) > 0 if windowed else np.ones(len(cells), bool)
+        use = TensorUse(
+            name=allocation.name,
+            shape=allocation.shape,
+            dtype=allocation.dtype,
+            nbytes=allocation.nbytes,
+            is_input=False,
+            bytes_read=cells.total(reads),
+            bytes_written=cells.total(writes),
+            least_reads=int(reads.min()),
+            most_reads=int(reads.max()),
+            unread_bytes=cells.total(reads == 0),
+            unwritten_bytes=cells.total((writes == 0) & expected),
+            rewritten_bytes=cells.total(rewrites > 1),
+            updated_bytes=cells.total(several & (rewrites <= 1)),
+            expected_bytes=cells.total(expected),
+            known=identity not in self.accesses.unknown,
+        )
+        findings: list[Finding] = []
+        is_workspace = allocation.workspace and identity not in self.log.host_read_parts
+        if is_workspace or identity in self.accesses.unknown:
+            return use, findings
+        if use.unwritten_bytes and identity not in self.log.host_writes:
+            beside = cells.runs((writes > 0) & ~expected)
+            findings.append(self._never_written(allocation, cells, (writes == 0) & expected, rows, plan, beside))
+        if use.rewritten_bytes and not (allowed or allocation.workspace):
+            findings.append(self._written_again(allocation, cells, rewrites, rows, plan))
+        if plan is not None and (kind == _TILE).any():
+            findings += self._against_plan(allocation, cells, joined, kind, plan)
+        return use, findings
+
+    def _join(
+        self, identity: int, allocation: AllocationRecord, run: Accesses, plan: Plan | None
+    ) -> tuple[Accesses, Integers, Integers]:
+        """Join the accesses of a run with the tiles of its plan, the windows of its launches, and repeated writes.
+
+        Returns all of these, their kinds, and for repeated writes the number of writes after the first (else 0). Tiles
+        that the run follows exactly are left out.
+        """
+        tiles = accesses_from(identity, np.empty(0, np.int64), [])
+        if plan is not None and len(plan.tiles):
+            planned = tiles_as_accesses(plan, self.log, identity)
+            if not self._as_planned(run, planned):
+                tiles = planned
+        windows = self._windows(identity)
+        if not (len(tiles) or len(windows)):
+            run = condense(run, allocation.nbytes)
+        # Atomics accumulate: their repeated writes are intended.
+        repeats, extra = repeats_of(run.where(np.flatnonzero(~self._atomic(run))))
+        parts = {_RUN: run, _TILE: tiles, _WINDOW: windows, _REPEAT: repeats}
+        kind = np.repeat([*parts], [len(part) for part in parts.values()])
+        repeated = np.zeros(len(kind), np.int64)
+        repeated[kind == _REPEAT] = extra
+        return reduce(join, [part for part in parts.values() if len(part)] or [run]), kind, repeated
+
+    def _as_planned(self, run: Accesses, planned: Accesses) -> bool:
+        """Return whether writes and plan tiles correspond one to one, by core: then no comparison is needed."""
+        writes = run.where(np.flatnonzero(run.write))
+        task = self.order.task_of[writes.record]
+        if np.array([record.is_memory_core for record in self.log.tasks], bool)[task].any():
+            return False
+        task_ids = np.array([record.task_id for record in self.log.tasks], np.int64)[task]
+        return same_tiles(writes, task_ids, planned, planned.record)
+
+    def _atomic(self, run: Accesses) -> Flags:
+        """Return a mask of the accesses by atomics."""
+        atomic = np.array([name in ATOMIC_NAMES for name in self.log.ops], bool)
+        return np.asarray(atomic[self.order.op_of[run.record]], bool)
+
+    def _windows(self, identity: int) -> Accesses:
+        """Return the parts of a tensor that launches get, or that a program copies back, unless it is all of it."""
+        parts = self.log.host_read_parts.get(identity)
+        if parts is not None:
+            spans = [] if (0, self.log.allocations[identity].nbytes) in parts else sorted(parts)
+            lengths = [Geometry(0, end - first, ()) for first, end in spans]
+            return accesses_from(identity, np.array([first for first, _ in spans], np.int64), lengths)
+        geometries, offsets = [], []
+        windows = self.log.windows.get(identity, set())
+        nbytes = self.log.allocations[identity].nbytes
+        whole = any(
+            math.prod(self.log.boxes[code].shape) * self.log.boxes[code].itemsize >= nbytes for _, code in windows
+        )
+        for offset, code in () if whole else sorted(windows):
+            geometry = geometry_of(self.log.boxes[code])
+            if geometry is not None:
+                geometries.append(geometry)
+                offsets.append(offset)
+        return accesses_from(identity, np.array(offsets, np.int64), geometries)
+
+    def _most_in_a_launch(self, cells: Cells, joined: Accesses, is_run: Flags, writes: Integers) -> Integers:
+        """By cell, return the largest number of writes in one launch: later launches may reuse a tensor."""
+        chosen = np.flatnonzero(is_run & joined.write)
+        launch = np.full(len(joined), NONE, np.int64)
+        launch[chosen] = self.order.launch[self.order.task_of[joined.record[chosen]]]
+        launches = np.unique(launch[chosen]).tolist()
+        if len(launches) < 2 or writes.max() < 2:
+            return writes
+        largest = np.zeros_like(writes)
+        for index in launches:
+            np.maximum(largest, cells.count(launch == index), out=largest)
+        return largest
+
+    def _site(self, row: int, role: str, plan: Plan | None, byte: int) -> Site:
+        record = int(self.accesses.record[row])
+        site = site_of(self.log, record, role, LANES[int(self.order.lane[self.order.position[record]])])
+        return replace(site, tile=tile_text(plan, byte))
+
+    def _never_written(
+        self,
+        allocation: AllocationRecord,
+        cells: Cells,
+        bad: Flags,
+        rows: Integers,
+        plan: Plan | None,
+        beside: tuple[Integers, Integers],
+    ) -> Finding:
+        """`beside`: bytes that are written in parts of the allocation that no launch got, such as padding of rows."""
+        starts, stops = cells.runs(bad)
+        nbytes = int((stops - starts).sum())
+        written = rows[self.accesses.write[rows]]
+        sites: tuple[Site, ...] = ()
+        if len(written):
+            # Report the operation that wrote closest to the gap.
+            behind = self.accesses.high[written] - int(starts[0])
+            nearest = int(np.argmin(np.abs(behind)))
+            sites = (self._site(int(written[nearest]), "nearby", plan, int(self.accesses.low[written[nearest]])),)
+        whole = nbytes == allocation.nbytes
+        beside_bytes = int((beside[1] - beside[0]).sum())
+        remedy = "look for a bound that is too small, or a tile that is skipped"
+        if beside_bytes and sites:
+            remedy = (
+                f"correct the address or the stride at {sites[0].location}: {format_bytes(beside_bytes)} beside the "
+                f"elements of {allocation.name}, such as the padding of its rows, are written\nor {remedy}"
+            )
+        by_plan = f"\nthe plan assigns {describe_tile(plan, int(starts[0]))}" if plan is not None else ""
+        return Finding(
+            kind="never-written",
+            title=f"{allocation.name} is never written"
+            if whole
+            else f"{format_bytes(nbytes)} of {allocation.name} are never written"
+            + (f", in {group_digits(len(starts))} ranges" if len(starts) > 1 else ""),
+            region=describe(allocation, starts, stops)
+            + ("" if len(starts) == 1 else f"; the first is {describe(allocation, starts[:1], stops[:1])}"),
+            nbytes=nbytes,
+            sites=sites,
+            rule="every byte of an output must be written exactly once; these keep the previous contents of memory",
+            remedy=remedy + by_plan,
+            fields={
+                "tensor": allocation.name,
+                "first_byte": int(starts[0]),
+                "end_byte": int(stops[-1]),
+                "of_bytes": allocation.nbytes,
+                "beside_bytes": beside_bytes,
+            },
+        )
+
+    def _written_again(
+        self, allocation: AllocationRecord, cells: Cells, writes: Integers, rows: Integers, plan: Plan | None
+    ) -> Finding:
+        bad = writes > 1
+        starts, stops = cells.runs(bad)
+        cell = int(np.flatnonzero(bad)[0])
+        touching = cells.rows_at(cell)
+        writers = [row for row in rows[touching[touching < len(rows)]] if self.accesses.write[row]]
+        byte = int(starts[0])
+        sites = tuple(self._site(int(row), "writes", plan, byte) for row in writers[:2])
+        names = sorted({site.task for site in sites})
+        locks = self.order.locks_held[self.order.position[self.accesses.record[writers[:2]]]]
+        remedy = "look for a bound that is too large, or a tile that is done twice"
+        if len(writers) > 1 and "lock" in self.log.ops and np.bitwise_and.reduce(locks):
+            remedy = (
+                f"load {allocation.name} while the lock is held, and store a value computed from it: each store "
+                f"replaces that of the task before\nor {remedy}"
+            )
+        by = f"one {sites[0].operation} of {names[0]}" if len(writers) == 1 else " and ".join(names)
+        return Finding(
+            kind="written-again",
+            title=f"{format_bytes(int((stops - starts).sum()))} of {allocation.name} are written "
+            f"{'twice' if writes.max() == 2 else f'up to {int(writes.max())} times'}, first by "
+            f"{by}{' both times' if len(names) == 1 and len(writers) > 1 else ''}",
+            region=describe(allocation, starts, stops),
+            nbytes=int((stops - starts).sum()),
+            sites=sites,
+            rule="every byte of an output must be written exactly once",
+            remedy=f"{remedy}\nor, if it is meant, pass rewrites=({allocation.name!r},)",
+            fields={"tensor": allocation.name},
+        )
+
+    def _against_plan(
+        self, allocation: AllocationRecord, cells: Cells, joined: Accesses, kind: Integers, plan: Plan
+    ) -> list[Finding]:
+        task = joined.record.copy()
+        is_run = kind == _RUN
+        task[is_run] = self.order.task_of[joined.record[is_run]]
+        writes = is_run & joined.write
+        bad, planned, actual = misplaced(cells, self.log, task, kind == _TILE, writes)
+        if not bad.any():
+            return []
+        starts, stops = cells.runs(bad)
+        cell = int(np.flatnonzero(bad)[0])
+        row = next(row for row in cells.rows_at(cell).tolist() if writes[row])
+        original = int(np.flatnonzero(self.accesses.record == joined.record[row])[0])
+        site = self._site(original, "writes", plan, int(starts[0]))
+        writer = f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task
+        return [
+            Finding(
+                kind="not-planned",
+                title=f"{writer} writes bytes that the plan assigns to task {int(planned[cell])}",
+                region=describe(allocation, starts, stops),
+                nbytes=int((stops - starts).sum()),
+                sites=(site,),
+                rule=f"the plan of {plan.operator} assigns {describe_tile(plan, int(starts[0]))}",
+                remedy="iterate over plan.tiles_of(core.task_id), or verify without a plan",
+                fields={"task": self.log.tasks[int(actual[cell])].task_id, "planned_task": int(planned[cell])},
+            )
+        ]
+
+
+def _use_of_input(allocation: AllocationRecord, run: Accesses, *, known: bool) -> TensorUse:
+    """Return the use of an input: only its reads are counted."""
+    run = condense(run, allocation.nbytes)
+    cells = Cells(run, allocation.nbytes)
+    reads = cells.count(~run.write)
+    return TensorUse(
+        name=allocation.name,
+        shape=allocation.shape,
+        dtype=allocation.dtype,
+        nbytes=allocation.nbytes,
+        is_input=True,
+        bytes_read=cells.total(reads),
+        bytes_written=0,
+        least_reads=int(reads.min()),
+        most_reads=int(reads.max()),
+        unread_bytes=cells.total(reads == 0),
+        unwritten_bytes=0,
+        rewritten_bytes=0,
+        expected_bytes=0,
+        known=known,
+    )

@@ -1,0 +1,198 @@
+"""Lost writes: bytes overwritten within a launch before anything reads them.
+
+A second write is not an error if it is an update, which reads what it replaces (an atomic, or a load, an addition and a
+store; a part is enough, such as the largest value so far of a row that holds it), or if it overwrites an initial fill
+with a constant. Nor is an exchange without the old value after another atomic: it releases a lock, or resets a counter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mlusim.arrays import Flags, Integers
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, SET_NAMES
+from mlusim.log import NONE, SCALAR, Log
+from mlusim.verifier.accesses.cells import Cells
+from mlusim.verifier.accesses.geometry import expand
+from mlusim.verifier.accesses.overlaps import Pairs, chunks
+from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.order.happens_before import Order
+
+# Instructions that fill memory with one value.
+FILLS = frozenset({*SET_NAMES, "write_zero", "write_value", "fill"})
+# Writes among which the one that filled a buffer is searched first.
+_FIRST_STEP = 4
+# Longer runs of cells are cut, to bound the memory of a batch.
+_MAX_CELLS = 1 << 18
+
+
+@dataclass(frozen=True, eq=False)
+class Overwrites:
+    """Counts lost writes in one log.
+
+    Attributes:
+        log, accesses, order: the run.
+    """
+
+    log: Log
+    accesses: Accesses
+    order: Order
+
+    def count(self, cells: Cells, joined: Accesses, rows: Integers, wanted: Flags) -> Integers:
+        """By cell, count the writes to bytes whose earlier write in the same launch was never read.
+
+        Args:
+            cells: the cells of a tensor.
+            joined: the accesses that the cells are made of.
+            rows: the rows of `joined` that are accesses of the run, in log order.
+            wanted: cells of interest.
+        """
+        # By cell of interest: one of each set that the same accesses touch.
+        among, of_set = cells.sets(wanted)
+        lost = np.zeros(int(among.sum()), np.int64)
+        # An atomic reads what it replaces, so reads sort before writes of the same record.
+        rows = rows[np.lexsort((joined.write[rows], joined.record[rows]))]
+        launch_of = self.order.launch[self.order.task_of[joined.record[rows]]]
+        for launch in np.unique(launch_of).tolist():
+            # By cell of interest, the record of its last access if that is a write.
+            pending = np.full(len(lost), NONE, np.int64)
+            for cell, row in _by_cell(cells, rows[launch_of == launch], among):
+                written_by = np.where(joined.write[row], joined.record[row], NONE)
+                begins = np.concatenate(([True], cell[1:] != cell[:-1]))
+                before = np.concatenate(([NONE], written_by[:-1]))
+                before[begins] = pending[cell[begins]]
+                ends = np.append(begins[1:], True)
+                pending[cell[ends]] = written_by[ends]
+                again = np.flatnonzero((before != NONE) & (written_by != NONE))
+                again = again[~self._may_replace(before[again], written_by[again])]
+                again = again[~self._decides(joined, rows, before[again], written_by[again])]
+                lost += np.bincount(cell[again], minlength=len(lost))
+        lost_writes = np.zeros(len(cells), np.int64)
+        lost_writes[wanted] = lost[of_set]
+        return lost_writes
+
+    def _may_replace(self, earlier: Integers, later: Integers) -> Flags:
+        """By pair of records, whether the first only initialises what the second writes, or the second releases it.
+
+        Instructions of `FILLS` initialise, and copies of a fill too, unless the second is a fill itself.
+        """
+        may = self._fills(earlier)
+        may |= self._are(BLIND_ATOMICS, later) & self._are(ATOMIC_NAMES - BLIND_ATOMICS, earlier)
+        doubtful = np.flatnonzero(~may)
+        doubtful = doubtful[self._is_fill(earlier[doubtful])]
+        may[doubtful] = ~self._is_fill(later[doubtful])
+        return may
+
+    def _decides(self, joined: Accesses, rows: Integers, earlier: Integers, later: Integers) -> Flags:
+        """By pair of records, whether a scalar load of a part of what the second replaces comes between them.
+
+        The task of the second has then decided to replace it.
+        """
+        lane = self.order.lane[self.order.position[joined.record[rows]]]
+        loads = rows[(lane == SCALAR) & ~joined.write[rows]]
+        if not (len(loads) and len(later)):
+            return np.zeros(len(later), bool)
+        task, record = self.order.task_of, joined.record
+        writes = rows[joined.write[rows]]
+        pairs, of_pair = np.unique(np.stack([earlier, later], axis=1), axis=0, return_inverse=True)
+        writer = writes[np.searchsorted(record[writes], pairs[:, 1])]
+        first, last = np.searchsorted(record[loads], pairs[:, 0]), np.searchsorted(record[loads], pairs[:, 1])
+        found = np.zeros(len(pairs), bool)
+        for part, index in chunks(first, last):
+            write, load = writer[part], loads[index]
+            meet = (joined.low[load] < joined.high[write]) & (joined.high[load] > joined.low[write])
+            found[part[meet & (task[record[load]] == task[record[write]])]] = True
+        return np.asarray(found[of_pair.reshape(-1)], bool)
+
+    def _is_fill(self, records: Integers) -> Flags:
+        """By record, whether it writes a single value: a fill, or a copy of a buffer that a fill wrote."""
+        if not len(records) or FILLS.isdisjoint(self.log.ops):
+            return np.zeros(len(records), bool)
+        # A table by record: the same few appear once for each cell.
+        is_fill = np.zeros(len(self.log), bool)
+        is_fill[records] = True
+        unique = np.flatnonzero(is_fill)
+        is_fill[unique] = self._fills(unique) | self._copies_a_fill(unique)
+        return is_fill[records]
+
+    def _fills(self, records: Integers) -> Flags:
+        """By record, whether it is an instruction of `FILLS`."""
+        return self._are(FILLS, records)
+
+    def _are(self, names: frozenset[str], records: Integers) -> Flags:
+        """By record, whether its operation is one of `names`."""
+        of_names = np.array([name in names for name in self.log.ops], bool)
+        return np.asarray(of_names[self.order.op_of[records]], bool)
+
+    def _copies_a_fill(self, records: Integers) -> Flags:
+        """By record, whether it reads one operand, and the last write there was an instruction of `FILLS`."""
+        accesses, result = self.accesses, np.zeros(len(records), bool)
+        reads = np.flatnonzero(~accesses.write)
+        first, last = (np.searchsorted(accesses.record[reads], records + end) for end in (0, 1))
+        single = np.flatnonzero(last - first == 1)
+        source = reads[first[single]]
+        writes = self._last_writes(source)
+        written = np.flatnonzero(writes != NONE)
+        source, writes = source[written], writes[written]
+        whole = (accesses.low[writes] <= accesses.low[source]) & (accesses.high[writes] >= accesses.high[source])
+        result[single[written]] = whole & self._fills(accesses.record[writes])
+        return result
+
+    def _last_writes(self, reads: Integers) -> Integers:
+        """By access, the last write of an earlier record to some of the same bytes, or NONE."""
+        accesses, (writes, keys) = self.accesses, self._writes
+        alloc = accesses.alloc[reads]
+        begin = np.searchsorted(keys, alloc * len(accesses))
+        stop = np.searchsorted(keys, alloc * len(accesses) + np.searchsorted(accesses.record, accesses.record[reads]))
+        last, step = np.full(len(reads), NONE, np.int64), _FIRST_STEP
+        doubtful = np.flatnonzero(stop > begin)
+        while len(doubtful):
+            # Search backwards in growing steps: the last write is usually near, but there may be a million.
+            start = np.maximum(stop[doubtful] - step, begin[doubtful])
+            for part, index in chunks(start, stop[doubtful]):
+                read, write = reads[doubtful[part]], writes[index]
+                meet = (accesses.low[write] < accesses.high[read]) & (accesses.high[write] > accesses.low[read])
+                np.maximum.at(last, doubtful[part[meet]], write[meet])
+            stop[doubtful] = start
+            doubtful = doubtful[(last[doubtful] == NONE) & (start > begin[doubtful])]
+            step *= 2
+        return last
+
+    @cached_property
+    def _writes(self) -> Pairs:
+        """The accesses that write, by allocation and in log order, and an ascending key of both."""
+        writes = np.flatnonzero(self.accesses.write)
+        keys = self.accesses.alloc[writes] * len(self.accesses) + writes
+        order = np.argsort(keys)
+        return writes[order], keys[order]
+
+
+def _by_cell(cells: Cells, rows: Integers, among: Flags) -> Iterator[Pairs]:
+    """Yield cells and the accesses that touch them, in batches: sorted by cell, then in the order of `rows`.
+
+    Cells are numbered within `among`; others are left out.
+    """
+    number = np.concatenate(([0], np.cumsum(among)))
+    # The runs of cells of each distinct access, then those of each access.
+    runs = np.flatnonzero(number[cells.last] > number[cells.first])
+    runs = runs[np.argsort(cells.of_run[runs], kind="stable")]
+    first, last = number[cells.first[runs]], number[cells.last[runs]]
+    bounds = (np.searchsorted(cells.of_run[runs], cells.kind[rows], side) for side in ("left", "right"))
+    for of_row, run in chunks(*bounds):
+        part, begin, end = _cut(first[run], last[run])
+        for piece, cell in chunks(begin, end):
+            # Numbers of two bytes take a tenth of the time to sort.
+            short = cell.astype(np.uint16) if number[-1] <= np.iinfo(np.uint16).max else cell
+            by_cell = np.argsort(short, kind="stable")
+            yield cell[by_cell], rows[of_row[part[piece[by_cell]]]]
+
+
+def _cut(begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
+    """Cut runs of cells into parts of bounded size: the run of each part, its first cell and its end."""
+    run, index = expand(np.zeros(len(begin), np.int64), -(-(end - begin) // _MAX_CELLS))
+    begin = begin[run] + index * _MAX_CELLS
+    return run, begin, np.minimum(begin + _MAX_CELLS, end[run])

@@ -1,0 +1,245 @@
+"""Comparison of a run with its plan: the planned tensor, the writer of each tile, and the NRAM per task."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mlusim.arrays import Flags, Integers
+from mlusim.log import NONE, Log
+from mlusim.log_tables import AllocationRecord, Box
+from mlusim.memory.layout import contiguous_strides
+from mlusim.planning.plan import Plan
+from mlusim.units import format_bytes
+from mlusim.verifier.accesses.cells import Cells
+from mlusim.verifier.accesses.geometry import Geometries, geometry_of
+from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.findings import Finding
+
+_RULE = "a run must follow its plan"
+
+
+def is_output(record: AllocationRecord) -> bool:
+    """Return whether an allocation is a host tensor that kernels write."""
+    return record.task == NONE and not (record.read_only or record.workspace)
+
+
+def outputs_of(log: Log) -> list[bool]:
+    """By allocation, return whether its bytes leave the board: an output, or memory that a program copies back."""
+    return [is_output(record) or number in log.host_read_parts for number, record in enumerate(log.allocations)]
+
+
+def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, list[Finding]]:
+    """Find the tensor that a plan splits; NONE with a finding if ambiguous or mismatched, or without a plan.
+
+    The tensor is the output named `name`; else the only output; else the only output with the shape and size of the
+    plan.
+    Size alone never decides.
+    """
+    outputs = [identity for identity, record in enumerate(log.allocations) if is_output(record)]
+    if plan is None or not outputs or not log.launches:
+        return NONE, []
+    nbytes = math.prod(plan.output_shape) * plan.itemsize
+    if name:
+        outputs = [identity for identity in outputs if log.allocations[identity].name == name]
+    elif len(outputs) > 1:
+        same_shape = [
+            identity
+            for identity in outputs
+            if log.allocations[identity].shape == plan.output_shape and log.allocations[identity].nbytes == nbytes
+        ]
+        if len(same_shape) != 1:
+            names = ", ".join(log.allocations[identity].name for identity in same_shape or outputs)
+            return NONE, [
+                _unlike(
+                    f"the plan covers {_describe(plan.output_shape, plan.itemsize)} and "
+                    f"{'several outputs have this shape' if same_shape else 'no output has this shape'}: {names}",
+                    "name the tensor that the plan splits: verify(..., planned='NAME')",
+                )
+            ]
+        outputs = same_shape
+    if not outputs:
+        return NONE, [
+            _unlike(f"the plan splits {name}, which is not an output", "pass the name of an output as planned=")
+        ]
+    record = log.allocations[outputs[0]]
+    window = window_of(log, outputs[0])
+    covered = nbytes if window is None else math.prod(window[1].shape) * window[1].itemsize
+    if covered != nbytes or (window is None and record.nbytes != nbytes):
+        itemsize = record.nbytes // max(math.prod(record.shape), 1)
+        return NONE, [
+            _unlike(
+                f"the plan covers {_describe(plan.output_shape, plan.itemsize)}, and {record.name} is {record.dtype} "
+                f"{_describe(record.shape, itemsize)}",
+                "make the plan for the shape and element type of this output",
+            )
+        ]
+    return outputs[0], []
+
+
+def window_of(log: Log, identity: int) -> tuple[int, Box] | None:
+    """Return offset and box of the one part of a tensor passed to launches; None if all of it was passed."""
+    windows = log.windows.get(identity, set())
+    if len(windows) != 1:
+        return None
+    offset, code = next(iter(windows))
+    box = log.boxes[code]
+    return None if math.prod(box.shape) * box.itemsize == log.allocations[identity].nbytes else (offset, box)
+
+
+def _describe(shape: tuple[int, ...], itemsize: int) -> str:
+    return f"{list(shape)} elements of {itemsize} B"
+
+
+def _unlike(title: str, remedy: str) -> Finding:
+    return Finding(kind="not-planned", title=title, rule=_RULE, remedy=remedy)
+
+
+def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
+    """Return the tiles of a plan as writes to its output; the column `record` contains the task."""
+    tiles = plan.tiles
+    strides = contiguous_strides(plan.output_shape, plan.itemsize)
+    begin = 0
+    window = window_of(log, identity)
+    if window is not None and window[1].shape == plan.output_shape:
+        begin, strides = window[0], window[1].strides
+    sizes = tiles.stop - tiles.start
+    kinds, number = np.unique(sizes, axis=0, return_inverse=True)
+    geometries = Geometries()
+    for shape in kinds.tolist():
+        geometry = geometry_of(Box(tuple(shape), strides, plan.itemsize))
+        assert geometry is not None
+        geometries.append(geometry)
+    offset = begin + tiles.start @ np.array(strides, np.int64)
+    number = number.reshape(-1)
+    starts = np.array([geometry.start for geometry in geometries], np.int64)
+    stops = np.array([geometry.stop for geometry in geometries], np.int64)
+    return Accesses(
+        tiles.task,
+        np.full(len(tiles), identity),
+        offset,
+        number,
+        offset + starts[number],
+        offset + stops[number],
+        np.ones(len(tiles), bool),
+        geometries,
+    )
+
+
+def same_tiles(one: Accesses, one_task: Integers, other: Accesses, other_task: Integers) -> bool:
+    """Return whether two sets of accesses are equal per task, after merging adjacent runs."""
+    kinds: dict[tuple[object, ...], int] = {}
+    left, right = _tile_table(one, one_task, kinds), _tile_table(other, other_task, kinds)
+    return left is not None and right is not None and np.array_equal(left, right)
+
+
+def _tile_table(accesses: Accesses, task: Integers, kinds: dict[tuple[object, ...], int]) -> Integers | None:
+    """Return task, kind, first and last byte of each access, sorted; None if an access is not strided.
+
+    Args:
+        accesses, task: the accesses, and the task of each.
+        kinds: indices of geometries that are not single runs; extended in place.
+    """
+    number = np.full(len(accesses.geometries), NONE, np.int64)
+    for geometry in np.unique(accesses.geometry).tolist():
+        shape = accesses.geometries[geometry]
+        if not shape.strided:
+            return None
+        if not shape.single:
+            number[geometry] = kinds.setdefault((shape.run, shape.loops), len(kinds))
+    kind = number[accesses.geometry]
+    order = np.lexsort((accesses.low, kind, task))
+    task, kind, low, high = task[order], kind[order], accesses.low[order], accesses.high[order]
+    begins = np.ones(len(order), bool)
+    begins[1:] = (task[1:] != task[:-1]) | (kind[1:] != NONE) | (kind[:-1] != NONE) | (low[1:] != high[:-1])
+    ends = np.append(begins[1:], True)[: len(order)]
+    return np.stack([task[begins], kind[begins], low[begins], high[ends]])
+
+
+def misplaced(
+    cells: Cells, log: Log, task: Integers, planned: Flags, writes: Flags
+) -> tuple[Flags, Integers, Integers]:
+    """Find cells written by another task than planned: a mask of the cells, the planned tasks, and the actual tasks.
+
+    Args:
+        cells: the cells of the output.
+        log: the log of the run.
+        task: by access, the index of its task in the log; for a tile of the plan, its task in the grid.
+        planned, writes: masks of the plan's tiles and of the writes.
+
+    A memory core may write for any core of its cluster.
+    """
+    once = (cells.count(planned) == 1) & (cells.count(writes) == 1)
+    cluster_of = np.array([record.cluster for record in log.tasks], np.int64)
+    task_ids = np.array([record.task_id for record in log.tasks], np.int64)
+    by_memory_core = np.array([record.is_memory_core for record in log.tasks], bool)
+    planned_writes = cells.count(np.where(planned, task, 0))
+    actual = cells.count(np.where(writes, task, 0))
+    cluster_of_task = np.full(max(int(task[planned].max(initial=0)), int(task_ids.max(initial=0))) + 1, NONE, np.int64)
+    cluster_of_task[task_ids[~by_memory_core]] = cluster_of[~by_memory_core]
+    writer = np.where(once, actual, 0)
+    same = np.where(
+        by_memory_core[writer],
+        cluster_of_task[np.where(once, planned_writes, 0)] == cluster_of[writer],
+        planned_writes == task_ids[writer],
+    )
+    return once & ~same, planned_writes, actual
+
+
+def nram_beyond_plan(log: Log, plan: Plan) -> list[Finding]:
+    """Report the task with the highest NRAM use if it exceeds the plan's budget."""
+    peaks = nram_peaks(log)
+    if not peaks:
+        return []
+    task = max(peaks, key=lambda number: peaks[number])
+    if peaks[task] <= plan.nram_bytes:
+        return []
+    return [
+        _unlike(
+            f"task {log.tasks[task].task_id} allocates {format_bytes(peaks[task])} of NRAM at once, and the plan "
+            f"allows {format_bytes(plan.nram_bytes)}",
+            "allocate less, or make a plan with the NRAM that the kernel needs",
+        )
+    ]
+
+
+def nram_peaks(log: Log) -> dict[int, int]:
+    """By task, return its peak NRAM allocation in bytes."""
+    events = []
+    for record in log.allocations:
+        if record.memory == "nram":
+            events.append((record.task, record.start_ps, 1, record.nbytes))
+            if record.end_ps >= 0:
+                events.append((record.task, record.end_ps, 0, -record.nbytes))
+    peaks: dict[int, int] = {}
+    allocated: dict[int, int] = {}
+    for task, _, _, nbytes in sorted(events):
+        allocated[task] = allocated.get(task, 0) + nbytes
+        peaks[task] = max(peaks.get(task, 0), allocated[task])
+    return peaks
+
+
+def _tile_of(plan: Plan | None, byte: int) -> int:
+    if plan is None or not len(plan.tiles):
+        return NONE
+    position = np.array(np.unravel_index(byte // plan.itemsize, plan.output_shape))
+    inside = ((plan.tiles.start <= position) & (position < plan.tiles.stop)).all(axis=1)
+    return int(np.argmax(inside)) if inside.any() else NONE
+
+
+def tile_text(plan: Plan | None, byte: int) -> str:
+    """Name the plan's tile that contains a byte: `tile 3 of task 2`."""
+    tile = _tile_of(plan, byte)
+    if plan is None or tile == NONE:
+        return ""
+    return f"tile {int(plan.tiles.iteration[tile])} of task {int(plan.tiles.task[tile])}"
+
+
+def describe_tile(plan: Plan | None, byte: int) -> str:
+    """Name the plan's tile that contains a byte, with its box."""
+    tile = _tile_of(plan, byte)
+    if plan is None or tile == NONE:
+        return "these bytes to no tile"
+    start, stop = plan.tiles.start[tile].tolist(), plan.tiles.stop[tile].tolist()
+    return f"them to {tile_text(plan, byte)}, {start} to {stop}"

@@ -1,0 +1,46 @@
+"""Elements of a buffer beyond those that a filter selected, stored with them.
+
+A filter writes the selected elements, and leaves the rest of its destination unchanged. A kernel that stores the whole
+buffer is correct if its reader knows the number of selected elements. The log does not show whether it does, so such a
+store is a hint if the kernel writes another output, which may hold the number, and otherwise an error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.log import Log
+from mlusim.verifier.accesses.table import FILTERS, Accesses
+from mlusim.verifier.split.plan_comparison import outputs_of
+from mlusim.verifier.uninitialised.flow import Unwritten
+from mlusim.verifier.uninitialised.marks import is_copy
+
+
+class Unselected:
+    """The destinations of the filters of one log."""
+
+    def __init__(self, log: Log, columns: dict[str, Integers], accesses: Accesses) -> None:
+        self._log = log
+        self._columns = columns
+        filters = [code for code, name in enumerate(log.ops) if name in FILTERS]
+        self._filters = np.flatnonzero(np.isin(columns["op"], filters))
+        written = set(accesses.alloc[accesses.write].tolist()) if len(self._filters) else set()
+        outputs = outputs_of(log)
+        self._outputs = {alloc for alloc in written if outputs[alloc]}
+
+    def stored(self, read: Unwritten) -> bool:
+        """Whether a read is a copy to an output, of elements beyond those that an earlier filter of its task wrote."""
+        columns, log = self._columns, self._log
+        name, pipe = log.ops[int(columns["op"][read.record])], int(columns["pipe"][read.record])
+        target, task = (int(columns[column][read.record]) for column in ("dst_alloc", "task"))
+        if len(self._outputs) < 2 or target not in self._outputs or not is_copy(name, pipe):
+            return False
+        before = self._filters[self._filters < read.record]
+        same = [columns[name][before] == value for name, value in (("dst_alloc", read.alloc), ("task", task))]
+        for record in before[same[0] & same[1]].tolist():
+            box, first = log.boxes[int(columns["dst_box"][record])], int(columns["dst_offset"][record])
+            last = first + box.itemsize * int(np.prod(box.shape, dtype=np.int64))
+            if first <= int(read.starts.min()) and int(read.stops.max()) <= last:
+                return True
+        return False
