@@ -87,8 +87,10 @@ def _compare(
 ) -> None:
     from mlusim.explore.axis_values import boards_of
     from mlusim.explore.compare import compare as run_all
+    from mlusim.host.steady.steady import check_steady
     from mlusim.ops.call import run
 
+    check_steady(steady=steady, data=not no_data)
     boards = boards_of(device)
     operator, _ = command.choose(own)
     arrays = read_inputs(command, own, boards, data=not no_data)

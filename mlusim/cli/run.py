@@ -117,6 +117,10 @@ def _run(
         raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")
     if dry_run:
         _check_dry_run(outputs)
+    else:
+        from mlusim.host.steady.steady import check_steady
+
+        check_steady(steady=steady, data=not no_data, check=check)
     record, _ = command.choose(own)
     arrays = read_inputs(command, own, [device], data=not no_data)
     call = command.prepare(own, arrays, device, strategy, nram_limit)

@@ -134,6 +134,13 @@ def test_timing_only_gives_the_time_of_the_run_with_data():
     assert without["time_ps"] == with_data["time_ps"] > 0
 
 
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_steady_with_data_is_refused_before_the_inputs_are_made(command):
+    result = call(command, "reverse", "--shape", "100000,100000", "--axis", "0", "--steady")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: steady=True (--steady) with data:")
+
+
 def test_timing_only_tensors_take_no_memory():
     tracemalloc.start()
     found = json.loads(succeed("run", "tin_shift", "--shape", "1,2,4,20000000", "--no-data", "--json"))
