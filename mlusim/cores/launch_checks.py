@@ -13,7 +13,7 @@ from mlusim.cores.unawaited import check_calls
 from mlusim.errors import LaunchError, shown
 from mlusim.inputs import as_tuple
 from mlusim.memory.view import View
-from mlusim.units import plural
+from mlusim.units import plural, round_up
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
@@ -111,6 +111,6 @@ def _union_of(board: Board, name: str, dim: tuple[int, int, int], kind: str) -> 
     if dim[0] % width:
         raise LaunchError(
             f"{name}: dim.x = {dim[0]} for {kind}: it must be a multiple of {width} ({plural(cores, 'core')} x "
-            f"{plural(union, 'cluster')}); try {-(-dim[0] // width) * width}"
+            f"{plural(union, 'cluster')}); try {round_up(dim[0], width)}"
         )
     return union

@@ -16,6 +16,7 @@ from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import AddressInstructions, row_units, run_units, worst_row_units
 from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.view import View, byte_span
+from mlusim.units import ceil_div
 
 Rows = Integers | Addresses | View | None
 _INT64 = np.dtype(np.int64)
@@ -196,4 +197,4 @@ def _runs_shape(
     if dst.memory.off_chip:
         rows = np.cumsum(lengths) - lengths
         bus_write, partly = run_units(dst, rows.tolist(), lengths.tolist(), row_bytes, unit_bytes, writes=True)
-    return CopyShape(direction, nbytes, -(-nbytes // runs), runs, (), (), bus_read + partly, bus_write, runs > 1)
+    return CopyShape(direction, nbytes, ceil_div(nbytes, runs), runs, (), (), bus_read + partly, bus_write, runs > 1)

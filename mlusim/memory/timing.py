@@ -10,7 +10,7 @@ from mlusim.memory.copy import CopyShape
 from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, LinkCost
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.loaded_link import carried
-from mlusim.units import PS_PER_S, ceil_ps
+from mlusim.units import PS_PER_S, ceil_div, ceil_ps
 
 
 class CopyCost(LinkCost):
@@ -105,7 +105,7 @@ def move_cycles(board: Board, segment_bytes: int, segments: int = 1) -> int:
 
 def _lines(board: Board, segment_bytes: int) -> int:
     """Return the cycles for a segment on chip: one for each `move_bytes_per_cycle`, at least one (ASSUMED)."""
-    return -(-segment_bytes // board.move_bytes_per_cycle)
+    return ceil_div(segment_bytes, board.move_bytes_per_cycle)
 
 
 def rate_alone(board: Board, limit: float, *, off_chip: bool, both: bool = False) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlusim.hardware import Board
+from mlusim.units import ceil_div
 
 # A repeating index is loaded again up to this often; beyond that it is repeated within NRAM.
 LOADED_REPEATS = 2
@@ -72,5 +73,5 @@ class IndexArithmetic:
         instructions = 4 * self.columns + 2 * self.narrowed + 2 * self.positional + 2
         if self.lists(board):
             instructions += 4
-        beats = -(-lookups * self.width() // board.vector_bytes_per_cycle)
+        beats = ceil_div(lookups * self.width(), board.vector_bytes_per_cycle)
         return instructions * (board.vector_startup_cycles + beats)

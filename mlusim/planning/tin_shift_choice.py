@@ -57,7 +57,7 @@ def predict_tin_shift_ps(plan: Plan) -> int:
         return 0
     _, rows, wide, elements = (plan.tiles.stop - plan.tiles.start).max(axis=0).tolist()
     # One shift is loaded for all chunks of a row.
-    shifts = 1 if plan.tier < 3 else -(-plan.output_shape[3] // elements)
+    shifts = 1 if plan.tier < 3 else ceil_div(plan.output_shape[3], elements)
     tasks = int(plan.tiles.task.max()) + 1
     largest = rows * wide * elements
     counts = np.bincount(plan.tiles.task, minlength=tasks)

@@ -24,6 +24,7 @@ from mlusim.cores.instructions.int4 import int4_conversion
 from mlusim.cores.instructions.record import Instruction
 from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
 from mlusim.cores.instructions.vector_library import vector_functions
+from mlusim.units import ceil_div, round_up
 
 _TOKEN = re.compile(r"(\w+)(\[[^\]]*\])?(\|number)?(?:=(\w+))?(?::([\w,]+))?(?:~(\w+))?$")
 _HEAD_BYTES = 128
@@ -201,7 +202,7 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> int:
     assert isinstance(node.func, ast.Name), ast.dump(node)
     argument, width = _value(node.args[0], values), int(values["itemsize"])
     if node.func.id == "bits":
-        return -(-argument // (8 * width))
+        return ceil_div(argument, 8 * width)
     if node.func.id == "head":
-        return (_HEAD_BYTES + -(-argument * width // _HEAD_BYTES) * _HEAD_BYTES) // width
-    return -(-argument // _LANES) * _LANES
+        return (_HEAD_BYTES + round_up(argument * width, _HEAD_BYTES)) // width
+    return round_up(argument, _LANES)

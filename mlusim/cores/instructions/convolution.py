@@ -10,19 +10,20 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import Work
-from mlusim.cores.instructions.record import Extent, Instruction, Match, Operand, Overlap, Shape
+from mlusim.cores.instructions.record import SRC, Extent, Instruction, Match, Operand, Overlap
 from mlusim.cores.instructions.tensor_pipe import (
     KERNEL,
     RESULT,
     RESULTS,
     SOURCES,
-    SRC,
     multiply,
     store_rounded,
     tensor_cycles,
 )
+from mlusim.cores.instructions.windows import Windows
 from mlusim.cores.instructions.wram_layout import LANES, filters_from
 from mlusim.dtypes import Dtype
+from mlusim.units import round_up
 
 if TYPE_CHECKING:
     from mlusim.hardware.board_record import Board
@@ -37,36 +38,22 @@ def _convolution(board: Board, work: Work) -> int:
 
 def _depth(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
     del types
-    window = int(attributes["kernel_height"]) * int(attributes["kernel_width"])
-    return window * int(attributes["channel_input"])
+    return _windows(attributes).positions * int(attributes["channel_input"])
 
 
-def conv_shape(source: Shape, attributes: Mapping[str, Any]) -> tuple[int, int]:
-    """Height and width of a convolution's result."""
-    high, wide = int(attributes["kernel_height"]), int(attributes["kernel_width"])
-    down, across = int(attributes["stride_height"]), int(attributes["stride_width"])
-    reach_down = (high - 1) * int(attributes.get("dilation_height", 1)) + 1
-    reach_across = (wide - 1) * int(attributes.get("dilation_width", 1)) + 1
-    return (source[0] - reach_down) // down + 1, (source[1] - reach_across) // across + 1
+def _windows(attributes: Mapping[str, Any]) -> Windows:
+    names = (f"{what}_{side}" for what in ("kernel", "stride", "dilation") for side in ("height", "width"))
+    return Windows(*(int(attributes[name]) for name in names))
 
 
 def _convolved(result: Array, source: Array, weight: Array, *, fix_position: int = 0, **attributes: Any) -> Array:
     """Filters (channel_output, kernel_height, kernel_width, channel_input) over (height, width, channel_input)."""
-    high, wide = int(attributes["kernel_height"]), int(attributes["kernel_width"])
-    down, across = int(attributes["stride_height"]), int(attributes["stride_width"])
-    step_down, step_across = int(attributes["dilation_height"]), int(attributes["dilation_width"])
-    rows, columns = conv_shape(source.shape, attributes)
-    lanes = -(-result.shape[2] // LANES) * LANES
-    filters = filters_from(weight, lanes)[: result.shape[2]].reshape(result.shape[2], high * wide, -1)
+    windows = _windows(attributes)
+    channels = result.shape[2]
+    filters = filters_from(weight, round_up(channels, LANES))[:channels].reshape(channels, windows.positions, -1)
     total: Any = 0
-    for position in range(high * wide):
-        row, column = divmod(position, wide)
-        first_row, first_column = row * step_down, column * step_across
-        window = source[
-            first_row : first_row + (rows - 1) * down + 1 : down,
-            first_column : first_column + (columns - 1) * across + 1 : across,
-        ]
-        total = total + multiply(window.reshape(rows * columns, -1), filters[:, position], 0)
+    for position, window in enumerate(windows.elements(source, *result.shape[:2])):
+        total = total + multiply(window.reshape(-1, source.shape[2]), filters[:, position], 0)
     return np.ldexp(total.astype(np.float64), fix_position) if fix_position else np.asarray(total)
 
 
@@ -83,21 +70,13 @@ def _conv_plus(result: Array, source: Array, weight: Array, addend: Array, **att
 def _conv_marks(result: Array, source: Array, weight: Array, *addend: Array, **attributes: Any) -> None:
     """As `Instruction.marks`: a pixel depends on its window of the source, a channel on its filter."""
     rows, columns, channels = result.shape
-    filters = filters_from(weight, -(-channels // LANES) * LANES).max(axis=1)
+    filters = filters_from(weight, round_up(channels, LANES)).max(axis=1)
     result[...] = filters[:channels]
     for values in addend:
         flat = result.reshape(-1, channels)
         np.maximum(flat, values.reshape(-1, channels), out=flat)
-    pixels = source.max(axis=2)
-    down, across = int(attributes["stride_height"]), int(attributes["stride_width"])
-    for row in range(int(attributes["kernel_height"])):
-        for column in range(int(attributes["kernel_width"])):
-            first = row * int(attributes["dilation_height"]), column * int(attributes["dilation_width"])
-            window = pixels[
-                first[0] : first[0] + (rows - 1) * down + 1 : down,
-                first[1] : first[1] + (columns - 1) * across + 1 : across,
-            ]
-            np.maximum(result, window[..., None], out=result)
+    for window in _windows(attributes).elements(source.max(axis=2), rows, columns):
+        np.maximum(result, window[..., None], out=result)
 
 
 def _conv_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
@@ -110,11 +89,10 @@ def _conv_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
         return f"strides and dilations are from 1 to {_MAX_STRIDE}"
     if any(int(attributes[name]) != 1 for name in _SPREAD):
         return "a dilated result (outdilation) is not modelled: write it with 1, then spread it with a strided copy"
-    expected = (*conv_shape(source, attributes), result[2])
+    expected = (*_windows(attributes).fitting(*source[:2]), result[2])
     if min(expected) < 1 or result != expected:
         return f"dst is {list(expected)}"
-    lanes = -(-result[2] // LANES) * LANES
-    needed = lanes * int(attributes["kernel_height"]) * int(attributes["kernel_width"]) * source[2]
+    needed = round_up(result[2], LANES) * _windows(attributes).positions * source[2]
     return "" if operands[2].size == needed else f"kernel has {needed} elements, filters padded to a multiple of 64"
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from mlusim.memory.loops import COLLECT_BINS_PASSES, bin_levels
+from mlusim.units import ceil_div
 
 if TYPE_CHECKING:
     from mlusim.hardware.board_record import Board
@@ -41,7 +42,7 @@ Cost: TypeAlias = Callable[["Board", Work], int]
 
 def lines(board: Board, nbytes: int) -> int:
     """Number of 128 B lines (`vector_bytes_per_cycle`) in `nbytes`, at least one."""
-    return max(1, -(-nbytes // board.vector_bytes_per_cycle))
+    return max(1, ceil_div(nbytes, board.vector_bytes_per_cycle))
 
 
 def stream(board: Board, work: Work) -> int:

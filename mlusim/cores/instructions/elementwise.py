@@ -11,6 +11,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function
 from mlusim.cores.instructions.numerics import (
+    COMPARISONS,
     Ufunc,
     add_to_zero,
     binary,
@@ -56,23 +57,17 @@ def cycle_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
 
 
 def _compare(result: Array, a: Array, b: Array, *, mode: str) -> None:
-    binary(_COMPARISONS[mode])(result, a, b)
+    binary(_MODES[mode])(result, a, b)
 
 
 def _known_mode(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    if attributes["mode"] not in _COMPARISONS:
-        return f"the mode is one of {', '.join(_COMPARISONS)}"
+    if attributes["mode"] not in _MODES:
+        return f"the mode is one of {', '.join(_MODES)}"
     return same_size(operands, attributes)
 
 
-_COMPARISONS: dict[str, Ufunc] = {
-    "EQ": np.equal,
-    "NE": np.not_equal,
-    "LT": np.less,
-    "LE": np.less_equal,
-    "GT": np.greater,
-    "GE": np.greater_equal,
-}
+# Names of comparisons as an attribute.
+_MODES = {name.upper(): operation for name, (operation, _) in COMPARISONS.items()}
 
 
 def _pair(
@@ -261,14 +256,7 @@ ARITHMETIC: list[Instruction] = [
 _COMPARISON = "Comparison"
 COMPARISON: list[Instruction] = [
     instruction
-    for name, operation, sign_ in (
-        ("lt", np.less, "<"),
-        ("le", np.less_equal, "<="),
-        ("gt", np.greater, ">"),
-        ("ge", np.greater_equal, ">="),
-        ("eq", np.equal, "=="),
-        ("ne", np.not_equal, "!="),
-    )
+    for name, (operation, sign_) in COMPARISONS.items()
     for instruction in _pair(
         name,
         operation,

@@ -17,7 +17,7 @@ from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError, shown
 from mlusim.hardware.checks import ALIGNED_SIZE_BYTES
 from mlusim.memory.view import View
-from mlusim.units import group_digits
+from mlusim.units import group_digits, round_up
 
 if TYPE_CHECKING:
     from mlusim.hardware.board_record import Board
@@ -268,7 +268,7 @@ def check_aligned(
         )
     lengthless = source_bytes is not None and nbytes < source_bytes
     room = view.allocation.nbytes - view.offset
-    fits = lengthless and -(-nbytes // multiple) * multiple <= room
+    fits = lengthless and round_up(nbytes, multiple) <= room
     if instruction is not None and (instruction.group == "Pools" or instruction.name == "mirror"):
         lengthless = True
     of_bits = source_bytes is not None and instruction is not None and instruction.operands[0].bits

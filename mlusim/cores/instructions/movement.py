@@ -16,6 +16,7 @@ from mlusim.cores.instructions.record import (
     NUMBERS,
     SERIES_2XX,
     SERIES_3XX,
+    SRC,
     Extent,
     Instruction,
     Match,
@@ -25,8 +26,6 @@ from mlusim.cores.instructions.record import (
 )
 from mlusim.cores.instructions.wram_layout import LANES, filter_layout
 from mlusim.dtypes import INT16
-
-SRC = Operand("src")
 
 
 def _moved(rearrange: Callable[[Array], Array]) -> Callable[..., None]:

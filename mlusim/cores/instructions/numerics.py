@@ -16,6 +16,16 @@ from mlusim.cores.instructions.rounding import rounded
 
 Ufunc = Callable[..., Any]
 
+# Comparisons by BANG C's name: the function, and its sign in summaries.
+COMPARISONS: dict[str, tuple[Ufunc, str]] = {
+    "lt": (np.less, "<"),
+    "le": (np.less_equal, "<="),
+    "gt": (np.greater, ">"),
+    "ge": (np.greater_equal, ">="),
+    "eq": (np.equal, "=="),
+    "ne": (np.not_equal, "!="),
+}
+
 
 def binary(function_of_two: Ufunc) -> Callable[..., None]:
     """Return numerics of `result[i] = f(a[i], b[i])`; b may be a number."""

@@ -15,6 +15,7 @@ from mlusim.cores.instructions.record import (
     NUMBERS,
     SERIES_2XX,
     SERIES_3XX,
+    SRC,
     Extent,
     Instruction,
     Match,
@@ -22,45 +23,45 @@ from mlusim.cores.instructions.record import (
     Overlap,
     Shape,
 )
+from mlusim.cores.instructions.windows import Windows
 from mlusim.dtypes import INT16, INT32, UINT16, UINT32, Dtype
+from mlusim.units import ceil_div
 
 _WINDOW = ("kernel_height", "kernel_width", "stride_width", "stride_height")
 _DEFAULTS = {"stride_width": None, "stride_height": None}
 INDEX = dict.fromkeys((UINT16, UINT32, INT16, INT32), SERIES_2XX)
 
 
-def strides_of(attributes: Mapping[str, Any]) -> tuple[int, int, int, int]:
-    """Return (kernel_height, kernel_width, stride_height, stride_width); the stride defaults to the window."""
+def _windows(attributes: Mapping[str, Any]) -> Windows:
+    """Return the windows of a pool; their distance defaults to their size."""
     high, wide = int(attributes["kernel_height"]), int(attributes["kernel_width"])
     down, across = attributes.get("stride_height"), attributes.get("stride_width")
-    return high, wide, high if down is None else int(down), wide if across is None else int(across)
+    return Windows(
+        high,
+        wide,
+        high if down is None else int(down),
+        wide if across is None else int(across),
+        int(attributes.get("in_dh", 1)),
+        int(attributes.get("in_dw", 1)),
+    )
 
 
-def dilation_of(attributes: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the steps within a window: (height, width)."""
-    return int(attributes.get("in_dh", 1)), int(attributes.get("in_dw", 1))
-
-
-def pooled_shape(shape: Shape, attributes: Mapping[str, Any]) -> Shape:
+def _pooled_shape(shape: Shape, attributes: Mapping[str, Any]) -> Shape:
     """Return the shape of the result of a pool over (height, width, channel)."""
-    high, wide, down, across = strides_of(attributes)
-    below, beside = dilation_of(attributes)
-    rows = (shape[0] - (high - 1) * below - 1) // down + 1
-    return rows, (shape[1] - (wide - 1) * beside - 1) // across + 1, shape[2]
+    return (*_windows(attributes).fitting(*shape[:2]), shape[2])
 
 
 def _complaint(shape: Shape, attributes: Mapping[str, Any]) -> str:
     if len(shape) != 3:
         return "a pool takes (height, width, channel)"
-    high, wide, down, across = strides_of(attributes)
-    if min(high, wide, down, across) < 1:
+    windows = _windows(attributes)
+    if min(windows.high, windows.wide, windows.down, windows.across) < 1:
         return "windows and strides are positive"
-    below, beside = dilation_of(attributes)
-    if min(below, beside) < 1:
+    if min(windows.row_step, windows.column_step) < 1:
         return "dilations are 1 or more"
     if attributes.get("out_dh", 1) != 1 or attributes.get("out_dw", 1) != 1:
         return "a dilated result (out_dh, out_dw) is not modelled: write it with 1, then spread it with a strided copy"
-    high, wide = (high - 1) * below + 1, (wide - 1) * beside + 1
+    high, wide = windows.reach
     if high > shape[0] or wide > shape[1]:
         return (
             f"the window of {high} x {wide} is larger than the input of {shape[0]} x {shape[1]}: use a smaller "
@@ -74,7 +75,7 @@ def _forward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     complaint = _complaint(source, attributes)
     if complaint:
         return complaint
-    expected = pooled_shape(source, attributes)
+    expected = _pooled_shape(source, attributes)
     return "" if result == expected else f"dst is {list(expected)}"
 
 
@@ -83,7 +84,7 @@ def _backward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     complaint = _complaint(result, attributes)
     if complaint:
         return complaint
-    expected = pooled_shape(result, attributes)
+    expected = _pooled_shape(result, attributes)
     if source != expected:
         return f"src is {list(expected)}"
     if attributes.get("overlap", "ACC") not in {"ACC", "COVER"}:
@@ -91,19 +92,15 @@ def _backward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     return "" if len(operands) < 3 or operands[2].size == operands[1].size else "mask needs as many elements as src"
 
 
-def windows(source: Array, attributes: Mapping[str, Any]) -> Array:
-    """Return the windows of the source: (out height, out width, kernel_height * kernel_width, channel)."""
-    high, wide, down, across = strides_of(attributes)
-    below, beside = dilation_of(attributes)
-    reach = ((high - 1) * below + 1, (wide - 1) * beside + 1)
-    view = np.lib.stride_tricks.sliding_window_view(source, reach, axis=(0, 1))[::down, ::across]
-    view = view[..., ::below, ::beside]
-    return view.transpose(0, 1, 3, 4, 2).reshape(*view.shape[:2], high * wide, source.shape[2])
+def _windowed(source: Array, attributes: Mapping[str, Any]) -> Array:
+    """Return the windows of the source: (rows, columns, positions, channel)."""
+    windows = _windows(attributes)
+    return np.stack([*windows.elements(source, *windows.fitting(*source.shape[:2]))], axis=2)
 
 
 def _window_size(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
     del types
-    return int(attributes["kernel_height"]) * int(attributes["kernel_width"])
+    return _windows(attributes).positions
 
 
 def _wide(values: Array) -> Array:
@@ -114,7 +111,7 @@ def _wide(values: Array) -> Array:
 
 def _sums(source: Array, attributes: Mapping[str, Any]) -> Array:
     with np.errstate(all="ignore"):
-        values: Array = _wide(windows(source, attributes)).sum(axis=2)
+        values: Array = _wide(_windowed(source, attributes)).sum(axis=2)
     return values
 
 
@@ -123,13 +120,12 @@ def _sumpool(result: Array, source: Array, **attributes: Any) -> None:
 
 
 def _avgpool(result: Array, source: Array, **attributes: Any) -> None:
-    high, wide, _, _ = strides_of(attributes)
-    np.copyto(result, _sums(source, attributes) / (high * wide), casting="unsafe")
+    np.copyto(result, _sums(source, attributes) / _windows(attributes).positions, casting="unsafe")
 
 
 def _extreme(pick: Callable[..., Array]) -> Callable[..., None]:
     def compute(result: Array, source: Array, **attributes: Any) -> None:
-        candidates = windows(source, attributes)
+        candidates = _windowed(source, attributes)
         at = pick(_wide(candidates), axis=2)[:, :, None]
         np.copyto(result, np.take_along_axis(candidates, at, axis=2)[:, :, 0])
 
@@ -138,7 +134,7 @@ def _extreme(pick: Callable[..., Array]) -> Callable[..., None]:
 
 def _index(pick: Callable[..., Array]) -> Callable[..., None]:
     def compute(result: Array, source: Array, **attributes: Any) -> None:
-        np.copyto(result, pick(_wide(windows(source, attributes)), axis=2), casting="unsafe")
+        np.copyto(result, pick(_wide(_windowed(source, attributes)), axis=2), casting="unsafe")
 
     return compute
 
@@ -150,7 +146,7 @@ def _value_index(pick: Callable[..., Array]) -> Callable[..., Array]:
     """
 
     def compute(result: Array, source: Array, *, value_index_stride: int, **attributes: Any) -> Array:
-        candidates = windows(source, attributes)
+        candidates = _windowed(source, attributes)
         at = pick(_wide(candidates), axis=2)
         values = np.ascontiguousarray(np.take_along_axis(candidates, at[:, :, None], axis=2)[:, :, 0])
         out = result.reshape(-1).view(np.uint8)
@@ -160,7 +156,7 @@ def _value_index(pick: Callable[..., Array]) -> Callable[..., Array]:
         out[value_index_stride : value_index_stride + indices.size] = indices
         written = np.zeros(result.size, bool)
         for begin in (0, value_index_stride):
-            written[begin // result.itemsize : -(-(begin + indices.size) // result.itemsize)] = True
+            written[begin // result.itemsize : ceil_div(begin + indices.size, result.itemsize)] = True
         return written
 
     return compute
@@ -169,7 +165,7 @@ def _value_index(pick: Callable[..., Array]) -> Callable[..., Array]:
 def _pair_marks(result: Array, source: Array, *, value_index_stride: int, **attributes: Any) -> None:
     """As `Instruction.marks`; the result is all values, then all indices, without the bytes between them."""
     del value_index_stride
-    values = windows(source, attributes).max(axis=2)
+    values = _windowed(source, attributes).max(axis=2)
     result.reshape(-1)[...] = np.resize(values, result.size) if result.size == 2 * values.size else values.max()
 
 
@@ -177,7 +173,7 @@ def _pair_fits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str
     complaint = _complaint(operands[1].shape, attributes)
     if complaint:
         return complaint
-    rows, columns, channels = pooled_shape(operands[1].shape, attributes)
+    rows, columns, channels = _pooled_shape(operands[1].shape, attributes)
     nbytes = rows * columns * channels * operands[1].itemsize
     stride = int(attributes["value_index_stride"])
     if stride < nbytes:
@@ -187,19 +183,14 @@ def _pair_fits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str
 
 def _spread(result: Array, source: Array, share: Callable[[int], Array], attributes: Mapping[str, Any]) -> None:
     """Add (or, for COVER, write) a share of every source element to each position of its window."""
-    high, wide, down, across = strides_of(attributes)
-    rows, columns, _ = source.shape
     gradient = np.zeros(result.shape, _wide(result).dtype)
     cover = attributes.get("overlap", "ACC") == "COVER"
-    for position in range(high * wide):
-        row, column = divmod(position, wide)
-        last_row, last_column = row + (rows - 1) * down + 1, column + (columns - 1) * across + 1
-        target = gradient[row:last_row:down, column:last_column:across]
+    for position, target in enumerate(_windows(attributes).elements(gradient, *source.shape[:2])):
         part = share(position)
         if cover:
             np.copyto(target, part)
         else:
-            target += part
+            np.add(target, part, out=target)
     np.copyto(result, gradient, casting="unsafe")
 
 
@@ -210,32 +201,22 @@ def _maxpool_bp(result: Array, source: Array, mask: Array, **attributes: Any) ->
 
 def _spread_marks(result: Array, *sources: Array, **attributes: Any) -> None:
     """As `Instruction.marks`: a source element reaches every position of its window."""
-    high, wide, down, across = strides_of(attributes)
-    shape = pooled_shape(result.shape, attributes)
+    shape = _pooled_shape(result.shape, attributes)
     source = np.maximum.reduce([source.reshape(shape) for source in sources])
     result[...] = 0
-    for position in range(high * wide):
-        row, column = divmod(position, wide)
-        last_row, last_column = row + (shape[0] - 1) * down + 1, column + (shape[1] - 1) * across + 1
-        target = result[row:last_row:down, column:last_column:across]
+    for target in _windows(attributes).elements(result, *shape[:2]):
         np.maximum(target, source, out=target)
 
 
 def _avgpool_bp(result: Array, source: Array, **attributes: Any) -> None:
-    high, wide, _, _ = strides_of(attributes)
-    values = _wide(source) / (high * wide)
+    values = _wide(source) / _windows(attributes).positions
     _spread(result, source, lambda _: values, attributes)
 
 
 def _unpool(result: Array, source: Array, *, index: int, **attributes: Any) -> None:
     """Write each source element to position `index` of its window, zeros elsewhere; other elements are unchanged."""
-    high, wide, down, across = strides_of(attributes)
     values = source.copy()
-    rows, columns, _ = values.shape
-    for position in range(high * wide):
-        row, column = divmod(position, wide)
-        last_row, last_column = row + (rows - 1) * down + 1, column + (columns - 1) * across + 1
-        target = result[row:last_row:down, column:last_column:across]
+    for position, target in enumerate(_windows(attributes).elements(result, *values.shape[:2])):
         np.copyto(target, values if position == index else values * 0)
 
 
@@ -247,7 +228,6 @@ _POOLED = "[(height-kernel_height)//stride_height+1,(width-kernel_width)//stride
 _BACK = f"dst[height,width,channel] src{_POOLED}"
 _MASK = f"mask{_POOLED}"
 _INDEXED = Operand("dst", Match.FREE, INDEX)
-SRC = Operand("src")
 
 
 def _pool(name: str, summary: str, compute: Callable[..., Any], **more: Any) -> Instruction:

@@ -17,6 +17,7 @@ from mlusim.cores.instructions.record import (
     NUMBERS,
     SERIES_2XX,
     SERIES_3XX,
+    SRC,
     Extent,
     Instruction,
     Match,
@@ -24,6 +25,7 @@ from mlusim.cores.instructions.record import (
     Runs,
 )
 from mlusim.dtypes import INT32, UINT16, UINT32
+from mlusim.units import ceil_div
 
 LINE_BYTES = 128
 _INDEX_BYTES = 8
@@ -31,7 +33,6 @@ _NOT_FOUND = 0xFFFF_FFFF
 
 # The first element of a 32-bit result contains the number.
 COUNT = Operand("dst", Match.FREE, {UINT32: SERIES_2XX, INT32: SERIES_2XX})
-SRC = Operand("src")
 
 
 def total(values: Array) -> Any:
@@ -58,7 +59,7 @@ def _reduce_lines(result: Array, source: Array) -> None:
 def _line_marks(result: Array, source: Array) -> None:
     """As `Instruction.marks`; the result is the first element of each line. Elements have 4 or 2 bytes."""
     flat = source.reshape(-1)
-    per_line = next(count for count in (LINE_BYTES // 4, LINE_BYTES // 2) if -(-flat.size // count) == result.size)
+    per_line = next(count for count in (LINE_BYTES // 4, LINE_BYTES // 2) if ceil_div(flat.size, count) == result.size)
     result[...] = np.maximum.reduceat(flat, np.arange(0, flat.size, per_line))
 
 
@@ -111,7 +112,7 @@ def _value_and_index_bytes(result: Extent, source: Extent) -> Runs:
 
 def _first_of_lines(result: Extent, source: Extent) -> Runs:
     del source
-    return Runs(result.itemsize, -(-result.nbytes // LINE_BYTES), LINE_BYTES)
+    return Runs(result.itemsize, ceil_div(result.nbytes, LINE_BYTES), LINE_BYTES)
 
 
 def _value_and_index(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:

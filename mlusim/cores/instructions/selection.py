@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.cores.instructions.record import ANY, DST, NUMBERS, Extent, Instruction, Match, Operand, Runs
+from mlusim.cores.instructions.numerics import COMPARISONS
+from mlusim.cores.instructions.record import ANY, DST, NUMBERS, SRC, Extent, Instruction, Match, Operand, Runs
 from mlusim.errors import OperandError
+from mlusim.units import ceil_div, round_up
 
 HEAD_BYTES = 128
 
-SRC = Operand("src")
 MASK = Operand("mask", Match.WIDTH, ANY)
 BITMASK = Operand("bitmask", Match.FREE, ANY)
 BITS = Operand("dst", Match.FREE, ANY, bits=True)
@@ -65,14 +66,14 @@ def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., tuple[Arr
         selected = flat[positions]
         out = result.reshape(-1).view(np.uint8)
         nbytes = selected.size * selected.dtype.itemsize
-        padded = min(-(-nbytes // HEAD_BYTES) * HEAD_BYTES, out.size - HEAD_BYTES)
+        padded = min(round_up(nbytes, HEAD_BYTES), out.size - HEAD_BYTES)
         out[HEAD_BYTES : HEAD_BYTES + nbytes] = selected.view(np.uint8)
         out[HEAD_BYTES + nbytes : HEAD_BYTES + padded] = 0
         out[:4] = np.array([selected.size], np.uint32).view(np.uint8)
         width = result.dtype.itemsize
         written = np.zeros(result.size, bool)
-        written[: -(-4 // width)] = True
-        written[HEAD_BYTES // width : -(-(HEAD_BYTES + padded) // width)] = True
+        written[: ceil_div(4, width)] = True
+        written[HEAD_BYTES // width : ceil_div(HEAD_BYTES + padded, width)] = True
         return written, positions
 
     return compute
@@ -135,7 +136,7 @@ def _as_many(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> Cal
 
 def _with_head(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> Callable[..., str]:
     def check(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-        needed = HEAD_BYTES + -(-operands[1].nbytes // HEAD_BYTES) * HEAD_BYTES
+        needed = HEAD_BYTES + round_up(operands[1].nbytes, HEAD_BYTES)
         if operands[0].nbytes < needed:
             return f"dst needs 128 B for the count, and {needed - HEAD_BYTES} B for all elements"
         return inner(operands, attributes)
@@ -262,13 +263,6 @@ SELECTION: list[Instruction] = [
             writes=_bit_bytes,
             multiple_2xx=512,
         )
-        for name, operation, sign in (
-            ("lt", np.less, "<"),
-            ("le", np.less_equal, "<="),
-            ("gt", np.greater, ">"),
-            ("ge", np.greater_equal, ">="),
-            ("eq", np.equal, "=="),
-            ("ne", np.not_equal, "!="),
-        )
+        for name, (operation, sign) in COMPARISONS.items()
     ),
 ]

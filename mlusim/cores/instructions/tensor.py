@@ -11,13 +11,12 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.cores.instructions.convolution import CONV, CONV_PLUS
 from mlusim.cores.instructions.cost import Work
-from mlusim.cores.instructions.record import ARCH_322, Extent, Instruction, Match, Operand, Overlap
+from mlusim.cores.instructions.record import ARCH_322, SRC, Extent, Instruction, Match, Operand, Overlap
 from mlusim.cores.instructions.tensor_pipe import (
     KERNEL,
     RESULT,
     RESULTS,
     SOURCES,
-    SRC,
     multiply,
     store_rounded,
     tensor_cycles,

@@ -15,6 +15,7 @@ from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import Work
 from mlusim.cores.instructions.record import SERIES_2XX, SERIES_3XX, Match, Operand, Types
 from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32
+from mlusim.units import ceil_div
 
 if TYPE_CHECKING:
     from mlusim.hardware.board_record import Board
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 SOURCES: Types = {INT8: SERIES_2XX, INT16: SERIES_2XX, FLOAT16: SERIES_3XX, FLOAT32: SERIES_3XX, BFLOAT16: SERIES_3XX}
 RESULTS: Types = {FLOAT16: SERIES_2XX, FLOAT32: SERIES_2XX, INT16: SERIES_2XX, INT32: SERIES_2XX}
 RESULT = Operand("dst", Match.FREE, RESULTS)
-SRC = Operand("src")
 KERNEL = Operand("kernel", Match.FREE, SOURCES, memory="wram")
 _HALF_BYTES = 2
 
@@ -44,7 +44,7 @@ def tensor_cycles(board: Board, work: Work, multiply_adds: int) -> int:
     """Cost of a start-up and the multiply-adds at the rate of the wider operand."""
     rate = peak_ops_per_cycle(board, max(work.itemsizes[1], work.itemsizes[2]), integers=work.integers)
     reached = max(1, int(rate * board.tensor_efficiency))
-    return board.tensor_startup_cycles - (-2 * multiply_adds // reached)
+    return board.tensor_startup_cycles + ceil_div(2 * multiply_adds, reached)
 
 
 def multiply(rows: Array, filters: Array, scale: int) -> Array:

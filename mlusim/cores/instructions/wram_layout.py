@@ -24,6 +24,7 @@ from mlusim.arrays import Array
 from mlusim.errors import OperandError
 from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.view import View
+from mlusim.units import round_up
 
 if TYPE_CHECKING:
     from mlusim.dtypes import Dtype
@@ -69,7 +70,7 @@ def rows_view(board: Board, allocation: Allocation, offset: int, shape: tuple[in
             "a filter begins is not known unless pixels are multiples of 64 B; pad the channels, or let "
             "__bang_reshape_filter arrange the filters and copy them in one piece"
         )
-    pitch = -(-nbytes // _ROW_BYTES) * _ROW_BYTES
+    pitch = round_up(nbytes, _ROW_BYTES)
     extents = (LANES, shape[0] // LANES, *shape[1:])
     return View.strided(allocation, offset, extents, (lane_bytes(board), pitch, *row), dtype)
 
