@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _WIDTH, _BAR, _CURVE, _BINS = 640, 18, 70, 160
 # Margins of a small picture, and the maximum number of time ticks.
 _LEFT, _RIGHT, _TOP, _TICKS, _MAX_TICKS = 72, 16, 8, 20, 6
+# Characters of a cell that are not broken into lines.
+_MOST_UNBROKEN = 32
 # Notebooks may have a dark theme; these charts do not adapt to it.
 _BOX = f"background:{PAPER};color:{INK};padding:8px 12px;max-width:680px;font:13px/1.45 system-ui,sans-serif"
 _CELL = "padding:1px 12px 1px 0;text-align:left;background:none;color:" + INK
@@ -136,14 +138,22 @@ def report_html(report: Report) -> str:
     return f'<pre style="{style}">{_esc(report.text())}</pre>'
 
 
-def steps_html(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Render the operators of a net for a notebook, one row each."""
-    cell = f"{_CELL};font-variant-numeric:tabular-nums"
-    top = "".join(f'<th style="{cell}">{_esc(head)}</th>' for head in heads)
-    lines = "".join(
-        f"<tr>{''.join(f'<td style={chr(34)}{cell}{chr(34)}>{_esc(text)}</td>' for text in row)}</tr>" for row in rows
+def table_html(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> str:
+    """Render a table for a notebook, with a note below it."""
+    look = f"{_CELL};font-variant-numeric:tabular-nums"
+
+    def line(tag: str, texts: Iterable[str]) -> str:
+        cells = (
+            f'<{tag} style="{look}{"" if len(text) > _MOST_UNBROKEN else ";white-space:nowrap"}">{_esc(text)}</{tag}>'
+            for text in texts
+        )
+        return f"<tr>{''.join(cells)}</tr>"
+
+    lines = "".join(line("td", row) for row in rows)
+    below = f"<div>{_esc(note)}</div>" if note else ""
+    return _box(
+        title, f'<div style="overflow-x:auto"><table>{line("th", heads)}{lines}</table></div>{below}', "max-width:none"
     )
-    return _box(title, f"<table><tr>{top}</tr>{lines}</table>")
 
 
 def share_bar(metrics: Metrics, longest_ps: int, width: int = 160, height: int = 12) -> str:
@@ -223,8 +233,8 @@ def _table(facts: Iterable[tuple[str, str]]) -> str:
     return f'<table style="border-collapse:collapse;margin:4px 0 8px;font-size:13px">{rows}</table>'
 
 
-def _box(title: str, body: str) -> str:
-    return f'<div style="{_BOX}"><strong style="font-size:15px">{_esc(title)}</strong>{body}</div>'
+def _box(title: str, body: str, style: str = "") -> str:
+    return f'<div style="{_BOX};{style}"><strong style="font-size:15px">{_esc(title)}</strong>{body}</div>'
 
 
 def _esc(text: object) -> str:

@@ -98,10 +98,10 @@ class NetResult(RunFigures):
         return rows
 
     def _repr_html_(self) -> str:
-        from mlusim.analysis.notebook import steps_html
+        from mlusim.analysis.notebook import table_html
 
         heads, *rows = self._rows()
-        return steps_html(f"net {self.name} on {self.board.name}", heads, rows)
+        return table_html(f"net {self.name} on {self.board.name}", heads, rows)
 
     def __str__(self) -> str:
         """Return one line per operator and the total."""

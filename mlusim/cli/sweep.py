@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -212,7 +213,11 @@ def _sweep(
     axes = _axes(operation, own, **points)
     axes.count()
     draw = _plotter(axes, plot, against, picture, output)
-    with Runner(workers, _client(dask, workers)) as runner, Store(None if no_db else db) as store:
+    with (
+        _client(dask, workers) as client,
+        Runner(workers, client) as runner,
+        Store(None if no_db else db) as store,
+    ):
         merge_files(store, merge)
         sweep = run_axes(axes, store, runner, retry=retry, progress=not quiet, shard=shard)
     sweep.made_by = made_by()
@@ -321,10 +326,10 @@ def _plotter(
     return draw
 
 
-def _client(address: str | None, workers: int | None) -> Any:
-    """Return a Dask client, or None. Raises `InputError` if there is no scheduler."""
+def _client(address: str | None, workers: int | None) -> AbstractContextManager[Any]:
+    """Return a context with a Dask client, or with None. Raises `InputError` if no scheduler answers."""
     if address is None:
-        return None
+        return nullcontext()
     if workers is not None:
         raise InputError("--dask and --workers: the cluster has its own workers; drop one of them")
     try:
@@ -332,9 +337,10 @@ def _client(address: str | None, workers: int | None) -> Any:
     except ImportError:
         raise InputError("--dask needs dask.distributed: pip install distributed") from None
     try:
-        return make(address, timeout=_DASK_S)
+        client: AbstractContextManager[Any] = make(address, timeout=_DASK_S)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"--dask {address}: no scheduler answers there: {error}") from None
+    return client
 
 
 sweep = SweepGroup("sweep", help=_HELP, make=_make_operator, make_kernel=_make_kernel)

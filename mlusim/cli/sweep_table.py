@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cli import show
-from mlusim.units import PS_PER_US, plural, short_bytes
+from mlusim.explore.table_cells import MOST_ROWS, sweep_cells
+from mlusim.units import plural
 
 if TYPE_CHECKING:
     from mlusim.explore.sweeping import Sweep
 
 Row = dict[str, Any]
 
-_ROWS_SHOWN = 60
 _WORDS_SHOWN = 48
 _REASONS_SHOWN = 8
 
@@ -31,53 +31,12 @@ def print_sweep(sweep: Sweep, db: str | None, *, full: bool) -> None:
 
 
 def _print_rows(sweep: Sweep, *, full: bool) -> None:
-    from mlusim.explore.axis_values import text_of
-
     rows = sweep.rows
-    axes = sweep.axes or ["device", "shape"]
-    columns = _figures(operators=any("tier" in row for row in rows), full=full)
-    heads = [*axes, *columns, "" if not full else "outcome"]
-    shown = rows if full else rows[:_ROWS_SHOWN]
-    lines = []
-    for row in shown:
-        cells = ["" if row.get(axis) is None else text_of(axis, row[axis]) for axis in axes]
-        if row["status"] == "done":
-            cells += [*(cell(row) for cell in columns.values()), "done" if full else ""]
-        else:
-            words = f"{row['status']}: {row['message']}"
-            short = words if full or len(words) <= _WORDS_SHOWN else f"{words[: _WORDS_SHOWN - 3]}..."
-            cells += [*("" for _ in columns), short]
-        lines.append(cells)
-    numbers = [n for n, axis in enumerate(axes) if any(isinstance(row.get(axis), int | float) for row in rows)]
-    show.print_columns(heads, lines, right=[*numbers, *range(len(axes), len(heads) - 1)], keys=len(axes), cut=not full)
+    shown = rows if full else rows[:MOST_ROWS]
+    table = sweep_cells(shown, sweep.axes, full=full, most_words=0 if full else _WORDS_SHOWN)
+    show.print_columns(table.heads, table.lines, right=table.right, keys=table.keys, cut=not full)
     if not full:
         _print_cut(rows)
-
-
-def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
-    """Return the columns of figures: header, and the text of a completed row."""
-    from mlusim.analysis.summary import percent, us_text
-
-    columns: dict[str, Callable[[Row], str]] = {}
-    if operators:
-        columns["tier"] = lambda row: str(row.get("tier", ""))
-    columns |= {
-        "time": lambda row: us_text(row["time_ps"]),
-        "io_eff.": lambda row: percent(row["io_efficiency"]),
-        "bus/min.": lambda row: f"{row['traffic_ratio']:.2f} x",
-    }
-    if full:
-        if operators:
-            columns["plan"] = lambda row: str(row.get("plan_strategy", ""))
-            columns["tiles"] = lambda row: str(row.get("tiles", ""))
-        columns |= {
-            "bound": lambda row: us_text(round(row["lower_bound_us"] * PS_PER_US)),
-            "read": lambda row: short_bytes(row["bus_read_bytes"]),
-            "written": lambda row: short_bytes(row["bus_write_bytes"]),
-            "NRAM": lambda row: short_bytes(row["peak_nram_bytes"]),
-            "copies": lambda row: str(row["copies"]),
-        }
-    return columns
 
 
 def _print_cut(rows: Sequence[Row]) -> None:
@@ -92,8 +51,8 @@ def _print_cut(rows: Sequence[Row]) -> None:
         show.print_text(words)
     if len(cut) > _REASONS_SHOWN:
         show.print_text(f"... and {len(cut) - _REASONS_SHOWN} more reasons; --full and -o table.csv have all of them")
-    if len(rows) > _ROWS_SHOWN:
-        show.print_text(f"... and {len(rows) - _ROWS_SHOWN} more; --full and -o table.csv have all of them")
+    if len(rows) > MOST_ROWS:
+        show.print_text(f"... and {len(rows) - MOST_ROWS} more; --full and -o table.csv have all of them")
 
 
 def _print_end(sweep: Sweep, db: str | None) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlusim.cli import show
 from mlusim.cli.provenance import print_json, provenance
+from mlusim.explore.table_cells import tuning_cells
 from mlusim.units import PS_PER_US, plural
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
     rows = tuning.rows if show_all else tuning.rows[:PLANS_SHOWN]
     shape = f" {tuning.best['shape'].replace('x', ',')}" if "shape" in tuning.best else ""
     show.print_text(f"{tuning.operator}{shape} on {tuning.board.name}, the fastest first:\n")
-    _print_rows(tuning, rows, full=full)
+    table = tuning_cells(rows, tuning.axes, full=full)
+    show.print_columns(table.heads, table.lines, right=table.right, keys=table.keys)
     slower = len(tuning.rows) - len(rows)
     hidden = [f"{slower} slower ones; --all shows them"] if slower else []
     show.print_text("\n" + "\n".join([*hidden, *_notes(tuning)]))
@@ -39,23 +40,6 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
 def _has_plans(tuning: Tuning) -> bool:
     """Whether an operator was tuned, whose points have plans with tiers; else a kernel."""
     return "tier" in tuning.best
-
-
-def _print_rows(tuning: Tuning, rows: Sequence[dict[str, Any]], *, full: bool) -> None:
-    """Print the table of the points."""
-    from mlusim.analysis.summary import us_text
-
-    has_plans = _has_plans(tuning)
-    settings = _plan_columns(full=full) if has_plans else _kernel_columns(tuning)
-    columns = [*settings, "time", "", "why it is slower"]
-    lines = []
-    for row in rows:
-        cells = _plan_cells(row, full=full) if has_plans else [str(row.get(axis, "")) for axis in settings]
-        why = row["why"] if full else row["why"].partition(";")[0].partition(":")[0]
-        best_or_slower = "best" if row is tuning.best else _slower(row["slower"])
-        lines.append([*cells, us_text(row["time_ps"]), best_or_slower, why])
-    first_number, keys = (1, 2) if has_plans else (0, len(tuning.axes))
-    show.print_columns(columns, lines, right=range(first_number, len(columns) - 1), keys=keys)
 
 
 def _notes(tuning: Tuning) -> list[str]:
@@ -79,31 +63,3 @@ def _notes(tuning: Tuning) -> list[str]:
         others = "1 other is" if tuning.as_good == 1 else f"{tuning.as_good} others are"
         notes.append(f"{others} within 2 % of the best, less than the error of the model")
     return notes
-
-
-def _kernel_columns(tuning: Tuning) -> list[str]:
-    return list(tuning.axes)
-
-
-def _plan_columns(*, full: bool) -> list[str]:
-    return ["strategy", "NRAM limit", "tier", *(["tiles", "NRAM"] if full else [])]
-
-
-def _plan_cells(row: Mapping[str, Any], *, full: bool) -> list[str]:
-    from mlusim.explore.axis_values import text_of
-    from mlusim.units import short_bytes
-
-    return [
-        row["strategy"] if row["strategy"] != "auto" else f"auto: {row['plan_strategy']}",
-        "" if row["nram_limit_bytes"] is None else text_of("nram_bytes", row["nram_limit_bytes"]),
-        str(row["tier"]),
-        *([str(row["tiles"]), short_bytes(row["plan_nram_bytes"])] if full else []),
-    ]
-
-
-def _slower(part: float | None) -> str:
-    from mlusim.analysis.summary import percent
-
-    if not part:
-        return "equal" if part is not None else ""
-    return f"+{percent(part)}"

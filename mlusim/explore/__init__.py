@@ -4,7 +4,7 @@ Every point is an ordinary single run. matplotlib, pandas, pyarrow and dask are 
 them.
 
 Sweeps:
-  sweeping, table          `mlusim.sweep`, and its table as a file
+  sweeping, table          `mlusim.sweep`, and its table as a file; `table_cells`: as text
   axis_arguments           the axes by the arguments of `sweep`; `axis_values`: lists, ranges and units
   axes, point              all combinations; one of them, its key and its run
   model_hash               the part of a key that stands for mlusim

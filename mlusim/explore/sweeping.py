@@ -16,8 +16,10 @@ from mlusim.explore.python_files import check_not_loading
 from mlusim.explore.runner import Runner
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 from mlusim.explore.table import data_frame, write_table
+from mlusim.explore.table_cells import MOST_ROWS, sweep_cells
 from mlusim.inputs import as_count, as_file, as_path, as_paths, as_tuple, check_flags
 from mlusim.progress import Bar
+from mlusim.units import plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,6 +148,14 @@ class Sweep:
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {status}" for status, count in self.counts.items() if count)
         return f"<sweep of {len(self)} points: {counts or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        from mlusim.analysis.notebook import table_html
+
+        table = sweep_cells(self.rows[:MOST_ROWS], self.axes, full=False)
+        more = len(self) - len(table.lines)
+        note = f"... and {plural(more, 'more point')}; rows and table() have all" if more else ""
+        return table_html(repr(self).strip("<>"), table.heads, table.lines, note)
 
 
 def sweep(

@@ -20,10 +20,12 @@ from mlusim.explore.runner import Runner
 from mlusim.explore.search import Search
 from mlusim.explore.store import DONE, Store
 from mlusim.explore.sweeping import run_axes
+from mlusim.explore.table_cells import MOST_ROWS, tuning_cells
 from mlusim.hardware import Board
 from mlusim.inputs import check_flags
 from mlusim.ops.commands import command_of, flag_of
 from mlusim.progress import Bar
+from mlusim.units import plural
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -85,6 +87,14 @@ class Tuning:
             f"<tuning of {self.operator} on {self.board.name}: best {chosen or 'as it is'}, {best['time_us']:.2f} us, "
             f"{len(self.rows)} plans ran>"
         )
+
+    def _repr_html_(self) -> str:
+        from mlusim.analysis.notebook import table_html
+
+        table = tuning_cells(self.rows[:MOST_ROWS], self.axes, full=False)
+        more = len(self.rows) - len(table.lines)
+        note = f"... and {plural(more, 'slower one')}; rows has all" if more else ""
+        return table_html(f"{self.operator} on {self.board.name}, the fastest first", table.heads, table.lines, note)
 
     def to_json(self) -> dict[str, Any]:
         """Return the tuning as JSON types."""

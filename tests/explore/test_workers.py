@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import mlusim
+from command_line import succeed
 from mlusim.explore.runner import core_count
 
 NUMBERS = 30
@@ -190,6 +191,17 @@ def test_the_command_line_and_a_cluster(cluster, start):
     out, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
     assert "1 point: 1 done" in out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_line_closes_its_client(cluster):
+    def clients():
+        return cluster.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.clients))
+
+    before = clients()
+    words = ("sweep", "reverse", "--shape", "64,64", "--axis", "0", "--dask", cluster.scheduler.address, "--no-db")
+    succeed(*words)
+    assert clients() == before
 
 
 @pytest.mark.slow
