@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cli import show
-from mlusim.explore.table_cells import MOST_ROWS, sweep_cells
 from mlusim.units import plural
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ def print_sweep(sweep: Sweep, db: str | None, *, full: bool) -> None:
 
 
 def _print_rows(sweep: Sweep, *, full: bool) -> None:
+    from mlusim.explore.table_cells import MOST_ROWS, sweep_cells
+
     rows = sweep.rows
     shown = rows if full else rows[:MOST_ROWS]
     table = sweep_cells(shown, sweep.axes, full=full, most_words=0 if full else _WORDS_SHOWN)
@@ -41,6 +42,8 @@ def _print_rows(sweep: Sweep, *, full: bool) -> None:
 
 def _print_cut(rows: Sequence[Row]) -> None:
     """Print below the table the truncated reasons, and the number of rows omitted."""
+    from mlusim.explore.table_cells import MOST_ROWS
+
     messages = dict.fromkeys(f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done")
     cut = [
         words for words in messages if len(words) > show.MIN_TEXT_WIDTH

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from mlusim.cli import show
 from mlusim.cli.provenance import print_json, provenance
-from mlusim.explore.table_cells import tuning_cells
 from mlusim.units import PS_PER_US, plural
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
     if quiet:
         show.print_exact(tuning.command)
         return
+    from mlusim.explore.table_cells import tuning_cells
+
     rows = tuning.rows if show_all else tuning.rows[:PLANS_SHOWN]
     shape = f" {tuning.best['shape'].replace('x', ',')}" if "shape" in tuning.best else ""
     show.print_text(f"{tuning.operator}{shape} on {tuning.board.name}, the fastest first:\n")
