@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc.calls import intrinsics
 from mlusim.bangc.compiler import toolchain
-from mlusim.bangc.compiler.compilation import CompilerError, Options, build, check, preprocess
+from mlusim.bangc.compiler.compilation import Options
 from mlusim.bangc.compiler.debug_lines import line_table
-from mlusim.bangc.compiler.device_functions import declared_functions, own_functions
 from mlusim.bangc.compiler.entries import Entry
-from mlusim.bangc.compiler.rewriting import Names, Rewritten, rewrite
-from mlusim.bangc.compiler.source import source_of
-from mlusim.bangc.compiler.undeclared_names import SecondLook
-from mlusim.bangc.compiler.unknown_names import is_unknown, not_simulated
+from mlusim.bangc.compiler.translation import translate
+from mlusim.bangc.compiler.unknown_names import not_simulated
 from mlusim.bangc.execution.device_variables import DeviceVariables
 from mlusim.bangc.execution.entry_points import EntryPoint, entry_point
 from mlusim.bangc.execution.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
-from mlusim.errors import CompileError, InputError, nearest
+from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.inputs import as_file, as_paths, as_text, as_texts
@@ -33,8 +28,6 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
 Kernel = Callable[..., Coroutine[Any, None, None]]
-# How many times a file is compiled again with the compiler's messages about its names.
-_ROUNDS = 12
 STANDARD = "gnu++17"
 
 
@@ -70,8 +63,8 @@ class Module:
         board: the board that it was compiled for.
         entries: names of the entries; templates are instantiated by name.
         variables: its variables in GDRAM.
-        missing: intrinsics that the file calls and the simulator does not support, with file and line of the first
-            call.
+        calls: intrinsics and library functions that the file calls, with file and line of the first call.
+        missing: those of them that the simulator does not support.
     """
 
     def __init__(
@@ -96,40 +89,13 @@ class Module:
         self._free: list[Cluster] = []
         self.variables = DeviceVariables(path.name, on.vector_alignment_bytes)
         self._points: dict[str, EntryPoint] | None = None
-        files = (path, *sources)
-        toolchain.generated_headers(options.compiler, options.std)
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            plain = list(pool.map(partial(preprocess, on=on, options=options), files))
-        names = Names((str(toolchain.INCLUDE), str(toolchain.cache_folder())), is_unknown, _declarations)
-        declared = (declared_functions(source_of(text, names.own)) for text in plain) if sources else ()
-        own = own_functions(declared)
-        clashing: set[str] = set()
-        looks = [SecondLook(clashing=clashing) for _ in files]
-        self._texts: list[Rewritten] = [rewrite(text, instantiate, names, None, own) for text in plain]
-        for _ in range(_ROUNDS):
-            try:
-                if syntax_only:
-                    for number, (file, text) in enumerate(zip(files, self._texts, strict=True)):
-                        check(number, file, text, options)
-                else:
-                    self.binary = build(files, self._texts, options)
-                break
-            except CompilerError as error:
-                before = len(clashing)
-                words, called = (
-                    set().union(*names)
-                    for names in ((text.declared for text in self._texts), (text.calls for text in self._texts))
-                )
-                learned = [looks[number].learn(full, words, called) for number, full in error.full.items()]
-                if not any(learned):
-                    raise CompileError(error.message) from None
-                for number in error.full if len(clashing) == before else range(len(files)):
-                    self._texts[number] = rewrite(plain[number], instantiate, names, looks[number], own)
-        self.calls = {name: place for text in reversed(self._texts) for name, place in text.calls.items()}
-        others = set().union(*(look.others for look in looks))
-        self.missing = {name: place for name, place in self.calls.items() if name in others or is_unknown(name)}
-        if syntax_only:
+        program = translate((path, *sources), on, options, instantiate, syntax_only=syntax_only)
+        self._texts = program.texts
+        self.calls = program.calls
+        self.missing = program.missing
+        if program.binary is None:
             return
+        self.binary = program.binary
         self.runtime: Runtime = load_runtime(toolchain.runtime(options.compiler))
         self.runtime.set_operations(intrinsics.varying(), intrinsics.droppable())
 
@@ -271,11 +237,6 @@ def _line_of(binary: Path, address: int) -> tuple[str, int, str] | None:
     table = line_table(binary)
     location = table.find_in_users_code(address) or table.find(address)
     return (*location, "") if location is not None and location[0] else None
-
-
-def _declarations(words: set[str]) -> str:
-    """Return declarations of the intrinsics among a file's words, except those declared in the headers."""
-    return intrinsics.declarations(words - toolchain.header_words())
 
 
 def _board_key(on: Board) -> tuple[Any, ...]:

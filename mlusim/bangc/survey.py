@@ -11,12 +11,11 @@ from typing import Any
 from mlusim.bangc.calls import intrinsics
 from mlusim.bangc.compiler.undeclared_names import is_of_library
 from mlusim.bangc.compiler.unknown_names import not_simulated
+from mlusim.bangc.kernel_files import SUFFIX
 from mlusim.bangc.module import compile as compile_file
 from mlusim.errors import CompileError, InputError
 from mlusim.hardware import Board
 from mlusim.inputs import as_path
-
-SUFFIX = ".mlu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ Rewriting, line by line, of what C++ does not have:
   unknown_names            names of BANG C that are neither instructions nor in the headers
 
 Compilation:
+  translation              all files of a program: rewritten, compiled, and again with what the compiler says of names
   compilation              preprocess, compile and link
   toolchain                compilers, their options, and the cache of binaries
   linking                  undefined functions raise an error when they are called

@@ -44,7 +44,7 @@ def preprocess(path: Path, on: Board, options: Options) -> str:
     command += [word for folder in folders for word in ("-I", folder)]
     if compiler.gnu:
         # A precompiled header is only valid for these options; its path is part of the text.
-        command += [*compiler.options, *compiler.seen, "-fpch-preprocess", "-fno-working-directory"]
+        command += [*compiler.options, *compiler.instrumentation, "-fpch-preprocess", "-fno-working-directory"]
     command += ["-include", str(generated / toolchain.START)]
     if len(early) < len(options.define):
         later = toolchain.macro_header(tuple(macro for macro in options.define if macro not in early))
@@ -120,8 +120,12 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
 def _key_words(options: Options) -> tuple[str, ...]:
     """Return what the code of a text depends on besides the text."""
     compiler = options.compiler
-    own = (f"-std={options.std}", *compiler.options, *compiler.seen)
-    return (compiler.language, *own, *compiler.command, compiler.version)
+    return (compiler.language, *_code_options(options), *compiler.command, compiler.version)
+
+
+def _code_options(options: Options) -> tuple[str, ...]:
+    compiler = options.compiler
+    return (f"-std={options.std}", *compiler.options, *compiler.instrumentation)
 
 
 def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, work: Path) -> list[Path]:
@@ -130,7 +134,6 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
     A program of many files is then compiled again only where it changes.
     """
     compiler, folder = options.compiler, toolchain.cache_folder()
-    own = (f"-std={options.std}", *compiler.options, *compiler.seen)
     errors: dict[int, str] = {}
 
     def compiled(number: int) -> Path:
@@ -140,7 +143,8 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
             return kept
         source = made.with_suffix(".cpp")
         source.write_text(contents[number], encoding="utf-8")
-        done = toolchain.run([*compiler.command, *own, "-x", compiler.language, "-c", str(source), "-o", str(made)])
+        words = ("-x", compiler.language, "-c", str(source), "-o", str(made))
+        done = toolchain.run([*compiler.command, *_code_options(options), *words])
         if done.returncode:
             errors[number] = done.stderr
         elif len(paths) > 1:

@@ -7,9 +7,9 @@ statement. Text of system headers is not examined.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from mlusim.bangc.calls import intrinsics
 from mlusim.bangc.compiler.device_functions import FUNCTION_WORD, HOST_WORD, linkage
 from mlusim.bangc.compiler.entries import (
     ENTRY_WORD,
@@ -23,11 +23,15 @@ from mlusim.bangc.compiler.entries import (
 from mlusim.bangc.compiler.launches import rewrite_launch
 from mlusim.bangc.compiler.memory_arrays import SPACES, MemoryArrays
 from mlusim.bangc.compiler.source import Source, Token, joined, source_of
-from mlusim.bangc.compiler.toolchain import DECLARATIONS
-from mlusim.bangc.compiler.undeclared_names import OWN, SecondLook
+from mlusim.bangc.compiler.toolchain import DECLARATIONS, header_words
+from mlusim.bangc.compiler.undeclared_names import OWN, LearnedNames
+from mlusim.bangc.compiler.unknown_names import is_unknown
 
 _ASSEMBLY = ("__asm__", "asm", "__asm")
 _NAMESPACE, _CLASS, _CODE = "namespace", "class", "code"
+# Represents the name of `extern "C" {`, which opens no namespace.
+_LINKAGE = '"C"'
+_NO_TYPES = ("return", "else", "do", "case", "goto", "new", "delete", "throw", "sizeof", "using", "namespace")
 
 
 @dataclass(slots=True)
@@ -46,26 +50,10 @@ class Rewritten:
     defined: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Known names.
-
-    Attributes:
-        own: folders whose headers are left unchanged, in addition to the compiler's own.
-        unknown: whether a called name is an intrinsic that does not exist.
-        declarations: C++ that declares the intrinsics among some words.
-    """
-
-    own: tuple[str, ...] = ()
-    unknown: Callable[[str], bool] = lambda _: False
-    declarations: Callable[[set[str]], str] = lambda _: ""
-
-
 def rewrite(
     text: str,
     instantiate: tuple[str, ...] = (),
-    names: Names | None = None,
-    look: SecondLook | None = None,
+    learned: LearnedNames | None = None,
     own_functions: frozenset[str] = frozenset(),
 ) -> Rewritten:
     """Rewrite the output of a preprocessor.
@@ -73,84 +61,114 @@ def rewrite(
     Args:
         text: preprocessed text with line markers.
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
-        names: known names.
-        look: earlier messages of the compiler about the file's names.
+        learned: what the compiler has said about the file's names.
         own_functions: functions of the board that no other file of the program shares.
     """
-    names = names or Names()
-    source = source_of(text, names.own)
-    tokens = source.tokens
-    if look is not None:
-        _rename(source, look.clashing & _declared_names(source))
-    arrays = MemoryArrays(source)
-    scopes: list[tuple[str, str]] = []
-    entries: list[Entry] = []
-    with_defaults: set[str] = set()
-    calls: dict[str, tuple[str, int]] = {}
-    has_main = False
-    defined = _defined_names(source)
-    position = 0
-    while position < len(tokens):
-        token = tokens[position]
-        if token.text == "{" and token.kind == "other":
-            scopes.append(_scope(source, position))
-        elif token.text == "}" and token.kind == "other" and scopes:
-            scopes.pop()
-        elif token.kind == "launch":
-            rewrite_launch(source, position, entries, with_defaults)
-        elif token.kind == "word":
-            if token.text in SPACES:
-                position = arrays.rewrite(
-                    position,
-                    "::".join(name for _, name in scopes),
-                    at_file_scope=all(kind == _NAMESPACE for kind, _ in scopes),
-                    in_class=bool(scopes) and scopes[-1][0] == _CLASS,
-                )
-                continue
-            if token.text == FUNCTION_WORD:
-                is_global = all(scope[0] == _NAMESPACE and scope[1] != _LINKAGE for scope in scopes)
-                source.replace(position, position, linkage(source, position, own_functions) if is_global else "")
-            elif token.text == HOST_WORD:
-                source.replace(position, position, "")
-            elif token.text == ENTRY_WORD:
-                optional = name_with_defaults(source, position)
-                if optional is not None:
-                    with_defaults.add(optional)
-                entry = entry_of(source, position, _namespaces(scopes))
-                if entry is not None and all(kind == _NAMESPACE for kind, _ in scopes):
-                    entries.append(entry)
-            elif token.text in _ASSEMBLY:
-                _assembly(source, position)
-            elif token.text.startswith("__") and source.next_text(position) == "(":
-                calls.setdefault(token.text, (token.file, token.line))
-                undeclared = look is not None and token.text in look.others
-                if token.text not in defined and (undeclared or names.unknown(token.text)):
-                    source.replace(position, position, f'::mlusim::unknown("{token.text}")')
-            elif look is not None and token.text in look.others and source.next_text(position) == "(":
-                calls.setdefault(token.text, (token.file, token.line))
-                source.replace(position, position, f'::mlusim::unknown("{token.text}")')
-            elif token.text == "main" and not scopes and source.next_text(position) == "(":
-                has_main = rewrite_main(source, position) or has_main
-        position += 1
-    for name in defined:
-        calls.pop(name, None)
-    if look is not None and tokens:
-        source.insert(0, look.declarations(set(calls)))
-    declared = names.declarations({token.text for token in tokens if token.kind == "word"})
+    learned = learned or LearnedNames()
+    source = source_of(text)
+    _rename(source, learned.clashing & _declared_names(source))
+    rewriter = _Rewriter(source, learned, own_functions)
+    rewriter.run()
+    calls, tokens = rewriter.calls, source.tokens
+    if tokens:
+        source.insert(0, learned.declarations(set(calls)))
+    declared = intrinsics.declarations({token.text for token in tokens if token.kind == "word"} - header_words())
     if declared:
         source.insert(0, f'\n# 1 "{DECLARATIONS}" 1\n{declared}# {tokens[0].line} "{tokens[0].file}" 2\n')
+    entries, has_main, arrays = rewriter.entries, rewriter.has_main, rewriter.arrays
     name_entries(entries)
-    end = registrations(entries, instantiate, has_main=has_main)
-    text = source.edited() + end
+    text = source.edited() + registrations(entries, instantiate, has_main=has_main)
     return Rewritten(text, entries, calls, has_main, _declared_names(source), arrays.unsized, arrays.defined)
 
 
-def _namespaces(scopes: list[tuple[str, str]]) -> tuple[str, ...]:
-    return tuple(name for kind, name in scopes if kind == _NAMESPACE and name != _LINKAGE)
+class _Rewriter:
+    """One pass over the tokens of a file, from the first to the last.
 
+    Attributes:
+        arrays: the arrays with a memory space.
+        entries: the entries so far.
+        calls: intrinsics and functions of the vendor's libraries that it calls, with file and line of the first call.
+        has_main: whether it defines `main`.
+    """
 
-# Represents the name of `extern "C" {`, which opens no namespace.
-_LINKAGE = '"C"'
+    def __init__(self, source: Source, learned: LearnedNames, own_functions: frozenset[str]) -> None:
+        self.arrays = MemoryArrays(source)
+        self.entries: list[Entry] = []
+        self.calls: dict[str, tuple[str, int]] = {}
+        self.has_main = False
+        self._source = source
+        self._learned = learned
+        self._own_functions = own_functions
+        self._defined = _defined_names(source)
+        # Entries of which a parameter has a default value, and the kinds and names of the enclosing scopes.
+        self._with_defaults: set[str] = set()
+        self._scopes: list[tuple[str, str]] = []
+
+    def run(self) -> None:
+        """Rewrite the whole file."""
+        position = 0
+        while position < len(self._source.tokens):
+            position = self._token(position)
+
+    def _token(self, position: int) -> int:
+        """Rewrite what begins with a token; returns the position to continue at."""
+        token = self._source.tokens[position]
+        if token.kind == "word":
+            return self._word(position, token)
+        if token.kind == "launch":
+            rewrite_launch(self._source, position, self.entries, self._with_defaults)
+        elif token.kind == "other" and token.text == "{":
+            self._scopes.append(_scope(self._source, position))
+        elif token.kind == "other" and token.text == "}" and self._scopes:
+            self._scopes.pop()
+        return position + 1
+
+    def _word(self, position: int, token: Token) -> int:
+        if token.text in SPACES:
+            return self.arrays.rewrite(
+                position,
+                "::".join(name for _, name in self._scopes),
+                at_file_scope=self._at_file_scope,
+                in_class=bool(self._scopes) and self._scopes[-1][0] == _CLASS,
+            )
+        if token.text == FUNCTION_WORD:
+            is_global = self._at_file_scope and all(name != _LINKAGE for _, name in self._scopes)
+            word = linkage(self._source, position, self._own_functions) if is_global else ""
+            self._source.replace(position, position, word)
+        elif token.text == HOST_WORD:
+            self._source.replace(position, position, "")
+        elif token.text == ENTRY_WORD:
+            self._entry(position)
+        elif token.text in _ASSEMBLY:
+            _assembly(self._source, position)
+        elif self._source.next_text(position) == "(":
+            self._call(position, token)
+        return position + 1
+
+    @property
+    def _at_file_scope(self) -> bool:
+        return all(kind == _NAMESPACE for kind, _ in self._scopes)
+
+    def _entry(self, position: int) -> None:
+        optional = name_with_defaults(self._source, position)
+        if optional is not None:
+            self._with_defaults.add(optional)
+        namespaces = tuple(name for kind, name in self._scopes if kind == _NAMESPACE and name != _LINKAGE)
+        entry = entry_of(self._source, position, namespaces)
+        if entry is not None and self._at_file_scope:
+            self.entries.append(entry)
+
+    def _call(self, position: int, token: Token) -> None:
+        """Note a call of an intrinsic or a library, and replace one of what is not simulated."""
+        undeclared = token.text in self._learned.others
+        if token.text in self._defined:
+            return
+        if undeclared or token.text.startswith("__"):
+            self.calls.setdefault(token.text, (token.file, token.line))
+            if undeclared or is_unknown(token.text):
+                self._source.replace(position, position, f'::mlusim::unknown("{token.text}")')
+        elif token.text == "main" and not self._scopes:
+            self.has_main = rewrite_main(self._source, position) or self.has_main
 
 
 def _scope(source: Source, position: int) -> tuple[str, str]:
@@ -182,9 +200,6 @@ def _declared_names(source: Source) -> set[str]:
         and after.text in ("[", "(", "=", ";", ",", ")", "{")
         and ((before.kind == "word" and before.text not in _NO_TYPES) or before.text in (",", "*", "&", ">"))
     }
-
-
-_NO_TYPES = ("return", "else", "do", "case", "goto", "new", "delete", "throw", "sizeof", "using", "namespace")
 
 
 def _defined_names(source: Source) -> set[str]:

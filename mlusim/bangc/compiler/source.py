@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from mlusim.bangc.compiler.toolchain import INCLUDE, cache_folder
+
 _MARKER = re.compile(r'^# (\d+) "([^"]*)"([ \d]*)\n', re.MULTILINE)
 _TOKEN = re.compile(
     r"""(?P<raw>(?:u8|[uUL])?R"(?P<tag>[^()\s\\]{0,16})\(.*?\)(?P=tag)")
@@ -125,13 +127,12 @@ class Source:
         return len(self.tokens)
 
 
-def source_of(text: str, own: tuple[str, ...]) -> Source:
+def source_of(text: str) -> Source:
     """Return the tokens of the user's files in the output of a preprocessor; blanks of any script become ASCII ones.
 
-    Args:
-        text: with line markers.
-        own: folders whose headers are left unchanged, in addition to the compiler's own.
+    Headers of the compiler and of this package are left unchanged.
     """
+    own = (str(INCLUDE), str(cache_folder()), "<")
     found: list[Token] = []
     edits: list[tuple[int, int, str]] = []
     markers = list(_MARKER.finditer(text))
@@ -140,7 +141,7 @@ def source_of(text: str, own: tuple[str, ...]) -> Source:
     for marker in markers:
         users.setdefault(marker[2], " 3" not in marker[3])
     for index, marker in enumerate(markers):
-        if not users[marker[2]] or marker[2].startswith((*own, "<")):
+        if not users[marker[2]] or marker[2].startswith(own):
             continue
         start, stop = marker.end(), markers[index + 1].start() if index + 1 < len(markers) else len(text)
         line, file = int(marker[1]), marker[2]

@@ -68,7 +68,7 @@ _CLANG = (
     "-ferror-limit=20",
 )
 # Loads and stores call the simulator; nothing of the sanitizer's own runtime is linked.
-_SEEN = ("-fsanitize=thread", "-fno-threadsafe-statics")
+_INSTRUMENTATION = ("-fsanitize=thread", "-fno-threadsafe-statics")
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,17 @@ class Compiler:
         return "c++-cpp-output" if self.gnu else "c++"
 
     @property
-    def seen(self) -> tuple[str, ...]:
+    def instrumentation(self) -> tuple[str, ...]:
         """Options that make plain accesses call the simulator."""
-        return (*_SEEN, *(_SEEN_GNU if self.gnu else _SEEN_CLANG))
+        return (*_INSTRUMENTATION, *(_INSTRUMENTATION_GNU if self.gnu else _INSTRUMENTATION_CLANG))
 
 
-_SEEN_GNU = (
+_INSTRUMENTATION_GNU = (
     *("--param", "tsan-instrument-func-entry-exit=0"),
     # A function that ends without its return returns, as with older compilers, instead of running into the next one.
     *("-fsanitize=unreachable", "-fsanitize-undefined-trap-on-error"),
 )
-_SEEN_CLANG = (
+_INSTRUMENTATION_CLANG = (
     *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
     # As above.
     "-fno-strict-return",
@@ -259,7 +259,7 @@ def generated_headers(compiler: Compiler, std: str) -> Path:
 
     The header that comes before every file is 1.3 MB with the C++ headers that it includes: g++ parses it only once.
     """
-    words = (f"-std={std}", *compiler.options, *compiler.seen)
+    words = (f"-std={std}", *compiler.options, *compiler.instrumentation)
     declared = f'#line 1 "{DECLARATIONS}"\n{declarations(header_words())}'
     folder = cache_folder() / f"include-{content_key(declared, *compiler.command, compiler.version, *words)}"
     target = folder / START

@@ -57,7 +57,7 @@ _NAMES = (
 
 
 @dataclass(slots=True)
-class SecondLook:
+class LearnedNames:
     """Names of a file, as learned from compiler messages.
 
     Attributes:

@@ -1,0 +1,109 @@
+"""The translation of a program's files: rewritten and compiled, again with what the compiler says about their names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlusim.bangc.compiler import toolchain
+from mlusim.bangc.compiler.compilation import CompilerError, Options, build, check, preprocess
+from mlusim.bangc.compiler.device_functions import declared_functions, own_functions
+from mlusim.bangc.compiler.rewriting import Rewritten, rewrite
+from mlusim.bangc.compiler.source import source_of
+from mlusim.bangc.compiler.undeclared_names import LearnedNames
+from mlusim.bangc.compiler.unknown_names import is_unknown
+from mlusim.errors import CompileError
+
+if TYPE_CHECKING:
+    from mlusim.hardware import Board
+
+# How many times a program is compiled again with the compiler's messages about its names.
+_ROUNDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A program for one board.
+
+    Attributes:
+        texts: the files as they were compiled.
+        binary: the shared object; None if only the syntax was checked.
+        missing: intrinsics and library functions that it calls and that are not simulated, with the place of the first
+            call.
+    """
+
+    texts: list[Rewritten]
+    binary: Path | None
+    missing: dict[str, tuple[str, int]]
+
+    @property
+    def calls(self) -> dict[str, tuple[str, int]]:
+        """What its files call, as `Rewritten.calls`; of several files the first counts."""
+        return _calls(self.texts)
+
+
+def translate(
+    files: Sequence[Path], on: Board, options: Options, instantiate: tuple[str, ...] = (), *, syntax_only: bool = False
+) -> Translation:
+    """Translate the files of a program, each on its own. Raises `CompileError`.
+
+    Args:
+        files: the files, the main one first.
+        on: the board.
+        options: compilation options.
+        instantiate: templates of entries to instantiate, such as `name<float, 4>`.
+        syntax_only: only check for errors.
+    """
+    toolchain.generated_headers(options.compiler, options.std)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        plain = list(pool.map(partial(preprocess, on=on, options=options), files))
+    own = own_functions(declared_functions(source_of(text)) for text in plain) if len(files) > 1 else frozenset()
+    # Names that clash with a header clash in all files.
+    clashing: set[str] = set()
+    learned = [LearnedNames(clashing=clashing) for _ in files]
+    texts = [rewrite(text, instantiate, names, own) for text, names in zip(plain, learned, strict=True)]
+    for _ in range(_ROUNDS - 1):
+        try:
+            binary = _compiled(files, texts, options, syntax_only=syntax_only)
+            break
+        except CompilerError as error:
+            for number in _to_rewrite(error, texts, learned):
+                texts[number] = rewrite(plain[number], instantiate, learned[number], own)
+    else:
+        binary = _compiled(files, texts, options, syntax_only=syntax_only)
+    others = set().union(*(names.others for names in learned))
+    missing = {name: place for name, place in _calls(texts).items() if name in others or is_unknown(name)}
+    return Translation(texts, binary, missing)
+
+
+def _compiled(files: Sequence[Path], texts: list[Rewritten], options: Options, *, syntax_only: bool) -> Path | None:
+    """Return the binary, or None if only the syntax is checked. Raises `CompilerError`."""
+    if not syntax_only:
+        return build(files, texts, options)
+    for number, (file, text) in enumerate(zip(files, texts, strict=True)):
+        check(number, file, text, options)
+    return None
+
+
+def _to_rewrite(error: CompilerError, texts: list[Rewritten], learned: list[LearnedNames]) -> Sequence[int]:
+    """Learn names from the compiler's messages, and return the numbers of the files that these change.
+
+    Raises `CompileError` with the messages if there are no new names in them.
+    """
+    clashing = learned[0].clashing
+    before = len(clashing)
+    declared = set().union(*(text.declared for text in texts))
+    called = set().union(*(text.calls for text in texts))
+    are_new = [learned[number].learn(message, declared, called) for number, message in error.full.items()]
+    if not any(are_new):
+        raise CompileError(error.message) from None
+    return list(error.full) if len(clashing) == before else range(len(texts))
+
+
+def _calls(texts: list[Rewritten]) -> dict[str, tuple[str, int]]:
+    return {name: place for text in reversed(texts) for name, place in text.calls.items()}
