@@ -34,7 +34,7 @@ struct Call { Word result; int64_t op, line, count; const char *file; const Word
 struct Known { Word epoch, number, size, words[ARGUMENTS + 5]; };
 struct Range { Word base, size, read_only; };
 struct Run { Word pc, address; int64_t stride; Word count, meta; };
-struct Slot { Run run; Word next, low, high; };  // the bytes of the array that it accessed last
+struct Slot { Run run; Word next, low, high, array; };  // the bytes and the number of the array that it accessed last
 struct Array { Word kind; const char *name; Word offset, size; const char *file; Word line; const void *initial; };
 // The addresses of the arrays of one memory; the cores of a cluster share that of their SRAM.
 struct Arena { Word base, used, alignment, count; Array arrays[ARRAYS]; };
@@ -161,6 +161,7 @@ static bool in_array(const Arena *arena, Word address, Word size, Slot &slot) {
     Word low = up_to(&arena->arrays->offset, sizeof(Array) / 8, arena->count, address - arena->base);
     if (!low) return false;
     slot.low = arena->base + arena->arrays[low - 1].offset, slot.high = slot.low + arena->arrays[low - 1].size;
+    slot.array = low - 1;
     return address + size <= slot.high;
 }
 
@@ -198,6 +199,7 @@ static void touch(Word address, Word size, Word write, Word pc) {
         out = found < 0 || address - hit.base + size > hit.size || (read_only && write) || hit.read_only & 2;
     }
     if (out) wild(address, pc, write | size << 1);
+    if (kind < KINDS) range = slot.array;  // a run stays in its array
     if (f->pending && !(read_only && !write)) back(f, SETTLE), f->pending = 0;
     if (++f->recent == BATCH) flush(f), back(f, DRAIN), f->recent = 0;  // other tasks may change what a loop waits for
     bool common = kind == KINDS || kind == SRAM, dropped = f->astray && write && common;

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc.host.program import run_program
 from mlusim.bangc.survey import survey
@@ -14,6 +15,9 @@ from mlusim.errors import CompileError, KernelError
 
 KERNELS = Path(__file__).parent / "kernels"
 LIBRARY = """#include <cnnl.h>
+#include <iostream>
+struct Shape { int sizes[CNNL_DIM_MAX]; };
+static_assert(sizeof(Shape) == 8 * sizeof(int));
 __mlu_entry__ void one(float *x) {
   __nram__ float a[64];
   __bang_write_value(a, 64, 1.0f);
@@ -23,12 +27,15 @@ struct Op { cnnlStrangeDescriptor_t strange = nullptr; cnnlTensorDescriptor_t te
 #define CHECK(call) if ((call) != CNNL_STATUS_SUCCESS) return false
 bool host(cnnlHandle_t handle, float *x) {
   Op op;
+  cnrtJobType_t job = CNRT_FUNC_TYPE_BLOCK;
+  cnnlOther_t other = 3;
+  std::cerr << job << other;
   cnrtQueue_t queue = nullptr;
   op.mode = CNNL_MODE_TWO;
   switch (op.mode) { case CNNL_MODE_ONE: return false; case CNNL_MODE_TWO: break; default: return false; }
   cnnlDataType_t type = CNNL_DTYPE_STRANGE; \
   switch (type) { case CNNL_DTYPE_HALF: case CNNL_DTYPE_STRANGE: break; default: ; }
-  one<<<1, cnrtFuncTypeBlock, queue>>>(x);
+  one<<<1, job, queue>>>(x);
   CHECK(cnnlSetTensorDescriptor(op.tensor, CNNL_LAYOUT_ARRAY, type, 1, nullptr));
   return true;
 }
@@ -53,7 +60,7 @@ def test_kernels_run_although_host_code_uses_other_libraries(library: Path) -> N
 
 @pytest.mark.slow
 def test_a_call_of_an_unavailable_library_fails_when_reached(library: Path) -> None:
-    with pytest.raises(KernelError, match=r"main, library\.mlu:16: cnnlSetTensorDescriptor is not simulated: the ven"):
+    with pytest.raises(KernelError, match=r"main, library\.mlu:22: cnnlSetTensorDescriptor is not simulated: the ven"):
         run_program(bangc.compile(library), Device())
 
 
@@ -87,3 +94,19 @@ def test_runtime_queries_return_the_boards_properties(capsys: pytest.CaptureFixt
         "cnrtErrorNoMem again",
         "PASSED",
     ]
+
+
+def test_a_missing_constant_as_a_bound_is_an_error_with_the_remedy(compiler: str, tmp_path: Path) -> None:
+    file = tmp_path / "bound.mlu"
+    file.write_text(
+        "#include <cnnl.h>\n"
+        "__mlu_entry__ void fill(float *x) {\n"
+        "  for (int i = taskId; i < CNNL_STRANGE_MAX; i += taskDim) x[i] = 2;\n}\n"
+    )
+    expected = (
+        r"bound\.mlu:3:.*error: CNNL_STRANGE_MAX: .*number matters here; define it: -D CNNL_STRANGE_MAX=<number>\n"
+    )
+    with pytest.raises(CompileError, match=expected):
+        bangc.compile(file, compiler=compiler)
+    fill = bangc.compile(file, compiler=compiler, define=["CNNL_STRANGE_MAX=8"])["fill"]
+    mlusim.verify(fill, mlusim.Output((8,)), dim=4, kind="BLOCK", reference=np.full(8, 2, np.float32)).check()

@@ -124,3 +124,24 @@ def test_arrays_of_functions_count_in_the_launches_that_use_them(tmp_path: Path,
     for tensor in (first, second):
         assert device.download(tensor).tobytes() == expected.tobytes()
     device.verify().check()
+
+
+@pytest.mark.parametrize("order", ["k % 3", "k / 8 % 3", "k * k % 3"])
+def test_one_instruction_may_access_several_arrays(order: str, tmp_path: Path) -> None:
+    """The arrays are equally far apart, so that accesses of one element of each are at equal steps."""
+    file = tmp_path / "several.mlu"
+    file.write_text(
+        "#define N 64\n__nram__ float a[N], b[N], c[N];\n"
+        "__attribute__((noinline)) __mlu_func__ float at(const float *p, int i) { return p[i]; }\n"
+        "__attribute__((noinline)) __mlu_func__ void put(float *p, int i, float v) { p[i] = v; }\n"
+        "__mlu_entry__ void kernel(float *out) {\n"
+        "  if (__is_mpu()) return;\n"
+        "  float *all[3] = {a, b, c};\n"
+        "  for (int k = 0; k < 3 * N; ++k) put(all[k % 3], k / 3, k);\n"
+        f"  for (int k = 0; k < N; ++k) out[k] = at(all[{order}], k);\n"
+        "}\n"
+    )
+    k = np.arange(64)
+    which = {"k % 3": k % 3, "k / 8 % 3": k // 8 % 3, "k * k % 3": k * k % 3}[order]
+    entry = bangc.compile(file)["kernel"]
+    mlusim.verify(entry, mlusim.Output((64,)), dim=1, kind="BLOCK", reference=np.float32(3 * k + which)).check()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.compiler.entries import ENTRIES, MAIN
-from mlusim.bangc.compiler.undeclared_names import OWN
+from mlusim.bangc.compiler.undeclared_names import OWN, is_of_library
 
 _MOST_LINES = 40
 _CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?:<[^()]*>)?(?:\((.*)\))?(?:\u2019|')")
@@ -45,6 +45,9 @@ _LAUNCH = re.compile(
     r"(?: (\(.*\)))?.*"
 )
 _RETURNING = re.compile(r"error: (?:invalid )?\W?static_cast\W? from (?:type )?[\u2018'](.+?) \(\*\)\(.*")
+# A type and a constant of the vendor's libraries that the headers lack, as their stand-ins appear in a message.
+_FOREIGN_TYPE = re.compile(r" [{(]aka [\u2018']mlusim::Foreign[^\u2018\u2019']*[\u2019'][})]")
+_FOREIGN_CONSTANT = re.compile(r"error: .*mlusim::ForeignConstant")
 _HEADERS = str(Path(__file__).parent.parent / "include")
 # The lines that are appended to a file.
 _ENTRY_EXCERPTS = re.compile(rf"^({ENTRIES}:[^\n]*)(?:\n +\d* \|[^\n]*)+", re.MULTILINE)
@@ -54,7 +57,7 @@ _ENTRIES = re.compile(rf"^{ENTRIES}:(?:\d+:)* ?", re.MULTILINE)
 def compiler_text(text: str, path: Path) -> str:
     """Return the compiler's messages from the first error on."""
     lines = _with_array_sizes([line for line in text.splitlines() if line.strip()])
-    lines = _without_headers(_with_words_of_launches(lines))
+    lines = _without_headers(_with_foreign_constants(_with_words_of_launches(lines)))
     lines = _with_own_lines(_without_candidates(_without_consequences(lines)))
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
     context = first
@@ -63,9 +66,25 @@ def compiler_text(text: str, path: Path) -> str:
     shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
     words = dict.fromkeys(_WORD_OF_CUDA.findall(shown))
     notes = "".join(f"\nnote: {word} is a name of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words)
+    shown = _FOREIGN_TYPE.sub(" (a type of the vendor's libraries, which are not simulated)", shown)
     shown = _ENTRY_EXCERPTS.sub(r"\1", shown)
     shown = _ENTRIES.sub(f"{path}: at the end of the file: ", shown)
     return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}{notes}"
+
+
+def _with_foreign_constants(lines: list[str]) -> list[str]:
+    """Name the constants of the vendor's libraries that stand where only their number serves."""
+    shown: list[str] = []
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        message = _FOREIGN_CONSTANT.search(line)
+        names = dict.fromkeys(filter(is_of_library, re.findall(r"\b[A-Z]\w+", after))) if message else {}
+        if message and names:
+            options = " ".join(f"-D {name}=<number>" for name in names)
+            what = f"error: {', '.join(names)}: a constant of the vendor's libraries, whose number matters here"
+            shown.append(f"{line[: message.start()]}{what}; define it: {options}")
+        elif "mlusim::ForeignConstant" not in line or message:
+            shown.append(line)
+    return shown
 
 
 def _with_array_sizes(lines: list[str]) -> list[str]:

@@ -47,6 +47,8 @@ _MATHS = {
     "rsqrtf": "inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); } ",
     "rsqrt": "template <class A> inline A rsqrt(A x) { return A(1.0f / std::sqrt(float(x))); } ",
 }
+# Constants of the vendor's libraries whose number matters: array sizes and bounds of loops.
+_NUMBERS = {"CNNL_DIM_MAX": 8}
 # Undeclared constants count from here on, so that none equals one of the headers in a `switch`.
 _FIRST_CONSTANT = 1 << 16
 # The name in `float (& y1)[64]`, `int time`, `void swap(int&, int&)`, `index [4]`.
@@ -95,9 +97,10 @@ class LearnedNames:
 
     def declarations(self, called: set[str]) -> str:
         """Return C++ that declares the types, and the names that are not called, on one line."""
-        constants = sorted(self.others - called)
+        constants = sorted(self.others - called - _NUMBERS.keys())
         return "".join(
             [_MATHS[name] for name in sorted(self.maths)]
+            + [f"static constexpr int {name}{{{_NUMBERS[name]}}}; " for name in sorted(self.others & _NUMBERS.keys())]
             + [f"typedef ::mlusim::Foreign {name}; " for name in sorted(self.types)]
             + [
                 f"static constexpr ::mlusim::ForeignConstant {name}{{{number}}}; "

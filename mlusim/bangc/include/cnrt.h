@@ -53,6 +53,7 @@ typedef enum {
     CNRT_FUNC_TYPE_UNION8 = 32,
     CNRT_FUNC_TYPE_UNION16 = 64,
 } cnrtFunctionType_t;
+typedef cnrtFunctionType_t cnrtJobType_t;
 
 typedef enum {
     cnrtMemcpyHostToDev = 0,

@@ -188,6 +188,10 @@ constexpr bool operator!=(const Foreign &one, const Foreign &other) { return one
 constexpr bool operator==(const Foreign &one, const ForeignConstant &other) { return one.word == other.word; }
 constexpr bool operator!=(const Foreign &one, const ForeignConstant &other) { return one.word != other.word; }
 
+// A log shows the number.
+template <class S, class = typename std::enable_if<std::is_class<S>::value>::type>
+inline S &operator<<(S &stream, const Foreign &value) { return stream << value.word, stream; }
+
 // The element that a pointer points to.
 template <class P> struct Element {
     using type = typename std::remove_cv<typename std::remove_pointer<P>::type>::type;
