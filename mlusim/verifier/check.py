@@ -25,7 +25,7 @@ from mlusim.verifier.report import Report
 from mlusim.verifier.split.balance import balance_of, memory_traffic, traffic_of
 from mlusim.verifier.split.coverage import Coverage
 from mlusim.verifier.split.plan_comparison import nram_beyond_plan
-from mlusim.verifier.uninitialised.reads import find_uninitialised
+from mlusim.verifier.uninitialised.read_findings import find_uninitialised
 from mlusim.verifier.unread import find_unread
 from mlusim.verifier.unused import find_left, find_unused
 
@@ -72,8 +72,8 @@ def check_log(
     findings += races
     released = find_releases(log, accesses, order)
     findings += released
-    padding: set[int] = set()
-    findings += find_uninitialised(log, columns, accesses, order, padding)
+    uninitialised, padding = find_uninitialised(log, columns, accesses, order)
+    findings += uninitialised
     findings += find_remarks(log, columns, padding)
     uses, wrong = Coverage(log, accesses, order, plan, rewrites, planned).measure()
     if plan is not None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.verifier.uninitialised import reads
+from mlusim.verifier.uninitialised import read_findings
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.operand_marks import OperandMarks
 
@@ -140,7 +140,7 @@ def findings_of(device, **options):
 
 def follow_all(monkeypatch):
     """Follow all tasks, and keep all marks by byte."""
-    monkeypatch.setattr(reads, "reads_to_follow", lambda *arguments: list(range(len(arguments[-1]))))
+    monkeypatch.setattr(read_findings, "reads_to_follow", lambda *arguments: list(range(len(arguments[-1]))))
     monkeypatch.setattr(OperandMarks, "add", lambda marks, alloc: False)
 
 
@@ -155,7 +155,7 @@ def test_what_is_found_does_not_depend_on_how_many_are_followed(monkeypatch, nam
         counts.append((len(followed), len(run[-1])))
         return followed
 
-    monkeypatch.setattr(reads, "reads_to_follow", spy)
+    monkeypatch.setattr(read_findings, "reads_to_follow", spy)
     found = findings_of(device)
     ((followed, uninitialised_reads),) = counts
     assert (followed < uninitialised_reads) == fewer

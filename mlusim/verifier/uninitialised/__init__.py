@@ -1,6 +1,6 @@
 """Reads of uninitialised bytes that have an effect.
 
-  reads                    the reads, as findings; `nearby`: writes beside them
+  reads, read_findings     the reads, as findings; `nearby`: writes beside them
   unselected               elements that are stored beyond those that a filter selected
   flow                     whether uninitialised bytes reach an output, a register or an address
 

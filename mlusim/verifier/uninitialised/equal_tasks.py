@@ -17,7 +17,8 @@ from mlusim.log import NONE, Log
 from mlusim.records import INSTRUCTION
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
-from mlusim.verifier.uninitialised.flow import Flow, Unwritten
+from mlusim.verifier.uninitialised.flow import Flow
+from mlusim.verifier.uninitialised.reads import UninitialisedRead
 
 _SIDES = ("dst", "a", "b")
 # In place of the number of an allocation that is not the task's own, or that no mark reaches.
@@ -27,7 +28,7 @@ _EFFECT = ("op", "pipe", "bytes_requested", "dst_box", "a_box", "b_box")
 
 
 def reads_to_follow(
-    log: Log, columns: dict[str, Integers], accesses: Accesses, flow: AllocationFlow, reads: Sequence[Unwritten]
+    log: Log, columns: dict[str, Integers], accesses: Accesses, flow: AllocationFlow, reads: Sequence[UninitialisedRead]
 ) -> list[int]:
     """Return the indices of the reads that may have an effect: without those of equal tasks that have been followed.
 
@@ -79,7 +80,7 @@ class _EqualTasks:
         log: Log,
         columns: dict[str, Integers],
         flow: AllocationFlow,
-        reads: Sequence[Unwritten],
+        reads: Sequence[UninitialisedRead],
         owner: Integers,
     ) -> None:
         self._log = log

@@ -10,7 +10,6 @@ order (`agenda.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,16 +21,7 @@ from mlusim.verifier.uninitialised.agenda import Agenda
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.mark_store import MarkStore
 from mlusim.verifier.uninitialised.propagation import Propagation
-
-
-@dataclass(frozen=True, slots=True)
-class Unwritten:
-    """A read of uninitialised bytes: record, allocation, and byte ranges in it."""
-
-    record: int
-    alloc: int
-    starts: Integers
-    stops: Integers
+from mlusim.verifier.uninitialised.reads import UninitialisedRead
 
 
 class Flow:
@@ -49,7 +39,7 @@ class Flow:
         columns: dict[str, Integers],
         accesses: Accesses,
         flow: AllocationFlow,
-        reads: Sequence[Unwritten],
+        reads: Sequence[UninitialisedRead],
     ) -> None:
         self._log = log
         self._columns = columns

@@ -13,8 +13,8 @@ from mlusim.arrays import Integers
 from mlusim.log import Log
 from mlusim.verifier.accesses.table import FILTERS, Accesses
 from mlusim.verifier.split.plan_comparison import outputs_of
-from mlusim.verifier.uninitialised.flow import Unwritten
 from mlusim.verifier.uninitialised.marks import is_copy
+from mlusim.verifier.uninitialised.reads import UninitialisedRead
 
 
 class Unselected:
@@ -29,7 +29,7 @@ class Unselected:
         outputs = outputs_of(log)
         self._outputs = {alloc for alloc in written if outputs[alloc]}
 
-    def stored(self, read: Unwritten) -> bool:
+    def stored(self, read: UninitialisedRead) -> bool:
         """Whether a read is a copy to an output, of elements beyond those that an earlier filter of its task wrote."""
         columns, log = self._columns, self._log
         name, pipe = log.ops[int(columns["op"][read.record])], int(columns["pipe"][read.record])

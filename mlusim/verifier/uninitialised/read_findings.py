@@ -1,0 +1,222 @@
+"""Uninitialised reads as findings: where they are, whether they have an effect, and what is missing before them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.log import NONE, Log
+from mlusim.log_tables import AllocationRecord
+from mlusim.verifier.accesses.coordinates import describe
+from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.order.lanes import LANES
+from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
+from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
+from mlusim.verifier.uninitialised.flow import Flow
+from mlusim.verifier.uninitialised.nearby import write_beside
+from mlusim.verifier.uninitialised.reads import (
+    Ranges,
+    UninitialisedRead,
+    doubtful_reads,
+    undefined_scratch,
+    uninitialised_reads,
+)
+from mlusim.verifier.uninitialised.unselected import Unselected
+
+
+def find_uninitialised(
+    log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order
+) -> tuple[list[Finding], set[int]]:
+    """Find uninitialised bytes that flow into an output, a register or an address, one finding per reading line.
+
+    Reads without effect are not reported (`flow.py`). Also returns the records of the lookups whose indices beyond the
+    table are all uninitialised.
+    """
+    rows = doubtful_reads(log, columns, accesses)
+    scratch = undefined_scratch(log, columns, accesses)
+    if not len(rows) and not scratch:
+        return [], set()
+    flow = AllocationFlow(log, columns)
+    rows = rows[flow.leads_somewhere()[accesses.alloc[rows]]]
+    reads = scratch + uninitialised_reads(log, accesses, order, rows)
+    if not reads:
+        return [], set()
+    followed = reads_to_follow(log, columns, accesses, flow, reads)
+    marks = Flow(log, columns, accesses, flow, [reads[number] for number in followed])
+    effects = {followed[number]: record for number, record in marks.follow().items()}
+    with_effect = [_Effect(reads[number], effects[number]) for number in sorted(effects)]
+    return _Findings(log, columns, accesses, order).of(with_effect), marks.padding
+
+
+class _Effect(NamedTuple):
+    """A read, and the record through which its bytes take effect; NONE or that of the read if they do there."""
+
+    read: UninitialisedRead
+    record: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """Makes the findings of one run."""
+
+    log: Log
+    columns: dict[str, Integers]
+    accesses: Accesses
+    order: Order
+
+    def of(self, effects: Sequence[_Effect]) -> list[Finding]:
+        """Return one finding for each buffer and line; those that lack the same write are folded."""
+        unselected = Unselected(self.log, self.columns, self.accesses)
+        groups: dict[tuple[int, str, str, bool], list[_Effect]] = {}
+        for effect in effects:
+            read = effect.read
+            allocation = self.log.allocations[read.alloc]
+            is_hint = effect.record in (NONE, read.record) and unselected.stored(read)
+            line = int(self.columns["line"][read.record])
+            groups.setdefault((line, allocation.name, allocation.memory, is_hint), []).append(effect)
+        return _fold_readers(
+            self.log,
+            [
+                (self._finding(first, 1 + len(others), is_hint=is_hint), (first.read.starts, first.read.stops))
+                for (*_, is_hint), (first, *others) in groups.items()
+            ],
+        )
+
+    def _finding(self, effect: _Effect, times: int, *, is_hint: bool) -> Finding:
+        read, allocation = effect.read, self.log.allocations[effect.read.alloc]
+        sites = self._sites(effect)
+        if is_hint:
+            words = _unselected(allocation.name, sites)
+        elif self.accesses.write[read.row]:
+            words = _undefined(allocation.name, sites)
+        else:
+            in_gdram = allocation.memory == "gdram"
+            later = _later_launch(self.log, self.order, self.accesses, read.row) if in_gdram else ""
+            beside = write_beside(self.log, self.columns, self.accesses, read.row)
+            words = _uninitialised(allocation, sites, partly=read.partly, later=later, beside=beside)
+        return replace(
+            words,
+            region=f"{describe(allocation, read.starts, read.stops)} in {allocation.memory.upper()}",
+            nbytes=int((read.stops - read.starts).sum()),
+            sites=sites,
+            times=times,
+            fields={"buffer": allocation.name, "memory": allocation.memory},
+        )
+
+    def _sites(self, effect: _Effect) -> tuple[Site, ...]:
+        """Return the read and, if it is another operation, that through which the bytes take effect."""
+        read = effect.read
+        role = "leaves" if self.accesses.write[read.row] else "reads"
+        operations = [(read.record, role)]
+        if effect.record not in (NONE, read.record):
+            operations.append((effect.record, "passes"))
+        return tuple(
+            site_of(self.log, record, role, LANES[int(self.order.lane[self.order.position[record]])])
+            for record, role in operations
+        )
+
+
+def _fold_readers(log: Log, findings: list[tuple[Finding, Ranges]]) -> list[Finding]:
+    """Return one finding for all lines of a kernel that read uninitialised bytes of a buffer: it lacks a write.
+
+    In GDRAM, where tasks share a tensor, only for lines that have bytes in common.
+    """
+    groups: list[tuple[tuple[str, ...], list[Ranges], list[Finding]]] = []
+    for finding, ranges in findings:
+        buffer = _buffer_of(log, finding)
+        for name, members, group in groups:
+            if name == buffer and ("gdram" not in name or any(_overlap(ranges, member) for member in members)):
+                members.append(ranges)
+                group.append(finding)
+                break
+        else:
+            groups.append((buffer, [ranges], [finding]))
+    return [replace(main, folded=tuple(others)) if others else main for _, _, (main, *others) in groups]
+
+
+def _buffer_of(log: Log, finding: Finding) -> tuple[str, ...]:
+    """Return what the findings of one buffer have in common: kind and role, its memory and name, and the kernel."""
+    site = finding.sites[0]
+    launch = log.launches[log.tasks[log.records.values(site.record)["task"]].launch]
+    return finding.kind, site.role, finding.fields["memory"], finding.fields["buffer"], launch.kernel
+
+
+def _overlap(one: Ranges, other: Ranges) -> bool:
+    """Return whether two sets of byte ranges, each in ascending order, have bytes in common."""
+    first = np.searchsorted(other[1], one[0], side="right")
+    inside = first < len(other[0])
+    return bool((other[0][first[inside]] < one[1][inside]).any())
+
+
+def _later_launch(log: Log, order: Order, accesses: Accesses, read: int) -> str:
+    """Return the kernel of the first later launch that writes any of the bytes of a read; empty if there is none."""
+    launch = order.launch[order.task_of[accesses.record]]
+    writes = (accesses.alloc == accesses.alloc[read]) & accesses.write & (launch > launch[read])
+    writes &= (accesses.low < accesses.high[read]) & (accesses.high > accesses.low[read])
+    return log.launches[int(launch[writes].min())].kernel if writes.any() else ""
+
+
+def _uninitialised(
+    allocation: AllocationRecord, sites: tuple[Site, ...], *, partly: bool, later: str, beside: str
+) -> Finding:
+    """Return the words of a finding: a read of bytes that nothing has written.
+
+    `later`: the kernel of a later launch that writes them. `beside`: the line that writes other bytes of the buffer.
+    """
+    buffer = allocation.name
+    remedy = f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written"
+    if beside:
+        remedy += f"\nor correct the part of {buffer} at {beside}, which writes other bytes of it"
+    if later:
+        remedy = f"launch {later}, which writes these bytes later, before this kernel\nor {remedy}"
+    # Memory without a parameter's name is not an argument, such as what a host program allocates.
+    if allocation.memory == "gdram" and sites[0].is_compiled and not buffer.isidentifier():
+        remedy += "\nor, if it is an input, copy it there on the host before the launch: cnrtMemcpy, cnrtMemset"
+    if allocation.memory == "gdram" and buffer.isidentifier() and not (partly or allocation.workspace):
+        remedy += (
+            f"\nor, if {buffer} has values before the run, pass them: an array, or InOut(array); on the command line "
+            f"--arg {buffer}=FILE.npy or random:DTYPE:SHAPE"
+        )
+    return Finding(
+        kind="uninitialised",
+        title=f"{sites[0].operation} reads {buffer}, part of which is uninitialised"
+        if partly
+        else f"{sites[0].operation} reads {buffer} before anything is written there",
+        rule="fresh memory holds its previous contents, not zeros" + _takes_effect(sites),
+        remedy=remedy,
+    )
+
+
+def _undefined(buffer: str, sites: tuple[Site, ...]) -> Finding:
+    """As `_uninitialised`, for bytes that an instruction has used as scratch."""
+    return Finding(
+        kind="uninitialised",
+        title=f"{buffer} is used after it was scratch of {sites[0].operation}, which leaves it undefined",
+        rule="an instruction leaves its scratch undefined" + _takes_effect(sites),
+        remedy=f"pass another buffer as scratch, or write {buffer} again before its next use",
+    )
+
+
+def _unselected(buffer: str, sites: tuple[Site, ...]) -> Finding:
+    """As `_uninitialised`, for elements beyond those that a filter has selected, stored with them: a hint."""
+    return Finding(
+        kind="unselected",
+        title=f"{sites[0].operation} stores elements of {buffer} beyond those that a filter selected",
+        rule="a filter writes only the selected elements; the others keep their previous values. A reader "
+        "that takes their number from another output can skip them",
+        remedy="store as many elements as the filter returns, or fill the buffer before it",
+    )
+
+
+def _takes_effect(sites: tuple[Site, ...]) -> str:
+    return "" if len(sites) == 1 else f"; at {sites[1].location} these bytes take effect"
+
+
+def _writers(site: Site) -> str:
+    return "__memcpy, __bang_write_value" if site.is_compiled else "memcpy, fill, write_zero"
