@@ -7,14 +7,12 @@ bitcast_convert usually moves nothing: its result is a view of the same device m
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from mlusim.hardware import Board
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
 from mlusim.planning.elementwise import ElementwiseParameters
-from mlusim.planning.plan import Plan, empty_plan
+from mlusim.planning.plan import Plan
 from mlusim.planning.tiles import Tile
 
 if TYPE_CHECKING:
@@ -46,16 +44,3 @@ async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
 
     tiles = [*plan.tiles_of(core.task_id)]
     await run_stages(core, tiles, load, None, store, overlapped=settings.overlapped)
-
-
-def plan_view(board: Board, shape: tuple[int, ...], itemsize: int, operator: str) -> Plan:
-    """Return the plan of an operator whose result is a view of its input: tier 0, no tiles, no launch."""
-    return empty_plan(
-        operator=operator,
-        strategy="view",
-        board=board,
-        shape=shape,
-        itemsize=itemsize,
-        reason="the result is a view of the input's memory: no bytes are moved",
-        unit_bytes=math.prod(shape) * itemsize,
-    )

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from mlusim.kernels.boxes import copy_box_async
+from mlusim.kernels.boxes import copy_box_async, fronts_of
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
@@ -70,12 +70,13 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     odd = len(method.passes) % 2 == 1
     buffers = 1 if not overlapped else 2 if odd or not method.passes else 3
     loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
+    loaded_in = [fronts_of(buffer) for buffer in loaded]
     spares = (buffers if odd else 1) if method.passes else 0
     spare = [core.nram.alloc(elements, x.dtype, f"mirrored {buffer}") for buffer in range(spares)]
 
     def load(position: int, tile: Tile) -> None:
         source = source_of(tile)
-        copy_box_async(core, shaped(position % buffers, source.shape), source)
+        copy_box_async(core, loaded_in[position % buffers](source.shape), source)
 
     def mirror(position: int, tile: Tile) -> None:
         for dst, src in mirrors(position % buffers, tile.stop[1] - tile.start[1]):
@@ -88,10 +89,6 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
         core.memcpy_async(target[first : first + count], buffer[:count])
 
     # Tiles have few distinct sizes, so the views of the buffers are cached.
-    @cache
-    def shaped(number: int, shape: tuple[int, ...]) -> View:
-        return loaded[number][: math.prod(shape)].reshape(shape)
-
     @cache
     def mirrors(number: int, rows: int) -> list[tuple[View, View]]:
         pairs = []

@@ -15,10 +15,9 @@ int32. Loads of the shifts are charged to the scalar pipe; address arithmetic an
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 
+from mlusim.kernels.boxes import fronts_of
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.planning.tin_shift import ShiftParameters
@@ -46,7 +45,7 @@ async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan:
     _, time, channels, hw = x.shape
     channels_per_group = channels // shifts.shape[1]
     nram = core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype)
-    buffer = slices_of(nram[: plan.parameters_as(ShiftParameters).rows * hw].reshape(-1, hw))
+    buffer = nram[: plan.parameters_as(ShiftParameters).rows * hw].reshape(-1, hw)
     for tile in plan.tiles_of(core.task_id):
         n, begin, c, _ = tile.start
         end = tile.stop[1]
@@ -55,8 +54,8 @@ async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan:
         first, last = rows_to_load(source, end - begin, time)
         core.write_zero(nram)
         if first < last:
-            await core.memcpy(buffer(first, last), x[n, source + first : source + last, c])
-        await core.memcpy(out[n, begin:end, c], buffer(0, end - begin))
+            await core.memcpy(buffer[first:last], x[n, source + first : source + last, c])
+        await core.memcpy(out[n, begin:end, c], buffer[: end - begin])
 
 
 async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
@@ -65,12 +64,12 @@ async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View,
         return
     _, time, channels, hw = x.shape
     channels_per_group = channels // shifts.shape[1]
-    block_of = blocks_in(core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype))
+    block_of = fronts_of(core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype))
     rounds_out = core.board.needs_aligned_vectors
     for tile in plan.tiles_of(core.task_id):
         n, begin, c, _ = tile.start
         _, end, c_end, _ = tile.stop
-        block = block_of(end - begin, c_end - c, hw)
+        block = block_of((end - begin, c_end - c, hw))
         shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
         source = begin - shift
         first, last = rows_to_load(source, end - begin, time)
@@ -121,12 +120,12 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
         return
     _, time, channels, _ = x.shape
     channels_per_group = channels // shifts.shape[1]
-    blocks = [blocks_in(core.nram.alloc(plan.nram_bytes // 2 // x.itemsize, x.dtype)) for _ in range(2)]
+    blocks = [fronts_of(core.nram.alloc(plan.nram_bytes // 2 // x.itemsize, x.dtype)) for _ in range(2)]
     loaded: tuple[View, View] | None = None
     for tile in plan.tiles_of(core.task_id):
         n, begin, c, left = tile.start
         _, end, _, right = tile.stop
-        block = blocks[tile.iteration % 2](end - begin, 1, right - left)
+        block = blocks[tile.iteration % 2]((end - begin, 1, right - left))
         shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
         source = begin - shift
         first, last = rows_to_load(source, end - begin, time)
@@ -158,26 +157,6 @@ def rows_to_load(source: int, rows: int, time: int) -> tuple[int, int]:
     segment, these are the document's three cases for both signs.
     """
     return min(max(-source, 0), rows), max(min(time - source, rows), 0)
-
-
-def slices_of(buffer: View) -> Callable[[int, int], View]:
-    """Return a function that slices rows [first, last) of a buffer, with a cache."""
-
-    @cache
-    def rows(first: int, last: int) -> View:
-        return buffer[first:last]
-
-    return rows
-
-
-def blocks_in(buffer: View) -> Callable[[int, int, int], View]:
-    """Return a function that reshapes the front of a flat buffer to (rows, channels, elements), with a cache."""
-
-    @cache
-    def block(rows: int, channels: int, elements: int) -> View:
-        return buffer[: rows * channels * elements].reshape(rows, channels, elements)
-
-    return block
 
 
 def vacated_part(board: Board, block: View, first: int, last: int) -> View:

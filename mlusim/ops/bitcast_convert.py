@@ -15,14 +15,14 @@ from mlusim.dtypes import Dtype, dtype_name, dtype_of, is_complex
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.inputs import as_shape
-from mlusim.kernels.bitcast import copy_tiles, plan_view
+from mlusim.kernels.bitcast import copy_tiles
 from mlusim.memory.view import View
 from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
 from mlusim.ops.schema import Tensor
 from mlusim.ops.shared_arguments import DTYPE, X, one_tensor
 from mlusim.planning.elementwise import plan_elementwise
-from mlusim.planning.plan import Plan
+from mlusim.planning.plan import Plan, view_plan
 from mlusim.results.result import Result
 
 STRATEGIES: dict[str, str] = {
@@ -107,7 +107,7 @@ def _infer(x: Tensor, *, dtype: object) -> tuple[tuple[int, ...], Dtype]:
 def _plan(board: Board, strategy: str, x: Tensor, *, dtype: object) -> Plan:
     shape, target = _infer(x, dtype=dtype)
     if strategy == "view":
-        return plan_view(board, shape, target.itemsize, "bitcast_convert")
+        return view_plan(board, shape, target.itemsize, "bitcast_convert")
     plan = plan_elementwise(board, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
     return replace(plan, strategy="copy")
 

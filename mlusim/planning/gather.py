@@ -43,7 +43,7 @@ from mlusim.planning.lookup_cost import (
 from mlusim.planning.lookup_geometry import ROUNDS, Extents, blocks, count_boxes, sizes_of_at_most, spread
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
-from mlusim.planning.search import Candidate, rooms
+from mlusim.planning.search import Candidate, fractions_of
 from mlusim.planning.split import boxes, cut, in_runs, run_lengths
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div
@@ -118,7 +118,7 @@ def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
     # Slabs that fit with a quarter of NRAM left for lookups, and slabs that fit together with all their lookups.
     capacities = [
         limit
-        for room in rooms(board.nram_usable_bytes)
+        for room in fractions_of(board.nram_usable_bytes)
         for limit in (room * 3 // 4 // slab_bytes, room // (slab_bytes + math.prod(gathered_extents) * beside))
     ]
     shared = {
@@ -262,7 +262,7 @@ def _slab_ps(
             )
         )
     stages.append(costs.box(STORE, shape, sizes, itemsize))
-    return predict_serial_ps(Grid(board=board, tiles=tiles, tasks=tasks, union=True), stages, before=[load])
+    return predict_serial_ps(Grid.of_unions(board, tiles), stages, before=[load])
 
 
 def _slab_loads(tiles: int, tasks: int, parts: int) -> tuple[int, int]:
@@ -306,7 +306,9 @@ def _row_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
         chunks = count_boxes(lookups.row_shape, row_sizes)
         groups = max(board.cores // chunks, 1)
         position_sizes_to_try = (
-            {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, groups)} if fits else set()
+            {sizes for room in fractions_of(fits) for sizes in spread(lookups.positions, room, groups)}
+            if fits
+            else set()
         )
         for position_sizes in sorted(position_sizes_to_try):
             yield _row_candidate(problem, arithmetic, position_sizes, row_sizes)
@@ -320,7 +322,7 @@ def _row_candidate(
     lookups_at_once = math.prod(position_sizes)
     shape = lookups.value_shape
     tiles = count_boxes(shape, sizes)
-    tasks = min(board.cores, tiles)
+    grid = Grid.of_unions(board, tiles)
     costs = Costs(board)
     stages = (
         *_index_stages(problem, costs, position_sizes),
@@ -343,8 +345,8 @@ def _row_candidate(
 
     return Candidate(
         strategy="rows",
-        predicted_ps=predict_serial_ps(Grid(board=board, tiles=tiles, tasks=tasks, union=True), stages),
-        tasks=tasks,
+        predicted_ps=predict_serial_ps(grid, stages),
+        tasks=grid.tasks,
         tiles=tiles,
         split=LookupSplit(
             tier=3,

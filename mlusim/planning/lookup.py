@@ -10,9 +10,8 @@ from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup_geometry import ROUNDS, Extents, Lookups
-from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan, empty_plan
-from mlusim.planning.search import Candidate, best_by_strategy, predicted_text
+from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, tile_counts_below
 from mlusim.planning.split import MORE_NRAM, union1_launch
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, round_up
@@ -239,8 +238,7 @@ def counts_to_hold(coordinates: int, capacities: Sequence[int], cores: int) -> l
     limits = {min(max(limit, 1), coordinates) for limit in capacities}
     largest = max(limits)
     evenly = {ceil_div(coordinates, cores * rounds) for rounds in ROUNDS}
-    # Clusters start one after another, so a small tensor may finish sooner on few cores.
-    evenly |= {ceil_div(coordinates, count) for count in FEW if count < cores}
+    evenly |= {ceil_div(coordinates, count) for count in tile_counts_below(cores)}
     # Equal tiles for the number of rounds that the limit implies.
     evenly |= {ceil_div(coordinates, ceil_div(ceil_div(coordinates, limit), cores) * cores) for limit in limits}
     return sorted(limits | {size for size in evenly if size <= largest})

@@ -269,5 +269,5 @@ def spread(extents: Extents, limit: int, cores: int) -> list[Extents]:
     return list(dict.fromkeys(candidates))
 
 
-# Tiles per core to try. If there are more cores than tiles, `pivot.FEW` is tried instead.
+# Tiles per core to try; fewer tiles than cores are those of `search.tile_counts_below`.
 ROUNDS = (1, 2, 3, 4, 5, 6)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlusim.hardware import Board
+from mlusim.planning.search import tile_counts_below
 from mlusim.planning.split import Cuts, cut_evenly
 from mlusim.units import ceil_div, plural
 from mlusim.units import group_digits as digits
@@ -22,8 +23,6 @@ from mlusim.units import group_digits as digits
 _MAX_TILES_PER_CORE = 64
 # Tiles per core to try besides the minimum.
 _ROUNDS = (1, 2, 3, 4, 6)
-# Tile counts to try if there are more cores than tiles.
-FEW = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 19, 23, 27, 32, 38, 45, 54)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +107,7 @@ def pivot_cuts(
             blocks = ceil_div(extent, multiple)
             fewest = ceil_div(blocks, fitting // multiple)
             counts = {fewest, fewest + 1} | {ceil_div(board.cores * rounds, outer) for rounds in _ROUNDS}
-            # Clusters start one after another, so a small tensor may finish sooner on few cores.
-            counts |= {ceil_div(count, outer) for count in FEW if count < board.cores}
+            counts |= {ceil_div(count, outer) for count in tile_counts_below(board.cores)}
             for parts in sorted(counts):
                 rows = min(ceil_div(blocks, parts) * multiple, extent)
                 # Additional tiles do not pay off if they share bus units.

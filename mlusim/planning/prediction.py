@@ -40,6 +40,11 @@ class Grid:
     tasks: int
     union: bool = False
 
+    @classmethod
+    def of_unions(cls, board: Board, parts: int) -> Grid:
+        """Return the grid of a UNION1 launch over `parts` parts: a task for each, but at most one for each core."""
+        return cls(board=board, tiles=parts, tasks=min(board.cores, parts), union=True)
+
     @cached_property
     def each(self) -> int:
         """Tiles of the task with the most."""

@@ -27,7 +27,7 @@ from mlusim.planning.pivot import Cut, pivot_cuts, tiles_text
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.reverse_groups import Group, Method, coalesce, method_of
-from mlusim.planning.search import Candidate, best_by_strategy
+from mlusim.planning.search import Candidate, best_by_strategy, strategies_to_try
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, in_turn, max_loops
 from mlusim.planning.tiles import Tiles
 from mlusim.units import PS_PER_US, ceil_div, plural, round_up
@@ -106,10 +106,9 @@ def plan_reverse(
         )
     groups = coalesce(shape, axes)
     text += f" is {' x '.join(digits(extent) + ' reversed' * flipped for extent, flipped in groups)}"
-    names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
     choices = [
         candidate
-        for name in names
+        for name in strategies_to_try(STRATEGIES, strategy)
         for overlapped in (True, False)
         for candidate in _candidates(board, groups, itemsize, name, overlapped=overlapped)
     ]

@@ -20,7 +20,7 @@ from mlusim.planning.cost import load_cost, move_ps, store_cost, vector_ps
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_text
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
-from mlusim.planning.search import Candidate, best_by_strategy, predicted_text
+from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, strategies_to_try
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, round_up
@@ -199,10 +199,9 @@ def _is_mirrored(board: Board, layout: EntryLayout) -> bool:
 
 def _fastest(board: Board, layout: EntryLayout, itemsize: int, strategy: str) -> dict[str, Candidate[_Split]]:
     """Return the fastest candidate of each strategy, the fastest first; raises `PlanError` if there is none."""
-    names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
     choices = [
         candidate
-        for name in names
+        for name in strategies_to_try(STRATEGIES, strategy)
         for overlapped in (True, False)
         for candidate in _candidates(board, layout, itemsize, name, overlapped=overlapped)
     ]

@@ -24,7 +24,6 @@ from functools import partial
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.hardware import Board
 from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
@@ -47,7 +46,7 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
 from mlusim.planning.scatter_chunk import Chunk, buffers_of, chunk_of, details_of, updated, ways_to_read
-from mlusim.planning.search import Candidate, best_by_strategy, rooms
+from mlusim.planning.search import Candidate, best_by_strategy, fractions_of
 from mlusim.planning.split import boxes, cut, in_turn
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div
@@ -178,7 +177,7 @@ def _copy_candidate(problem: LookupProblem) -> LookupCandidate:
     limit = min(whole_nram_bytes(board) // problem.itemsize, ceil_div(elements, board.cores))
     sizes = blocks(shape, limit)
     tiles = count_boxes(shape, sizes)
-    grid = _grid_of(board, tiles)
+    grid = Grid.of_unions(board, tiles)
     return Candidate(
         strategy="slab",
         predicted_ps=predict_serial_ps(grid, _copied(problem, sizes)),
@@ -204,7 +203,7 @@ def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
     shared, indexed = _axes(problem)
     coordinates, each = math.prod(shared), lookups.slab_elements
     limit = max(board.nram_usable_bytes * 3 // 4 // problem.itemsize, 1)
-    limits = [room // each for room in rooms(limit)]
+    limits = [room // each for room in fractions_of(limit)]
     tried = set[tuple[Extents, Extents]]()
     for shared_limit in counts_to_hold(coordinates, limits, board.cores):
         fewest = ceil_div(each * shared_limit, limit)
@@ -244,7 +243,7 @@ def _slab_candidate(problem: LookupProblem, sizes: Extents, parts: int = 1) -> I
     slab_bytes = math.prod(sizes) * itemsize
     room = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
     tiles = count_boxes(shape, sizes)
-    grid = _grid_of(board, tiles)
+    grid = Grid.of_unions(board, tiles)
     first = len(leading(lookups))
     rows = lookups.batch_dims + lookups.columns
     even = all(extent % size == 0 for extent, size in zip(shape[rows:], sizes[rows:], strict=True))
@@ -311,7 +310,7 @@ def _row_candidate(problem: LookupProblem, regions: Extents, parts: int = 1) -> 
     sizes = blocks(regions, whole_nram_bytes(board) // itemsize)
     staged = math.prod(sizes)
     tiles, count = count_boxes(regions, sizes), count_boxes(shape, regions)
-    grid = _grid_of(board, count)
+    grid = Grid.of_unions(board, count)
     for fetch in ways_to_read(problem, arithmetic):
         chunk = chunk_of(problem, regions, arithmetic, board.nram_usable_bytes // parts, strategy="rows", fetch=fetch)
         if chunk is None:
@@ -335,11 +334,6 @@ def _row_candidate(problem: LookupProblem, regions: Extents, parts: int = 1) -> 
                 chunk=chunk,
             ),
         )
-
-
-def _grid_of(board: Board, regions: int) -> Grid:
-    """Return the launch for a number of regions."""
-    return Grid(board=board, tiles=regions, tasks=min(board.cores, regions), union=True)
 
 
 def _copied(problem: LookupProblem, sizes: Extents) -> tuple[Cost, Cost]:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.hardware import Board
 from mlusim.memory.loops import (
     address_instructions,
     bin_counter_cycles,
@@ -172,13 +171,8 @@ def sorting_ps(problem: LookupProblem, binning: Binning, arithmetic: IndexArithm
     # The stores of bin starts are posted; only the sync at the end waits for the last ones. Those of a core complete
     # one after another, beside its next chunks.
     posted = Cost((binning.bins + 1) * board.scalar_gdram_latency_ps)
-    grid = _grid_of(board, binning.chunks)
+    grid = Grid.of_unions(board, binning.chunks)
     return max(predict_serial_ps(grid, stages, before=(posted,)), predict_serial_ps(grid, (posted,), before=stages))
-
-
-def _grid_of(board: Board, parts: int) -> Grid:
-    """Return a launch with a number of parts dealt out to its tasks."""
-    return Grid(board=board, tiles=parts, tasks=min(board.cores, parts), union=True)
 
 
 def applying_ps(problem: LookupProblem, binning: Binning, method: str) -> int:
@@ -197,7 +191,7 @@ def applying_ps(problem: LookupProblem, binning: Binning, method: str) -> int:
         Cost(updated_ps),
         costs.box(STORE, region, region, itemsize),
     )
-    return predict_serial_ps(_grid_of(board, binning.bins_updated(problem.lookups)), stages)
+    return predict_serial_ps(Grid.of_unions(board, binning.bins_updated(problem.lookups)), stages)
 
 
 def applying_rows_ps(problem: LookupProblem, binning: Binning, tile: int) -> int:
@@ -216,7 +210,7 @@ def applying_rows_ps(problem: LookupProblem, binning: Binning, tile: int) -> int
         loaded,
         updated,
     )
-    return predict_serial_ps(_grid_of(board, binning.bins_updated(problem.lookups)), stages)
+    return predict_serial_ps(Grid.of_unions(board, binning.bins_updated(problem.lookups)), stages)
 
 
 def _loaded(problem: LookupProblem, binning: Binning) -> tuple[int, Cost]:

@@ -1,7 +1,7 @@
 """The search of all planners: they list candidates with predicted times, and the fastest is chosen.
 
 A planner lists one candidate per strategy, tile size and grid worth trying, both with all available NRAM and with
-fractions of it (`rooms`), because smaller tiles overlap better and spread more evenly. Times are predicted by
+fractions of it (`fractions_of`), because smaller tiles overlap better and spread more evenly. Times are predicted by
 `mlusim.planning.prediction`.
 """
 
@@ -21,6 +21,8 @@ NEAR = 1.005
 
 # Fractions (1/n) of NRAM to try for tiles.
 _PARTS = (1, 2, 3, 4, 6, 8, 16)
+# Tile counts to try if there are more cores than tiles.
+_FEW_TILES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 19, 23, 27, 32, 38, 45, 54)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +66,22 @@ def predicted_text(times_ps: Mapping[str, int]) -> str:
     return "predicted: " + ", ".join(f"{name} {time_ps / PS_PER_US:.2f} us" for name, time_ps in times_ps.items())
 
 
-def rooms(nbytes: int) -> tuple[int, ...]:
-    """Return the amounts of NRAM to try out of `nbytes`, in descending order."""
-    return tuple(nbytes // part for part in _PARTS if nbytes >= part)
+def strategies_to_try(strategies: Mapping[str, str], strategy: str) -> tuple[str, ...]:
+    """Return the names of the strategies to compare: for "auto", all others of the table; else the requested one."""
+    return tuple(name for name in strategies if name != "auto") if strategy == "auto" else (strategy,)
+
+
+def fractions_of(amount: int) -> tuple[int, ...]:
+    """Return the parts to try of an amount of NRAM, or of what fits in it, in descending order."""
+    return tuple(amount // part for part in _PARTS if amount >= part)
+
+
+def tile_counts_below(cores: int) -> tuple[int, ...]:
+    """Return tile counts to try that leave cores idle.
+
+    Clusters start one after another, so a small tensor may finish sooner on few cores.
+    """
+    return tuple(count for count in _FEW_TILES if count < cores)
 
 
 def task_counts(board: Board, pieces: int) -> tuple[int, ...]:

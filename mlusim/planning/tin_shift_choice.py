@@ -11,10 +11,9 @@ import numpy as np
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.planning.cost import Cost, load_cost, store_cost
-from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
-from mlusim.planning.search import Candidate, best, predicted_text
+from mlusim.planning.search import Candidate, best, predicted_text, tile_counts_below
 from mlusim.planning.split import MAX_SEGMENTS, buffer_bytes
 from mlusim.units import ceil_div
 
@@ -130,7 +129,7 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
     capacity = buffer_bytes(board, buffers) // (hw * itemsize)
     fewest = max(ceil_div(time, capacity), ceil_div(time, MAX_SEGMENTS))
     occupied = ceil_div(board.cores, batch * groups)
-    counts = {*(count for count in FEW if count < board.cores), *(board.cores * rounds for rounds in range(1, 5))}
+    counts = {*tile_counts_below(board.cores), *(board.cores * rounds for rounds in range(1, 5))}
     candidates: list[Candidate[tuple[int, int]]] = []
     for segments in sorted({fewest, *range(fewest, _MAX_SEGMENTS + 1), occupied}):
         if not fewest <= segments <= time:
@@ -143,11 +142,10 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
             if not fewest_blocks <= blocks <= per_group:
                 continue
             tiles = units * blocks
-            tasks = min(board.cores, tiles)
+            grid = Grid.of_unions(board, tiles)
             tile = tile_cost(board, shape, (rows, ceil_div(per_group, blocks), hw), itemsize)
-            grid = Grid(board=board, tiles=tiles, tasks=tasks, union=True)
             predicted = predict_ps(grid, tile, overlapped=buffers > 1)
             candidates.append(
-                Candidate(strategy="", predicted_ps=predicted, tasks=tasks, tiles=tiles, split=(segments, blocks))
+                Candidate(strategy="", predicted_ps=predicted, tasks=grid.tasks, tiles=tiles, split=(segments, blocks))
             )
     return best(candidates).split

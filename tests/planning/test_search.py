@@ -12,7 +12,7 @@ from mlusim.hardware import board
 from mlusim.planning.elementwise import ElementwiseParameters
 from mlusim.planning.prediction import Grid
 from mlusim.planning.reverse import ReverseParameters
-from mlusim.planning.search import NEAR, Candidate, best, best_by_strategy, rooms, task_counts
+from mlusim.planning.search import NEAR, Candidate, best, best_by_strategy, fractions_of, task_counts
 
 X4 = board("mlu370-x4")
 
@@ -39,7 +39,7 @@ def test_the_fastest_strategy_comes_first():
 
 
 def test_rooms_and_task_counts_are_positive_and_within_limits():
-    assert rooms(4) == (4, 2, 1, 1)
+    assert fractions_of(4) == (4, 2, 1, 1)
     assert task_counts(X4, 5) == (1, 2, 4, 5)
     assert max(task_counts(X4, 10**6)) == X4.cores
 
