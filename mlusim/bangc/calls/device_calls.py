@@ -30,7 +30,6 @@ Handler = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Awaitable[Any] 
 _UINT8 = np.dtype(np.uint8)
 # dst, src, count, two loop counts minus one, and their strides in bytes on both sides.
 _STRIDED_ATOMIC = 9
-_STRIDED_SET = 5
 # From here on a number is shown by its bits too.
 _LARGE = 1 << 31
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.bangc.calls.host_calls import SAME
 from mlusim.bangc.compiler.debug_lines import Place
 from mlusim.bangc.host.spans import LaunchUse, Region, Span, conflict, in_flight, spans_of
 from mlusim.log import NONE
@@ -101,28 +102,22 @@ class HostOrder:
     def called(self, name: str, place: Place, values: Sequence[Any], queues: Iterable[int], memory: Any) -> None:
         """Handle a CNRT call, before it takes effect."""
         first = int(values[0]) if values and isinstance(values[0], int) else 0
-        if name in (
-            "cnrtQueueSync",
-            "cnrtSyncQueue",
-            "cnQueueSync",
-            "cnrtQueueQuery",
-            "cnrtQueryQueue",
-            "cnQueryQueue",
-        ):
+        function = SAME.get(name, name)
+        if function == "cnrtQueueSync":
             self._finish(self._before.get(first, set()))
-        elif name in ("cnrtSyncDevice", "cnCtxSync", "cnCtxSynchronize"):
+        elif function == "cnrtSyncDevice":
             self._finish(set(self._pending))
-        elif name in ("cnrtPlaceNotifier", "cnrtPlaceNotifierWithFlags", "cnPlaceNotifier"):
+        elif function == "cnrtPlaceNotifier":
             self._placed[first] = set(self._before.get(int(values[1]), set()))
-        elif name in ("cnrtWaitNotifier", "cnWaitNotifier", "cnrtQueryNotifier", "cnQueryNotifier"):
+        elif function == "cnrtWaitNotifier":
             self._finish(self._placed.get(first, set()))
-        elif name in ("cnrtQueueWaitNotifier", "cnQueueWaitNotifier"):
+        elif function == "cnrtQueueWaitNotifier":
             self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
         elif "Memcpy" in name or "Memset" in name:
             self._copied(name, place, [value for value in values if isinstance(value, int)], set(queues), memory)
-        elif name in ("cnrtFreeHost", "cnFreeHost"):
+        elif function == "cnrtFreeHost":
             self._check(name, place, _DEFAULT_QUEUE, (Span(first, first + 1, writes=True),), frozenset())
-        elif "Free" in name or "QueueDestroy" in name:
+        elif "Free" in function or function == "cnrtQueueDestroy":
             self._assumed_done.update(self._pending)
 
     def in_flight(self) -> list[tuple[int, int, int]]:

@@ -70,7 +70,7 @@ def _present(*spans: Span) -> tuple[Span, ...]:
 
 
 def conflict(spans: Iterable[Span], others: Sequence[Span]) -> bool:
-    """Whether two calls use the same bytes, and span of them writes there."""
+    """Whether two calls use the same bytes, and one of them writes there."""
     return any(
         span.first < other.end and other.first < span.end and (span.writes or other.writes)
         for span in spans
