@@ -67,6 +67,20 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 @contextmanager
+def directory_for(path: Path) -> Iterator[None]:
+    """Create a directory, and its parents, for the files of the block. If it fails, those left empty are removed."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+@contextmanager
 def writing(where: object) -> Iterator[None]:
     """Convert an `OSError` of the block, which writes a file, to an `InputError` that names it."""
     try:

@@ -20,7 +20,7 @@ from mlusim.analysis.timeline import draw_timeline
 from mlusim.analysis.trace import stream_trace
 from mlusim.analysis.traffic import draw_traffic
 from mlusim.errors import InputError
-from mlusim.files import atomic_write, utf8
+from mlusim.files import atomic_write, directory_for, utf8
 from mlusim.inputs import as_path
 
 if TYPE_CHECKING:
@@ -48,9 +48,8 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
     # Without plotly, no directory is made.
     plotly_bundle()
     try:
-        target.mkdir(parents=True, exist_ok=True)
         # All files are renamed to their final names together, when the last one is complete.
-        with ExitStack() as files:
+        with directory_for(target), ExitStack() as files:
             made = _write_all(result, lambda name: files.enter_context(atomic_write(target / name)))
     except OSError as error:
         raise InputError(

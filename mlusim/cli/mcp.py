@@ -23,8 +23,8 @@ _LONGEST_LINE = 1 << 22
 # A longer time-out exceeds what the system can wait for at once.
 _LONGEST_S = 1_000_000
 _HELP = """\
-Serve the tools compile, check, run, diff and explain to a program, by the Model Context Protocol (MCP) on standard
-input and output.
+Serve the tools compile, check, run, tune, diff and explain to a program, by the Model Context Protocol (MCP) on
+standard input and output.
 
 A tool takes `words`, the arguments of its command, and returns the command's JSON. A client's configuration is the
 command `mlusim` with the argument `mcp`; relative paths start from the directory in which it is started.
@@ -54,6 +54,11 @@ TOOLS: Mapping[str, Tool] = {
         "run",
         "Run a kernel or an operator: time, bytes, where the time went. "
         'words: ["add.py:add", "--shape", "100000", "--set", "tile=4096", "--save-run", "a.zip"]',
+    ),
+    "tune": Tool(
+        "tune",
+        "Find the fastest settings of a kernel, or the fastest plan of an operator, and why others are slower. "
+        'words: ["add.py:add", "--shape", "100000", "--set", "tile=1024..16384*2"]',
     ),
     "diff": Tool("diff", 'Compare two runs by cause, line and figure. words: ["a.zip", "b.zip"]'),
     "explain": Tool(
@@ -158,6 +163,9 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
     words = arguments.get("words") if isinstance(arguments, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
         raise _RequestError(_INVALID_PARAMS, f"words of {name}: a list of strings, as on the command line, {_EXAMPLE}")
+    # No words, or a whole command line as one word; a word of diff and explain may be one.
+    if not words or (len(words) == 1 and " --" in words[0] and name in ("check", "run", "tune")):
+        raise _RequestError(_INVALID_PARAMS, f"words of {name}: one string for each argument and option, {_EXAMPLE}")
     seconds = arguments.get("timeout_s", _SCHEMA["properties"]["timeout_s"]["default"])
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
         raise _RequestError(_INVALID_PARAMS, f"timeout_s={shown(seconds)}: a number of seconds above 0")

@@ -76,6 +76,9 @@ def test_a_failed_report_leaves_no_partial_files(result, tmp_path, monkeypatch):
         write_report(result, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
     assert (tmp_path / "summary.json").read_text() == "old"
+    with pytest.raises(InputError, match="No space left on device"):
+        write_report(result, tmp_path / "new" / "report")
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
 
 
 def test_a_directory_that_cannot_be_made_is_a_clear_error(result, tmp_path):

@@ -77,7 +77,7 @@ def test_an_mcp_session_fixes_a_kernel(home):
         assert began["result"]["protocolVersion"] == "2025-03-26"
         assert send(None, "notifications/initialized") is None
         names = [one["name"] for one in send(2, "tools/list")["result"]["tools"]]
-        assert names == ["compile", "check", "run", "diff", "explain"]
+        assert names == ["compile", "check", "run", "tune", "diff", "explain"]
         assert tool(3, "compile", "add.py")["files"][0]["kernels"] == {"add": ["x", "y", "out", "tile=1024"]}
         tool(4, "run", "add.py:add", "--shape", "8192", "--save-run", "before.zip")
         number = 5
@@ -126,7 +126,20 @@ def test_a_tool_error_is_returned_as_its_answer():
         ('{"id": 1, "method": "tools/call", "params": {"name": "rm"}}', -32602, "no tool 'rm'; there are compile"),
         ('{"id": 1, "method": "tools/call", "params": {"name": "run"}}', -32602, "words of run: a list of strings"),
         (
-            '{"id": 1, "method": "tools/call", "params": {"name": "run", "arguments": {"words": [], "timeout_s": 0}}}',
+            '{"id": 1, "method": "tools/call", "params": {"name": "run", "arguments": {"words": []}}}',
+            -32602,
+            "words of run: one string for each argument and option, such as",
+        ),
+        (
+            '{"id": 1, "method": "tools/call", "params": {"name": "run", "arguments": {"words": ["a.py:b --json"]}}}',
+            -32602,
+            "words of run: one string for each argument and option, such as",
+        ),
+        (
+            (
+                '{"id": 1, "method": "tools/call", "params": {"name": "run", "arguments": {"words": ["x"],'
+                ' "timeout_s": 0}}}'
+            ),
             -32602,
             "timeout_s=0: a number of seconds above 0",
         ),

@@ -15,7 +15,7 @@ from mlusim.analysis.page.parts import esc, table
 from mlusim.analysis.summary import percent, us_text
 from mlusim.analysis.timeline import draw_two_timelines
 from mlusim.errors import InputError
-from mlusim.files import atomic_write, utf8
+from mlusim.files import atomic_write, directory_for, utf8
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def write_difference(difference: Any, tries: Sequence[Any], directory: Path) -> 
     """Write diff.html for a `mlusim.explore.diff.Difference` and suggestions; returns its path. Raises `InputError`."""
     path = directory / "diff.html"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as stream:
+        with directory_for(directory), atomic_write(path) as stream:
             stream.write(utf8(difference_page(difference, tries)))
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error

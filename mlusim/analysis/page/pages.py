@@ -15,7 +15,7 @@ from mlusim.analysis.page.html import page
 from mlusim.analysis.page.parts import esc, head, table
 from mlusim.analysis.summary import percent, us_text
 from mlusim.errors import InputError, shown
-from mlusim.files import atomic_write, utf8
+from mlusim.files import atomic_write, directory_for, utf8
 from mlusim.inputs import as_path
 from mlusim.units import short_bytes
 
@@ -44,14 +44,14 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
     # Without plotly, no directory is made.
     library = plotly_bundle()
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        # One copy of the library for all pages: embedding it adds 5 MB to each.
-        _write(target / BUNDLE, library)
-        pages = [
-            _write(target / f"{name}.html", page(result, home="index.html", bundle=BUNDLE))
-            for name, result in results.items()
-        ]
-        return [_write(target / "index.html", index(results)), *pages, target / BUNDLE]
+        with directory_for(target):
+            # One copy of the library for all pages: embedding it adds 5 MB to each.
+            _write(target / BUNDLE, library)
+            pages = [
+                _write(target / f"{name}.html", page(result, home="index.html", bundle=BUNDLE))
+                for name, result in results.items()
+            ]
+            return [_write(target / "index.html", index(results)), *pages, target / BUNDLE]
     except OSError as error:
         raise InputError(
             f"cannot write the report to {target}: {error.strerror or error}; name a directory that can be written "
