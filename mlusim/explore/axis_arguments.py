@@ -225,18 +225,13 @@ def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
 
 
 def _whole(name: str, values: Any) -> list[int | None]:
-    limits: list[int | None] = []
+    limits: list[Any] = []
     for limit in several(values):
-        if isinstance(limit, str):
-            limits += [int(number) for number in numbers(name, limit)]
-            continue
+        limits += numbers(name, limit) if isinstance(limit, str) else [limit]
+    for limit in limits:
         if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 1):
             raise InputError(f"{name}: {shown(limit)} is not a whole number above 0")
-        limits.append(None if limit is None else int(limit))
-    for limit in limits:
-        if limit is not None and limit < 1:
-            raise InputError(f"{name}: {limit} is not a whole number above 0")
-    return [*dict.fromkeys(limits)]
+    return [*dict.fromkeys(None if limit is None else int(limit) for limit in limits)]
 
 
 def _board_values(parameter: str, values: Any) -> list[Any]:

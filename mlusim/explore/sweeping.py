@@ -52,7 +52,7 @@ class Sweep:
     def __init__(
         self,
         outcomes: Iterable[Outcome],
-        grid: Axes | None = None,
+        of: Axes | None = None,
         *,
         found: int = 0,
         host_s: float = 0.0,
@@ -63,10 +63,10 @@ class Sweep:
         self.rows: list[dict[str, Any]] = [
             {**outcome.row, "status": outcome.status, "message": outcome.message} for outcome in outcomes
         ]
-        self.axes = [] if grid is None else grid.columns()
-        self.operator = "" if grid is None else grid.operator
-        self.boards = () if grid is None else tuple(grid.boards)
-        self.made_by: dict[str, Any] = {} if grid is None else {"seed": grid.seed}
+        self.axes = [] if of is None else of.columns()
+        self.operator = "" if of is None else of.operator
+        self.boards = () if of is None else tuple(of.boards)
+        self.made_by: dict[str, Any] = {} if of is None else {"seed": of.seed}
         self.found = found
         self.damaged = list(damaged)
         self.host_s = host_s
@@ -274,23 +274,23 @@ def run_axes(
     progress: bool = False,
     shard: tuple[int, int] | None = None,
 ) -> Sweep:
-    """Run the points of a grid, or of one shard, that are not in the file."""
+    """Run the points of a sweep, or of one shard, that are not in the file."""
     axes.count()
     part, parts = _checked_shard(shard)
     if axes.kernel is not None and store.path is not None:
         axes.kernel.check_reusable(store.path)
-    grid: list[tuple[str, Outcome | None]] = []
+    in_order: list[tuple[str, Outcome | None]] = []
     by_key: dict[str, Point] = {}
     for point in axes.points():
         if isinstance(point, Outcome):
             if part == 0:
-                grid.append(("", point))
+                in_order.append(("", point))
         else:
             key = point.key()
             if int(key[:_KEY_DIGITS], 16) % parts != part:
                 continue
             by_key[key] = point
-            grid.append((key, None))
+            in_order.append((key, None))
     known = store.known(by_key, retry=retry)
     pending = {key: point for key, point in by_key.items() if key not in known}
     fresh = list(pending)
@@ -317,7 +317,7 @@ def run_axes(
         except KeyboardInterrupt as stop:
             raise SweepInterrupt(_interrupted(len(known) + finished, len(by_key), store)) from stop
     outcomes = store.read(by_key)
-    rows = [outcomes[key] if refused is None else refused for key, refused in grid]
+    rows = [outcomes[key] if refused is None else refused for key, refused in in_order]
     return Sweep(rows, axes, found=len(known), host_s=total_s, damaged=store.damaged)
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlusim.bangc.kernel_files import compile_words
-from mlusim.dtypes import dtype_name
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.axes import Axes
 from mlusim.explore.axis_arguments import axes_of, by_name, is_operator
-from mlusim.explore.kernel_call import OF_A_RUN
-from mlusim.explore.point import Point, kernel_call, option_json, prepare_point
+from mlusim.explore.point import Point, kernel_call, prepare_point
+from mlusim.explore.point_commands import kernel_command, kernel_python, operator_command, operator_python
 from mlusim.explore.python_files import check_not_loading
 from mlusim.explore.runner import Runner
 from mlusim.explore.search import Search
@@ -23,7 +20,6 @@ from mlusim.explore.sweeping import run_axes
 from mlusim.explore.table_cells import MOST_ROWS, tuning_cells
 from mlusim.hardware import Board
 from mlusim.inputs import check_flags
-from mlusim.ops.commands import command_of, flag_of
 from mlusim.progress import Bar
 from mlusim.units import plural
 
@@ -202,7 +198,6 @@ def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Run
     best_point, best = tried[0]
     board = best_point.board
     name = kernel if isinstance(kernel, str) else axes.operator
-    compiled = compile_words(axes.kernel.function) if axes.kernel else []
     return Tuning(
         operator=axes.operator,
         board=board,
@@ -210,16 +205,11 @@ def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Run
         refused=[(_settings(row, sweep.axes), None, row["message"]) for row in sweep.rows if row["status"] != DONE],
         repeats=0,
         at_lower_bound=False,
-        command=_kernel_command(best_point, [name, *compiled], _device_name(device, board)),
-        call=_kernel_call(best_point, axes, device),
+        command=kernel_command(best_point, name, device),
+        call=kernel_python(best_point, device),
         axes=tuple(sweep.axes),
         _best=best_point,
     )
-
-
-def _device_name(device: Any, board: Board) -> str:
-    """Return a board as the user named it, by name or file; else its name."""
-    return str(device) if isinstance(device, str | Path) else board.name
 
 
 def _settings(row: Mapping[str, Any], axes: Sequence[str]) -> str:
@@ -228,38 +218,6 @@ def _settings(row: Mapping[str, Any], axes: Sequence[str]) -> str:
 
 def _judged(row: Mapping[str, Any], best: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "slower": _slower(row, best), "why": why_slower(row, best) if row is not best else ""}
-
-
-def _kernel_command(point: Point, kernel: list[str], device: str) -> str:
-    words = ["mlusim", "run", *kernel]
-    for argument in point.arguments:
-        words += ["--arg", argument]
-    if point.shape is not None:
-        words += ["--shape", ",".join(map(str, point.shape)), "--dtype", dtype_name(point.dtype)]
-    for setting, value in point.options.items():
-        words += ["--set", f"{setting}={value}"]
-    for option, value in point.launch.items():
-        words += [
-            f"--{option.replace('_', '-')}",
-            ",".join(map(str, value)) if isinstance(value, tuple) else str(value),
-        ]
-    if point.seed:
-        words += ["--seed", str(point.seed)]
-    return shlex.join([*words, "--device", device])
-
-
-def _kernel_call(point: Point, axes: Axes, device: Any) -> str:
-    tensors = axes.kernel.tensors if axes.kernel else ()
-    # A setting called as a parameter of `run` is bound before.
-    taken = [f"{name}={value!r}" for name, value in point.options.items() if name in OF_A_RUN]
-    words = [
-        f"functools.partial({', '.join([axes.operator, *taken])})" if taken else axes.operator,
-        *tensors,
-        f"device={_device_name(device, point.board)!r}",
-    ]
-    words += [f"{name}={value!r}" for name, value in point.options.items() if name not in OF_A_RUN]
-    words += [f"{name}={value!r}" for name, value in point.launch.items()]
-    return f"mlusim.run({', '.join(words)})"
 
 
 def _check_single(axes: Axes, allowed: Sequence[str] = ("strategy",)) -> None:
@@ -284,8 +242,8 @@ def _tuning(search: Search, device: Any) -> Tuning:
         refused=search.refused,
         repeats=search.repeats,
         at_lower_bound=search.at_lower_bound,
-        command=_command(best_point, axes, _device_name(device, board)),
-        call=_call(best_point, device),
+        command=operator_command(best_point, axes, device),
+        call=operator_python(best_point, device),
         _best=best_point,
     )
 
@@ -315,45 +273,3 @@ def why_slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> str:
     if row["tasks"] < best["tasks"]:
         words.append(f"{row['tasks']} tasks, not {best['tasks']}")
     return "; ".join(words)
-
-
-def _command(point: Point, axes: Axes, device: str) -> str:
-    """Return the equivalent `mlusim run ...` command."""
-    command = command_of(point.operator)
-    words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape or ()))]
-    words += [flag_of(command.data_option), str(point.columns[axes.dtype_name])]
-    for attribute in (*command.attributes, *command.example_attributes):
-        value = point.options.get(attribute.name)
-        if value is True:
-            words.append(flag_of(attribute.name))
-        elif value is not None and value is not False and not (attribute.quiet and value == attribute.default):
-            words += [flag_of(attribute.name), str(point.columns[attribute.name])]
-    if point.seed:
-        words += ["--seed", str(point.seed)]
-    words += ["--device", device, "--strategy", str(point.strategy)]
-    if point.nram_limit_bytes is not None:
-        words += ["--nram-limit", str(point.nram_limit_bytes)]
-    return shlex.join(words)
-
-
-def _call(point: Point, device: Any) -> str:
-    """Return the equivalent call of `mlusim.ops`, for arrays of that shape."""
-    record, attributes = command_of(point.operator).choose(point.options)
-    quiet = {
-        attribute.name
-        for attribute in record.attributes
-        if attribute.quiet and attributes[attribute.name] == attribute.default
-    }
-    words = [
-        *record.tensors,
-        *(f"{name}={_literal(value)}" for name, value in attributes.items() if name not in quiet),
-    ]
-    words.append(f"device={_device_name(device, point.board)!r}")
-    words.append(f"strategy={point.strategy!r}")
-    if point.nram_limit_bytes is not None:
-        words.append(f"nram_limit_bytes={point.nram_limit_bytes}")
-    return f"mlusim.ops.{record.name}({', '.join(words)})"
-
-
-def _literal(value: Any) -> str:
-    return repr(option_json(value))

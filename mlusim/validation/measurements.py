@@ -17,7 +17,7 @@ from mlusim.hardware.host_launch import host_launch_us
 T = TypeVar("T")
 
 FIT = "fit"
-SINGLE = "read off"
+READ_OFF = "read off"
 BOUND = "bound"
 
 # Host time included in a measurement, in microseconds, by prefix of the row's name.
@@ -29,7 +29,7 @@ _OVERHEAD_US = {
 }
 
 # Rows that determine a parameter directly: they agree by construction, so they do not validate the model.
-_SINGLE = {
+_READ_OFF = {
     "scalar-gdram-270": "scalar_gdram_latency_ps of MLU270 is this row",
     "scalar-nram-270": "scalar_nram_cycles of MLU270 is this row",
     "matmul-scalar-gdram-370x8": "scalar_gdram_latency_ps of mlu370-x8 is this row",
@@ -108,8 +108,8 @@ def measurements() -> tuple[Measurement, ...]:
 def _row(row: dict[str, str]) -> Measurement:
     name = row["id"]
     use, why = FIT, ""
-    if name in _SINGLE:
-        use, why = SINGLE, _SINGLE[name]
+    if name in _READ_OFF:
+        use, why = READ_OFF, _READ_OFF[name]
     elif name in _BOUNDS:
         use, why = BOUND, _BOUNDS[name]
     return Measurement(

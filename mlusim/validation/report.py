@@ -15,7 +15,7 @@ from mlusim.hardware import board
 from mlusim.hardware.calibrated import Row
 from mlusim.hardware.calibrated import rows as fitted_rows
 from mlusim.processes import interrupts_later, without_interrupts, worker_pool
-from mlusim.validation.measurements import BOUND, SINGLE, Measurement, measurements
+from mlusim.validation.measurements import BOUND, READ_OFF, Measurement, measurements
 
 if TYPE_CHECKING:
     from loky.process_executor import ProcessPoolExecutor
@@ -175,7 +175,7 @@ def accuracy(outcomes: Sequence[Outcome]) -> Accuracy:
         mean=_mean(errors),
         worst=_worst(errors),
         bias=sum(errors) / max(len(errors), 1),
-        read_off=sum(outcome.row.use == SINGLE for outcome in outcomes),
+        read_off=sum(outcome.row.use == READ_OFF for outcome in outcomes),
         left_out_rows=len(one_by_one),
         left_out_mean=_mean(one_by_one),
         left_out_worst=_worst(one_by_one),

@@ -25,7 +25,8 @@ def _findings(module: bangc.Module, what: str) -> list[Finding]:
 
 
 @pytest.mark.parametrize(
-    "what", ["sound", "halves", "source is read", "input is replaced in order", "input is copied back"]
+    "what",
+    ["sound", "halves", "source is read", "input is replaced in order", "input is copied back", "queue is destroyed"],
 )
 def test_copies_and_launches_that_do_not_meet_need_no_wait(module: bangc.Module, what: str) -> None:
     assert not _findings(module, what)

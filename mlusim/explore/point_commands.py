@@ -1,0 +1,93 @@
+"""The best point of a tuning as a command line, and as a call in Python."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from mlusim.bangc.kernel_files import compile_words
+from mlusim.dtypes import dtype_name
+from mlusim.explore.axes import Axes
+from mlusim.explore.kernel_call import OF_A_RUN
+from mlusim.explore.point import Point, option_json
+from mlusim.hardware import Board
+from mlusim.ops.commands import command_of, flag_of
+
+
+def operator_command(point: Point, axes: Axes, device: Any) -> str:
+    """Return the equivalent `mlusim run ...` command."""
+    command = command_of(point.operator)
+    words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape or ()))]
+    words += [flag_of(command.data_option), str(point.columns[axes.dtype_name])]
+    for attribute in (*command.attributes, *command.example_attributes):
+        value = point.options.get(attribute.name)
+        if value is True:
+            words.append(flag_of(attribute.name))
+        elif value is not None and value is not False and not (attribute.quiet and value == attribute.default):
+            words += [flag_of(attribute.name), str(point.columns[attribute.name])]
+    if point.seed:
+        words += ["--seed", str(point.seed)]
+    words += ["--device", _device_name(device, point.board), "--strategy", str(point.strategy)]
+    if point.nram_limit_bytes is not None:
+        words += ["--nram-limit", str(point.nram_limit_bytes)]
+    return shlex.join(words)
+
+
+def operator_python(point: Point, device: Any) -> str:
+    """Return the equivalent call of `mlusim.ops`, for arrays of that shape."""
+    record, attributes = command_of(point.operator).choose(point.options)
+    quiet = {
+        attribute.name
+        for attribute in record.attributes
+        if attribute.quiet and attributes[attribute.name] == attribute.default
+    }
+    words = [
+        *record.tensors,
+        *(f"{name}={option_json(value)!r}" for name, value in attributes.items() if name not in quiet),
+    ]
+    words.append(f"device={_device_name(device, point.board)!r}")
+    words.append(f"strategy={point.strategy!r}")
+    if point.nram_limit_bytes is not None:
+        words.append(f"nram_limit_bytes={point.nram_limit_bytes}")
+    return f"mlusim.ops.{record.name}({', '.join(words)})"
+
+
+def kernel_command(point: Point, name: str, device: Any) -> str:
+    """Return the `mlusim run ...` command of a kernel, which `name` says how to find."""
+    kernel = [name, *(compile_words(point.kernel.function) if point.kernel else ())]
+    words = ["mlusim", "run", *kernel]
+    for argument in point.arguments:
+        words += ["--arg", argument]
+    if point.shape is not None:
+        words += ["--shape", ",".join(map(str, point.shape)), "--dtype", dtype_name(point.dtype)]
+    for setting, value in point.options.items():
+        words += ["--set", f"{setting}={value}"]
+    for option, value in point.launch.items():
+        words += [
+            f"--{option.replace('_', '-')}",
+            ",".join(map(str, value)) if isinstance(value, tuple) else str(value),
+        ]
+    if point.seed:
+        words += ["--seed", str(point.seed)]
+    return shlex.join([*words, "--device", _device_name(device, point.board)])
+
+
+def kernel_python(point: Point, device: Any) -> str:
+    """Return the call of `mlusim.run`, for arrays of these shapes."""
+    tensors = point.kernel.tensors if point.kernel else ()
+    # A setting called as a parameter of `run` is bound before.
+    taken = [f"{name}={value!r}" for name, value in point.options.items() if name in OF_A_RUN]
+    words = [
+        f"functools.partial({', '.join([point.operator, *taken])})" if taken else point.operator,
+        *tensors,
+        f"device={_device_name(device, point.board)!r}",
+    ]
+    words += [f"{name}={value!r}" for name, value in point.options.items() if name not in OF_A_RUN]
+    words += [f"{name}={value!r}" for name, value in point.launch.items()]
+    return f"mlusim.run({', '.join(words)})"
+
+
+def _device_name(device: Any, board: Board) -> str:
+    """Return a board as the user named it, by name or file; else its name."""
+    return str(device) if isinstance(device, str | Path) else board.name
