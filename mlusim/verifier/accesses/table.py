@@ -105,23 +105,15 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
         tables.append(np.array(further, np.int64).T)
     record, alloc, offset, box, write, side = _in_log_order(tables)
     del tables
-    geometries = Geometries()
-    # The last entry stands for an empty operand.
-    geometry_of_box = np.full(len(log.boxes) + 1, NONE, np.int64)
-    for code in np.unique(box).tolist():
-        geometry_of_box[code] = geometries.add(geometry_of(log.boxes[code]))
-    chosen = geometry_of_box[box]
-    _narrow_to_rows(log, columns, (record, box, side), chosen, geometries)
-    _narrow_to_selected(log, columns, (record, box, side), chosen, geometries)
-    _narrow_to_shapes(log, columns, (record, box, side), chosen, geometries)
-    unknown = _leave_out_unknown(log, (record, alloc, side), chosen)
-    present = chosen != NONE
+    geometry, geometries = _Operands(log, columns, record, box, side).geometries()
+    unknown = _leave_out_unknown(log, (record, alloc, side), geometry)
+    present = geometry != NONE
     if not present.all():
-        record, alloc, offset, chosen, write = (part[present] for part in (record, alloc, offset, chosen, write))
-    starts = np.array([geometry.start for geometry in geometries], np.int64)
-    stops = np.array([geometry.stop for geometry in geometries], np.int64)
-    low, high = (offset + starts[chosen], offset + stops[chosen]) if geometries else (offset, offset)
-    return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries, unknown=unknown)
+        record, alloc, offset, geometry, write = (part[present] for part in (record, alloc, offset, geometry, write))
+    starts = np.array([one.start for one in geometries], np.int64)
+    stops = np.array([one.stop for one in geometries], np.int64)
+    low, high = (offset + starts[geometry], offset + stops[geometry]) if geometries else (offset, offset)
+    return Accesses(record, alloc, offset, geometry, low, high, write.astype(bool), geometries, unknown=unknown)
 
 
 def scratch_rows(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Flags:
@@ -146,103 +138,118 @@ def _in_log_order(tables: list[Integers]) -> Iterator[Integers]:
         yield np.concatenate([table[number] for table in tables])[order]
 
 
-def _leave_out_unknown(log: Log, table: tuple[Integers, Integers, Integers], chosen: Integers) -> frozenset[int]:
+def _leave_out_unknown(log: Log, table: tuple[Integers, Integers, Integers], geometry: Integers) -> frozenset[int]:
     """Drop accesses with unknown rows, and return the allocations that they touch."""
     unread = [record for record, addresses in log.addresses.items() if "unknown" in addresses]
     if not unread:
         return frozenset()
     record, alloc, side = table
     dropped = np.isin(record, unread) & (side < 2)
-    chosen[dropped] = NONE
+    geometry[dropped] = NONE
     return frozenset(alloc[dropped].tolist())
 
 
-def _narrow_to_rows(
-    log: Log,
-    columns: dict[str, Integers],
-    table: tuple[Integers, Integers, Integers],
-    chosen: Integers,
-    geometries: Geometries,
-) -> None:
-    """Restrict counted operations to the rows that they moved: by number if recorded, else the leading rows."""
-    codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT, *FILTERS) if name in log.ops]
-    if not codes:
-        return
-    # These select elements, and read their whole source whatever they select.
-    by_elements = {log.ops.index(name) for name in FILTERS if name in log.ops}
-    selecting = by_elements | {log.ops.index(name) for name in (COLLECT,) if name in log.ops}
-    record, box, side = table
-    cached: dict[tuple[int, int], int] = {}
-    op = columns["op"][record]
-    narrowed = np.flatnonzero(np.isin(op, codes) & (side < np.where(np.isin(op, [*by_elements]), 1, 2)))
-    columns_of_rows = (part[narrowed].tolist() for part in (op, record, box, side))
-    for row, code, number, of_box, is_source in zip(narrowed.tolist(), *columns_of_rows, strict=True):
-        whole = log.boxes[of_box]
-        rows = by_element(whole) if code in by_elements else whole
-        row_bytes = rows.itemsize * math.prod(rows.shape[1:])
-        if not row_bytes:
-            continue
-        addresses = log.addresses.get(number, {})
-        row_numbers = addresses.get("src" if is_source else "dst")
-        if row_numbers is None and code in selecting:
-            continue
-        if row_numbers is None:
-            moved = int(columns["bytes_requested"][number]) // row_bytes
-            key = (of_box, moved)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Operands:
+    """The operands of all operations, by column.
+
+    Attributes:
+        log, columns: the run.
+        record: index of the record.
+        box: index of the operand's box in the log.
+        side: 0 for `dst`, 1 for the first source, 2 for all others.
+    """
+
+    log: Log
+    columns: dict[str, Integers]
+    record: Integers
+    box: Integers
+    side: Integers
+
+    def geometries(self) -> tuple[Integers, Geometries]:
+        """Return the geometry of each operand, NONE for an empty one, and the distinct geometries."""
+        log, geometries = self.log, Geometries()
+        # The last entry stands for an empty operand.
+        of_box = np.full(len(log.boxes) + 1, NONE, np.int64)
+        for code in np.unique(self.box).tolist():
+            of_box[code] = geometries.add(geometry_of(log.boxes[code]))
+        geometry = of_box[self.box]
+        self._narrow_to_rows(geometry, geometries)
+        self._narrow_to_selected(geometry, geometries)
+        self._narrow_to_shapes(geometry, geometries)
+        return geometry, geometries
+
+    def _narrow_to_rows(self, geometry: Integers, geometries: Geometries) -> None:
+        """Restrict counted operations to the rows that they moved: by number if recorded, else the leading rows."""
+        log, columns = self.log, self.columns
+        codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT, *FILTERS) if name in log.ops]
+        if not codes:
+            return
+        # These select elements, and read their whole source whatever they select.
+        by_elements = {log.ops.index(name) for name in FILTERS if name in log.ops}
+        selecting = by_elements | {log.ops.index(name) for name in (COLLECT,) if name in log.ops}
+        record, box, side = self.record, self.box, self.side
+        cached: dict[tuple[int, int], int] = {}
+        op = columns["op"][record]
+        narrowed = np.flatnonzero(np.isin(op, codes) & (side < np.where(np.isin(op, [*by_elements]), 1, 2)))
+        columns_of_rows = (part[narrowed].tolist() for part in (op, record, box, side))
+        for row, code, number, of_box, is_source in zip(narrowed.tolist(), *columns_of_rows, strict=True):
+            whole = log.boxes[of_box]
+            rows = by_element(whole) if code in by_elements else whole
+            row_bytes = rows.itemsize * math.prod(rows.shape[1:])
+            if not row_bytes:
+                continue
+            addresses = log.addresses.get(number, {})
+            row_numbers = addresses.get("src" if is_source else "dst")
+            if row_numbers is None and code in selecting:
+                continue
+            if row_numbers is None:
+                moved = int(columns["bytes_requested"][number]) // row_bytes
+                key = (of_box, moved)
+                if key not in cached:
+                    cached[key] = geometries.add(first_rows(moved, rows.strides[0], row_bytes))
+                geometry[row] = cached[key]
+                continue
+            lengths = addresses.get("lengths")
+            geometry[row] = geometries.add(
+                geometry_of_rows(row_numbers, rows.strides[0], row_bytes)
+                if lengths is None
+                else runs_geometry(row_numbers.astype(np.int64) * row_bytes, lengths * row_bytes)
+            )
+
+    def _narrow_to_selected(self, geometry: Integers, geometries: Geometries) -> None:
+        """Restrict the results of instructions that write the elements that they select."""
+        log, columns = self.log, self.columns
+        codes = [code for code, name in enumerate(log.ops) if name in BY_DATA]
+        if not codes or not log.selected:
+            return
+        record, box, side = self.record, self.box, self.side
+        cached: dict[tuple[int, bytes], int] = {}
+        rows = np.flatnonzero(np.isin(columns["op"][record], codes) & (side == 0))
+        for row, number in zip(rows.tolist(), record[rows].tolist(), strict=True):
+            bits = log.selected.get(number)
+            if bits is None:
+                continue
+            key = int(box[row]), bits
             if key not in cached:
-                cached[key] = geometries.add(first_rows(moved, rows.strides[0], row_bytes))
-            chosen[row] = cached[key]
-            continue
-        lengths = addresses.get("lengths")
-        chosen[row] = geometries.add(
-            geometry_of_rows(row_numbers, rows.strides[0], row_bytes)
-            if lengths is None
-            else runs_geometry(row_numbers.astype(np.int64) * row_bytes, lengths * row_bytes)
-        )
+                elements = by_element(log.boxes[key[0]])
+                positions = np.flatnonzero(log.selection(number, elements.shape[0]))
+                cached[key] = geometries.add(geometry_of_rows(positions, elements.itemsize, elements.itemsize))
+            geometry[row] = cached[key]
 
-
-def _narrow_to_selected(
-    log: Log,
-    columns: dict[str, Integers],
-    table: tuple[Integers, Integers, Integers],
-    chosen: Integers,
-    geometries: Geometries,
-) -> None:
-    """Restrict the results of instructions that write the elements that they select."""
-    codes = [code for code, name in enumerate(log.ops) if name in BY_DATA]
-    if not codes or not log.selected:
-        return
-    record, box, side = table
-    cached: dict[tuple[int, bytes], int] = {}
-    rows = np.flatnonzero(np.isin(columns["op"][record], codes) & (side == 0))
-    for row, number in zip(rows.tolist(), record[rows].tolist(), strict=True):
-        bits = log.selected.get(number)
-        if bits is None:
-            continue
-        key = int(box[row]), bits
-        if key not in cached:
-            elements = by_element(log.boxes[key[0]])
-            positions = np.flatnonzero(log.selection(number, elements.shape[0]))
-            cached[key] = geometries.add(geometry_of_rows(positions, elements.itemsize, elements.itemsize))
-        chosen[row] = cached[key]
-
-
-def _narrow_to_shapes(
-    log: Log,
-    columns: dict[str, Integers],
-    table: tuple[Integers, Integers, Integers],
-    chosen: Integers,
-    geometries: Geometries,
-) -> None:
-    """Restrict the results of instructions that write a part of known shape."""
-    codes = [code for code, name in enumerate(log.ops) if name in BY_SHAPE]
-    if not codes:
-        return
-    record, box, side = table
-    rows = np.flatnonzero(np.isin(columns["op"][record], codes) & (side == 0))
-    first, kind, _ = group_rows(columns["op"][record[rows]], box[rows], columns["a_box"][record[rows]])
-    numbers = np.empty(len(first), np.int64)
-    for number, row in enumerate(rows[first].tolist()):
-        name, source = log.ops[int(columns["op"][record[row]])], int(columns["a_box"][record[row]])
-        numbers[number] = geometries.add(geometry_of(written_box(name, log.boxes[int(box[row])], log.boxes[source])))
-    chosen[rows] = numbers[kind]
+    def _narrow_to_shapes(self, geometry: Integers, geometries: Geometries) -> None:
+        """Restrict the results of instructions that write a part of known shape."""
+        log, columns = self.log, self.columns
+        codes = [code for code, name in enumerate(log.ops) if name in BY_SHAPE]
+        if not codes:
+            return
+        record, box, side = self.record, self.box, self.side
+        rows = np.flatnonzero(np.isin(columns["op"][record], codes) & (side == 0))
+        first, kind, _ = group_rows(columns["op"][record[rows]], box[rows], columns["a_box"][record[rows]])
+        numbers = np.empty(len(first), np.int64)
+        for number, row in enumerate(rows[first].tolist()):
+            name, source = log.ops[int(columns["op"][record[row]])], int(columns["a_box"][record[row]])
+            numbers[number] = geometries.add(
+                geometry_of(written_box(name, log.boxes[int(box[row])], log.boxes[source]))
+            )
+        geometry[rows] = numbers[kind]
