@@ -1,5 +1,7 @@
 """Cores: the machine from a kernel's point of view, and the execution of its tasks.
 
+Letters in parentheses, such as (B) or (G 5.3), name the sources of rules, which docs/hardware.md lists.
+
 What a kernel calls:
   core                     `Core`, its first argument: a line for each method
   instruction_methods      its vector and tensor instructions; `conversion_methods`: those of element types

@@ -126,7 +126,7 @@ class Chip:
         self.late = late
         self.dry = dry
         # Runs a part of the events, and may skip operations that repeat (`mlusim.host.steady.watch`).
-        self.watch: Observer | None = None
+        self.observer: Observer | None = None
         self.max_operations = max_operations
         self.environment = Clock()
         self.log = Log(board.name, log_folder)

@@ -1,7 +1,7 @@
 """Copies: `__memcpy` and `__memcpy_async`.
 
 `copy_and_wait` and `copy_async` accept views or the documented byte form (`mlusim.cores.byte_copies`). Both look up the
-cached geometry (`copy_geometry`), record the copy, and submit it to a DMA pipe (`pipe`) or to the compute stream.
+cached geometry (`copy_geometry`), record the copy, and submit it to a DMA pipe (`pipe`) or to the compute pipe.
 """
 
 from __future__ import annotations
@@ -137,14 +137,14 @@ def _check_and_issue(
     blocking: int,
     by_move_pipe: bool = False,  # noqa: FBT001, FBT002 - a keyword costs each copy more
 ) -> None:
-    """Check the memories of a copy, and issue it to its pipe or to the compute stream."""
+    """Check the memories of a copy, and issue it to its pipe or to the compute pipe."""
     if to[0].freed or origin[0].freed or to[0].read_only:
         check_usable(origin[0], write=False)
         check_usable(to[0], write=True)
     if not (blocking or geometry.asynchronous):
         raise CopyError(f"memcpy_async has no {geometry.direction.name}: use `await core.memcpy(...)`")
-    if geometry.stream_instruction >= 0 and not (blocking or by_move_pipe):
-        _issue_in_stream(issuer, line, to, origin, geometry, effect)
+    if geometry.compute_instruction >= 0 and not (blocking or by_move_pipe):
+        _issue_to_compute_pipe(issuer, line, to, origin, geometry, effect)
     elif geometry.by_memory_core:
         _issue_to_memory_core(issuer, line, to, origin, geometry, effect, blocking)
     else:
@@ -291,8 +291,10 @@ def _issue_to_memory_core(
         shared.begin()
 
 
-def _issue_in_stream(issuer: Issuer, line: int, to: Place, origin: Place, geometry: CopyGeometry, effect: Any) -> None:
-    """Issue an asynchronous NRAM2NRAM copy to the compute stream, in order with vector instructions (B).
+def _issue_to_compute_pipe(
+    issuer: Issuer, line: int, to: Place, origin: Place, geometry: CopyGeometry, effect: Any
+) -> None:
+    """Issue an asynchronous NRAM2NRAM copy to the compute pipe, in order with vector instructions (B).
 
     `sync_compute` waits for it. ASSUMED: `sync_move` does too; the vendor's kernels use either.
     """
@@ -302,8 +304,8 @@ def _issue_in_stream(issuer: Issuer, line: int, to: Place, origin: Place, geomet
     if unit.vector_free_ps > start_ps:
         start_ps, waited_for = unit.vector_free_ps, unit.vector_record
     end_ps = start_ps + geometry.cost.alone_ps
-    unit.vector_record = unit.stream_copy_record = issuer.records.add(
-        geometry.stream_instruction,
+    unit.vector_record = unit.compute_copy_record = issuer.records.add(
+        geometry.compute_instruction,
         task.index,
         line,
         task.now_ps,
@@ -316,6 +318,6 @@ def _issue_in_stream(issuer: Issuer, line: int, to: Place, origin: Place, geomet
         origin[0].identity,
         origin[1],
     )
-    unit.vector_free_ps = unit.stream_copied_ps = end_ps
+    unit.vector_free_ps = unit.compute_copied_ps = end_ps
     if effect is not None:
-        unit.later(end_ps, partial(np.copyto, *effect) if type(effect) is tuple else effect)
+        unit.add_effect(end_ps, partial(np.copyto, *effect) if type(effect) is tuple else effect)

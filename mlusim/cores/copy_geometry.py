@@ -31,7 +31,7 @@ class CopyGeometry:
             copied as unsigned integers of the element's width.
         is_large: whether its bytes may be deferred (`mlusim.memory.deferred`).
         instructions: numbers of its log instruction, asynchronous and blocking.
-        stream_instruction: number of the same instruction in the compute stream, or NONE.
+        compute_instruction: number of the same instruction in the compute pipe, or NONE.
         dst_box, src_box: the boxes of both sides in the log.
     """
 
@@ -39,6 +39,7 @@ class CopyGeometry:
         "as_typed",
         "asynchronous",
         "by_memory_core",
+        "compute_instruction",
         "cost",
         "direction",
         "dst_box",
@@ -47,7 +48,6 @@ class CopyGeometry:
         "is_large",
         "pipe",
         "src_box",
-        "stream_instruction",
     )
 
     def __init__(self, chip: Chip, unit: Unit, shape: CopyShape, dst_box: int, src_box: int, *, as_typed: bool) -> None:
@@ -83,7 +83,7 @@ class CopyGeometry:
 
         self.instructions = (instruction(self.pipe, ASYNCHRONOUS), instruction(self.pipe, BLOCKING))
         in_nram = direction is Direction.NRAM2NRAM
-        self.stream_instruction = instruction(VECTOR, ASYNCHRONOUS) if in_nram else NONE
+        self.compute_instruction = instruction(VECTOR, ASYNCHRONOUS) if in_nram else NONE
         self.dst_box = dst_box
         self.src_box = src_box
 

@@ -113,7 +113,7 @@ class Core(InstructionMethods):
         Raises `AccessError` in a timing-only run.
         """
         scalar.check_view("peek", view)
-        self.issuer.unit.apply_until(self.issuer.task.now_ps)
+        self.issuer.unit.update_memory(self.issuer.task.now_ps)
         return view.typed().copy()
 
     def loop(self, items: Sequence[Item], *, along: Sequence[Any] | None = None) -> Iterator[Item]:
@@ -136,8 +136,8 @@ class Core(InstructionMethods):
             raise OperandError(
                 f"loop over {len(items)} items along {len(by_iteration)}: along has at most one per item"
             )
-        watch = self.issuer.chip.watch
-        return iter(items) if watch is None else watch.loop(self.issuer, items, by_iteration)
+        observer = self.issuer.chip.observer
+        return iter(items) if observer is None else observer.loop(self.issuer, items, by_iteration)
 
     # ---- copies (`mlusim.cores.copies`)
 

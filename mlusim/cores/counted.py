@@ -72,7 +72,7 @@ def scalar_copy(
     loop = loop_of(issuer, "scalar_copy", dst, src, dst_rows, src_rows)
 
     def finish() -> None:
-        issuer.unit.act_until(issuer.task.now_ps)
+        issuer.unit.apply_effects(issuer.task.now_ps)
         if issuer.has_data and loop.selected:
             issuer.unit.copy_rows(loop.effect(dst, src))
 

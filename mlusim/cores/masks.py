@@ -192,13 +192,13 @@ def scalar_bins(
         )
     bins = counters.size
     _check_bins(name, size, bins, (*views, rows.index))
-    issuer.unit.apply_until(issuer.task.now_ps)
+    issuer.unit.update_memory(issuer.task.now_ps)
     numbers, _ = rows.resolve(name)
     bin_of = _bins(name, numbers, size, bins)
     arithmetic(issuer, line, bin_counter_cycles(issuer.board), bins)
 
     def finish() -> Integers:
-        issuer.unit.apply_until(issuer.task.now_ps)
+        issuer.unit.update_memory(issuer.task.now_ps)
         if not issuer.has_data:
             return _starts_of(bin_of, bins)
         starts = _sort(rows_out, values_out, numbers, bin_of, values, size, bins)

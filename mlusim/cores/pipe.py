@@ -52,9 +52,9 @@ class Transfer(Flow):
         if effect is not None:
             unit = task.unit
             if unit.effects:
-                unit.act_until(now)
+                unit.apply_effects(now)
             if pipe.late:
-                self._act_in_late_mode()
+                self._apply_in_late_mode()
             elif type(effect) is tuple and not unit.pieces:
                 effect[0][...] = effect[1]
             elif unit.deferred is not None:
@@ -70,7 +70,7 @@ class Transfer(Flow):
             engine.busy = False
         task.transfer_done(self, now)
 
-    def _act_in_late_mode(self) -> None:
+    def _apply_in_late_mode(self) -> None:
         """Copy the bytes of a blocking copy; leave those of another to the sync that orders it."""
         effect, pipe, unit = self.effect, self.pipe, self.task.unit
         call = partial(np.copyto, *effect) if type(effect) is tuple else effect
@@ -79,7 +79,7 @@ class Transfer(Flow):
             return
         if unit.late_effects:
             # A pipe is in order: copies that wait for its sync act before those issued after it.
-            unit.apply_late(io=pipe is not unit.move, move=pipe is unit.move)
+            unit.apply_late_copies(io=pipe is not unit.move, move=pipe is unit.move)
         call()
 
 

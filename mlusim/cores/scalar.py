@@ -210,9 +210,9 @@ def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1) ->
 
 def _write_later(issuer: Issuer, target: View, end_ps: int, effect: Callable[[], None]) -> None:
     if target.memory is MemoryKind.NRAM:
-        issuer.unit.later_scalar(end_ps, effect)
+        issuer.unit.add_scalar_effect(end_ps, effect)
     else:
-        issuer.unit.post(end_ps, effect)
+        issuer.unit.post_store(end_ps, effect)
 
 
 def _access(

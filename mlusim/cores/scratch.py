@@ -104,7 +104,7 @@ class Scratch:
         """Free all but the first `keep` buffers."""
         # Apply vector instructions in flight first: their pipe is in order with the next use of these bytes.
         task = self._task
-        task.unit.apply_all()
+        task.unit.apply_all_effects()
         while len(self._owned) > keep:
             task.chip.free(self._owned.pop(), task.now_ps, in_flight=self._in_flight())
 
@@ -115,7 +115,7 @@ class Scratch:
     def _allocate(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str) -> Allocation:
         nbytes = math.prod(shape) * dtype.itemsize
         if not self._in_flight():
-            memory.settle()
+            memory.transfers_ended()
         try:
             return self._task.chip.allocate(
                 memory,

@@ -30,7 +30,7 @@ def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) 
     issuer.begin()
     now_ps = task.now_ps
     record = issuer.records.add(_code(issuer, name, pipes), task.index, line, now_ps, now_ps, now_ps)
-    waits = not task.is_settled() and task.drain(pipes, record, task.resume)
+    waits = not task.is_drained() and task.drain(pipes, record, task.resume)
     task.unawaited = record
     return task.suspending if waits else task.passing
 
@@ -54,7 +54,7 @@ def prepared(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIP
         issuer.begin()
         now_ps = task.now_ps
         record = records.add(code, task.index, line, now_ps, now_ps, now_ps)
-        if task.is_settled() or not task.drain(pipes, record, task.resume):
+        if task.is_drained() or not task.drain(pipes, record, task.resume):
             return None
         task.unawaited = record
         return task.suspending

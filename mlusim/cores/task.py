@@ -138,7 +138,7 @@ class Task:
         self.index = len(self.chip.log.tasks)
         self.chip.log.tasks.append(record)
         self.unit.task = self
-        self.unit.vector_free_ps = self.unit.stream_copied_ps = self.now_ps
+        self.unit.vector_free_ps = self.unit.compute_copied_ps = self.now_ps
         self.issuer: Issuer = core.issuer
         self._coroutine = kernel(core, *arguments, **settings)
         # A reference to the frame keeps its variables after the kernel returns.
@@ -208,7 +208,7 @@ class Task:
         if self._busy():
             self._then = then
             return True
-        self._settle(NONE)
+        self._end_wait(NONE)
         return False
 
     def when_idle(self, begin: Callable[[], None]) -> None:
@@ -226,10 +226,10 @@ class Task:
         unit, now = self.unit, self.now_ps
         return not (self.pending_io or self.pending_move or unit.vector_free_ps > now or unit.late_effects)
 
-    def is_settled(self) -> bool:
+    def is_drained(self) -> bool:
         """Whether a sync of any pipes is over at once, without effect: all pipes are free and stores are complete."""
         unit, now = self.unit, self.now_ps
-        return self.is_idle() and unit.stream_copied_ps <= now and unit.stored_ps <= now
+        return self.is_idle() and unit.compute_copied_ps <= now and unit.stored_ps <= now
 
     def _busy(self) -> bool:
         mask = self._sync_mask
@@ -238,19 +238,19 @@ class Task:
     def _drained(self, last_record: int, now: int) -> None:
         then, self._then = self._then, None
         self.now_ps = max(self.now_ps, now)
-        self._settle(last_record)
+        self._end_wait(last_record)
         assert then is not None
         then()
 
-    def _settle(self, waited_for: int) -> None:
+    def _end_wait(self, waited_for: int) -> None:
         """Called when the pipes of a sync are free: advance the task's time, complete the record, apply late copies."""
         unit, mask = self.unit, self._sync_mask
         if mask >> VECTOR & 1 and unit.vector_free_ps > self.now_ps:
             self.now_ps = unit.vector_free_ps
             waited_for = unit.vector_record
-        if mask >> MOVE & 1 and unit.stream_copied_ps > self.now_ps:
-            self.now_ps = unit.stream_copied_ps
-            waited_for = unit.stream_copy_record
+        if mask >> MOVE & 1 and unit.compute_copied_ps > self.now_ps:
+            self.now_ps = unit.compute_copied_ps
+            waited_for = unit.compute_copy_record
         if mask == ALL_PIPES and not self._starts_copy and unit.stored_ps > self.now_ps:
             self.now_ps = unit.stored_ps
             waited_for = NONE
@@ -262,8 +262,8 @@ class Task:
             records.waited(self._sync_record, waited_for)
         if unit.late_effects:
             # The vector pipe's effects up to now precede those of these copies.
-            unit.act_until(self.now_ps)
-            unit.apply_late(io=bool(mask >> IO & 1), move=bool(mask >> MOVE & 1))
+            unit.apply_effects(self.now_ps)
+            unit.apply_late_copies(io=bool(mask >> IO & 1), move=bool(mask >> MOVE & 1))
 
     def _returned(self, value: object) -> None:
         """Called when the kernel's function has returned; the task ends when its pipes are idle."""
@@ -289,7 +289,7 @@ class Task:
             self._finish()
 
     def _finish(self, _: Any = None) -> None:
-        self.unit.act_until(self.now_ps)
+        self.unit.apply_effects(self.now_ps)
         # The contents of NRAM cannot be read after the task.
         if self.unit.deferred is not None:
             self.unit.deferred.restart()

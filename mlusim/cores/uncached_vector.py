@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
 # Name in the log, where "memcpy" is a copy by a DMA engine.
-STREAM_MOVE = "bang_move"
+BANG_MOVE = "bang_move"
 
 
 def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sources: Sequence[Any]) -> Waiting:
@@ -60,7 +60,7 @@ def wait_for_register(issuer: Issuer, line: int, record: int, value: Callable[[]
     """`sync_compute` of an instruction whose result goes to a register; the result of the wait is `value()`."""
 
     def finish() -> Any:
-        issuer.unit.apply_until(issuer.task.now_ps)
+        issuer.unit.update_memory(issuer.task.now_ps)
         return value()
 
     stops = sync(issuer, line, "sync_compute", COMPUTE_PIPES).stops
@@ -95,31 +95,31 @@ def issue_counted(
     in_nram = [view for view in views if view.allocation.memory is not issuer.unit.wram]
     for view in in_nram:
         check_operand(issuer, name, view, write=result and view is views[0])
-    if name != STREAM_MOVE:
+    if name != BANG_MOVE:
         check_contiguous(name, in_nram)
     instruction = INSTRUCTIONS.get(name)
     if instruction is not None:
         check_since(instruction, issuer.board)
-    if issuer.board.needs_aligned_vectors and name != STREAM_MOVE:
+    if issuer.board.needs_aligned_vectors and name != BANG_MOVE:
         check_all_aligned(instruction, name, issuer.board, views)
     cost = LOOPS.get(name, stream) if instruction is None else instruction.cost
     geometry = geometry_of(issuer, cost, views, count, integers=integers)
     return _enqueue(issuer, line, name, views, geometry, effect, result=result)
 
 
-def stream_move(issuer: Issuer, line: int, dst: View, src: View) -> int:
+def bang_move(issuer: Issuer, line: int, dst: View, src: View) -> int:
     """A copy within NRAM by the vector unit: `__bang_move`, in order with vector instructions; segments may have gaps.
 
     Raises `OperandError` for other memories or sizes.
     """
     for view in (dst, src):
-        check_operand(issuer, STREAM_MOVE, view, write=view is dst)
+        check_operand(issuer, BANG_MOVE, view, write=view is dst)
     if dst.nbytes != src.nbytes or not dst.size:
         raise OperandError(
-            f"{STREAM_MOVE} of {src!r} to {dst!r}: both sides must have the same number of bytes, at least one"
+            f"{BANG_MOVE} of {src!r} to {dst!r}: both sides must have the same number of bytes, at least one"
         )
     effect = partial(_move, dst, src) if issuer.has_data else None
-    return _enqueue(issuer, line, STREAM_MOVE, (dst, src), geometry_of(issuer, stream, (dst, src), 1), effect)
+    return _enqueue(issuer, line, BANG_MOVE, (dst, src), geometry_of(issuer, stream, (dst, src), 1), effect)
 
 
 def _move(dst: View, src: View) -> None:
@@ -169,5 +169,5 @@ def _enqueue(
     unit.vector_free_ps = end_ps
     unit.vector_record = record
     if effect is not None and issuer.has_data:
-        unit.later(end_ps, effect)
+        unit.add_effect(end_ps, effect)
     return record

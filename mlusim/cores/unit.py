@@ -35,6 +35,8 @@ class Unit:
     __slots__ = (
         "chip",
         "cluster",
+        "compute_copied_ps",
+        "compute_copy_record",
         "copy_geometries",
         "core_id",
         "deferred",
@@ -49,8 +51,6 @@ class Unit:
         "posted",
         "scalar_accesses",
         "stored_ps",
-        "stream_copied_ps",
-        "stream_copy_record",
         "task",
         "vector_free_ps",
         "vector_record",
@@ -66,8 +66,8 @@ class Unit:
         self.vector_free_ps = 0
         self.vector_record = -1
         # The last asynchronous NRAM2NRAM copy, which runs on the vector pipe.
-        self.stream_copied_ps = 0
-        self.stream_copy_record = -1
+        self.compute_copied_ps = 0
+        self.compute_copy_record = -1
         # When the last scalar store to off-chip memory is complete; end time and effect of those that are not.
         self.stored_ps = 0
         self.posted: deque[tuple[int, Callable[[], None]]] = deque()
@@ -106,11 +106,11 @@ class Unit:
         """`core 3`, or `memory core`."""
         return "memory core" if self.is_memory_core else f"core {self.core_id}"
 
-    def later(self, end_ps: int, effect: Callable[[], None]) -> None:
+    def add_effect(self, end_ps: int, effect: Callable[[], None]) -> None:
         """Schedule the effect on memory of an instruction of the vector pipe."""
         self.effects.append((end_ps, effect, None, ()))
 
-    def later_scalar(self, end_ps: int, effect: Callable[[], None]) -> None:
+    def add_scalar_effect(self, end_ps: int, effect: Callable[[], None]) -> None:
         """Schedule the effect of a scalar store, which may end before vector instructions issued earlier."""
         effects = self.effects
         position = len(effects)
@@ -118,7 +118,7 @@ class Unit:
             position -= 1
         effects.insert(position, (end_ps, effect, None, ()))
 
-    def post(self, end_ps: int, effect: Callable[[], None]) -> None:
+    def post_store(self, end_ps: int, effect: Callable[[], None]) -> None:
         """Schedule the effect of a scalar store to off-chip memory, which ends after those before it."""
         self.posted.append((end_ps, effect))
         environment = self.chip.environment
@@ -130,15 +130,15 @@ class Unit:
         while posted and (until_ps is None or posted[0][0] <= until_ps):
             posted.popleft()[1]()
 
-    def apply_until(self, now: int) -> None:
+    def update_memory(self, now: int) -> None:
         """Bring memory up to date as of `now` before it is read: effects of vector instructions, and deferred loads."""
-        self.act_until(now)
+        self.apply_effects(now)
         if self.pieces:
             self.settle()
 
     def prepare(self, now: int, views: Sequence[View]) -> None:
-        """Bring the bytes of these views up to date as of `now`, as `apply_until` does for the whole memory."""
-        self.act_until(now)
+        """Bring the bytes of these views up to date as of `now`, as `update_memory` does for the whole memory."""
+        self.apply_effects(now)
         if self.pieces and self.deferred is not None:
             self.deferred.prepare(views)
 
@@ -149,13 +149,13 @@ class Unit:
         else:
             copy()
 
-    def act_until(self, now: int) -> None:
+    def apply_effects(self, now: int) -> None:
         """Apply the effects of all vector instructions that have ended by `now`, in order."""
         effects = self.effects
         if effects and effects[0][0] <= now:
-            self.chip.quiet.run(self._act_until, now)
+            self.chip.quiet.run(self._apply_effects, now)
 
-    def _act_until(self, now: int) -> None:
+    def _apply_effects(self, now: int) -> None:
         effects, pieces, deferred = self.effects, self.pieces, self.deferred
         while effects and effects[0][0] <= now:
             _, effect, call, operands = effects.popleft()
@@ -183,12 +183,12 @@ class Unit:
         if self.deferred is not None:
             self.deferred.settle()
 
-    def apply_all(self) -> None:
+    def apply_all_effects(self) -> None:
         """Apply the effects of all issued vector instructions, in order."""
         if self.effects:
-            self.act_until(max(end_ps for end_ps, *_ in self.effects))
+            self.apply_effects(max(end_ps for end_ps, *_ in self.effects))
 
-    def apply_late(self, *, io: bool = True, move: bool = True) -> None:
+    def apply_late_copies(self, *, io: bool = True, move: bool = True) -> None:
         """In late mode, apply the asynchronous copies that a sync has ordered."""
         remaining = []
         for pipe, effect in self.late_effects:

@@ -89,7 +89,7 @@ class Device(DeviceMemory):
         late = dma == "late"
         chip = Chip(target, data=data, late=late, max_operations=max_operations, log_folder=log_folder, dry=dry)
         super().__init__(chip)
-        self._watch = Watchdog(self._chip, stall_s=stall_s, progress=progress)
+        self._watchdog = Watchdog(self._chip, stall_s=stall_s, progress=progress)
         self._default_queue: Queue | None = None
         self._launches: list[Launch] = []
         self._stopped = ""
@@ -200,11 +200,11 @@ class Device(DeviceMemory):
         self._chip.noted.clear()
         token = NOTED.set(self._chip.noted)
         try:
-            with self._watch, fewer_collections:
+            with self._watchdog, fewer_collections:
                 self._chip.place_all()
                 try:
-                    if self.chip.watch is not None:
-                        self.chip.watch.run(self._chip, step)
+                    if self.chip.observer is not None:
+                        self.chip.observer.run(self._chip, step)
                     while True:
                         step()
                 except EmptySchedule:
@@ -243,7 +243,7 @@ class Device(DeviceMemory):
                 environment.step()
         arrays = {}
         for unit in self._chip.units():
-            unit.apply_until(time_ps)
+            unit.update_memory(time_ps)
         for memory in self._chip.on_chip():
             for allocation in memory.live:
                 record = self.log.allocations[allocation.identity]

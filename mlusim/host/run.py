@@ -83,7 +83,7 @@ def run(
         simulated = Device(
             device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress, dry=dry
         )
-        simulated.chip.watch = watch
+        simulated.chip.observer = watch
         uploaded = launch(simulated, kernel, placed, named, dim=dim, kind=kind)
         if check:
             simulated.watch_host_data()

@@ -70,7 +70,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     async def reverse(position: int, tile: Tile) -> None:
         count = math.prod(tile.shape)
         lanes = round_up(count, block)
-        # In the compute stream, which mirrors follow in order, or on the Move pipe, which moves of rows follow.
+        # In the compute pipe, which mirrors follow in order, or on the Move pipe, which moves of rows follow.
         (core.memcpy_async if settings.mirrored else core.move)(
             results[position % buffers][:lanes], loaded[position % buffers][:lanes]
         )

@@ -1,5 +1,7 @@
 """Memories: allocations, views, copy geometry, bus rules and shared links. Independent of cores and kernels.
 
+Letters in parentheses, such as (B) or (G 5.3), name the sources of rules, which docs/hardware.md lists.
+
 Bytes:
   kinds                    the memories, and the directions of copies between them
   allocation               a memory and its allocations; `reused`: host memory of earlier results

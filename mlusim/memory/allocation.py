@@ -148,7 +148,7 @@ class Memory:
         self.used_bytes += allocation.capacity
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
 
-    def settle(self) -> None:
+    def transfers_ended(self) -> None:
         """Called when no transfer is in flight any more."""
         self._in_flight.clear()
 
@@ -179,7 +179,7 @@ class Memory:
         return allocation
 
     def free(self, allocation: Allocation, *, in_flight: bool = False) -> None:
-        """Free a range. `in_flight`: a transfer may still use its bytes, which stay intact until `settle`.
+        """Free a range. `in_flight`: a transfer may still use its bytes, which stay intact until `transfers_ended`.
 
         Raises `AllocationError` if it is already freed.
         """

@@ -46,18 +46,18 @@ class Port:
         flows: its flows in flight.
         demand: the rate that the flows in flight would have without contention.
         weight: the sum of their weights; exactly 0 without flows, as weights are multiples of a power of 2.
-        unsettled: whether its flows may have a wrong cap.
+        outdated: whether its flows may have a wrong cap.
         full: whether it limits some of its flows below the flows' own limit.
     """
 
-    __slots__ = ("demand", "flows", "full", "rate", "unsettled", "weight")
+    __slots__ = ("demand", "flows", "full", "outdated", "rate", "weight")
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
         self.flows: list[Flow] = []
         self.demand = 0.0
         self.weight = 0.0
-        self.unsettled = False
+        self.outdated = False
         self.full = False
 
 

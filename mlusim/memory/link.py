@@ -148,8 +148,8 @@ class Link(Shares):
         port.demand += cost.port_rate
         port.weight += flow.weight
         flow.cap = cost.limit
-        if not port.unsettled:
-            self._unsettle(port)
+        if not port.outdated:
+            self._outdate(port)
 
     def _share(self, now: int) -> None:
         """Set the level, and which flows share the link."""
@@ -161,7 +161,7 @@ class Link(Shares):
             if level <= self._least:
                 self._level = level
                 return
-        self._settle_ports()
+        self._update_caps()
         if self._weight or self._capped_rate > capacity:
             self._balance(capacity)
 
@@ -280,8 +280,8 @@ class Link(Shares):
         if len(done) > 1:
             done.sort(key=order_of)
         for flow in done:
-            if not flow.port.unsettled:
-                self._unsettle(flow.port)
+            if not flow.port.outdated:
+                self._outdate(flow.port)
             if flow.cost.traffic != WRITE:
                 self._readers -= 1
             if flow.cost.traffic != READ:

@@ -47,7 +47,7 @@ class LoadedLink(Link):
 
     def _share(self, now: int) -> None:
         """Set the pace, the part of their caps at which all flows run."""
-        self._settle_ports()
+        self._update_caps()
         # `carried`, inlined for performance.
         demand = self._capped_rate / self._capacity(now)
         linear = 1 + demand

@@ -97,7 +97,7 @@ class QuickLink(Link):
                 self._readers += flow.cost.traffic != WRITE
                 self._writers += flow.cost.traffic != READ
             if port.flows:
-                self._unsettle(port)
+                self._outdate(port)
 
     def _end_contention(self, now: int) -> bool:
         self._ended += 1
@@ -109,7 +109,7 @@ class QuickLink(Link):
                 return False
         self._contended = False
         for port in self.ports:
-            port.unsettled = port.full = False
+            port.outdated = port.full = False
             for flow in port.flows:
                 work = self._stop(flow)
                 # Rounding may leave less than nothing.
@@ -119,7 +119,7 @@ class QuickLink(Link):
             self._schedule_end(flow, flow.cost.work, ready_ps, ready_ps + flow.cost.least_ps, now)
         self._capped.clear()
         self._sharing.clear()
-        self._unsettled.clear()
+        self._outdated.clear()
         self._moved = False
         self._readers = self._writers = 0
         self._rest()

@@ -60,11 +60,11 @@ class Shares:
         self._from_top: list[Entry] = []
         self._from_bottom: list[Entry] = []
         # Ports whose flows may have a wrong cap. That does not matter while all flows share the link, below `_least`.
-        self._unsettled: list[Port] = []
+        self._outdated: list[Port] = []
 
-    def _unsettle(self, port: Port) -> None:
-        port.unsettled = True
-        self._unsettled.append(port)
+    def _outdate(self, port: Port) -> None:
+        port.outdated = True
+        self._outdated.append(port)
 
     def _begin_capped(self, flow: Flow, work: float) -> None:
         """Let a flow with `work` left run at its cap."""
@@ -157,17 +157,17 @@ class Shares:
         self._from_top.clear()
         self._from_bottom.clear()
 
-    def _settle_ports(self) -> None:
+    def _update_caps(self) -> None:
         """Give each flow of a port that may have a wrong cap its cap."""
-        for port in self._unsettled:
-            port.unsettled = False
+        for port in self._outdated:
+            port.outdated = False
             full = port.demand > port.rate
             if full or port.full:
                 port.full = full
-                self._settle(port)
-        self._unsettled.clear()
+                self._update_caps_of(port)
+        self._outdated.clear()
 
-    def _settle(self, port: Port) -> None:
+    def _update_caps_of(self, port: Port) -> None:
         """Share a port, max-min fair by weight in bytes."""
         left, weight = port.rate, port.weight
         waiting = port.flows

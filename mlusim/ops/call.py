@@ -145,7 +145,7 @@ def run(
 
     def launched(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, View]:
         device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations, dry=dry)
-        device.chip.watch = watch
+        device.chip.observer = watch
         inputs = [device.upload(value.array, value.name, keep_data=value.keep_data) for value in call.inputs]
         if call.view:
             output = call.view(inputs[0])

@@ -116,7 +116,7 @@ def _moving(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
     sides = [
         _rows(bridge, address, stride, size, more + 1) for address, stride in ((dst, to_stride), (src, from_stride))
     ]
-    uncached_vector.stream_move(bridge.issuer, line, *sides)
+    uncached_vector.bang_move(bridge.issuer, line, *sides)
 
 
 def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> View:
@@ -153,7 +153,7 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
     # The direction follows from the memories of the addresses; the async builtin has no direction argument.
     stride, count = int(rest[-2]), int(rest[-1])
     offsets_view = bridge.view(codes[2], offset_address, (count,))
-    bridge.issuer.unit.apply_until(bridge.issuer.task.now_ps)
+    bridge.issuer.unit.update_memory(bridge.issuer.task.now_ps)
     offsets = offsets_view.typed().astype(np.int64)
     selected: Integers = np.arange(count)
     indices: tuple[View, ...] = (offsets_view,)

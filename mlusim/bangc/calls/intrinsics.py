@@ -196,7 +196,7 @@ def _unknown(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...
 def _vector_store(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
     """Store a vector register to NRAM: charged as one scalar store."""
     view = bridge.view(codes[0], values[0], (values[2],))
-    bridge.issuer.unit.apply_until(bridge.issuer.unit.vector_free_ps)
+    bridge.issuer.unit.update_memory(bridge.issuer.unit.vector_free_ps)
     view.raw()[:] = np.frombuffer(ctypes.string_at(values[1], view.nbytes), view.raw().dtype)
     return access(bridge.issuer, line, "vv_store", view, 1, write=True)
 

@@ -104,7 +104,7 @@ async def settle(core: Core) -> None:
         if last > task.now_ps:
             task.now_ps = last
     await meet(core)
-    unit.apply_until(task.now_ps)
+    unit.update_memory(task.now_ps)
 
 
 async def meet(core: Core) -> None:

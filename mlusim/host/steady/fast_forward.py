@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlusim.host.steady.pattern import Pattern
 
 _TASK_TIMES = ("now_ps", "waited_for", "pending_io", "pending_move")
-_UNIT_TIMES = ("vector_free_ps", "vector_record", "stream_copied_ps", "stream_copy_record", "stored_ps")
+_UNIT_TIMES = ("vector_free_ps", "vector_record", "compute_copied_ps", "compute_copy_record", "stored_ps")
 # Iterations that are issued after skipped ones: the first two may use variables of skipped iterations, and the third is
 # compared with the expected one.
 _ISSUED = BEFORE + 1

@@ -14,7 +14,7 @@ from mlusim.arrays import Array
 from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.selection import compares_to_bits as has_bits
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.uncached_vector import STREAM_MOVE
+from mlusim.cores.uncached_vector import BANG_MOVE
 from mlusim.log import IO, MOVE
 from mlusim.log_tables import Box
 
@@ -59,7 +59,7 @@ def compares_to_bits(name: str) -> bool:
 
 def is_copy(name: str, pipe: int) -> bool:
     """Return whether an operation moves bytes in order: on a DMA pipe, or within NRAM on the vector pipe."""
-    return pipe in (IO, MOVE) or name in ("memcpy", STREAM_MOVE)
+    return pipe in (IO, MOVE) or name in ("memcpy", BANG_MOVE)
 
 
 def marks_by_position(

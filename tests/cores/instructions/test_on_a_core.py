@@ -11,7 +11,7 @@ import pytest
 import mlusim
 from mlusim.cores.core import Core
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.uncached_vector import stream_move
+from mlusim.cores.uncached_vector import bang_move
 from mlusim.errors import OperandError, UnknownNameError
 from mlusim.hardware import board
 from mlusim.host.device import Device
@@ -199,7 +199,7 @@ def test_a_vector_unit_move_is_in_order_with_vector_instructions(run: Any) -> No
     async def kernel(core: Core, out: View) -> None:
         wide, tile = core.nram.alloc((2, 32), "int32"), core.nram.alloc((2, 8), "int32")
         core.incseq(wide)
-        stream_move(core.issuer, core.issuer.log.source_line("test", 1, "kernel"), tile, wide[:, 4:12])
+        bang_move(core.issuer, core.issuer.log.source_line("test", 1, "kernel"), tile, wide[:, 4:12])
         core.add(tile, tile, 1)
         await core.memcpy(out, tile)
 
