@@ -8,6 +8,7 @@ Figures:
   breakdown, by_line       time by cause and by source line; `intervals`: sets of time intervals
   lower_bound              the least time, and what was lost above it
   known_error              the error of the model, by measurements; `extrapolation`: that of steady timing
+  run_kind                 the kind of kernel of a run, by which measurements are grouped
   summary, provenance      the table of a run, and where its figures come from
 
 Pictures:

@@ -1,8 +1,8 @@
 """The known error of the model for a run: the nearest measurements, and a 90 % band.
 
-The kind of a run is derived from its log (`kind_of`). Its neighbours are the measurements of that kind on the board's
-family. Their errors are those of predictions made without them (`hardware/calibrated.json`); the distance of the run to
-the measurements determines which predictions count:
+The kind of a run is derived from its log (`mlusim.analysis.run_kind`). Its neighbours are the measurements of that kind
+on the board's family. Their errors are those of predictions made without them (`hardware/calibrated.json`); the
+distance of the run to the measurements determines which predictions count:
 
 - `measured`: the kind was measured on the family, at sizes and on a fraction of the cores within a factor of four of
   the run's. Rows were left out one by one.
@@ -28,80 +28,20 @@ import numpy as np
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LOSSES, PARAMETERS_OF_LOSS, LowerBound
 from mlusim.analysis.metrics import Metrics
+from mlusim.analysis.run_kind import kind_of
 from mlusim.analysis.windows import pieces
-from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
 from mlusim.errors import BoardError
 from mlusim.hardware import Board
 from mlusim.hardware.calibrated import Row, rows
 from mlusim.hardware.presets import find_preset
-from mlusim.log import TENSOR, VECTOR
-from mlusim.units import KIB, MIB, PS_PER_US, plural, short_bytes
+from mlusim.units import PS_PER_US, plural, short_bytes
 
 MEASURED, BEYOND, NOT_MEASURED = "measured", "beyond", "not measured"
 PART = 0.9  # of all runs, that the band is to hold
 _FACTOR = 4  # of sizes, and of the fraction of cores
 _DOUBT = 0.2  # of a parameter that is assumed
-_FUNCTIONS = (
-    "log",
-    "exp",
-    "sqrt",
-    "recip",
-    "sin",
-    "cos",
-    "tanh",
-    "active",
-    "div",
-    "pow2",
-    "gelu",
-    "sigmoid",
-    "softplus",
-)
-_MOVES = frozenset({"fill", "write_zero", "write_value", "transpose", "mirror", "rotate90", "rotate180", "rotate270"})
-_BY_INDEX = frozenset({"gather", "scatter", "memcpy_rows", "scalar_copy", "collect"})
-# Fractions at which a cause or a kind of traffic decides the kind.
-_MOST, _SOME, _LITTLE, _ALMOST_ALL = 0.5, 0.2, 0.1, 0.98
-_SMALL_RUN_BYTES, _SMALL_COPY_BYTES = MIB, 16 * KIB
-
-
-def kind_of(records: LogColumns, metrics: Metrics) -> str:
-    """Return the kind of kernel of a run, as used to group measurements; "" if nothing ran."""
-    total = metrics.core_time_ps - metrics.where_time_went["idle"]
-    if not total or not metrics.operations:
-        return ""
-    share = {name: spent / total for name, spent in metrics.where_time_went.items()}
-    codes: set[int] = set()
-    copies = 0
-    for part in pieces(records):
-        codes.update(np.unique(part.op[(part.pipe == VECTOR) | (part.pipe == TENSOR)]).tolist())
-        copies += int(part.is_copy.sum())
-    vector = {records.log.ops[code] for code in codes} - _MOVES
-    functions = any(name.startswith(_FUNCTIONS) for name in vector)
-    moved = max(sum(metrics.bus_bytes.values()), 1)
-    by_index = bool(_BY_INDEX.intersection(metrics.operations))
-    # The first kind that applies counts.
-    kinds = {
-        "matmul": bool(TENSOR_OPERATIONS & vector),
-        "access by index": by_index,
-        "scalar loop": share["scalar"] > _MOST,
-        "launch": share["launch"] > _MOST and moved < _SMALL_RUN_BYTES,
-        "row loads": bool(vector) and moved < _SMALL_COPY_BYTES * copies and share["dma_latency"] > _LITTLE,
-        "function": functions,
-        "transpose": _strided_part(records) > _SOME,
-        "arithmetic": bool(vector),
-        "fill": metrics.bus_bytes["write"] > _ALMOST_ALL * moved,
-        "reading": metrics.bus_bytes["read"] > _ALMOST_ALL * moved,
-    }
-    return next((kind for kind, holds in kinds.items() if holds), "copy")
-
-
-def _strided_part(records: LogColumns) -> float:
-    """Return the fraction of bus bytes moved by strided copies."""
-    total = strided = 0
-    for part in pieces(records):
-        moved = part.bus_read_bytes + part.bus_write_bytes
-        total += int(moved.sum())
-        strided += int(moved[part.strided].sum())
-    return strided / total if total else 0.0
+_READ_OFF = ", except for measurements that parameters are read off"
+_ONLY_FACTS = dict.fromkeys(("scalar loop", "access by index", "reading"), _READ_OFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +145,7 @@ def _unmeasured(kind: str, board: Board) -> str:
     if board.family not in {row.family for row in rows()}:
         return f"any kernel of this kind on the family {board.family}"
     if kind not in {row.kind for row in rows()}:
-        return f"the kind {kind!r}, except for rows that parameters are read off"
+        return f"the kind {kind!r}{_ONLY_FACTS.get(kind, '')}"
     return ""
 
 

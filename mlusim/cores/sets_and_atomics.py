@@ -25,13 +25,14 @@ from mlusim.memory.allocation import check_usable
 from mlusim.memory.bus import write_bus_bytes
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, MemoryKind
-from mlusim.memory.timing import copy_cost
+from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.instructions.limits import Value
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.waiting import Waiting
+    from mlusim.hardware.board_record import Board
 
 
 def _wrap_up(old: Array, limit: Array) -> Array:
@@ -223,6 +224,8 @@ def _transfer(
         raise CopyError(f"{name} of {dst!r}: it needs at least one element, in a memory that this core can write")
     shape = _shape(issuer, dst, direction, rereads=name in ATOMIC_NAMES)
     cost = copy_cost(issuer.board, shape, memory_core=unit.is_memory_core)
+    if name in FETCHING:
+        cost = _answered(issuer.board, cost)
     issuer.begin()
     off_chip = dst.memory.off_chip
     operands = [issuer.operand(view) for view in sources]
@@ -253,6 +256,12 @@ def _transfer(
     task.unawaited = record
     task.when_idle(partial(pipe.submit_after_wait, transfer))
     return task.suspending
+
+
+def _answered(board: Board, cost: CopyCost) -> CopyCost:
+    """Return the cost of an atomic that waits for the old value: it starts up as a load does, if that takes longer."""
+    more_ps = max(board.dma_read_latency_ps - cost.latency_ps, 0)
+    return CopyCost(cost.work, cost.limit, cost.ratio, cost.traffic, cost.latency_ps + more_ps, cost.alone_ps + more_ps)
 
 
 def _shape(issuer: Issuer, dst: View, direction: Any, *, rereads: bool) -> CopyShape:

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mlusim.analysis.known_error import BEYOND, MEASURED, cores_at_work, known_of
+from mlusim.analysis.known_error import BEYOND, MEASURED, NOT_MEASURED, cores_at_work, known_of
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import lower_bound_of
 from mlusim.analysis.metrics import measure
@@ -108,3 +108,107 @@ def test_few_cores_are_not_taken_for_a_measured_kernel():
     quarter = known(copied("mlu590-m9", 8 * MIB, tasks=12))
     assert quarter.level == MEASURED
     assert measured.half_width < quarter.half_width < beyond.half_width
+
+
+def moves(core, x, out):
+    """Views of 16 KiB of two tensors and of this core's memories, and shared ones of its cluster."""
+    piece = slice(core.core_id * 16 * KIB, (core.core_id + 1) * 16 * KIB)
+    return x[piece], out[piece], core.nram.alloc(16 * KIB, x.dtype), core.sram.alloc(64 * KIB, x.dtype, "s")[piece]
+
+
+async def by_atomics(core, x, out):
+    source, target, tile, _ = moves(core, x, out)
+    await core.memcpy(tile, source)
+    await core.atomic_reduce_add(target, tile)
+
+
+async def through_ldram(core, x, out):
+    source, target, tile, _ = moves(core, x, out)
+    spilled = core.ldram.alloc(16 * KIB, x.dtype)
+    await core.memcpy(tile, source)
+    await core.memcpy(spilled, tile)
+    await core.memcpy(tile, spilled)
+    await core.memcpy(target, tile)
+
+
+async def through_sram(core, x, out):
+    source, target, _, shared = moves(core, x, out)
+    await core.memcpy(shared, source)
+    await core.memcpy(target, shared)
+
+
+async def within_dram(core, x, out):
+    source, target, _, _ = moves(core, x, out)
+    await core.memcpy(target, source)
+
+
+async def on_chip(core, x, out):
+    source, _, tile, shared = moves(core, x, out)
+    await core.memcpy(tile[:64], source[:64])
+    for _ in range(9):
+        await core.memcpy(shared, tile)
+
+
+async def exponentials(core, x, out):
+    source, target, tile, _ = moves(core, x, out)
+    await core.memcpy(tile, source)
+    core.exp(tile.view("float32"), tile.view("float32"))
+    await core.memcpy(target, tile)
+
+
+async def sums(core, x, out):
+    source, _, tile, _ = moves(core, x, out)
+    await core.memcpy(tile, source)
+    core.sum(tile.view("float32")[:1], tile.view("float32"))
+
+
+async def products(core, x, out, dtype="float16"):
+    source, target, tile, _ = moves(core, x, out)
+    left, weights = tile.view(dtype).reshape(-1, 64)[:64], core.wram.alloc((64, 64), dtype)
+    await core.memcpy(tile, source)
+    await core.memcpy(weights, left)
+    result = core.nram.alloc((64, 64), "float32")
+    core.matmul(result, left, weights)
+    await core.memcpy(target.view("float32").reshape(64, 64), result)
+
+
+async def convolutions(core, x, out):
+    source, target, tile, _ = moves(core, x, out)
+    image, weights = tile.view("float32")[:1024].reshape(4, 4, 64), core.wram.alloc(4096, "float32")
+    await core.memcpy(tile, source)
+    await core.memcpy(weights, tile.view("float32"))
+    result = core.nram.alloc((4, 4, 64), "float32")
+    core.conv(result, image, weights, 64, 1, 1, 1, 1)
+    await core.memcpy(target.view("float32")[:1024].reshape(4, 4, 64), result)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        (by_atomics, "atomics"),
+        (through_ldram, "copy of LDRAM"),
+        (through_sram, "copy through SRAM"),
+        (within_dram, "copy within DRAM"),
+        (on_chip, "copy on chip"),
+        (exponentials, "function other than a logarithm"),
+        (sums, "reduction"),
+        (products, "matmul of halves or integers"),
+        (convolutions, "convolution"),
+    ],
+)
+def test_kinds_without_a_measurement_have_no_band(kernel, kind):
+    """MLU370 has measurements of copies, arithmetic and matmuls of floats, which are not these."""
+    device = Device("mlu370-x4", data=False)
+
+    async def on_cores(core, x, out):
+        # Repeated, so that the launch is the smaller part.
+        for _ in range(0 if core.is_memory_core else 20):
+            with core.nram.scope(), core.wram.scope(), core.ldram.scope():
+                await kernel(core, x, out)
+
+    x = device.upload(np.broadcast_to(np.int8(0), 64 * KIB), "x")
+    device.launch(on_cores, x, device.alloc(64 * KIB, np.int8), dim=4, kind="UNION1")
+    device.synchronize()
+    found = known(device)
+    assert (found.kind, found.level, found.half_width) == (kind, NOT_MEASURED, None)
+    assert found.text == f"not measured: the kind {kind!r}"

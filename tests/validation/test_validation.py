@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlusim.analysis.known_error import BEYOND, MEASURED, band_coverage, kind_of
+from mlusim.analysis.known_error import BEYOND, MEASURED, band_coverage
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import measure
+from mlusim.analysis.run_kind import kind_of
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import fitted, rows
 from mlusim.host.device import Device
