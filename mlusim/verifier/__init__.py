@@ -18,6 +18,7 @@ Checks:
 
 Results:
   findings                 a finding, its text and its JSON; `consequences` folds findings into their cause
+  call_sites               the calls of a helper function that an operation may come from
   report                   all findings and figures of a run, as text, JSON or a picture
 
 `mlusim.verify`, which runs a kernel and checks its log, is in `mlusim.host.verify`.

@@ -10,6 +10,8 @@ from typing import Any
 from mlusim.cores.locks import LOCK_NAMES
 from mlusim.log import PIPES, Log
 from mlusim.units import format_ns, group_digits
+from mlusim.verifier.call_sites import CallSite, call_sites
+from mlusim.verifier.races.source_loops import function_around
 
 ERROR, HINT = "error", "hint"
 
@@ -77,6 +79,7 @@ class Site:
         start_ps, end_ps: simulated time; end -1 if it did not complete.
         record: its record in the log.
         tile: the tile of the plan, if any.
+        called_at: if the line is in a helper function, the lines that may have called it.
     """
 
     role: str
@@ -92,6 +95,7 @@ class Site:
     end_ps: int
     record: int
     tile: str = ""
+    called_at: tuple[CallSite, ...] = ()
 
     @property
     def source(self) -> str:
@@ -193,6 +197,9 @@ class Finding:
             lines.append(f"  {site.role:<6} {paint(_CYAN, site.location)}  {site.source or site.operation}")
             tile = f", {site.tile}" if site.tile else ""
             lines.append(f"         {paint(_DIM, f'{site.who}{tile}, {site.when}')}")
+            if site.called_at:
+                calls = " or ".join(call.location for call in site.called_at)
+                lines.append(f"         {paint(_DIM, f'called at {calls}')}")
         if self.location:
             lines.append(f"  at     {self.location}")
         if self.region:
@@ -227,6 +234,28 @@ class Finding:
         }
 
 
+def in_one_function(first: Site, second: Site) -> tuple[str, str]:
+    """Return the locations of two operations; of one in a helper function, that of its call if only one is possible.
+
+    A call is possible if it is in a function with the other operation, or with a call of that.
+    """
+    ones: tuple[Site | CallSite, ...] = (first, *first.called_at)
+    others: tuple[Site | CallSite, ...] = (second, *second.called_at)
+    pairs = [
+        (one, other)
+        for one in ones
+        for other in others
+        if one.file == other.file and function_around(one.file, one.line) == function_around(other.file, other.line)
+    ]
+    if (first, second) in pairs:
+        return first.location, second.location
+    calls = ({pair[side].location for pair in pairs} for side in (0, 1))
+    one, other = (
+        some.pop() if len(some) == 1 else site.location for some, site in zip(calls, (first, second), strict=True)
+    )
+    return one, other
+
+
 def site_of(log: Log, record: int, role: str, lane: str = "", tile: str = "") -> Site:
     """Return the operation of a record as a site."""
     values = log.records.values(record)
@@ -246,4 +275,5 @@ def site_of(log: Log, record: int, role: str, lane: str = "", tile: str = "") ->
         end_ps=values["end_ps"],
         record=record,
         tile=tile,
+        called_at=call_sites(log, record),
     )

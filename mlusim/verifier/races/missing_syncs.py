@@ -16,7 +16,7 @@ import numpy as np
 from mlusim.cores.barrier import BARRIERS
 from mlusim.log import Log
 from mlusim.units import group_digits
-from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.findings import Finding, Site, in_one_function
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, on_the_vector_pipe
 from mlusim.verifier.races.source_loops import loop_repeated
@@ -286,17 +286,20 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
     findings = [main, *others]
     syncs = {finding.fields["sync"] for finding in findings}
     sync = syncs.pop() if len(syncs) == 1 else FULL_SYNC
-    site = main.sites[0]
-    name = f"{point.file.rpartition('/')[2]}:{point.line}"
+    site, second = main.sites
+    begin, end = in_one_function(site, second)
+    name = {("before", second.line): end, ("after", site.line): begin}.get(
+        (point.kind, point.line), f"{point.file.rpartition('/')[2]}:{point.line}"
+    )
     waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
-    between = {(finding.sites[0].location, finding.sites[1].location) for finding in findings}
+    between = {in_one_function(*finding.sites) for finding in findings}
     if point.kind == "copy":
         remedy = f"wait for the copy at {name}: {site.call('memcpy(...)')}"
         sync = main.fields["sync"]
     elif point.kind == "loop":
         remedy = f"{waits}, at the end of the loop at {name}"
     elif len(between) == 1:
-        remedy = f"{waits}, between {main.sites[0].location} and {main.sites[1].location}"
+        remedy = f"{waits}, between {' and '.join(*between)}"
     else:
         remedy = f"{waits}, {point.kind} {name}"
     moves = {finding.fields.get("moves", "") for finding in findings}

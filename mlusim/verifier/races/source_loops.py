@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -72,6 +72,25 @@ def _as_called(file: str, line: int) -> Iterator[set[int]]:
             return
 
 
+def calls_from(file: str, line: int, callers: Iterable[str]) -> list[tuple[str, int]]:
+    """Return file and line of every call of the function around a line, in other functions of the files `callers`."""
+    function, name = _structure(file).function_of(line)
+    return [
+        (caller, call)
+        for caller in callers
+        for call, called in _structure(caller).calls
+        if called == name
+        and name
+        and not (caller == file and _within(call, function))
+        and function_around(caller, call)
+    ]
+
+
+def function_around(file: str, line: int) -> str:
+    """Return the name of the innermost function around a line; "" if there is none, or no source."""
+    return _structure(file).function_of(line)[1]
+
+
 def _same_function(file: str, one: int, other: int) -> bool:
     structure = _structure(file)
     return structure.function_of(one) == structure.function_of(other)
@@ -105,7 +124,7 @@ class _Structure:
         loops: every loop.
         branches: both branches of every `if` with an `else`.
         conditional: every branch of every `if`.
-        functions: every function, with its name.
+        functions: every function, with its name; in Python, that of a method begins with a dot.
         calls: the lines of calls, with the name of the function.
     """
 
@@ -143,8 +162,11 @@ def _structure(file: str) -> _Structure:
     loops = [_lines([node]) for node in nodes if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
     branches = [(_lines(node.body), _lines(node.orelse)) for node in nodes if isinstance(node, ast.If) and node.orelse]
     bodies = [body for node in nodes if isinstance(node, ast.If) for body in (node.body, node.orelse) if body]
+    methods = {body for node in nodes if isinstance(node, ast.ClassDef) for body in node.body}
     functions = [
-        (_lines([node]), node.name) for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        (_lines([node]), f".{node.name}" if node in methods else node.name)
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     calls = [(node.lineno, _name_of(node.func)) for node in nodes if isinstance(node, ast.Call)]
     return _Structure(tuple(loops), tuple(branches), tuple(map(_lines, bodies)), tuple(functions), tuple(calls))
@@ -155,7 +177,7 @@ def _lines(statements: Sequence[ast.stmt]) -> Lines:
 
 
 def _name_of(called: ast.expr) -> str:
-    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    return f".{called.attr}" if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
 
 
 def _structure_of_c(text: str) -> _Structure:

@@ -12,7 +12,7 @@ from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import SCALAR, Log
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.findings import Site
+from mlusim.verifier.findings import Site, in_one_function
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled
@@ -307,14 +307,15 @@ class TaskRemedies:
         """Return where a barrier belongs, and whether both accesses are between the same barriers of an iteration."""
         if first.location == second.location:
             return "between the two accesses", False
+        begin, end = in_one_function(first, second)
         loop = self.loop(a, b)
         if loop and self._barrier_in(lines_of_loop(first.file, *sorted((first.line, second.line))), a, b):
             return "between the two accesses", True
         if not loop and self._meet_between_barriers(a, b):
-            return f"after {first.location} and before {second.location}", True
+            return f"after {begin} and before {end}", True
         if loop:
             return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
-        return f"after {first.location} and before {second.location}", False
+        return f"after {begin} and before {end}", False
 
     def _without_memory_cores(self, *, compiled: bool) -> str:
         """Return how to leave out the memory cores, which the barriers of a union or cluster count."""

@@ -1,0 +1,70 @@
+"""Where an operation of a helper function was called from, as far as the log and the source tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mlusim.log import Log
+from mlusim.verifier.races.source_loops import calls_from, function_around
+
+# Records of the log, of all tasks, that are searched on either side of the operation.
+_NEARBY = 2000
+# A pipeline calls its stages before its loop, in it, and for the rest after it.
+_MOST_CALLS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A line that may have called the function of an operation."""
+
+    file: str
+    line: int
+
+    @property
+    def location(self) -> str:
+        """`kernel.py:41`."""
+        return f"{Path(self.file).name}:{self.line}"
+
+
+def call_sites(log: Log, record: int) -> tuple[CallSite, ...]:
+    """Return the lines that may have called the function of an operation; none if it is no helper function.
+
+    The log has the line of an operation, and not how its task came there. Of several calls, those remain that are
+    between the operations that the task issued before and after, in the function of the calls. If more than a few
+    remain, there is nothing to name.
+    """
+    file, line, _ = log.lines[log.records.values(record)["line"]]
+    calls = calls_from(file, line, dict.fromkeys(name for name, _, _ in log.lines))
+    if len(calls) > 1:
+        before, after = _neighbours(log, record, {(name, function_around(name, call)) for name, call in calls})
+        calls = [call for call in calls if _is_between(call, before, after)] or calls
+    return tuple(CallSite(*call) for call in sorted(set(calls))) if len(set(calls)) <= _MOST_CALLS else ()
+
+
+def _neighbours(log: Log, record: int, functions: set[tuple[str, str]]) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Return file and line of the operations of a task before and after a record in one of these functions."""
+    first, last = max(0, record - _NEARBY), min(len(log.records), record + _NEARBY)
+    lines, tasks = (log.records.column(name, slice(first, last)) for name in ("line", "task"))
+    own = np.flatnonzero(tasks == tasks[record - first]) + first
+    places = {code: log.lines[code][:2] for code in np.unique(lines).tolist()}
+    inside = {code for code, place in places.items() if (place[0], function_around(*place)) in functions}
+    near = [
+        next((places[code] for at in some.tolist() if (code := int(lines[at - first])) in inside), ("", 0))
+        for some in (own[own < record][::-1], own[own > record])
+    ]
+    return near[0], near[1]
+
+
+def _is_between(call: tuple[str, int], before: tuple[str, int], after: tuple[str, int]) -> bool:
+    """Return whether a call comes after one line and before another, which may be in the next iteration of a loop.
+
+    Lines of other functions do not count, but one of the two has to be in the function of the call.
+    """
+    function = call[0], function_around(*call)
+    begin, end = (line if (file, function_around(file, line)) == function else 0 for file, line in (before, after))
+    if begin and end and end <= begin:
+        return begin <= call[1] or call[1] <= end
+    return bool(begin or end) and begin <= call[1] <= (end or call[1])
