@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from mlusim.bangc.module import STANDARD, Kernel, Module
+from mlusim.bangc.module import STANDARD, Module
 from mlusim.bangc.module import compile as compile_file
+from mlusim.cores.core import Kernel
 from mlusim.errors import InputError
 
 SUFFIX = ".mlu"

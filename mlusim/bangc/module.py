@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from mlusim.bangc.compiler.unknown_names import not_simulated
 from mlusim.bangc.execution.device_variables import DeviceVariables
 from mlusim.bangc.execution.entry_points import EntryPoint, entry_point
 from mlusim.bangc.execution.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
+from mlusim.cores.core import Kernel
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
     from mlusim.cores.core import Core
 
-Kernel = Callable[..., Coroutine[Any, None, None]]
 STANDARD = "gnu++17"
 
 

@@ -17,12 +17,13 @@ from mlusim.errors import MlusimError
 from mlusim.hardware.board_record import Board
 from mlusim.log import Log
 from mlusim.log_tables import AllocationRecord
-from mlusim.memory.allocation import Allocation, Bytes, Memory
+from mlusim.memory.allocation import Allocation, Memory
 from mlusim.memory.clock import Clock
 from mlusim.memory.flow import LinkLimits
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.loaded_link import dram_link
 from mlusim.memory.quick_link import QuickLink
+from mlusim.memory.reused import Bytes
 from mlusim.units import PS_PER_S
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,20 @@ def kernel_name(kernel: object) -> str:
         kernel = kernel.func
     name = getattr(kernel, "__name__", None)
     return name if isinstance(name, str) else shown(kernel)
+
+
+def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
+    """Return the names of a kernel's parameters after `core`."""
+    try:
+        parameters = list(inspect.signature(kernel).parameters.values())[1:] if callable(kernel) else []
+    except (TypeError, ValueError):
+        parameters = []
+    named = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]
 
 
 def as_grid(dim: Any) -> tuple[Any, ...]:

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.cores.launch_checks import parameter_names
 from mlusim.memory.view import View
 from mlusim.verifier.findings import Finding
 
@@ -343,17 +344,3 @@ class _Contents:
 def _draws(value: Any) -> bool:
     """Return whether a value is a generator of random numbers, which advances by each of them."""
     return isinstance(value, np.random.Generator) or callable(getattr(value, "getstate", None))
-
-
-def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
-    """Return the names of a kernel's parameters after `core`."""
-    try:
-        parameters = list(inspect.signature(kernel).parameters.values())[1:] if callable(kernel) else []
-    except (TypeError, ValueError):
-        parameters = []
-    named = [
-        parameter.name
-        for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
-    return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]

@@ -10,19 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.cores.launch_checks import kernel_name
+from mlusim.cores.core import Kernel
+from mlusim.cores.launch_checks import kernel_name, parameter_names
 from mlusim.errors import InputError, MlusimError, nearest
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
-from mlusim.host.host_data import parameter_names
 from mlusim.host.steady.steady import check_steady, timed
 from mlusim.host.steady.watch import Watch
 from mlusim.inputs import as_array, check_operations, is_tensor
 from mlusim.memory.view import View
 from mlusim.results.result import Result
-
-Kernel = Callable[..., Any]
 
 
 class Uploaded(NamedTuple):
@@ -128,7 +126,7 @@ def synchronize(device: Device, *, check: bool) -> None:
 
 
 def by_name(
-    kernel: Kernel, arguments: Sequence[Any], settings: Mapping[str, Any], of: Kernel = run
+    kernel: Kernel, arguments: Sequence[Any], settings: Mapping[str, Any], of: Callable[..., Any] = run
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arguments of a call by parameter: the positional ones, and the keyword-only ones.
 
@@ -191,7 +189,7 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
     return uploaded
 
 
-def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any], of: Kernel) -> None:
+def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any], of: Callable[..., Any]) -> None:
     """Raise `TypeError`, as Python functions do, for a parameter that the kernel does not have."""
     parameters = [*inspect.signature(kernel).parameters.values()][1:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

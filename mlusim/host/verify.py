@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from traceback import extract_tb
 from typing import Any
 
-import numpy as np
-
 from mlusim.arrays import Array
+from mlusim.cores.core import Kernel
 from mlusim.cores.launch_checks import kernel_name
 from mlusim.errors import AllocationError, AwaitError, BoardError, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
-from mlusim.host.run import Kernel, Uploaded, by_name, launch
-from mlusim.inputs import as_array, as_text, check_flags, check_operations
-from mlusim.log import Log
-from mlusim.memory.view import View
+from mlusim.host.references import Reference, as_tolerance, differences, expected_outputs
+from mlusim.host.run import Uploaded, by_name, launch
+from mlusim.inputs import as_text, check_flags, check_operations
 from mlusim.planning.plan import Plan
 from mlusim.results.memory_state import Repeat
 from mlusim.verifier.check import check_log, with_findings
-from mlusim.verifier.findings import Finding
-from mlusim.verifier.reference import differs
 from mlusim.verifier.report import Report
-
-Reference = Array | Callable[..., Any] | tuple[Array, ...] | Mapping[str, Array] | None
 
 
 def verify(
@@ -80,7 +72,7 @@ def verify(
     check_flags(data=data)
     placed, named = by_name(kernel, arguments, settings, verify)
     _check_options(plan, planned, rewrites)
-    tolerances = _tolerance("tolerance", tolerance), _tolerance("absolute_tolerance", absolute_tolerance)
+    tolerances = as_tolerance("tolerance", tolerance), as_tolerance("absolute_tolerance", absolute_tolerance)
     if plan is not None and dim is None:
         dim, kind = plan.dim, plan.kind
 
@@ -97,7 +89,7 @@ def verify(
     try:
         simulated, run = start()
         _check_rewrites(rewrites, list(run.outputs))
-        expected = _expected(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
+        expected = expected_outputs(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
     except AwaitError as error:
         return _refused(Device(board(device)), kernel, error)
     except (InputError, LaunchError, AllocationError, BoardError) as error:
@@ -109,7 +101,7 @@ def verify(
     outputs: dict[str, Array] = {}
     if stopped is None and data:
         outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
-        findings += _against(simulated.log, run.outputs, expected, outputs, tolerances, repeat)
+        findings += differences(simulated.log, run.outputs, expected, outputs, tolerances, repeat)
     name = kernel_name(kernel)
     report = check_log(
         simulated.log, simulated.board, name=name, plan=plan, rewrites=rewrites, planned=planned, stopped=stopped
@@ -153,81 +145,8 @@ def _check_options(plan: Any, planned: Any, rewrites: Any) -> None:
         )
 
 
-def _tolerance(name: str, value: Any) -> float:
-    """Return a tolerance. Raises `InputError` for anything but a number of at least 0."""
-    if not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
-        of = "relative to the reference" if name == "tolerance" else "the largest difference itself"
-        raise InputError(f"{name}={shown(value)}: it must be a number of at least 0, {of}")
-    return float(value)
-
-
 def _check_rewrites(rewrites: Any, outputs: list[str]) -> None:
     """Raise `InputError` for a name that is not an output."""
     unknown = [] if isinstance(rewrites, bool) else [name for name in rewrites if name not in outputs]
     if unknown:
         raise InputError(f"rewrites names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
-
-
-def _against(
-    log: Log,
-    views: Mapping[str, View],
-    expected: Mapping[str, Array],
-    outputs: dict[str, Array],
-    tolerances: tuple[float, float],
-    repeat: Repeat | None,
-) -> list[Finding]:
-    """Return the findings on outputs that differ from the reference. Raises `InputError` for another shape."""
-    try:
-        findings = [
-            differs(log, views[name], outputs[name], reference, *tolerances, repeat)
-            for name, reference in expected.items()
-        ]
-    except InputError as error:
-        raise error.with_traceback(None) from None
-    return [finding for finding in findings if finding is not None]
-
-
-def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> Mapping[str, Array]:
-    """Return the expected outputs by name. Raises `InputError` for a failing reference or one for unknown outputs."""
-    if reference is None:
-        return {}
-    references: Any = reference
-    if callable(reference):
-        try:
-            # Copies: the function may compute in place, and the device may use the arrays themselves.
-            references = reference(*(array.copy() for array in inputs))
-        except Exception as error:  # noqa: BLE001 - whatever a function of the user raises
-            raise InputError(_of_reference(reference, error)) from None
-    # For one output, a tuple is that output, unless it holds one array, which is.
-    alone = isinstance(references, tuple) and len(references) == 1 and isinstance(references[0], np.ndarray)
-    if isinstance(references, tuple) and (len(outputs) > 1 or alone):
-        if len(references) != len(outputs):
-            raise InputError(
-                f"a reference of {len(references)} arrays for {len(outputs)} outputs: {', '.join(outputs)}"
-            )
-        references = dict(zip(outputs, references, strict=True))
-    if not isinstance(references, Mapping):
-        references = as_array("the reference", references)
-        if len(outputs) != 1:
-            raise InputError(
-                f"a reference of one array for {len(outputs)} outputs: pass a tuple of arrays, {', '.join(outputs)}, "
-                "or a mapping by name; on the command line an .npz file of these names, or a function that returns one"
-            )
-        references = {outputs[0]: references}
-    unknown = sorted(set(references) - set(outputs))
-    if unknown:
-        raise InputError(f"the reference names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
-    return {name: as_array(f"the reference of {name}", array) for name, array in references.items()}
-
-
-def _of_reference(reference: Callable[..., Any], error: Exception) -> str:
-    """Describe the exception of a reference function and its line in the caller's code."""
-    code = getattr(inspect.unwrap(reference), "__code__", None)
-    frames = [frame for frame in extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
-    if frames:
-        at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}"
-    elif code:
-        at = f"{Path(code.co_filename).name}:{code.co_firstlineno}; it is called with the input arrays, in order"
-    else:
-        at = "it is called with the input arrays, in order"
-    return f"the reference function raised {type(error).__name__}: {error}, at {at}"

@@ -6,8 +6,6 @@ with it, because a laptop does not have 24 GB to spare. In a timing-only run the
 
 from __future__ import annotations
 
-import mmap
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,27 +15,14 @@ from mlusim.arrays import Array
 from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.deferred import Deferred
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.reused import reused_bytes
+from mlusim.memory.reused import Bytes, on_chip_bytes, recycle, reused_bytes
 from mlusim.units import MIB, format_bytes, group_digits, round_up
-
-Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 # Every byte of fresh memory has this value: NaN as a float, -1 as a signed integer, and rarely a correct result.
 POISON = 0xFF
 # Filling a large tensor costs the host as much as copying it. Larger off-chip allocations are not poisoned; the
 # verifier finds the bytes that a kernel left unwritten.
 _POISONED_BYTES = 16 * MIB
-
-# On-chip buffers that no device uses, by size. Mapping that memory anew takes longer than a small run, so buffers are
-# allocated in blocks, and those of closed devices are reused. Pages are small: a core that uses 1 KB of its NRAM costs
-# the host one page, where a large page takes 2 MB and, on some hosts, a millisecond. Reused buffers are poisoned before
-# they are visible.
-_BLOCK_BYTES = 32 * MIB
-_BLOCK_BUFFERS = 64
-_PAGE_BYTES = 4096
-_MAX_FREE_BYTES = 64 * MIB
-_MAX_FREE_SIZES = 4
-_free_buffers: dict[int, list[Bytes]] = {}
 
 
 class Allocation:
@@ -209,7 +194,7 @@ class Memory:
         self._placed = []
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
-            _recycle(buffer)
+            recycle(buffer)
 
     def _holes(self) -> list[tuple[int, int]]:
         """Return the free ranges by address: hole k lies before live allocation k."""
@@ -241,7 +226,7 @@ class Memory:
             if placed.buffer is not None and placed.address <= first and last <= placed.address + placed.nbytes:
                 return placed.buffer[first - placed.address : last - placed.address]
         if self._buffer is None:
-            self._buffer = _buffer(self.usable_bytes)
+            self._buffer = on_chip_bytes(self.usable_bytes)
         return self._buffer[first:last]
 
     def span_of(self, array: Array) -> tuple[int, int] | None:
@@ -269,34 +254,6 @@ class Memory:
             f"{group_digits(self.usable_bytes)} B usable in {self.name}{less}, "
             f"{group_digits(self.used_bytes)} B in use, largest free range {group_digits(self.largest_free_bytes())} B"
         )
-
-
-def _buffer(nbytes: int) -> Bytes:
-    """Return bytes for one on-chip memory, with arbitrary contents."""
-    buffers = _free_buffers.get(nbytes)
-    if not buffers:
-        if buffers is None and len(_free_buffers) >= _MAX_FREE_SIZES:
-            _free_buffers.clear()
-        step = round_up(nbytes, _PAGE_BYTES)
-        block = _small_pages(max(min(_BLOCK_BYTES // step, _BLOCK_BUFFERS), 1) * step).reshape(-1, step)
-        buffers = _free_buffers[nbytes] = [row[:nbytes] for row in block[::-1]]
-    return buffers.pop()
-
-
-def _small_pages(nbytes: int) -> Bytes:
-    """Return bytes that the host maps page by page as they are written, private to each process, also after a fork."""
-    pages = mmap.mmap(-1, nbytes, access=mmap.ACCESS_COPY)
-    if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        # Fails harmlessly on a system without large pages.
-        with suppress(OSError):
-            pages.madvise(mmap.MADV_NOHUGEPAGE)
-    return np.frombuffer(pages, np.uint8)
-
-
-def _recycle(buffer: Bytes) -> None:
-    buffers = _free_buffers.get(buffer.nbytes)
-    if buffers is not None and len(buffers) * buffer.nbytes < _MAX_FREE_BYTES:
-        buffers.append(buffer)
 
 
 def check_usable(allocation: Allocation, *, write: bool) -> None:

@@ -1,44 +1,58 @@
-"""Host memory of results that are no longer referenced, reused for the next results.
+"""Host memory that is reused: of results that are no longer referenced, and of devices that are closed.
 
-The system clears fresh pages when they are first written. Written tile by tile, that takes as long as the copies
-themselves, so a run that repeats an earlier one takes up to half the time if it finds the memory of the earlier result.
+Results: the system clears fresh pages when they are first written. Written tile by tile, that takes as long as the
+copies themselves, so a run that repeats an earlier one takes up to half the time if it finds the memory of the earlier
+result. Reused bytes are those of an old result, not zeros: a kernel that leaves elements unwritten could look right.
+Therefore only tensors of which every element is known to be written get such memory (`Device.alloc(overwritten=True)`).
 
-Reused bytes are those of an old result, not zeros: a kernel that leaves elements unwritten could look right. Therefore
-only tensors of which every element is known to be written get such memory (`Device.alloc(overwritten=True)`).
+On-chip memories: mapping their memory anew takes longer than a small run, so it is allocated in blocks, and that of
+closed devices is reused. Pages are small: a core that uses 1 KB of its NRAM costs the host one page, where a large page
+takes 2 MB and, on some hosts, a millisecond. A memory poisons these bytes before they are visible.
 """
 
 from __future__ import annotations
 
+import mmap
+from contextlib import suppress
 from typing import Any
 from weakref import finalize
 
 import numpy as np
 
-from mlusim.units import MIB
+from mlusim.units import MIB, round_up
 
-Block = np.ndarray[tuple[int], np.dtype[np.uint8]]
+Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 # The C library itself reuses smaller blocks.
 _MIN_BYTES = MIB
 # Limit on the memory that is held for later results.
-_MAX_FREE_BYTES = 256 * MIB
-# Blocks that no array refers to, by size.
-_free: dict[int, list[Block]] = {}
+_MAX_FREE_RESULT_BYTES = 256 * MIB
+# Bytes of results that no array refers to, by size.
+_free: dict[int, list[Bytes]] = {}
+# Limits of a block of on-chip memories.
+_BLOCK_BYTES = 32 * MIB
+_BLOCK_BUFFERS = 64
+_PAGE_BYTES = 4096
+# Limits on the memory held for later devices: of each size, and the number of sizes.
+_MAX_FREE_ON_CHIP_BYTES = 64 * MIB
+_MAX_FREE_SIZES = 4
+# On-chip memories that no device uses, by size.
+_free_on_chip: dict[int, list[Bytes]] = {}
 
 
 class _Owner:
     """Owner of a block: lives as long as any array on the block, as their `base` leads to it."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Bytes) -> None:
         self.__array_interface__ = block.__array_interface__
 
 
-def reused_bytes(nbytes: int) -> Block:
+def reused_bytes(nbytes: int) -> Bytes:
     """Return uninitialised bytes, those of an earlier block of the same size if one is free.
 
     The block is free again when the last array that refers to it is gone. At most 256 MiB are held free.
     """
-    if not _MIN_BYTES <= nbytes <= _MAX_FREE_BYTES:
+    if not _MIN_BYTES <= nbytes <= _MAX_FREE_RESULT_BYTES:
         return np.empty(nbytes, np.uint8)
     try:
         block = _free[nbytes].pop()
@@ -50,8 +64,37 @@ def reused_bytes(nbytes: int) -> Block:
     return array
 
 
-def _release(block: Block) -> None:
+def _release(block: Bytes) -> None:
     held = sum(size * len(blocks) for size, blocks in list(_free.items()))
-    if held + block.nbytes > _MAX_FREE_BYTES:
+    if held + block.nbytes > _MAX_FREE_RESULT_BYTES:
         _free.clear()
     _free.setdefault(block.nbytes, []).append(block)
+
+
+def on_chip_bytes(nbytes: int) -> Bytes:
+    """Return bytes for one on-chip memory, with arbitrary contents."""
+    buffers = _free_on_chip.get(nbytes)
+    if not buffers:
+        if buffers is None and len(_free_on_chip) >= _MAX_FREE_SIZES:
+            _free_on_chip.clear()
+        step = round_up(nbytes, _PAGE_BYTES)
+        block = _small_pages(max(min(_BLOCK_BYTES // step, _BLOCK_BUFFERS), 1) * step).reshape(-1, step)
+        buffers = _free_on_chip[nbytes] = [row[:nbytes] for row in block[::-1]]
+    return buffers.pop()
+
+
+def _small_pages(nbytes: int) -> Bytes:
+    """Return bytes that the host maps page by page as they are written, private to each process, also after a fork."""
+    pages = mmap.mmap(-1, nbytes, access=mmap.ACCESS_COPY)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        # Fails harmlessly on a system without large pages.
+        with suppress(OSError):
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
+
+
+def recycle(buffer: Bytes) -> None:
+    """Hold the bytes of an on-chip memory, which `on_chip_bytes` returned, for a later device."""
+    buffers = _free_on_chip.get(buffer.nbytes)
+    if buffers is not None and len(buffers) * buffer.nbytes < _MAX_FREE_ON_CHIP_BYTES:
+        buffers.append(buffer)

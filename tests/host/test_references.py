@@ -6,17 +6,8 @@ import numpy as np
 import pytest
 
 import mlusim
+from doubling import ONE, X, double
 from mlusim import InputError, Output, verify
-
-X = np.arange(64, dtype=np.float32).reshape(8, 8)
-ONE = {"kind": "BLOCK", "dim": 1}
-
-
-async def double(core, x, out, factor=2.0):
-    held = core.nram.alloc(x.shape, x.dtype, "held")
-    await core.memcpy(held, x)
-    core.mul(held, held, factor)
-    await core.memcpy(out, held)
 
 
 async def both(core, x, up, down):

@@ -9,18 +9,9 @@ import numpy as np
 import pytest
 
 import mlusim
+from doubling import ONE, X, double
 from mlusim import Device, InOut, InputError, LaunchError, Output, VerificationError, verify
 from mlusim.hardware import board
-
-X = np.arange(64, dtype=np.float32).reshape(8, 8)
-ONE = {"kind": "BLOCK", "dim": 1}
-
-
-async def double(core, x, out, factor=2.0):
-    held = core.nram.alloc(x.shape, x.dtype, "held")
-    await core.memcpy(held, x)
-    core.mul(held, held, factor)
-    await core.memcpy(out, held)
 
 
 def test_the_report_uses_the_kernels_parameter_names():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mlusim.log_tables import AllocationRecord
-from mlusim.memory.allocation import Allocation, Bytes, Memory
+from mlusim.memory.allocation import Allocation, Memory
+from mlusim.memory.reused import Bytes
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip

@@ -20,7 +20,8 @@ from mlusim.bangc.execution.entry_points import EntryPoint, Parameter, signature
 from mlusim.bangc.execution.gdram_map import GdramMap
 from mlusim.bangc.execution.image import NO_RESERVE
 from mlusim.bangc.execution.lines import entry_function
-from mlusim.bangc.module import Kernel, Module
+from mlusim.bangc.module import Module
+from mlusim.cores.core import Kernel
 from mlusim.cores.waiting import SUSPEND
 from mlusim.errors import KernelError, MlusimError
 from mlusim.memory.view import Pointer, View

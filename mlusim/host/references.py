@@ -1,0 +1,95 @@
+"""References of `mlusim.verify`: the outputs that a kernel should write, and the findings on those that differ."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+import numpy as np
+
+from mlusim.arrays import Array
+from mlusim.errors import InputError, shown
+from mlusim.inputs import as_array
+from mlusim.log import Log
+from mlusim.memory.view import View
+from mlusim.results.memory_state import Repeat
+from mlusim.verifier.findings import Finding
+from mlusim.verifier.reference import differs
+
+Reference = Array | Callable[..., Any] | tuple[Array, ...] | Mapping[str, Array] | None
+
+
+def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[str]) -> Mapping[str, Array]:
+    """Return the expected outputs by name. Raises `InputError` for a failing reference or one for unknown outputs."""
+    if reference is None:
+        return {}
+    references: Any = reference
+    if callable(reference):
+        try:
+            # Copies: the function may compute in place, and the device may use the arrays themselves.
+            references = reference(*(array.copy() for array in inputs))
+        except Exception as error:  # noqa: BLE001 - whatever a function of the user raises
+            raise InputError(_of_reference(reference, error)) from None
+    # For one output, a tuple is that output, unless it holds one array, which is.
+    alone = isinstance(references, tuple) and len(references) == 1 and isinstance(references[0], np.ndarray)
+    if isinstance(references, tuple) and (len(outputs) > 1 or alone):
+        if len(references) != len(outputs):
+            raise InputError(
+                f"a reference of {len(references)} arrays for {len(outputs)} outputs: {', '.join(outputs)}"
+            )
+        references = dict(zip(outputs, references, strict=True))
+    if not isinstance(references, Mapping):
+        references = as_array("the reference", references)
+        if len(outputs) != 1:
+            raise InputError(
+                f"a reference of one array for {len(outputs)} outputs: pass a tuple of arrays, {', '.join(outputs)}, "
+                "or a mapping by name; on the command line an .npz file of these names, or a function that returns one"
+            )
+        references = {outputs[0]: references}
+    unknown = sorted(set(references) - set(outputs))
+    if unknown:
+        raise InputError(f"the reference names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
+    return {name: as_array(f"the reference of {name}", array) for name, array in references.items()}
+
+
+def _of_reference(reference: Callable[..., Any], error: Exception) -> str:
+    """Describe the exception of a reference function and its line in the caller's code."""
+    code = getattr(inspect.unwrap(reference), "__code__", None)
+    frames = [frame for frame in extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
+    if frames:
+        at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}"
+    elif code:
+        at = f"{Path(code.co_filename).name}:{code.co_firstlineno}; it is called with the input arrays, in order"
+    else:
+        at = "it is called with the input arrays, in order"
+    return f"the reference function raised {type(error).__name__}: {error}, at {at}"
+
+
+def as_tolerance(name: str, value: Any) -> float:
+    """Return a tolerance. Raises `InputError` for anything but a number of at least 0."""
+    if not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
+        of = "relative to the reference" if name == "tolerance" else "the largest difference itself"
+        raise InputError(f"{name}={shown(value)}: it must be a number of at least 0, {of}")
+    return float(value)
+
+
+def differences(
+    log: Log,
+    views: Mapping[str, View],
+    expected: Mapping[str, Array],
+    outputs: dict[str, Array],
+    tolerances: tuple[float, float],
+    repeat: Repeat | None,
+) -> list[Finding]:
+    """Return the findings on outputs that differ from the reference. Raises `InputError` for another shape."""
+    try:
+        findings = [
+            differs(log, views[name], outputs[name], reference, *tolerances, repeat)
+            for name, reference in expected.items()
+        ]
+    except InputError as error:
+        raise error.with_traceback(None) from None
+    return [finding for finding in findings if finding is not None]
