@@ -136,6 +136,19 @@ def test_imports_follow_the_order() -> None:
     assert not wrong
 
 
+def test_packages_of_the_checker_are_layered() -> None:
+    """Accesses, then their order, then the checks, which do not know each other."""
+    rank = {"accesses": 0, "order": 1, "races": 2, "uninitialised": 2, "split": 2}
+    wrong = []
+    for package, own in rank.items():
+        for path in (PACKAGE / "verifier" / package).glob("*.py"):
+            for module, line, _ in imports(path):
+                other = module.removeprefix("mlusim.verifier.").partition(".")[0]
+                if other in rank.keys() - {package} and rank[other] >= own:
+                    wrong.append(f"{path.relative_to(PACKAGE)}:{line}: {module}")
+    assert not wrong
+
+
 @pytest.mark.parametrize("path", [p for p in FILES if p.parts[-2] == "kernels"], ids=lambda path: path.name)
 def test_kernels_import_only_the_kernel_facing_api(path: Path) -> None:
     wrong = [

@@ -13,11 +13,10 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs
-from mlusim.verifier.accesses.table import COLLECT, FILTERS, Accesses, scratch_rows
+from mlusim.verifier.accesses.table import COLLECT, FILLS, FILTERS, Accesses, scratch_rows
 from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import LANES
-from mlusim.verifier.split.overwrites import FILLS
 
 # A fill may prepare for later writes; the others have another effect, or a result that they cannot omit.
 _OTHERWISE_USED = FILLS | ATOMIC_NAMES | {COLLECT, *FILTERS}

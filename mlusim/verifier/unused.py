@@ -6,9 +6,9 @@ import numpy as np
 
 from mlusim.log import NONE, Log
 from mlusim.units import format_bytes
+from mlusim.verifier.accesses.outputs import is_output
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Finding
-from mlusim.verifier.split.plan_comparison import is_output
 
 
 def find_unused(log: Log, accesses: Accesses) -> list[Finding]:

@@ -10,10 +10,10 @@ import pytest
 import mlusim
 from mlusim.verifier.accesses import overlaps
 from mlusim.verifier.accesses.cells import Cells
-from mlusim.verifier.accesses.table import accesses_of
+from mlusim.verifier.accesses.table import FILLS, accesses_of
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.split import overwrites
-from mlusim.verifier.split.overwrites import FILLS, Overwrites
+from mlusim.verifier.split.overwrites import Overwrites
 
 ROWS, WIDTH = 2, 8
 BOXES = [(slice(a, b), slice(*columns)) for a, b in ((0, 1), (1, 2), (0, 2)) for columns in ((0, 8), (0, 4), (0, 8, 2))]

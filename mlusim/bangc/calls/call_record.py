@@ -32,7 +32,7 @@ _WORD = struct.Struct("<Q")
 _DOUBLE = struct.Struct("<d")
 
 
-class Site:
+class CallSite:
     """A call of compiled code, without its values.
 
     Attributes:

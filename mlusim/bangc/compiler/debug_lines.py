@@ -14,7 +14,7 @@ from typing import Any
 from mlusim.bangc.compiler.toolchain import INCLUDE
 
 # File and line of C++ source.
-Place = tuple[str, int]
+SourceLine = tuple[str, int]
 
 # Instead of a line: end of the code.
 _END = -1
@@ -39,7 +39,7 @@ class LineTable:
     def __init__(self, binary: Path) -> None:
         self._units = list(_units(binary))
 
-    def find(self, address: int) -> Place | None:
+    def find(self, address: int) -> SourceLine | None:
         """Return file and line of an address, or None.
 
         clang assigns line 0 to an instruction that belongs to several lines, as at the head of a loop that begins like
@@ -48,12 +48,12 @@ class LineTable:
         places = (unit.find(address) for unit in self._units if unit.contains(address))
         return next((place for place in places if place is not None), None)
 
-    def calls(self, address: int) -> list[Place]:
+    def calls(self, address: int) -> list[SourceLine]:
         """Return the call sites of the functions inlined at an address, innermost first."""
         spans = (span for unit in self._units if unit.contains(address) for span in unit.inlined)
         return [(file, line) for low, high, file, line in spans if low <= address < high]
 
-    def find_in_users_code(self, address: int) -> Place | None:
+    def find_in_users_code(self, address: int) -> SourceLine | None:
         """Return file and line of an address, or of an enclosing call, outside libraries and headers of BANG C."""
         location = self.find(address)
         places = ([location] if location is not None else []) + self.calls(address)
@@ -114,7 +114,7 @@ class _Unit:
         # An entry precedes those nested in it.
         return _inlined(self._unit, self._program[1])[::-1]
 
-    def find(self, address: int) -> Place | None:
+    def find(self, address: int) -> SourceLine | None:
         """Return file and line of an address, or None."""
         position = bisect_right(self._addresses, address) - 1
         while 0 <= position < len(self._rows):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.bangc.calls.call_record import HEAD, Site, answer, file_at, text_at
+from mlusim.bangc.calls.call_record import HEAD, CallSite, answer, file_at, text_at
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.calls.type_codes import POINTER, dtype_of_code
 from mlusim.bangc.execution.filter_forms import FilterForms
@@ -113,7 +113,7 @@ class Bridge:
         self.is_astray |= found
         return found
 
-    def is_dropped(self, site: Site, values: tuple[Any, ...]) -> bool:
+    def is_dropped(self, site: CallSite, values: tuple[Any, ...]) -> bool:
         """Whether a call has no effect on the memory core, because it uses NRAM or WRAM.
 
         A union launch also runs the kernel on the memory cores, and many kernels omit the test of `__is_mpu()`:
@@ -242,14 +242,14 @@ class Bridge:
 
     # -- values --------------------------------------------------------------------------------------------------------
 
-    def site(self, function: str) -> Site:
+    def site(self, function: str) -> CallSite:
         """Return the call that the fibre waits for, without its values."""
         head = self.image.call_bytes[HEAD].tobytes()
         found = self.sites.get(head)
         if found is None:
             words = self.image.words
             line = self.line(words[FILE_WORD], words[LINE_WORD], function)
-            found = self.sites[head] = Site(words, intrinsics()[words[OPERATION_WORD]], line)
+            found = self.sites[head] = CallSite(words, intrinsics()[words[OPERATION_WORD]], line)
         return found
 
     def know(self, again: Callable[[], Awaitable[None] | None], line: int) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from mlusim.bangc.calls.call_record import file_at, text_at
-from mlusim.bangc.compiler.debug_lines import HEADERS, Place, is_system
+from mlusim.bangc.compiler.debug_lines import HEADERS, SourceLine, is_system
 from mlusim.bangc.execution.image import (
     ARENA_BYTES,
     ARRAYS,
@@ -62,7 +62,7 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
     """Raise the error of a kernel's fault at the C++ line."""
     image, module = bridge.image, bridge.module
     first, second, third = (image.words[FIRST + k] for k in range(3))
-    place: Place | None = None
+    place: SourceLine | None = None
     if why == WILD:
         place = fault_place(module, image)
         error: MlusimError = _wild_access_error(bridge, first, third)
@@ -80,7 +80,7 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
     raise_at(*(place or (str(module.path), 1)), function, bridge.explained(error, faults=why in (WILD, SIGNAL)))
 
 
-def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | None]:
+def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLine | None]:
     """Return the error of a call of `mlusim_leave`, and its line."""
     first, second, third = (image.words[FIRST + k] for k in range(3))
     kind, line = first & 0xFF, first >> 8
@@ -102,14 +102,14 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | N
     return KernelError(words[kind]), place
 
 
-def fault_place(module: Module, image: Image) -> Place | None:
+def fault_place(module: Module, image: Image) -> SourceLine | None:
     """Return the line of the fault: of the instruction, or of the innermost active call in the user's code."""
     fault = image.runtime.fault
     # The runtime's own code runs on behalf of an access of the user's code.
     last = fault.accessed if image.runtime.has(fault.pc) else fault.pc
     # Active calls, then words of the stack that may be return addresses; only these if it was overwritten.
     returns = (word - image.base - 1 for word in fault.words[: fault.count] if 0 < word - image.base < image.size)
-    others: list[Place | None] = []
+    others: list[SourceLine | None] = []
     for offset in ((last - image.base) if last else -1, *returns):
         place = place_of(module, offset)
         if place is not None and not is_system(place[0]):
@@ -118,7 +118,7 @@ def fault_place(module: Module, image: Image) -> Place | None:
     return next(filter(None, others), None)
 
 
-def place_of(module: Module, offset: int) -> Place | None:
+def place_of(module: Module, offset: int) -> SourceLine | None:
     """Return the line of an address of the binary outside our headers; preferably in the user's code."""
     location = module.line_of(offset)
     return None if location is None or location[0].startswith(HEADERS) else location[:2]

@@ -11,7 +11,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.bangc.calls.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
-from mlusim.bangc.compiler.debug_lines import Place
+from mlusim.bangc.compiler.debug_lines import SourceLine
 from mlusim.bangc.host.memory import HostMemory
 from mlusim.bangc.host.missing_waits import HostOrder
 from mlusim.errors import InputError, KernelError
@@ -72,7 +72,7 @@ class Cnrt(HostMemory):
             raise KernelError(f"{name} in host code: {known}")
         return function
 
-    def note(self, name: str, place: Place, values: list[Any]) -> None:
+    def note(self, name: str, place: SourceLine, values: list[Any]) -> None:
         """A call, for the order of what it does."""
         self.order.called(name, place, values, self._queues, self.regions())
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc.calls.host_calls import SAME
-from mlusim.bangc.compiler.debug_lines import Place
+from mlusim.bangc.compiler.debug_lines import SourceLine
 from mlusim.bangc.host.spans import LaunchUse, Region, Span, conflict, in_flight, spans_of
 from mlusim.log import NONE
 from mlusim.log_tables import Remark
@@ -35,7 +35,7 @@ class _Pending:
     """
 
     name: str
-    place: Place
+    place: SourceLine
     queue: int
     memory: frozenset[Region]
     spans: tuple[Span, ...] = ()
@@ -59,7 +59,7 @@ class _Suspect:
     """
 
     name: str
-    place: Place
+    place: SourceLine
     earlier: _Pending
     launch: int
     spans: tuple[Span, ...]
@@ -83,7 +83,7 @@ class HostOrder:
         self._suspects: list[_Suspect] = []
 
     def launched(
-        self, name: str, place: Place, queue: int, content: bytes, memory: Sequence[Region], launch: int
+        self, name: str, place: SourceLine, queue: int, content: bytes, memory: Sequence[Region], launch: int
     ) -> None:
         """Handle a launch with the bytes of its arguments, and all device memory."""
         ordered = self._before.get(queue, set()) | self._assumed_done
@@ -99,7 +99,7 @@ class HostOrder:
                 self._suspect(name, place, pending, launch, pending.spans, used & pending.memory)
         self._add(_Pending(name, place, queue, used, launch=launch))
 
-    def called(self, name: str, place: Place, values: Sequence[Any], queues: Iterable[int], memory: Any) -> None:
+    def called(self, name: str, place: SourceLine, values: Sequence[Any], queues: Iterable[int], memory: Any) -> None:
         """Handle a CNRT call, before it takes effect."""
         first = int(values[0]) if values and isinstance(values[0], int) else 0
         function = SAME.get(name, name)
@@ -124,7 +124,7 @@ class HostOrder:
         """Host memory that copies may still use: address, bytes and flags of `Range`."""
         return in_flight([span for number, span in self._host_spans() if number not in self._told])
 
-    def touched(self, address: int, *, write: bool, place: Place) -> None:
+    def touched(self, address: int, *, write: bool, place: SourceLine) -> None:
         """Handle an access of the program's own to host memory in flight; one for each copy."""
         for number, span in self._host_spans():
             if number not in self._told and span.first <= address < span.end and (write or span.writes):
@@ -138,7 +138,7 @@ class HostOrder:
             if pending.to_host and number not in self._told:
                 self._remark(pending.name, pending.place, f"nothing waits for {pending.name}, and main ends")
         use = LaunchUse(self._log)
-        found: set[tuple[str, Place]] = set()
+        found: set[tuple[str, SourceLine]] = set()
         for suspect in self._suspects:
             call = suspect.name, suspect.place
             if call not in found and use.conflicts(suspect.launch, suspect.spans, suspect.memory):
@@ -148,7 +148,9 @@ class HostOrder:
     def _host_spans(self) -> list[tuple[int, Span]]:
         return [(number, span) for number, pending in self._pending.items() for span in pending.host]
 
-    def _copied(self, name: str, place: Place, values: list[int], queues: set[int], memory: Sequence[Region]) -> None:
+    def _copied(
+        self, name: str, place: SourceLine, values: list[int], queues: set[int], memory: Sequence[Region]
+    ) -> None:
         spans = spans_of(name, values)
         used = frozenset(region for region in memory for span in spans if region.overlaps(span))
         if "Async" not in name:
@@ -162,7 +164,9 @@ class HostOrder:
         host = tuple(span for span in spans if not any(region.overlaps(span) for region in used))
         self._add(_Pending(name, place, queue, used, spans, host))
 
-    def _check(self, name: str, place: Place, queue: int, spans: tuple[Span, ...], used: frozenset[Region]) -> None:
+    def _check(
+        self, name: str, place: SourceLine, queue: int, spans: tuple[Span, ...], used: frozenset[Region]
+    ) -> None:
         """Compare a copy with all that is pending and not before it in its queue."""
         ordered = self._before.get(queue, set())
         told = False
@@ -179,7 +183,7 @@ class HostOrder:
     def _suspect(
         self,
         name: str,
-        place: Place,
+        place: SourceLine,
         earlier: _Pending,
         launch: int,
         spans: tuple[Span, ...],
@@ -188,12 +192,12 @@ class HostOrder:
         if memory:
             self._suspects.append(_Suspect(name, place, earlier, launch, spans, memory))
 
-    def _unsynced(self, name: str, place: Place, earlier: _Pending) -> None:
+    def _unsynced(self, name: str, place: SourceLine, earlier: _Pending) -> None:
         verb = "put into a queue" if earlier.is_copy else "launched"
         at = f"{Path(earlier.place[0]).name}:{earlier.place[1]}"
         self._remark(name, place, f"{name} uses memory of {earlier.name}, {verb} at {at}, which nothing has waited for")
 
-    def _remark(self, name: str, place: Place, title: str) -> None:
+    def _remark(self, name: str, place: SourceLine, title: str) -> None:
         line = self._log.source_line(*place, "main")
         self._log.remark(Remark("unsynced", title, name, NONE, line, 0))
 

@@ -3,6 +3,7 @@
 One access:
   table                    every operand of the log, as a row of a table
   geometry, row_geometry   the bytes of an operand: strided, or rows by number; exact overlap tests
+  outputs                  which tensors leave the board
   partial_results          what an instruction leaves unwritten of its destination
   coordinates              byte ranges as tensor coordinates
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING, SET_NAMES
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses.geometry import Geometries, Geometry, geometry_of, group_rows
 from mlusim.verifier.accesses.partial_results import BY_DATA, BY_SHAPE, WITH_SCRATCH, by_element, written_box
@@ -24,6 +24,8 @@ COLLECT = "collect"
 SORTING = ("collect_bins", "scalar_bins")
 # The same as instructions of the vector pipe.
 FILTERS = ("filter", "filter_bitindex")
+# Fill memory with one value.
+FILLS = frozenset({*SET_NAMES, "write_zero", "write_value", "fill"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

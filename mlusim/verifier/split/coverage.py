@@ -19,6 +19,7 @@ from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.condensed import accesses_from, condense, join, repeats_of
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import Geometry, geometry_of
+from mlusim.verifier.accesses.outputs import is_output
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.order.happens_before import Order
@@ -26,7 +27,6 @@ from mlusim.verifier.order.lanes import LANES
 from mlusim.verifier.split.overwrites import Overwrites
 from mlusim.verifier.split.plan_comparison import (
     describe_tile,
-    is_output,
     misplaced,
     planned_output,
     same_tiles,

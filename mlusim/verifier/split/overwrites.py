@@ -14,16 +14,14 @@ from functools import cached_property
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, SET_NAMES
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs, chunks
-from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.accesses.table import FILLS, Accesses
 from mlusim.verifier.order.happens_before import Order
 
-# Instructions that fill memory with one value.
-FILLS = frozenset({*SET_NAMES, "write_zero", "write_value", "fill"})
 # Writes among which the one that filled a buffer is searched first.
 _FIRST_STEP = 4
 # Longer runs of cells are cut, to bound the memory of a batch.

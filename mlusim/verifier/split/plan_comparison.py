@@ -8,34 +8,24 @@ import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE, Log
-from mlusim.log_tables import AllocationRecord, Box
+from mlusim.log_tables import Box
 from mlusim.memory.layout import contiguous_strides
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.geometry import Geometries, geometry_of
+from mlusim.verifier.accesses.outputs import is_output, window_of
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Finding
 
 _RULE = "a run must follow its plan"
 
 
-def is_output(record: AllocationRecord) -> bool:
-    """Return whether an allocation is a host tensor that kernels write."""
-    return record.task == NONE and not (record.read_only or record.workspace)
-
-
-def outputs_of(log: Log) -> list[bool]:
-    """By allocation, return whether its bytes leave the board: an output, or memory that a program copies back."""
-    return [is_output(record) or number in log.host_read_parts for number, record in enumerate(log.allocations)]
-
-
 def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, list[Finding]]:
     """Find the tensor that a plan splits; NONE with a finding if ambiguous or mismatched, or without a plan.
 
     The tensor is the output named `name`; else the only output; else the only output with the shape and size of the
-    plan.
-    Size alone never decides.
+    plan. Size alone never decides.
     """
     outputs = [identity for identity, record in enumerate(log.allocations) if is_output(record)]
     if plan is None or not outputs or not log.launches:
@@ -76,16 +66,6 @@ def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, li
             )
         ]
     return outputs[0], []
-
-
-def window_of(log: Log, identity: int) -> tuple[int, Box] | None:
-    """Return offset and box of the one part of a tensor passed to launches; None if all of it was passed."""
-    windows = log.windows.get(identity, set())
-    if len(windows) != 1:
-        return None
-    offset, code = next(iter(windows))
-    box = log.boxes[code]
-    return None if math.prod(box.shape) * box.itemsize == log.allocations[identity].nbytes else (offset, box)
 
 
 def _describe(shape: tuple[int, ...], itemsize: int) -> str:

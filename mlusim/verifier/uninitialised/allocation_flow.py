@@ -9,8 +9,8 @@ import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE, Log
+from mlusim.verifier.accesses.outputs import outputs_of
 from mlusim.verifier.accesses.table import BY_ROWS, COLLECT, SORTING
-from mlusim.verifier.split.plan_comparison import outputs_of
 
 
 class AllocationFlow:

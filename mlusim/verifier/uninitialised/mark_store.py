@@ -9,9 +9,9 @@ import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE, Log
+from mlusim.verifier.accesses.outputs import outputs_of
 from mlusim.verifier.accesses.partial_results import by_element
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.split.plan_comparison import outputs_of
 from mlusim.verifier.uninitialised.agenda import Agenda
 from mlusim.verifier.uninitialised.marked_bits import MarkedBits
 from mlusim.verifier.uninitialised.marks import Marks, Operand, view_of

@@ -11,8 +11,8 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.log import Log
+from mlusim.verifier.accesses.outputs import outputs_of
 from mlusim.verifier.accesses.table import FILTERS, Accesses
-from mlusim.verifier.split.plan_comparison import outputs_of
 from mlusim.verifier.uninitialised.marks import is_copy
 from mlusim.verifier.uninitialised.reads import UninitialisedRead
 
