@@ -82,9 +82,10 @@ _RAW: dict[int, Dtype] = {1: UINT8, 2: UINT16, 4: UINT32, 8: UINT64, 16: np.dtyp
 def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
     """Return the element type for a name, a dtype or a type; `what` is the name of a tensor in messages.
 
-    Accepted: a NumPy or ml_dtypes dtype or scalar type; Python's bool, int, float and complex (64 bits a number, as
-    in NumPy); a name ("float16", "bfloat16", and "half", "float", "double" with the board's widths); NumPy's codes
-    ("f4", "<i8"); any object whose attribute `numpy_dtype` is one of these. Returns one of `ALL`, without metadata.
+    Accepted: a NumPy or ml_dtypes dtype or scalar type; a torch dtype; Python's bool, int, float and complex (64 bits a
+    number, as in NumPy); a name ("float16", "bfloat16", and "half", "float", "double" with the board's widths); NumPy's
+    codes ("f4", "<i8"); any object whose attribute `numpy_dtype` is one of these. Returns one of `ALL`,
+    without metadata.
 
     Raises `InputError` for anything else and for a byte order that is not this machine's.
     """
@@ -97,8 +98,8 @@ def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
         text = str(name_or_dtype)[:200] if isinstance(name_or_dtype, np.dtype) else shown(name_or_dtype)
         raise InputError(
             f"{where}dtype {text} is not an element type; {near}accepted are {', '.join(_NAMES.values())}, "
-            "given as a NumPy or ml_dtypes dtype or type, as a name ('half' and 'float' too), or as an object with an "
-            "attribute numpy_dtype"
+            "given as a dtype or type of NumPy, ml_dtypes or torch, as a name ('half' and 'float' too), or as an "
+            "object with an attribute numpy_dtype"
         )
     return dtype
 
@@ -153,6 +154,8 @@ def _lookup(value: object, where: str) -> Dtype | None:
         return dtype
     if isinstance(value, str):
         return _named(value, where)
+    if type(value).__module__ == "torch":
+        return _BY_NAME.get(str(value).removeprefix("torch."))
     return _BY_TYPE.get(value) if isinstance(value, type) else None
 
 

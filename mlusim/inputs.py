@@ -7,6 +7,7 @@ the rule and the remedy.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from operator import index as as_index
 from pathlib import Path
@@ -15,9 +16,16 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Array
+from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2
 from mlusim.errors import InputError, nearest, shown
 
 MAX_RANK = 64
+# By a torch dtype that NumPy lacks: that of ml_dtypes, and a torch dtype of the same size that NumPy has.
+_TORCH_ONLY = {
+    "torch.bfloat16": (BFLOAT16, "int16"),
+    "torch.float8_e4m3fn": (FLOAT8_E4M3FN, "uint8"),
+    "torch.float8_e5m2": (FLOAT8_E5M2, "uint8"),
+}
 
 
 def as_tuple(value: Any) -> Any:
@@ -75,7 +83,7 @@ def as_array(what: str, value: Any) -> Array:
     if getattr(value, "requires_grad", False):
         value = value.detach()
     try:
-        array = np.asarray(value)
+        array = np.asarray(value) if (bits := _bits_in_torch(value)) is None else bits
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise InputError(
             f"{what} is not an array: {_reason(error)}; pass an array or nested lists of equal lengths"
@@ -86,6 +94,15 @@ def as_array(what: str, value: Any) -> Array:
             "array with an element type, or nested lists of numbers"
         )
     return array
+
+
+def _bits_in_torch(value: Any) -> Array | None:
+    """Return a torch tensor of an element type that NumPy lacks as an array of the same bits; None for other values."""
+    name = str(getattr(value, "dtype", ""))
+    if name not in _TORCH_ONLY:
+        return None
+    dtype, same_size = _TORCH_ONLY[name]
+    return np.asarray(value.view(getattr(sys.modules["torch"], same_size))).view(dtype)
 
 
 def is_tensor(value: object) -> bool:
@@ -191,4 +208,5 @@ def as_paths(paths: object) -> list[Path]:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).split(". The detected")[0].rstrip(".") or type(error).__name__
+    """Return the text of another library's error, its first line."""
+    return str(error).partition("\n")[0].split(". The detected")[0].rstrip(".") or type(error).__name__

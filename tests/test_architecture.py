@@ -22,8 +22,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = (
     ("arrays", "units", "errors", "processes", "progress", "version"),
     ("files",),
-    ("inputs",),
     ("dtypes",),
+    ("inputs",),
     ("hardware",),
     ("records", "log_tables"),
     ("log",),

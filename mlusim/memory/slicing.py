@@ -35,7 +35,10 @@ def sliced(view: View, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
             missing = (slice(None),) * (rank - len(items) + 1)
             return sliced(view, items[:axis] + missing + items[axis + 1 :])
         if axis >= rank:
-            raise AccessError(f"{len(items)} indices on {view!r} of rank {rank}; drop {len(items) - rank}")
+            raise AccessError(
+                f"{len(items)} {'index' if len(items) == 1 else 'indices'} on {view!r} of rank {rank}; "
+                f"drop {len(items) - rank}"
+            )
         extent = shape[axis]
         if type(item) is slice:
             start, count, step = _range(item, extent, axis, view)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import mlusim
 from mlusim import ops
 
 torch = pytest.importorskip("torch")
@@ -161,3 +162,20 @@ def test_tin_shift_is_a_padded_slice_of_each_group(batch, time, groups, per_grou
         first = time - max(-time, min(int(shift), time))
         expected[n, :, channels] = padded[n, first : first + time, channels]
     assert same_bits(ops.tin_shift_forward(x, shifts, device=device).output, expected)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "int64"])
+def test_tensors_and_dtypes_of_torch_are_arguments(name):
+    """Also of the types that NumPy lacks, and of any strides."""
+    dtype = getattr(torch, name)
+    x = torch.arange(12).reshape(3, 4).to(dtype).T
+    flipped = ops.flip(x, 0).output
+    assert flipped.dtype.name == name
+    assert np.array_equal(flipped.astype(np.float32), x.float().numpy()[::-1])
+    assert ops.cast(np.ones(3, np.float32), dtype).output.dtype.name == name
+    assert mlusim.Output.like(x).dtype.name == name
+
+
+def test_a_dtype_of_torch_that_no_board_has():
+    with pytest.raises(mlusim.InputError, match=r"dtype torch\.float8_e4m3fnuz is not an element type"):
+        ops.cast(np.ones(3), torch.float8_e4m3fnuz)
