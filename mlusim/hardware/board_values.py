@@ -160,7 +160,7 @@ _DDR: Layer = {
 }
 
 _2XX: Layer = {
-    **_tensor(4_096, 2_048, 0, 0, "; no floats"),
+    **_tensor(4_096, 2_048, 0, 0, "; T agrees; no floats"),
     **_from(
         "ASSUMED: 128 B per cycle, as mlu370-x4",
         cluster_read_bandwidth_bytes_per_s=PerCycle(128),
@@ -189,7 +189,7 @@ _270: Layer = {
 _220: Layer = {
     **_270,
     **_from("D: ISA version", arch=220),
-    **_tensor(2_048, 1_024, 0, 0, "; no floats"),
+    **_tensor(2_048, 1_024, 0, 0, "; T agrees; no floats"),
 }
 
 _290: Layer = {
@@ -222,7 +222,7 @@ _290: Layer = {
 _370: Layer = {
     **_DDR,
     **_from("D: ISA version", arch=372),
-    **_tensor(4_096, 2_048, 1_536, 384, "; T agrees on halves"),
+    **_tensor(4_096, 2_048, 1_536, 384, "; T agrees"),
     **_from("M: arch 372", nram_bytes=768 * KIB, wram_bytes=1_024 * KIB, sram_bytes=4_096 * KIB),
     **_from(
         "ASSUMED: T's 128 GB/s of an MLU370 restricted to one cluster, as the limit of each direction",

@@ -24,7 +24,9 @@ SOURCES: Types = {INT8: SERIES_2XX, INT16: SERIES_2XX, FLOAT16: SERIES_3XX, FLOA
 RESULTS: Types = {FLOAT16: SERIES_2XX, FLOAT32: SERIES_2XX, INT16: SERIES_2XX, INT32: SERIES_2XX}
 RESULT = Operand("dst", Match.FREE, RESULTS)
 KERNEL = Operand("kernel", Match.FREE, SOURCES, memory="wram")
-_HALF_BYTES = 2
+_HALF_BYTES, _FLOAT_BYTES = 2, 4
+# T: LT_PEAK_FP32_FP16_COMPUTE_FORCE_370 is half of the peak of halves, and twice that of floats.
+_HALVES_BY_FLOATS = 2
 
 
 def peak_ops_per_cycle(board: Board, itemsize: int, *, integers: bool) -> int:
@@ -41,8 +43,12 @@ def peak_ops_per_cycle(board: Board, itemsize: int, *, integers: bool) -> int:
 
 
 def tensor_cycles(board: Board, work: Work, multiply_adds: int) -> int:
-    """Cost of a start-up and the multiply-adds at the rate of the wider operand."""
-    rate = peak_ops_per_cycle(board, max(work.itemsizes[1], work.itemsizes[2]), integers=work.integers)
+    """Cost of a start-up and the multiply-adds at the rate of the wider operand, or of floats by halves (T)."""
+    narrow, wide = sorted(work.itemsizes[1:3])
+    if (narrow, wide) == (_HALF_BYTES, _FLOAT_BYTES):
+        rate = peak_ops_per_cycle(board, narrow, integers=False) // _HALVES_BY_FLOATS
+    else:
+        rate = peak_ops_per_cycle(board, wide, integers=work.integers)
     reached = max(1, int(rate * board.tensor_efficiency))
     return board.tensor_startup_cycles + ceil_div(2 * multiply_adds, reached)
 

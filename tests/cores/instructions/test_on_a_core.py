@@ -253,6 +253,26 @@ def test_a_matrix_product_costs_its_multiply_adds(run: Any, device: str, kind: s
     assert columns["end_ps"][2] - columns["start_ps"][2] == one.cycles_ps(cycles)
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "rate"),
+    [("float32", "float16", 1536), ("float16", "float32", 1536), ("int16", "int8", 4096), ("int8", "int16", 4096)],
+)
+def test_a_product_of_two_widths_runs_at_the_rate_of_the_test_framework(
+    run: Any, left: str, right: str, rate: int
+) -> None:
+    async def kernel(core: Core) -> None:
+        rows, weights = core.nram.alloc((64, 64), left), core.wram.alloc((64, 64), right)
+        core.fill(rows, 1)
+        filters = core.nram.alloc((64, 64), right)
+        core.fill(filters, 1)
+        await core.memcpy(weights, filters)
+        core.matmul(core.nram.alloc((64, 64), "float32"), rows, weights)
+
+    columns = run(kernel, device=X4).log.columns()
+    cycles = X4.tensor_startup_cycles - (-2 * 64**3 // int(rate * X4.tensor_efficiency))
+    assert columns["end_ps"][3] - columns["start_ps"][3] == X4.cycles_ps(cycles)
+
+
 def test_a_pool_to_one_pixel_may_write_into_its_source() -> None:
     async def kernel(core: Core, x: View, out: View, row: int) -> None:
         rows = core.nram.alloc((5, 8), x.dtype)
