@@ -7,6 +7,14 @@
 
 The names below are what a user imports. Each is loaded when it is first used (PEP 562), so that `import mlusim` costs
 next to nothing.
+
+What all packages use, without any of them:
+  units, dtypes, arrays    picoseconds and bytes; element types; annotations of arrays
+  errors, inputs           the errors, and the checks of what users pass
+  files, processes         atomic writes; worker processes
+  progress, version        the progress bar; the version, and how it was built
+  log, log_tables          the log of a run; its tables of tasks, launches and allocations
+  records                  its records, one for each operation
 """
 
 from __future__ import annotations

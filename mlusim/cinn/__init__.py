@@ -1,4 +1,12 @@
-"""CINN's NetBuilder on the simulated board: nets of operators."""
+"""CINN's NetBuilder on the simulated board: nets of operators.
+
+The net:
+  builder, net             NetBuilder; the variables and instructions of a net
+  types                    CINN's names of element types
+
+The run:
+  program, result          a built net and its execution; outputs and figures by operator
+"""
 
 from mlusim.cinn.builder import NetBuilder
 from mlusim.cinn.net import Instruction, Variable

@@ -1,4 +1,16 @@
-"""The boards: presets, user boards from TOML, and the source of each number."""
+"""The boards: presets, user boards from TOML, and the source of each number.
+
+A board:
+  board_record, checks     `Board`, with the meaning of each parameter; the rules for their values
+  toml_board               boards of users
+  describe                 a board as rows of a table
+
+The presets:
+  presets                  what differs between the boards of a family
+  board_values             what all boards, a family, or single boards have
+  calibrated               the values that `mlusim.validation` has fitted
+  host_launch              the host's time for a launch
+"""
 
 from __future__ import annotations
 

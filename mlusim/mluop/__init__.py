@@ -13,6 +13,14 @@
 Names, numbers and the order of checks are the vendor's. The differences: values that C returns through a pointer are
 returned with the status, NULL is None, and the device is an argument instead of the thread's current one. No function
 raises for a wrong argument: it returns a status and logs the reason (`logging`, "mlusim.mluop").
+
+Functions:
+  cnrt                     memory and copies
+  handle, descriptor       contexts; tensor descriptors
+  tin_shift                the operator
+
+What they share:
+  types, report            the vendor's enumerations; a status for the program, and the reason in the log
 """
 
 from mlusim.mluop.cnrt import DevicePointer, cnrtFree, cnrtMalloc, cnrtMemcpy

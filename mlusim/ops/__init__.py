@@ -1,4 +1,19 @@
-"""The operators as functions: arrays in; a result with output, plan, log and figures out."""
+"""The operators as functions: arrays in; a result with output, plan, log and figures out.
+
+The operators, each with its schema:
+  bitcast_convert, cast    other types: the same bytes, or the same values
+  gather, scatter          gather and gather_nd; scatter and scatter_nd; `indices`: checks of their arguments
+  index_select             slices along one axis
+  reverse                  reverse, flip and reverse_sequence
+  tin_shift                forward and backward
+
+What all have in common:
+  operator, schema         what a schema is, and all that follows from it; its tensors and attributes
+  shared_arguments, axes   arguments that several operators have; axes that count from the end
+  call                     the options of a run, and the run
+  registry, commands       the operators by name, and as commands
+  sensitivity              how the time of a run depends on assumed parameters
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,11 @@
 """Validation: published measurements of real boards, re-created on simulated ones, and the fit to them.
 
-`measurements` contains the rows, `kernels` and `matmul_kernels` the kernels; `recreate` runs them, `report` compares,
-and `calibrate` fits the assumed parameters and writes `mlusim/hardware/calibrated.json`.
+The measurements:
+  measurements             the rows of `measured.csv`, and the use of each
+  kernels, matmul_kernels  the measured kernels
+  recreate                 a measurement as a run
+
+What is made of them:
+  report                   measured, simulated, error
+  calibrate, parameters    the fit, which writes `mlusim/hardware/calibrated.json`; what is fitted
 """
