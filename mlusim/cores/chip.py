@@ -110,6 +110,24 @@ class Chip:
         log_folder: folder of the scratch file with the records of the log; None: in memory.
         dry: only record what the first and the last task of each launch issue; nothing takes time
             (`mlusim.host.steady`).
+
+    Attributes:
+        board, data, late, dry, max_operations: the arguments.
+        environment, log: simulated time, and the records of all launches.
+        clusters, gdram, dram: its parts: clusters, the memory of the board, and the link to it.
+        queues: all queues.
+        observer: runs a part of the events, and may skip operations that repeat (`mlusim.host.steady.watch`); or None.
+        quiet: the context in which instructions compute, without NumPy's warnings. Entering it costs a tenth of
+            `np.errstate`.
+        copy_geometries, vector_calls, vector_geometries: results that depend only on the geometry of copies and vector
+            instructions, cached for all cores.
+        running: the task whose kernel runs.
+        noted: the errors created since a kernel was last resumed.
+        at_close: called when nothing can run on the chip any more.
+        barriers: number of barrier rounds reserved so far (`mlusim.cores.barrier`).
+        locks: the locks used so far, by number.
+        changed_by_atomic: number of records when an atomic last changed memory, or may have.
+        skipped: number of instructions without an effect, which the log does not have.
     """
 
     def __init__(
@@ -126,7 +144,6 @@ class Chip:
         self.data = data
         self.late = late
         self.dry = dry
-        # Runs a part of the events, and may skip operations that repeat (`mlusim.host.steady.watch`).
         self.observer: Observer | None = None
         self.max_operations = max_operations
         self.environment = Clock()
@@ -151,24 +168,18 @@ class Chip:
             alignment_bytes=board.vector_alignment_bytes,
             data=data,
         )
-        # Context in which instructions compute, without NumPy's warnings. Entering it costs a tenth of `np.errstate`.
         self.quiet = copy_context()
         self.quiet.run(np.seterr, all="ignore")
-        # Results that depend only on the geometry of copies and vector instructions, cached for all cores.
         self.copy_geometries: dict[Any, Any] = {}
         self.vector_calls: dict[Any, Any] = {}
         self.vector_geometries: dict[Any, Any] = {}
-        # The task whose kernel runs, and the errors created meanwhile.
         self.running: Task | None = None
         self.noted: list[MlusimError] = []
-        # Called when nothing can run on the chip any more.
         self.at_close: list[Callable[[], Any]] = []
         self.queues: list[Queue] = []
         self.barriers = 0
         self.locks: dict[int, Lock] = {}
-        # Number of records when an atomic last changed memory, or may have.
         self.changed_by_atomic = 0
-        # Number of instructions without an effect, which the log does not have.
         self.skipped = 0
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]
 

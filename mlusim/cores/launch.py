@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """A unit of placement: one BLOCK task, or one union of clusters."""
+    """The tasks that are placed together: one BLOCK task, or those of a union of clusters.
+
+    Attributes:
+        launch: its launch.
+        clusters: the cluster of its task, or those of the union.
+        tasks: its tasks.
+        sram_buffers: by index of the cluster, the buffers in SRAM by name, which its tasks share.
+    """
 
     def __init__(self, launch: Launch, clusters: list[Cluster]) -> None:
         self.launch = launch
@@ -100,6 +107,15 @@ class WaitingJobs:
 
 class Launch:
     """One launch of a kernel: the function, its grid, and its progress.
+
+    Attributes:
+        chip, kernel, arguments, settings, dim, kind, queue: the launch; after its end without arguments.
+        name: name of the kernel.
+        union: n of UNIONn, or 0 for BLOCK.
+        index: its index in `Log.launches`.
+        waiting: the grid positions still to be placed.
+        running: the jobs that have been placed and have not ended.
+        done: whether it has ended; `Device.launch` returns the launch.
 
     Raises `LaunchError` if the launch does not fit on the board or the arguments do not match the kernel.
     """

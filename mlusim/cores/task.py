@@ -41,8 +41,23 @@ if TYPE_CHECKING:
 class Task:
     """One task of a launch.
 
-    `now_ps` is the task's own time. It runs ahead of the board's while the task only issues; the two synchronise
-    whenever the task waits for something that other tasks can delay.
+    Attributes:
+        chip, job, unit: the chip, the job that it belongs to, and the unit that runs it.
+        task_id: its position (x, y, z) in the grid.
+        index: its index in `Log.tasks`; NONE before it starts.
+        issuer: issues its instructions; set when it starts.
+        now_ps: its own time. It runs ahead of the board's while the task only issues; the two synchronise whenever the
+            task waits for something that other tasks can delay.
+        operations: number of operations issued.
+        pending_io, pending_move: number of its transfers on the IO and the Move pipe that have not ended.
+        finished: whether it has ended.
+        waits_for: the barrier or lock operation that it is in: what, the line's number in the log, and since when; or
+            None.
+        waited_for: the record that ended its last wait for pipes.
+        scratches: the memories that it has allocated from.
+        refused: the error that ends it, once it has been raised in the kernel.
+        unawaited: the record of a blocking operation that the kernel has called and not yet awaited, or NONE.
+        suspending, passing, loaded: awaitables for a wait, for none, and for the value of a scalar load without one.
     """
 
     __slots__ = (
@@ -84,11 +99,9 @@ class Task:
         self.pending_io = 0
         self.pending_move = 0
         self.finished = False
-        # The barrier or lock operation that it is in: what, the line's number in the log, and since when; or None.
         self.waits_for: tuple[str, int, int] | None = None
         # Whether the current wait is that of a blocking copy, which does not wait for posted stores.
         self._starts_copy = False
-        # The record that ended the last wait for pipes.
         self.waited_for = NONE
         self.scratches: list[Scratch] = []
         self._coroutine: Coroutine[Any, None, None] | None = None
@@ -97,7 +110,6 @@ class Task:
         self._sync_mask = 0
         self._sync_record = NONE
         self._then: Callable[[], None] | None = None
-        # The record of a blocking operation that the kernel has called and not yet awaited.
         self.unawaited = NONE
         self.suspending = Waiting(self, stops=True)
         self.passing = Waiting(self, stops=False)

@@ -27,9 +27,22 @@ Effect = tuple[int, "Callable[[], Any] | None", "VectorCall | None", Sequence[An
 class Unit:
     """An MLU core, or a memory core (no NRAM, no WRAM, its own IO pipe).
 
-    The vector and scalar pipes need no queue: the time of an instruction is known at issue, so `vector_free_ps` is the
-    time when the vector pipe becomes free, and `effects` contains effects that are applied before memory is next
-    accessed.
+    The compute and scalar pipes need no queue: the time of an instruction is known at issue.
+
+    Attributes:
+        chip, cluster, core_id, is_memory_core: which unit it is.
+        task: the task that it runs, or None.
+        nram, wram, ldram: its memories.
+        io, move: its DMA pipes.
+        vector_free_ps, vector_record: when the compute pipe becomes free, and its last instruction.
+        compute_copied_ps, compute_copy_record: the same of the last asynchronous NRAM2NRAM copy, which runs there.
+        effects: effects of the compute pipe's instructions that are applied before memory is next accessed, by end.
+        stored_ps: when the last scalar store to off-chip memory is complete.
+        posted: end and effect of the scalar stores to off-chip memory that are not complete.
+        late_effects: pipe and effect of the asynchronous copies that wait for their sync, in late mode.
+        deferred, pieces: the deferred loads of the NRAM, and their pieces for a fast check.
+        copy_geometries: cached copies whose operands are within its reach, by their geometry.
+        scalar_accesses: cached scalar accesses, number in the log and cost, by layout and phase.
     """
 
     __slots__ = (
@@ -65,15 +78,11 @@ class Unit:
         self.task: Task | None = None
         self.vector_free_ps = 0
         self.vector_record = -1
-        # The last asynchronous NRAM2NRAM copy, which runs on the vector pipe.
         self.compute_copied_ps = 0
         self.compute_copy_record = -1
-        # When the last scalar store to off-chip memory is complete; end time and effect of those that are not.
         self.stored_ps = 0
         self.posted: deque[tuple[int, Callable[[], None]]] = deque()
-        # Copies whose operands are within this unit's reach, by their geometry.
         self.copy_geometries: dict[Any, Any] = {}
-        # Cached scalar accesses: number in the log and cost, by layout and phase.
         self.scalar_accesses: dict[Any, tuple[int, int]] = {}
         self.effects: deque[Effect] = deque()
         self.late_effects: list[tuple[DmaPipe, Callable[[], None]]] = []
@@ -96,7 +105,6 @@ class Unit:
             self.wram = memory(MemoryKind.WRAM, board.wram_bytes, 0, board.wram_alignment_bytes)
             if chip.data and not chip.late:
                 self.nram.deferred = Deferred(self.nram)
-        # Deferred loads of the NRAM, and their pieces for a fast check.
         self.deferred = None if self.nram is None else self.nram.deferred
         self.pieces: list[Piece] = [] if self.deferred is None else self.deferred.pieces
         self.ldram: Memory = memory(MemoryKind.LDRAM, board.ldram_bytes_per_core, 0, board.dram_unit_bytes)
