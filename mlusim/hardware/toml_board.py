@@ -166,6 +166,8 @@ def _check(file: Path, key: str, value: object) -> None:
         raise BoardError(f"{file}: {key} = {value!r} must be a string in quotes, not {_kind_of(value)}")
     if kind == "int" and type(value) is not int:
         remedy = f"; write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
+        if isinstance(value, str):
+            remedy = "; write the number without quotes, in the unit of its key"
         raise BoardError(f"{file}: {key} = {value!r} must be an integer, not {_kind_of(value)}{remedy}")
     if kind == "float" and type(value) not in {int, float}:
         raise BoardError(f"{file}: {key} = {value!r} must be a number, not {_kind_of(value)}")

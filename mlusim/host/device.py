@@ -295,9 +295,10 @@ class Device(DeviceMemory):
         An error that ended a run is reported as a finding. Values that kernels pass through Python objects are found if
         `watch_host_data` was called before they ran.
         """
-        from mlusim.verifier.check import check_log, with_findings
+        from mlusim.verifier.check import check_log, check_rewrites, with_findings
 
         self._check_ran("verify")
+        check_rewrites(rewrites)
         report = check_log(self.log, self.board, name=name, rewrites=rewrites, left=left, stopped=self._error)
         return with_findings(report, self.host_data)
 

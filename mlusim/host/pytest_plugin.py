@@ -21,6 +21,9 @@ import pytest
 if TYPE_CHECKING:
     from mlusim.verifier.report import Report
 
+# Arguments of the marker.
+_MARKED = ("rewrites", "verify")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --mlusim-check, --mlusim-devices and --mlusim-hints."""
@@ -63,8 +66,10 @@ def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
 
     def run(kernel: Callable[..., Any], *arguments: Any, **options: Any) -> Report:
         __tracebackhide__ = True
+        settings = inspect.signature(kernel).parameters
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in settings.values())
         for name in options:
-            if name not in known and name not in inspect.signature(kernel).parameters:
+            if name not in known and name not in settings and not takes_any:
                 pytest.fail(
                     f"verify_kernel has no option {name!r}: {nearest(name, known)}choose one of {', '.join(known)}",
                     pytrace=False,
@@ -103,11 +108,30 @@ def _mlusim_check(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+def _marked(item: pytest.Item) -> dict[str, Any]:
+    """Return the arguments of a test's marker `mlusim`; a test with wrong ones fails."""
+    marker = item.get_closest_marker("mlusim")
+    if marker is None:
+        return {}
+    from mlusim.errors import InputError, nearest
+    from mlusim.verifier.check import check_rewrites
+
+    chosen = dict(marker.kwargs)
+    wrong = [*map(repr, marker.args), *(name for name in chosen if name not in _MARKED)]
+    failure = f"has no argument {wrong[0]}: {nearest(wrong[0], _MARKED)}choose {' or '.join(_MARKED)}" if wrong else ""
+    try:
+        check_rewrites(chosen.get("rewrites", ()))
+    except InputError as error:
+        failure = failure or str(error)
+    if failure:
+        pytest.fail(f"@pytest.mark.mlusim {failure}", pytrace=False)
+    return chosen
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """With --mlusim-devices, verify the devices of a test that has passed."""
-    marker = item.get_closest_marker("mlusim")
-    chosen = dict(marker.kwargs) if marker is not None else {}
+    chosen = _marked(item)
     if not item.config.getoption("--mlusim-devices") or not chosen.pop("verify", True):
         return (yield)
     from mlusim.verifier.check_by_default import watched

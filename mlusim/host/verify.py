@@ -18,7 +18,7 @@ from mlusim.host.run import Uploaded, by_name, launch
 from mlusim.inputs import as_text, check_flags, check_operations
 from mlusim.planning.plan import Plan
 from mlusim.results.memory_state import Repeat
-from mlusim.verifier.check import check_log, with_findings
+from mlusim.verifier.check import check_log, check_rewrites, with_findings
 from mlusim.verifier.report import Report
 
 
@@ -88,7 +88,7 @@ def verify(
     repeat: Repeat | None = buffers_at if data else None
     try:
         simulated, run = start()
-        _check_rewrites(rewrites, list(run.outputs))
+        _check_names(rewrites, list(run.outputs))
         expected = expected_outputs(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
     except AwaitError as error:
         return _refused(Device(board(device)), kernel, error)
@@ -138,14 +138,10 @@ def _check_options(plan: Any, planned: Any, rewrites: Any) -> None:
         raise InputError(
             f"planned={shown(planned)} names the output that a plan splits, and there is no plan: pass plan= too"
         )
-    named = isinstance(rewrites, tuple | list | set | frozenset) and all(isinstance(name, str) for name in rewrites)
-    if not (named or isinstance(rewrites, bool)):
-        raise InputError(
-            f"rewrites={shown(rewrites)}: pass a tuple of names of outputs, such as ('out',), or True for all"
-        )
+    check_rewrites(rewrites)
 
 
-def _check_rewrites(rewrites: Any, outputs: list[str]) -> None:
+def _check_names(rewrites: Any, outputs: list[str]) -> None:
     """Raise `InputError` for a name that is not an output."""
     unknown = [] if isinstance(rewrites, bool) else [name for name in rewrites if name not in outputs]
     if unknown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from mlusim.errors import PlanError
+from mlusim.errors import InputError, PlanError, shown
 from mlusim.hardware import Board
 from mlusim.log import Log
 from mlusim.planning.plan import Plan
@@ -28,6 +28,15 @@ from mlusim.verifier.split.plan_comparison import nram_beyond_plan
 from mlusim.verifier.uninitialised.read_findings import find_uninitialised
 from mlusim.verifier.unread import find_unread
 from mlusim.verifier.unused import find_left, find_unused
+
+
+def check_rewrites(rewrites: object) -> None:
+    """Raise `InputError` for anything but a boolean and names of outputs. A text would allow each of its parts."""
+    named = isinstance(rewrites, tuple | list | set | frozenset) and all(isinstance(name, str) for name in rewrites)
+    if not (named or isinstance(rewrites, bool)):
+        raise InputError(
+            f"rewrites={shown(rewrites)}: pass a tuple of names of outputs, such as ('out',), or True for all"
+        )
 
 
 def check_log(

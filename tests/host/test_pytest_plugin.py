@@ -56,6 +56,29 @@ def test_option(verify_kernel):
 
 def test_launch(verify_kernel):
     verify_kernel(sound, X, Output.like(X), dim=3)
+
+async def any_setting(core, x, out, **settings):
+    assert settings == {"tile": 4}
+    await sound(core, x, out)
+
+def test_setting(verify_kernel):
+    assert verify_kernel(any_setting, X, Output.like(X), kind="BLOCK", dim=1, tile=4).ok
+"""
+
+MARKERS = """
+import pytest
+
+@pytest.mark.mlusim(rewrite=("out",))
+def test_name():
+    pass
+
+@pytest.mark.mlusim("out")
+def test_position():
+    pass
+
+@pytest.mark.mlusim(rewrites="out")
+def test_text():
+    pass
 """
 
 HINTS = """
@@ -103,7 +126,7 @@ def test_operator():
     mlusim.ops.scatter(np.zeros((4, 2), np.float32), np.array([[0, 0], [0, 0]]), np.ones((2, 2), np.float32))
 """
 
-SUITE = {"fixture": FIXTURE, "hints": HINTS, "operators": OPERATORS, "devices": DEVICES}
+SUITE = {"fixture": FIXTURE, "markers": MARKERS, "hints": HINTS, "operators": OPERATORS, "devices": DEVICES}
 
 
 class Suite:
@@ -152,7 +175,7 @@ def plain(folder: Path) -> Suite:
 
 def test_the_fixture_passes_and_fails_with_the_report(plain: Suite) -> None:
     passed = plain.passed("fixture")
-    assert (passed["sound"], passed["short"]) == (True, False)
+    assert (passed["sound"], passed["short"], passed["setting"]) == (True, False, True)
     pytest.LineMatcher(plain.failure("short").splitlines()).fnmatch_lines(
         [
             "never-written: short on mlu370-x4: 1 error (2 operations of 1 task)",
@@ -189,6 +212,14 @@ def test_invalid_arguments_give_a_one_line_error(plain: Suite) -> None:
         assert "During handling" not in text
         assert len(text.splitlines()) < 8
     assert (plain.passed("fixture")["option"], plain.passed("fixture")["launch"]) == (False, False)
+
+
+def test_wrong_arguments_of_the_marker_give_a_one_line_error(plain: Suite) -> None:
+    assert plain.failure("name").strip() == (
+        "@pytest.mark.mlusim has no argument rewrite: did you mean rewrites? choose rewrites or verify"
+    )
+    assert plain.failure("position").strip() == "@pytest.mark.mlusim has no argument 'out': choose rewrites or verify"
+    assert "@pytest.mark.mlusim rewrites='out': pass a tuple of names" in plain.failure("text")
 
 
 def test_a_flag_verifies_the_devices_of_a_test(plain: Suite, folder: Path) -> None:

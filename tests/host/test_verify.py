@@ -271,6 +271,15 @@ def test_meaningless_options_are_refused(options, message):
         verify(double, X, Output.like(X), **options)
 
 
+def test_a_device_refuses_a_text_for_the_names_of_outputs():
+    """A text would allow every output whose name is a part of it."""
+    device = Device()
+    device.launch(double, device.upload(X, "x"), device.alloc(X.shape, X.dtype, "out"), 2, **ONE)
+    device.synchronize()
+    with pytest.raises(InputError, match=r"^rewrites='outputs': pass a tuple of names of outputs"):
+        device.verify(rewrites="outputs")
+
+
 def test_the_class_output_is_not_an_output():
     with pytest.raises(InputError, match=r"^out is the class Output: pass Output\(shape, dtype\) or InOut\(array\)$"):
         verify(double, X, Output)
