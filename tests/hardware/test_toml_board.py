@@ -171,7 +171,10 @@ MISTAKES = {
         r"clock_hz = 1000000000\.0 must be an integer, not a number with a fraction; write 1000000000",
     ),
     "infinity": (f"{BASE}clusters = inf", r"clusters = inf must be an integer, not a number with a fraction"),
-    "text": (f'{BASE}clusters = "4"', r"clusters = '4' must be an integer, not a string; write the number without"),
+    "text": (
+        f'{BASE}clusters = "4"',
+        r"clusters = '4' must be an integer, not a string; write the number without quotes, in the unit of its key",
+    ),
     "array": (f"{BASE}clusters = [4]", r"clusters = \[4\] must be an integer, not an array"),
     "table for a number": (f"{BASE}[clusters]\nn = 4", r"clusters = \{'n': 4\} must be an integer, not a table"),
     "date": (f"{BASE}clusters = 2024-01-01", r"clusters = .* must be an integer, not a date"),
