@@ -7,6 +7,7 @@ for the build.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -75,7 +76,7 @@ nitpick_ignore_regex = [
     # Types in signatures that users receive and pass on, but never create.
     (
         "py:class",
-        r"mlusim\.(analysis|cores|explore|hardware|log|memory|ops|results)\..*|Request|Value|Rows|Addresses|Array|Integers",
+        r"mlusim\.(analysis|cores|explore|hardware|log|log_tables|memory|ops|results)\..*|Request|Value|Rows|Addresses|Array|Integers",
     ),
 ]
 
@@ -88,11 +89,24 @@ html_copy_source = False
 html_show_sphinx = False
 
 
+# Names of modules, and what they are for, in the docstring of a package.
+_LISTED = re.compile(r"  (?:\w+, )*\w+  ")
+
+
 def _prepare_for_napoleon(_app: Any, what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
-    """Keep napoleon from reading a type at the beginning of a property, and mark code in the docstring of a module."""
+    """Keep napoleon from reading a type at the beginning of a property.
+
+    In the docstring of a module, mark code, and leave out the list of its modules, which is not for users.
+    """
     if what == "property":
         lines[:0] = ["..", ""]  # a comment of RST; otherwise the text before a colon would be taken for the type
     if what == "module":
+        listed = [_LISTED.match(line) is not None for line in lines]
+        headings = [
+            line.endswith(":") and following for line, following in zip(lines, [*listed[1:], False], strict=True)
+        ]
+        dropped = zip(lines, listed, headings, strict=True)
+        lines[:] = [line for line, is_listed, is_heading in dropped if not (is_listed or is_heading)]
         for number in range(len(lines) - 1, 0, -1):
             if lines[number].startswith("    ") and not lines[number - 1] and not lines[number - 2].startswith("    "):
                 lines[number:number] = ["::", ""]
