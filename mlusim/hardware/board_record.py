@@ -108,7 +108,7 @@ class Board:
         kernel_start_ps: from the device taking a kernel to its first instruction.
         kernel_end_ps: from its last instruction to the kernel's end.
         queued_kernel_gap_ps: between two kernels of one queue.
-        wave_ps: before each wave of BLOCK tasks after the first.
+        wave_ps: before each wave of BLOCK tasks after the first, and each UNIONn job that waits for clusters.
         core_start_skew_ps: delay between the starts of successive cores of a launch.
         cluster_start_ps: delay between the starts of successive clusters of a launch; its first wave only.
         cluster_barrier_ps: `__sync_cluster` after the last arrival.
