@@ -7,6 +7,7 @@ may have different loops.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -209,11 +210,7 @@ def _finish(  # noqa: PLR0917 - by value and position, for the cache
 ) -> CopyShape:
     if direction is None:
         raise CopyError(f"__memcpy has no direction {words}; stage the bytes through NRAM")
-    dst_count = src_count = 1
-    for count, _ in dst_loops:
-        dst_count *= count
-    for count, _ in src_loops:
-        src_count *= count
+    dst_count, src_count = (math.prod([count for count, _ in loops]) for loops in (dst_loops, src_loops))
     if dst_count != src_count:
         raise CopyError(
             f"3-D memcpy writes {dst_count} segments and reads {src_count}: "
@@ -227,11 +224,11 @@ def _finish(  # noqa: PLR0917 - by value and position, for the cache
     strided = False
     if direction.source.off_chip:
         bus_read += read_bus_bytes(src_phase, segment, read, unit_bytes)
-        strided |= _has_gaps(segment, read)
+        strided |= has_gaps(segment, read)
     if direction.destination.off_chip:
         extra, bus_write = write_bus_bytes(dst_phase, segment, written, unit_bytes)
         bus_read += extra
-        strided |= _has_gaps(segment, written)
+        strided |= has_gaps(segment, written)
     segments = nbytes // segment
     return CopyShape(direction, nbytes, segment, segments, dst_loops, src_loops, bus_read, bus_write, strided)
 
@@ -241,7 +238,7 @@ def _merged(segment: int, dst_loops: Loops, src_loops: Loops) -> tuple[int, Loop
 
     A copy takes the same time however its form divides contiguous bytes.
     """
-    if not (_has_gaps(segment, dst_loops) or _has_gaps(segment, src_loops)):
+    if not (has_gaps(segment, dst_loops) or has_gaps(segment, src_loops)):
         for count, _ in dst_loops:
             segment *= count
         return segment, (), ()
@@ -252,7 +249,8 @@ def _merged(segment: int, dst_loops: Loops, src_loops: Loops) -> tuple[int, Loop
     return segment, tuple(written), tuple(read)
 
 
-def _has_gaps(segment: int, loops: Loops) -> bool:
+def has_gaps(segment: int, loops: Loops) -> bool:
+    """Return whether segments of that many bytes, at the strides of loops, do not follow one another."""
     reach = segment
     for count, stride in reversed(loops):
         if count > 1 and stride != reach:

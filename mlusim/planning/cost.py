@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from mlusim.hardware import Board
 from mlusim.memory.bus import Loops, read_bus_bytes, write_bus_bytes
-from mlusim.memory.copy import CopyShape
+from mlusim.memory.copy import CopyShape, has_gaps
 from mlusim.memory.flow import READ, WRITE
 from mlusim.memory.kinds import Direction
 from mlusim.memory.timing import CopyCost, copy_cost, move_cycles
@@ -112,13 +113,8 @@ def move_ps(board: Board, segment_bytes: int, segments: int = 1, *, moves: int =
 
 
 def _shape(direction: Direction, segment_bytes: int, loops: Loops, bus_read: int, bus_write: int) -> CopyShape:
-    segments = 1
-    gaps = False
-    reach = segment_bytes
-    for count, stride in reversed(loops):
-        segments *= count
-        gaps |= count > 1 and stride != reach
-        reach *= count
+    segments = math.prod(count for count, _ in loops)
+    strided = has_gaps(segment_bytes, loops)
     return CopyShape(
-        direction, segments * segment_bytes, segment_bytes, segments, loops, loops, bus_read, bus_write, gaps
+        direction, segments * segment_bytes, segment_bytes, segments, loops, loops, bus_read, bus_write, strided
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +22,9 @@ Record = TypeVar("Record", bound="DataclassInstance")
 
 _RECORDS = {"tasks": TaskRecord, "launches": LaunchRecord, "allocations": AllocationRecord, "boxes": Box}
 _TABLES = _RECORDS | {"loops": LoopRecord}
+# Attributes of a log that are sets of numbers, and those that are sets of pairs of numbers, by number.
+_SETS = ("host_writes", "host_reads", "of_file", "seen")
+_PARTS = ("host_parts", "host_read_parts", "windows")
 # Columns with another name in files of an earlier version.
 _FORMER_NAMES = {"method": "how"}
 
@@ -67,21 +70,18 @@ def log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "tables": tables,
         "host_waits": log.host_waits,
         "unordered": sorted(log.unordered),
-        "host_writes": sorted(log.host_writes),
-        "host_parts": [(number, *part) for number, parts in sorted(log.host_parts.items()) for part in sorted(parts)],
-        "host_reads": sorted(log.host_reads),
-        "host_read_parts": [
-            (number, *part) for number, parts in sorted(log.host_read_parts.items()) for part in sorted(parts)
-        ],
+        **{name: sorted(getattr(log, name)) for name in _SETS},
+        **{name: _part_values(getattr(log, name)) for name in _PARTS},
         "released": sorted(log.released.items()),
-        "windows": [(number, *part) for number, parts in sorted(log.windows.items()) for part in sorted(parts)],
         "swallowed": log.swallowed,
         "remarks": [astuple(remark) for remark in log.remarks.values()],
-        "of_file": sorted(log.of_file),
-        "seen": sorted(log.seen),
         "skipped": [astuple(skip) for skip in log.skipped],
         "unsteady": log.unsteady,
     }
+
+
+def _part_values(parts_by_number: Mapping[int, set[tuple[int, int]]]) -> list[tuple[int, ...]]:
+    return [(number, *part) for number, parts in sorted(parts_by_number.items()) for part in sorted(parts)]
 
 
 def _address_keys(log: Log) -> tuple[str, ...]:
@@ -124,22 +124,17 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
         log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
     log.host_waits = [int(count) for count in values["host_waits"]]
     log.unordered = {(int(first), int(second)) for first, second in values.get("unordered", ())}
-    log.host_writes = {int(number) for number in values["host_writes"]}
-    # Runs saved by earlier versions lack these.
-    for number, first, end in values.get("host_parts", ()):
-        log.host_parts.setdefault(int(number), set()).add((int(first), int(end)))
-    for number, first, end in values.get("host_read_parts", ()):
-        log.host_read_parts.setdefault(int(number), set()).add((int(first), int(end)))
-    log.host_reads = {int(number) for number in values.get("host_reads", ())}
+    # Runs saved by earlier versions lack some of the following.
+    for name in _SETS:
+        setattr(log, name, {int(number) for number in values.get(name, ())})
+    for name in _PARTS:
+        for number, first, second in values.get(name, ()):
+            getattr(log, name).setdefault(int(number), set()).add((int(first), int(second)))
     log.released = {int(number): int(count) for number, count in values.get("released", ())}
-    for number, offset, box in values.get("windows", ()):
-        log.windows.setdefault(int(number), set()).add((int(offset), int(box)))
     log.swallowed = [(str(message), str(where)) for message, where in values.get("swallowed", ())]
     for kind, title, operation, *numbers in values.get("remarks", ()):
         remark = Remark(str(kind), str(title), str(operation), *map(int, numbers))
         log.remarks[remark.kind, remark.line] = remark
-    log.of_file = set(map(int, values.get("of_file", ())))
-    log.seen = set(map(int, values.get("seen", ())))
     log.skipped = [SkippedRecord(*map(int, skip)) for skip in values.get("skipped", ())]
     log.unsteady = str(values.get("unsteady", ""))
     check_log(log)
