@@ -204,39 +204,19 @@ def _hidden_by(lines: list[dict[Any, float]]) -> list[int]:
 
 
 def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) -> bool:
-    """Draw the lines of a panel; whether some of them coincide."""
-    values = []
-    hidden_by = _hidden_by(
-        [{x: row[panel.column] for x, _, row in line.points if row.get(panel.column) is not None} for line in lines]
-    )
-    for number, line in enumerate(lines):
-        points = [
+    """Draw the lines of a panel; returns whether some of them coincide."""
+    points = [
+        [
             (x, tier, row[panel.column] * panel.factor)
             for x, tier, row in line.points
             if row.get(panel.column) is not None
         ]
-        if not points:
-            continue
-        colour = _colour(number)
-        positions, heights = [x for x, _, _ in points], [y for _, _, y in points]
-        # For named values, the line only connects points of one combination, so it is faint.
-        faint = 1.0 if scale.numeric else 0.35
-        # A line hidden by coinciding ones is wider, so that it shows at their sides.
-        width, order = 1.5 + 2.5 * hidden_by[number], 3 + number / len(lines)
-        # A single line between named values connects nothing.
-        dash = _dash(number) if scale.numeric or len(lines) > 1 else ""
-        axes.plot(
-            positions, heights, color=colour, linestyle=dash, alpha=faint, linewidth=width, zorder=order,
-            solid_capstyle="butt",
-        )  # fmt: skip
-        for tier in {tier for _, tier, _ in points}:
-            same = [(x, y) for x, other, y in points if other == tier]
-            marker = "o" if tier is None else _MARKERS[tier]
-            size = 6 + 3.5 * hidden_by[number]
-            axes.plot(
-                *zip(*same, strict=True), color=colour, linestyle="", marker=marker, markersize=size, zorder=order
-            )
-        values += [y for _, _, y in points]
+        for line in lines
+    ]
+    hidden_by = _hidden_by([{x: y for x, _, y in of_line} for of_line in points])
+    for number, of_line in enumerate(points):
+        if of_line:
+            _draw_line(axes, number, of_line, scale, hidden=hidden_by[number], of_lines=len(lines))
     for number, line in enumerate(lines):
         # At the bottom of the panel.
         for x in line.refused:
@@ -246,6 +226,35 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
             )  # fmt: skip
     axes.set_ylabel(panel.label)
     axes.grid(axis="y")
+    _scale_values(axes, panel, [y for of_line in points for _, _, y in of_line])
+    scale.apply(axes)
+    return any(hidden_by)
+
+
+def _draw_line(
+    axes: Axes, number: int, points: list[tuple[Any, Any, float]], scale: Scale, *, hidden: int, of_lines: int
+) -> None:
+    """Draw a line with its markers, by tier; `hidden`: how many lines that are drawn later coincide with it."""
+    colour = _colour(number)
+    # For named values, the line only connects points of one combination, so it is faint.
+    faint = 1.0 if scale.numeric else 0.35
+    # A line hidden by coinciding ones is wider, so that it shows at their sides.
+    width, order = 1.5 + 2.5 * hidden, 3 + number / of_lines
+    # A single line between named values connects nothing.
+    dash = _dash(number) if scale.numeric or of_lines > 1 else ""
+    axes.plot(
+        [x for x, _, _ in points], [y for _, _, y in points], color=colour, linestyle=dash, alpha=faint,
+        linewidth=width, zorder=order, solid_capstyle="butt",
+    )  # fmt: skip
+    for tier in {tier for _, tier, _ in points}:
+        same = [(x, y) for x, other, y in points if other == tier]
+        marker = "o" if tier is None else _MARKERS[tier]
+        size = 6 + 3.5 * hidden
+        axes.plot(*zip(*same, strict=True), color=colour, linestyle="", marker=marker, markersize=size, zorder=order)
+
+
+def _scale_values(axes: Axes, panel: _Metric, values: list[float]) -> None:
+    """Scale the axis of a panel's values: logarithmic for amounts over more than a factor of 10, else from 0."""
     positive = [value for value in values if value > 0]
     if panel.column.endswith(("_us", "_ps", "cycles", "_bytes")) and positive and max(positive) > 10 * min(positive):
         from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -258,8 +267,6 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
             axes.yaxis.set_minor_formatter(NullFormatter())
     elif values:
         axes.set_ylim(0, 1.08 * max([*values, 1e-12]))
-    scale.apply(axes)
-    return any(hidden_by)
 
 
 def _two_and_five(value: float, _: Any) -> str:

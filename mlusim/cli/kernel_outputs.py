@@ -63,7 +63,16 @@ def run_kernel(
     title: str,
     inputs: Sequence[str] = (),
 ) -> int:
-    """Run a kernel with its arguments, write the requested files, print the summary; 1 if verification failed."""
+    """Run a kernel, write the requested files and print the summary; returns the exit code, 1 if the checker objects.
+
+    Args:
+        call: the kernel with its arguments.
+        device: the board.
+        outputs: the files to write, and what to print.
+        check, sensitivity, no_data, steady, dma, max_operations, out: the options of these names.
+        title: printed above the summary.
+        inputs: files that the command reads, which no output may replace.
+    """
     if out and no_data:
         raise InputError("--out with --no-data: there is no result to write")
     targets = output_files(out, inputs)

@@ -65,13 +65,21 @@ def finish(
     result: Result,
     outputs: Outputs,
     *,
-    spaced: bool = False,
     checked: bool = False,
     sensitivity: Callable[[], list[Sensitivity]] | None = None,
     title: str = "",
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the result, the run and the report, and print the summary."""
+    """Write the result, the run and the report, and print the summary.
+
+    Args:
+        result: the run.
+        outputs: the files to write, and what to print.
+        checked: whether the findings of the checker are part of the summary.
+        sensitivity: computes how the time depends on uncertain parameters; None: it is not asked for.
+        title: printed above the summary.
+        more: further entries of the JSON.
+    """
     from mlusim.analysis.summary import rows, to_json
 
     result.made_by = made_by() | result.made_by
@@ -95,8 +103,6 @@ def finish(
         if checked and result.report is not None:
             show.print_errors(result.report)
     else:
-        if spaced:
-            show.print_text("")
         if title:
             show.print_text(title)
         show.print_summary(result, rows(result))

@@ -125,7 +125,7 @@ def _run(
     arrays = read_inputs(command, own, [device], data=not no_data)
     call = command.prepare(own, arrays, device, strategy, nram_limit)
     if (explain or dry_run) and outputs.is_printed:
-        show.print_text(call.plan.explain())
+        show.print_text(call.plan.explain() + ("" if dry_run else "\n"))
     if dry_run:
         if outputs.as_json:
             content = {"operator": record.name, "board": device.name, "inputs": inputs_json(arrays)}
@@ -138,7 +138,6 @@ def _run(
     finish(
         result,
         outputs,
-        spaced=explain,
         checked=check,
         sensitivity=partial(sensitivity_of, call) if sensitivity else None,
         more={"plan": call.plan.to_json()} if explain else None,

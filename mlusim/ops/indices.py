@@ -54,6 +54,14 @@ def lookups_nd(
 ) -> Lookups:
     """Return the lookups of gather_nd and scatter_nd: index tuples in the last axis of index.
 
+    Args:
+        operator: name, for messages.
+        x, index: the tensors.
+        axes: the axis of x for each coordinate; None: the first ones.
+        mode: one of `MODES`.
+        src: the updates of scatter_nd; None for gather_nd.
+        batch_dims: number of leading axes that x and index share.
+
     Raises `InputError` for shapes that do not fit the mode, with a hint if they fit the other one.
     """
     check_choice("mode", mode, MODES)

@@ -74,7 +74,17 @@ async def execute(
     body: int,
     blob: bytes,
 ) -> None:
-    """Run a function of an image on its fibre."""
+    """Run a function of an image on its fibre.
+
+    Args:
+        core: the task's core.
+        module: the compiled file.
+        name: the entry, for error messages.
+        image: the core's copy of the binary.
+        gdram: the tensors of the device.
+        function, body: addresses in the binary: of the entry, and of the code that unpacks its arguments and calls it.
+        blob: the arguments, as `pack` returns them.
+    """
     bridge = Bridge(core, module, image, gdram, name)
     memory = ctypes.create_string_buffer(blob, max(len(blob), _SLOT) + _SLOT)
     start = (ctypes.addressof(memory) + _SLOT - 1) // _SLOT * _SLOT
