@@ -93,6 +93,10 @@ class Cluster:
             unit = self._units[core_id] = Unit(self._chip, self, core_id, is_memory_core=is_memory_core)
         return unit
 
+    def drop_units(self) -> None:
+        """Forget the cores and the memory core, which refer to the cluster."""
+        self._units.clear()
+
     def is_free(self, core_id: int) -> bool:
         """Whether a core runs no task, and no union occupies the cluster."""
         unit = self._units.get(core_id)
@@ -199,15 +203,17 @@ class Chip:
         while self.at_close:
             self.at_close.pop()()
         self.gdram.disown()
+        for memory in self.on_chip():
+            memory.close()
+        for unit in self.units():
+            # Cached copy geometries contain arrays on the bytes.
+            unit.copy_geometries.clear()
+        # Reference cycles would keep the log of a run until Python's collector finds them.
         self.queues.clear()
         for cluster in self.clusters:
-            cluster.sram.close()
-            for unit in cluster.units:
-                # Cached copy geometries contain arrays on the bytes.
-                unit.copy_geometries.clear()
-                for memory in (unit.nram, unit.wram, unit.ldram):
-                    if memory is not None:
-                        memory.close()
+            cluster.drop_units()
+        self.clusters.clear()
+        self.running = None
 
     def units(self) -> Iterator[Unit]:
         """Yield the cores and memory cores that have been used."""

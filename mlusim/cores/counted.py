@@ -168,7 +168,7 @@ def copy_rows(
 def wait_for_loop(issuer: Issuer, record: int) -> Waiting:
     """Wait for the last copy of a loop."""
     issuer.task.unawaited = record
-    return issuer.task.suspending
+    return issuer.suspending
 
 
 def empty_loop(issuer: Issuer, line: int, loop: RowLoop) -> Waiting:
@@ -181,7 +181,7 @@ def empty_loop(issuer: Issuer, line: int, loop: RowLoop) -> Waiting:
     record = issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=loop.iterations)
     issuer.log.loops[record] = loop.record("empty")
     task.unawaited = record
-    return task.passing
+    return issuer.passing
 
 
 def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> RowLoop:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.endless import check_end, first_check
+from mlusim.cores.waiting import Waiting
 from mlusim.errors import CopyError
 from mlusim.log import NO_OPERAND, NONE, Log
 from mlusim.memory.allocation import Memory
@@ -35,6 +36,8 @@ class Issuer:
         frame_lines: lines of frames that the log has numbered (`Log.frame_line`).
         has_data: whether memories have bytes.
         dry: instructions are recorded but take no time, and nothing is waited for (`mlusim.host.steady`).
+        suspending, passing, loaded: awaitables for a wait, for none, and for the value of a scalar load without one. An
+            operation is awaited before the next, so a task needs one of each.
         blocked: the awaitable that a blocking copy returns.
         next_check, at_check: number of operations of the task beyond which it is checked, before the next operation is
             issued (`mlusim.cores.endless`); what to call instead, if anything.
@@ -54,10 +57,13 @@ class Issuer:
         "frame_lines",
         "has_data",
         "issue_ps",
+        "loaded",
         "log",
         "next_check",
+        "passing",
         "records",
         "repeated",
+        "suspending",
         "sync_codes",
         "task",
         "unit",
@@ -73,6 +79,9 @@ class Issuer:
         self.records: Records = chip.log.records
         self.frame_lines: dict[int, dict[int, int]] = chip.log.frame_lines
         self.has_data = chip.data
+        self.suspending = Waiting(task, stops=True)
+        self.passing = Waiting(task, stops=False)
+        self.loaded = Waiting(task, stops=False)
         self.set_dry(dry=chip.dry)
         self.next_check = first_check(chip.max_operations)
         self.at_check: Callable[[], None] | None = None
@@ -85,7 +94,7 @@ class Issuer:
     def set_dry(self, *, dry: bool) -> None:
         """Set whether instructions take time."""
         self.dry = dry
-        self.blocked = self.task.passing if dry else self.task.suspending
+        self.blocked = self.passing if dry else self.suspending
 
     def line(self, frame: Any) -> int:
         """Return the number in the log of the line that a Python frame executes."""

@@ -80,6 +80,7 @@ class Job:
             for buffers in self.sram_buffers.values():
                 for view in buffers.values():
                     task.chip.free(view.allocation, task.now_ps)
+            self.tasks.clear()
             self.launch.job_done(self)
 
 
@@ -228,7 +229,7 @@ class Launch:
 
     def _end(self, _: Any) -> None:
         self.done = True
-        # Tasks form reference cycles that Python frees late; drop the tensors' arrays without waiting for that.
+        # A task that is kept by a traceback keeps its launch: drop the arrays of the tensors.
         self.arguments, self.settings = (), {}
         self.chip.log.close_launch(self.index, self.chip.environment.now)
         self.queue.launch_done(self)

@@ -71,7 +71,7 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
     if not task.drain(ALL_PIPES, record, partial(_when_reached, task, act)):
         _when_reached(task, act)
     task.unawaited = record
-    return task.suspending
+    return issuer.suspending
 
 
 def _when_reached(task: Task, act: partial[None]) -> None:

@@ -111,19 +111,16 @@ class DmaPipe:
     __slots__ = (
         "_environment",
         "_schedule",
-        "_when_ready",
         "engine",
         "late",
         "link",
         "log",
         "read_port",
         "records",
-        "unit",
         "write_port",
     )
 
     def __init__(self, unit: Unit, link: Link, read_port: int, write_port: int) -> None:
-        self.unit = unit
         self.link = link
         self.read_port = link.ports[read_port]
         self.write_port = link.ports[write_port]
@@ -133,7 +130,6 @@ class DmaPipe:
         self.late = unit.chip.late
         self._environment = unit.chip.environment
         self._schedule: Any = unit.chip.environment.schedule
-        self._when_ready = (self._ready,)
 
     def share_engine(self, twin: DmaPipe) -> None:
         """Serialise two pipes in program order: before the 3xx series IO-DMA and Move-DMA are not independent."""
@@ -175,10 +171,14 @@ class DmaPipe:
         if transfer.cost.work:
             self.link.join(transfer, ready_ps, now)
         elif ready_ps != now:
-            transfer.callbacks = self._when_ready
+            transfer.callbacks = _WHEN_READY
             self._schedule(transfer, 1, ready_ps - now)
         else:
             transfer.done(now)
 
-    def _ready(self, transfer: Transfer) -> None:
-        transfer.done(self._environment.now)
+
+def _ready(transfer: Transfer) -> None:
+    transfer.done(transfer.task.chip.environment.now)
+
+
+_WHEN_READY = (_ready,)

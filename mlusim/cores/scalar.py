@@ -90,8 +90,8 @@ def read(
     if stops:
         return Waiting(task, stops=True, finish=value)
     # It is awaited before the next load, so a task needs only one.
-    task.loaded.finish = value
-    return task.loaded
+    issuer.loaded.finish = value
+    return issuer.loaded
 
 
 def _value_at(unit: Unit, end_ps: int, source: View, value: Callable[[], Any]) -> Any:

@@ -255,7 +255,7 @@ def _transfer(
         return None
     task.unawaited = record
     task.when_idle(partial(pipe.submit_after_wait, transfer))
-    return task.suspending
+    return issuer.suspending
 
 
 def _answered(board: Board, cost: CopyCost) -> CopyCost:

@@ -32,7 +32,7 @@ def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) 
     record = issuer.records.add(_code(issuer, name, pipes), task.index, line, now_ps, now_ps, now_ps)
     waits = not task.is_drained() and task.drain(pipes, record, task.resume)
     task.unawaited = record
-    return task.suspending if waits else task.passing
+    return issuer.suspending if waits else issuer.passing
 
 
 def _code(issuer: Issuer, name: str, pipes: int) -> int:
@@ -57,7 +57,7 @@ def prepared(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIP
         if task.is_drained() or not task.drain(pipes, record, task.resume):
             return None
         task.unawaited = record
-        return task.suspending
+        return issuer.suspending
 
     return issue
 
@@ -92,11 +92,11 @@ def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
     number = target.number(task)
     if issuer.dry:
         task.unawaited = issuer.record(name, SYNC, line, now_ps, now_ps, now_ps, detail=number, alone_ps=0)
-        return task.passing
+        return issuer.passing
     record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=number, alone_ps=0)
     task.waits_for = name, line, now_ps
     arrive = partial(task.arrive_at, target, record)
     if not task.drain(ALL_PIPES, record, arrive):
         arrive()
     task.unawaited = record
-    return task.suspending
+    return issuer.suspending

@@ -24,7 +24,7 @@ from mlusim.cores.ordering import ALL_PIPES
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scratch import Scratch
 from mlusim.cores.unawaited import forgotten, unstarted
-from mlusim.cores.waiting import SUSPEND, Waiting
+from mlusim.cores.waiting import SUSPEND
 from mlusim.errors import KernelError
 from mlusim.log import IO, MOVE, NONE, VECTOR
 from mlusim.log_tables import TaskRecord
@@ -45,7 +45,7 @@ class Task:
         chip, job, unit: the chip, the job that it belongs to, and the unit that runs it.
         task_id: its position (x, y, z) in the grid.
         index: its index in `Log.tasks`; NONE before it starts.
-        issuer: issues its instructions; set when it starts.
+        issuer: issues its instructions while it runs, else None.
         now_ps: its own time. It runs ahead of the board's while the task only issues; the two synchronise whenever the
             task waits for something that other tasks can delay.
         operations: number of operations issued.
@@ -57,7 +57,6 @@ class Task:
         scratches: the memories that it has allocated from.
         refused: the error that ends it, once it has been raised in the kernel.
         unawaited: the record of a blocking operation that the kernel has called and not yet awaited, or NONE.
-        suspending, passing, loaded: awaitables for a wait, for none, and for the value of a scalar load without one.
     """
 
     __slots__ = (
@@ -72,15 +71,12 @@ class Task:
         "index",
         "issuer",
         "job",
-        "loaded",
         "now_ps",
         "operations",
-        "passing",
         "pending_io",
         "pending_move",
         "refused",
         "scratches",
-        "suspending",
         "task_id",
         "unawaited",
         "unit",
@@ -103,6 +99,7 @@ class Task:
         # Whether the current wait is that of a blocking copy, which does not wait for posted stores.
         self._starts_copy = False
         self.waited_for = NONE
+        self.issuer: Issuer | None = None
         self.scratches: list[Scratch] = []
         self._coroutine: Coroutine[Any, None, None] | None = None
         self._frame: Any = None
@@ -111,9 +108,6 @@ class Task:
         self._sync_record = NONE
         self._then: Callable[[], None] | None = None
         self.unawaited = NONE
-        self.suspending = Waiting(self, stops=True)
-        self.passing = Waiting(self, stops=False)
-        self.loaded = Waiting(self, stops=False)
 
     @property
     def linear_id(self) -> int:
@@ -151,7 +145,7 @@ class Task:
         self.chip.log.tasks.append(record)
         self.unit.task = self
         self.unit.vector_free_ps = self.unit.compute_copied_ps = self.now_ps
-        self.issuer: Issuer = core.issuer
+        self.issuer = core.issuer
         self._coroutine = kernel(core, *arguments, **settings)
         # A reference to the frame keeps its variables after the kernel returns.
         self._frame = getattr(self._coroutine, "cr_frame", None)
@@ -192,7 +186,7 @@ class Task:
         """Advance to `time_ps`; returns true if the kernel must suspend, to be resumed at that time."""
         self.now_ps = time_ps
         delay = time_ps - self.chip.environment.now
-        if delay <= 0 or self.issuer.dry:
+        if delay <= 0 or (self.issuer is not None and self.issuer.dry):
             return False
         self.chip.environment.after(delay, self.resume)
         return True
@@ -307,7 +301,9 @@ class Task:
             self.unit.deferred.restart()
         for scratch in self.scratches:
             scratch.release()
+        self.scratches.clear()
         self.finished = True
+        self.issuer = None
         self.unit.task = None
         self.chip.log.close_task(self.index, self.now_ps)
         self.job.task_done(self)

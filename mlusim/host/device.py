@@ -99,9 +99,10 @@ class Device(DeviceMemory):
         self._host_data: HostDataWatch | None = None
         if note_device(self):
             self.watch_host_data()
-        # A chip and its parts form reference cycles. No one can run a chip without its device, so free its bytes with
-        # the device, long before the garbage collector would: the next device then reuses the memory. The reference is
-        # weak because the chip of a failed run refers to its error, whose traceback refers to the device.
+        # A chip and its parts form reference cycles. No one can run a chip without its device, so its parts are dropped
+        # and its bytes freed with the device, long before the garbage collector would: the next device then reuses the
+        # memory. The reference is weak because the chip of a failed run refers to its error, whose traceback refers to
+        # the device.
         finalize(self, _release, ref(self._chip)).atexit = False
 
     def __repr__(self) -> str:

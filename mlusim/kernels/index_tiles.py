@@ -9,7 +9,6 @@ position of a lookup is a table in NRAM.
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -46,7 +45,8 @@ class IndexTiles:
             name: core.nram.alloc(lookups * size // width.itemsize, width, name)
             for name, size in arithmetic.buffers(core.board, dtype.itemsize).items()
         }
-        self._workspace_of = cache(self._workspace)
+        # Tiles have few sizes.
+        self._workspaces: dict[int, _Workspace] = {}
         self._table_shapes: dict[str, tuple[Extents, Extents]] = {}
 
     async def load(self, index: View) -> View:
@@ -116,8 +116,14 @@ class IndexTiles:
         rows, _ = self.offsets(addresses)
         return rows, self._workspace_of(addresses.count).spare
 
-    def _workspace(self, count: int) -> _Workspace:
+    def _workspace_of(self, count: int) -> _Workspace:
         """Return views of the buffers for `count` lookups."""
+        workspace = self._workspaces.get(count)
+        if workspace is None:
+            workspace = self._workspaces[count] = self._new_workspace(count)
+        return workspace
+
+    def _new_workspace(self, count: int) -> _Workspace:
         columns, width = self._arithmetic.columns, np.dtype(f"i{self._arithmetic.width()}")
         flat = self._index[: count * columns]
         loaded = flat.reshape(count, columns)

@@ -10,7 +10,6 @@ the updates by chunk and bin, as bytes: first all rows, numbered within their re
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -124,7 +123,7 @@ class _SortedUpdates:
         self._row_and_value = np.array([[binning.width], [dtype.itemsize]])
         self._sections = np.array([[0], [updates.size // (binning.width + dtype.itemsize) * binning.width]])
         # Most lists are full.
-        self._parts_of = cache(self._parts)
+        self._parts: dict[int, tuple[View, View, View]] = {}
         self._firsts, _, _ = binning.boxes(settings.lookups)
         self._reached = settings.lookups.reach(binning.sizes)
         self._lowest = binning.lowest_rows(settings.lookups)
@@ -160,11 +159,15 @@ class _SortedUpdates:
         else:
             await core.scalar_copy(region, values, rows)
 
-    def _parts(self, count: int) -> tuple[View, View, View]:
+    def _parts_of(self, count: int) -> tuple[View, View, View]:
         """Return the front of the list for `count` updates, and in it their rows and their values."""
+        parts = self._parts.get(count)
+        if parts is not None:
+            return parts
         loaded = self._list[: count * (self._binning.width + self._dtype.itemsize)]
         rows, values = loaded[: count * self._binning.width], loaded[count * self._binning.width :]
-        return loaded, rows.view(f"i{self._binning.width}"), values.view(self._dtype)
+        parts = self._parts[count] = loaded, rows.view(f"i{self._binning.width}"), values.view(self._dtype)
+        return parts
 
 
 class RunLists(NamedTuple):

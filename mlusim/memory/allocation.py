@@ -192,6 +192,7 @@ class Memory:
             allocation.buffer = None
         self._live = []
         self._placed = []
+        self.deferred = None
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
             recycle(buffer)

@@ -167,7 +167,7 @@ def run(
     array = None
     if data:
         array = device.download(output if call.output_shape is None else output.reshape(call.output_shape))
-    # A device has reference cycles, which Python frees late; release its memories now.
+    # Release its memories before the result is made, whose figures take memory, too.
     device.close()
     result = Result(
         operator=plan.operator,

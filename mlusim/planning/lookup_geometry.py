@@ -150,11 +150,7 @@ class Lookups:
             tuple(map(sub, last, first)),
             tuple([(low[axis], high[axis]) for axis in self.axes]),
         )
-        pattern = self._patterns.get(key)
-        if pattern is None:
-            if len(self._patterns) >= _PATTERNS:
-                self._patterns.clear()
-            pattern = self._patterns[key] = self._pattern(*key)
+        pattern = self._pattern(*key)
         base = sum([(values[0][axis] - first[to]) * step for axis, to, step in pattern.shared])
         base += sum([(low[axis] - first[axis]) * part.step for axis, part in zip(self.axes, pattern.axes, strict=True)])
         return Addresses(
@@ -180,6 +176,15 @@ class Lookups:
 
     def _pattern(self, shape: Extents, target: Extents, windows: tuple[tuple[int, int], ...]) -> _Pattern:
         """Return the addresses of lookups of a shape in a box of x, without their base."""
+        key = shape, target, windows
+        pattern = self._patterns.get(key)
+        if pattern is None:
+            if len(self._patterns) >= _PATTERNS:
+                self._patterns.clear()
+            pattern = self._patterns[key] = self._new_pattern(shape, target, windows)
+        return pattern
+
+    def _new_pattern(self, shape: Extents, target: Extents, windows: tuple[tuple[int, int], ...]) -> _Pattern:
         strides = contiguous_strides(target, 1)
         row = 1 if self.aligned else strides[self.batch_dims + self.columns - 1]
         steps = [0] * len(shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,21 @@ KERNELS = Path(__file__).parent / "kernels"
 @pytest.fixture(scope="module")
 def module() -> bangc.Module:
     return bangc.compile(KERNELS / "repeated.mlu")
+
+
+def test_a_log_is_freed_with_its_device(module: bangc.Module) -> None:
+    device = Device()
+    x, out = device.upload(np.arange(512, dtype=np.float32)), device.alloc(8192 + 512, np.float32)
+    device.launch(module["repeated"], x, out, 7, dim=1, kind="BLOCK")
+    device.synchronize()
+    log = weakref.ref(device.log)
+    gc.collect()
+    gc.disable()
+    try:
+        del device, x, out
+        assert log() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("distinct", [7, 6000])

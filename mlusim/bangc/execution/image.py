@@ -339,7 +339,8 @@ class Image:
             yield variable.name, fresh, now
 
     def reset(self) -> None:
-        """Reset these variables to their initial values."""
+        """Reset these variables to their initial values, and forget the calls of the last log."""
+        self._sites = None, "", {}
         for variable, fresh in zip(self._own, self._fresh, strict=True):
             ctypes.memmove(self.base + variable.address, fresh, variable.nbytes)
 

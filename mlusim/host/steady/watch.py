@@ -259,7 +259,9 @@ class Watch:
                 _take_out(loop.task, part.operations)
             else:
                 declared, iterations = by_task.get(loop.task.index, (None, 0))
-                forward = FastForward(loop.task.issuer, part.operations, iterations * part.operations // part.period)
+                issuer = loop.task.issuer
+                assert issuer is not None
+                forward = FastForward(issuer, part.operations, iterations * part.operations // part.period)
                 if declared is not None and pattern is not None:
                     declared.skip(forward, pattern)
                 parts[loop.task.index] = part._replace(forward=forward)
