@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlusim.bangc.calls.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
 from mlusim.bangc.compiler.debug_lines import SourceLine
 from mlusim.bangc.host.memory import HostMemory
-from mlusim.bangc.host.missing_waits import HostOrder
+from mlusim.bangc.host.missing_waits import MissingWaits
 from mlusim.errors import InputError, KernelError
 from mlusim.hardware.host_launch import host_launch_us
 from mlusim.units import PS_PER_US
@@ -48,13 +48,13 @@ class Cnrt(HostMemory):
 
     Attributes:
         queued: the launches of each queue, by its handle; 0 is the default queue.
-        order: what the program has not waited for.
+        waits: what the program has not waited for.
     """
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         self.queued: dict[int, list[Any]] = {}
-        self.order = HostOrder(device.log)
+        self.waits = MissingWaits(device.log)
         self._queues: dict[int, Any] = {}
         self._notifiers: dict[int, _Placed | None] = {}
         # For each queue, the number of its launches that the host has waited for.
@@ -73,8 +73,8 @@ class Cnrt(HostMemory):
         return function
 
     def note(self, name: str, place: SourceLine, values: list[Any]) -> None:
-        """A call, for the order of what it does."""
-        self.order.called(name, place, values, self._queues, self.regions())
+        """Note a call, before it takes effect."""
+        self.waits.called(name, place, values, self._queues, self.regions())
 
     def _handle(self) -> int:
         self._handles += 16

@@ -66,8 +66,11 @@ class _Suspect:
     memory: frozenset[Region]
 
 
-class HostOrder:
-    """Launches and copies that the program has not waited for. Memory is identified by address, queues by handle."""
+class MissingWaits:
+    """Finds missing waits, from the launches and copies that the program has not waited for.
+
+    Memory is identified by address, queues by handle.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log

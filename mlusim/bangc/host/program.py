@@ -74,7 +74,7 @@ class Program:
         if why == LEFT:
             self.status = int(text_at(image.words[faults.FIRST + 1]))
         self.device.synchronize()
-        self._cnrt.order.ended()
+        self._cnrt.waits.ended()
         return self.status
 
     def _start(self) -> Any:
@@ -159,11 +159,11 @@ class Program:
         """Note that the program uses host memory that an asynchronous copy may still use."""
         address, counter, write = (self._image.words[faults.FIRST + k] for k in range(3))
         place = faults.place_of(self.module, counter - self._image.base) or (str(self.module.path), 0)
-        self._cnrt.order.touched(address, write=bool(write), place=place)
+        self._cnrt.waits.touched(address, write=bool(write), place=place)
         self._set_ranges()
 
     def _set_ranges(self) -> None:
-        record, in_flight = self._image.record, self._cnrt.order.in_flight()
+        record, in_flight = self._image.record, self._cnrt.waits.in_flight()
         ranges, record.range_count = self._cnrt.ranges(in_flight)
         record.in_flight = len(in_flight)
         record.ranges, self._ranges = ctypes.cast(ranges, type(record.ranges)), ranges
@@ -200,7 +200,7 @@ class Program:
             raise InputError(f"{called}<<<...>>> with function type {kind}: choose one of {sorted(_KINDS)}")
         made = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
         self._cnrt.queued.setdefault(queue, []).append(made)
-        self._cnrt.order.launched(called, (file_at(file), line), queue, blob, self._cnrt.regions(), made.index)
+        self._cnrt.waits.launched(called, (file_at(file), line), queue, blob, self._cnrt.regions(), made.index)
         return 0
 
 
