@@ -270,7 +270,10 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
         if (meets && !current) known->kind &= kind, known->initial = known->initial ? known->initial : initial;
         // Its location distinguishes it from others of its name when the next image is loaded.
         if (meets && !current && !(kind & EXTERN)) known->file = file, known->line = Word(line);
-        if (same || meets) return (char *)arena->base + known->offset;
+        if (!same && !meets) continue;
+        Word offset = known->offset;
+        if (current) back(current, PLACED);  // another core may have provided it after this task began
+        return (char *)arena->base + offset;
     }
     Word offset = (arena->used + GAP + arena->alignment - 1) / arena->alignment * arena->alignment;
     if (arena->count == ARRAYS) mlusim_leave(TOO_MANY, name, file, line);

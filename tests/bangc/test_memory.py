@@ -145,3 +145,23 @@ def test_one_instruction_may_access_several_arrays(order: str, tmp_path: Path) -
     which = {"k % 3": k % 3, "k / 8 % 3": k // 8 % 3, "k * k % 3": k * k % 3}[order]
     entry = bangc.compile(file)["kernel"]
     mlusim.verify(entry, mlusim.Output((64,)), dim=1, kind="BLOCK", reference=np.float32(3 * k + which)).check()
+
+
+def test_a_shared_array_of_a_function_is_known_to_every_core_that_reaches_it(tmp_path: Path) -> None:
+    """One core provides the array; the others have no array of their own in the function."""
+    file = tmp_path / "reached.mlu"
+    file.write_text(
+        "__mlu_shared__ char scratch[1024];\n"
+        "__mlu_func__ float total(float own) {\n"
+        "  __mlu_shared__ float parts[4];\n"
+        "  if (!__is_mpu()) parts[coreId] = own;\n"
+        "  __sync_cluster();\n"
+        "  return parts[0] + parts[1] + parts[2] + parts[3];\n}\n"
+        "__mlu_entry__ void kernel(float *out) {\n"
+        "  __sync_cluster();\n"
+        "  float sum = total(taskId + 1);\n"
+        "  if (!__is_mpu()) out[taskId] = sum + sizeof(scratch);\n}\n"
+    )
+    entry = bangc.compile(file)["kernel"]
+    sums = np.repeat(np.float32([10, 26]), 4) + 1024
+    mlusim.verify(entry, mlusim.Output((8,)), dim=8, kind="UNION2", reference=sums).check()
