@@ -164,6 +164,23 @@ def test_a_memory_core_running_core_code_is_reported_with_a_remedy(module: bangc
     assert "begin with if (__is_mpu()) return;" in finding.text()
 
 
+@pytest.mark.parametrize("leaves", ["exit(-1)", "assert(false)"])
+def test_a_memory_core_that_leaves_by_what_it_reads_is_reported_with_a_remedy(leaves: str, tmp_path: Path) -> None:
+    file = tmp_path / "leaves.mlu"
+    file.write_text(
+        "__nram__ float a[64];\n"
+        "__mlu_entry__ void kernel(const float *x, float *y) {\n"
+        "  __memcpy(a, x, sizeof(a), GDRAM2NRAM);\n"
+        f"  if (a[0] <= 0) {leaves};\n"
+        "  if (taskId == 0) __memcpy(y, a, sizeof(a), NRAM2GDRAM);\n}\n"
+    )
+    entry = bangc.compile(file)["kernel"]
+    (finding,) = mlusim.verify(entry, X[0], Output.like(X[0]), dim=4, kind="UNION1").errors
+    assert "leaves.mlu:4" in finding.text()
+    assert "begin with if (__is_mpu()) return;" in finding.text()
+    mlusim.verify(entry, X[0], Output.like(X[0]), dim=4, kind="BLOCK", reference=X[0]).check()
+
+
 def test_block_tasks_of_a_cluster_do_not_share_memory(module: bangc.Module) -> None:
     report = mlusim.verify(module["through_shared_memory"], X, Output.like(X), dim=16, kind="BLOCK")
     assert "box in the SRAM of cluster 0" in report.text()

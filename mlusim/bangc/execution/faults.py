@@ -77,7 +77,7 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
         error = KernelError(f"{text_at(second)}: an array with a memory space in a function that the host calls")
     else:
         error = KernelError(f"the kernel ended with {why}")
-    raise_at(*(place or (str(module.path), 1)), function, bridge.explained(error, faults=why in (WILD, SIGNAL)))
+    raise_at(*(place or (str(module.path), 1)), function, bridge.explained(error, faults=why in (WILD, SIGNAL, LEFT)))
 
 
 def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLine | None]:
