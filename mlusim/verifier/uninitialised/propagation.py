@@ -91,7 +91,7 @@ class Propagation:
     def apply(self, record: int) -> None:
         """Propagate the marks of one operation."""
         log = self._log
-        name, pipe = log.ops[self._names[record]], self._pipes[record]
+        name = log.ops[self._names[record]]
         dst, sources, further = self._operands_of(record)
         if name in BY_ROWS:
             self._by_rows(record, name, dst, sources, further)
@@ -106,44 +106,55 @@ class Propagation:
             return
         if name in ATOMIC_NAMES:
             self._atomic(name, dst, sources, further)
-            return
-        if name in FILTERS and self._filter(record, dst, *sources):
-            return
-        marks = [
-            self._store.elements(operand) for operand in ([*sources, *further] if name not in SORTING else sources)
-        ]
-        marked = [mark for mark in marks if mark is not None and mark.any()]
-        if marked and compares_to_bits(name):
+        elif name not in FILTERS or not self._filter(record, dst, *sources):
+            self._by_element(record, name, dst, sources, further)
+
+    def _by_element(self, record: int, name: str, dst: Operand, sources: list[Operand], further: list[Operand]) -> None:
+        """Propagate the marks of an operation whose result depends on the elements of its sources."""
+        log = self._log
+        marks = [self._store.elements(operand) for operand in (sources if name in SORTING else [*sources, *further])]
+        if compares_to_bits(name) and (marked := _marked(marks)):
             self._to_bits(dst, marked)
             return
-        beyond = log.addresses[record]["dst"] if name in LOOKUPS and record in log.addresses else None
-        if beyond is not None and marks[0] is not None and marks[0].reshape(-1)[beyond].all():
-            self.padding.add(record)
-        if record in log.selected and name in LOOKUPS:
-            looked_up = log.selection(record, by_element(sources[-1][2]).shape[0])
-            marks[-1] = None if marks[-1] is None else np.where(looked_up, marks[-1].reshape(-1), 0)
-            marked = [mark for mark in marks if mark is not None and mark.any()]
+        if name in LOOKUPS:
+            self._look_up(record, sources, marks)
         elif record in log.selected:
             selected = log.selection(record, by_element(dst[2]).shape[0])
             if name in BY_CHOICE:
                 marks[1:] = _chosen(selected, *marks[1:])
-                marked = [mark for mark in marks if mark is not None and mark.any()]
             elif not np.any(marks[1:]):
                 self._store.assign_some(dst, *self._selected_marks(record, name, dst, marks, sources, selected))
                 return
         if name in BY_SHAPE:
             dst = (dst[0], dst[1], written_box(name, dst[2], sources[0][2]))
+        boxes = [operand[2] for operand in (*sources, *further)]
         for target in [dst, *(further if name in SORTING else ())]:
-            if marked:
-                copied = self._store.bytes(sources[0]) if is_copy(name, pipe) and len(sources) == 1 else None
-                boxes = [operand[2] for operand in (*sources, *further)]
-                by_position = marks_by_position(name, target[2], marks, boxes, log.attributes.get(record))
-                known = result_marks(name, copied, target[2], marks) if by_position is None else by_position
-                self._store.assign(target, known)
-            else:
-                self._store.clear(target)
-            if name in _BITWISE or is_copy(name, pipe):
-                self._store.bits.move(target, sources)
+            self._assign(record, name, target, sources, boxes, marks)
+
+    def _look_up(self, record: int, sources: list[Operand], marks: list[Any]) -> None:
+        """Note the padding of a lookup, and keep the marks of only those of its indices that look up elements."""
+        log = self._log
+        beyond = log.addresses[record]["dst"] if record in log.addresses else None
+        if beyond is not None and marks[0] is not None and marks[0].reshape(-1)[beyond].all():
+            self.padding.add(record)
+        if record in log.selected and marks[-1] is not None:
+            looked_up = log.selection(record, by_element(sources[-1][2]).shape[0])
+            marks[-1] = np.where(looked_up, marks[-1].reshape(-1), 0)
+
+    def _assign(
+        self, record: int, name: str, target: Operand, sources: list[Operand], boxes: list[Box], marks: list[Any]
+    ) -> None:
+        """Give one result of an operation the marks of the elements of its sources."""
+        copies = is_copy(name, self._pipes[record])
+        if _marked(marks):
+            copied = self._store.bytes(sources[0]) if copies and len(sources) == 1 else None
+            by_position = marks_by_position(name, target[2], marks, boxes, self._log.attributes.get(record))
+            known = result_marks(name, copied, target[2], marks) if by_position is None else by_position
+            self._store.assign(target, known)
+        else:
+            self._store.clear(target)
+        if name in _BITWISE or copies:
+            self._store.bits.move(target, sources)
 
     def _operands_of(self, record: int) -> tuple[Operand, list[Operand], list[Operand]]:
         """Return the result of an operation, its sources, and its operands beyond those of a record."""
@@ -284,6 +295,11 @@ def _is_plain(name: str) -> bool:
     instruction = INSTRUCTIONS.get(name)
     by_position = instruction is not None and instruction.marks is not None
     return not (by_position or name in _SPECIAL or compares_to_bits(name))
+
+
+def _marked(marks: Iterable[Marks | None]) -> list[Marks]:
+    """Return the marks of those operands that have any."""
+    return [mark for mark in marks if mark is not None and mark.any()]
 
 
 def _chosen(selected: Any, first: Any, second: Any) -> tuple[Any, Any]:
