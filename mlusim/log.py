@@ -114,7 +114,7 @@ class Log:
         self.remarks: dict[tuple[str, int], Remark] = {}
         self.of_file: set[int] = set()
         # 0, 1, 2, ..., of which `addresses` has parts.
-        self._counting = np.arange(0)
+        self._positions = np.arange(0)
         self.seen: set[int] = set()
         self.loops: dict[int, LoopRecord] = {}
         self.byte_copies: list[int] = []
@@ -225,11 +225,11 @@ class Log:
         first = self.remarks.get(key)
         self.remarks[key] = remark if first is None else replace(first, times=first.times + 1)
 
-    def first(self, count: int) -> Integers:
+    def positions(self, count: int) -> Integers:
         """Return 0 to `count` for `addresses`, as a part of an array that all records share."""
-        if count > len(self._counting):
-            self._counting = np.arange(max(count, 2 * len(self._counting)))
-        return self._counting[:count]
+        if count > len(self._positions):
+            self._positions = np.arange(max(count, 2 * len(self._positions)))
+        return self._positions[:count]
 
     def select(self, record: int, bits: bytes) -> None:
         """Record which elements an instruction selects, as in `selected`."""

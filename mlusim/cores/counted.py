@@ -119,9 +119,9 @@ def scalar_loop(
     issuer.log.loops[record] = loop.record("scalar", extra_cycles)
     task.unawaited = record
     if task.pending_io or task.pending_move:
-        return Waiting(task, stops=task.until(end_ps), finish=finish)
+        return Waiting(task, suspends=task.until(end_ps), finish=finish)
     task.now_ps = end_ps
-    return Waiting(task, stops=False, finish=finish)
+    return Waiting(task, suspends=False, finish=finish)
 
 
 def copy_rows(

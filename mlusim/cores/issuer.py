@@ -79,9 +79,9 @@ class Issuer:
         self.records: Records = chip.log.records
         self.frame_lines: dict[int, dict[int, int]] = chip.log.frame_lines
         self.has_data = chip.data
-        self.suspending = Waiting(task, stops=True)
-        self.passing = Waiting(task, stops=False)
-        self.loaded = Waiting(task, stops=False)
+        self.suspending = Waiting(task, suspends=True)
+        self.passing = Waiting(task, suspends=False)
+        self.loaded = Waiting(task, suspends=False)
         self.set_dry(dry=chip.dry)
         self.next_check = first_check(chip.max_operations)
         self.at_check: Callable[[], None] | None = None

@@ -63,7 +63,7 @@ def collect(
 
     def finish() -> int:
         if counts:
-            issuer.log.addresses[record] = {"dst": issuer.log.first(counts[0])}
+            issuer.log.addresses[record] = {"dst": issuer.log.positions(counts[0])}
         elif known is not None:
             _, inside = known.resolve("collect")
             return known.count if inside is None else len(inside)

@@ -80,15 +80,15 @@ def read(
 ) -> Waiting:
     """Issue scalar loads of every element of a view. `value` reads them at their end, from `known` if it is given."""
     has_bytes = (source if known is None else known).allocation.buffer is not None
-    record, end_ps, stops = _access(issuer, line, name, source, source.layout.size, write=False, has_bytes=has_bytes)
+    record, end_ps, suspends = _access(issuer, line, name, source, source.layout.size, write=False, has_bytes=has_bytes)
     task, unit = issuer.task, issuer.unit
     task.unawaited = record
     if source.allocation.memory is unit.nram:
         value = partial(_value_at, unit, end_ps, source, value)
     elif unit.posted:
         value = partial(_value_after_stores, unit, value)
-    if stops:
-        return Waiting(task, stops=True, finish=value)
+    if suspends:
+        return Waiting(task, suspends=True, finish=value)
     # It is awaited before the next load, so a task needs only one.
     issuer.loaded.finish = value
     return issuer.loaded
@@ -177,11 +177,11 @@ def access(
     a loop that was charged from `since_ps` on were issued since then, between its other accesses.
     """
     has_bytes = view.allocation.buffer is not None
-    record, _, stops = _access(issuer, line, name, view, count, write=write, has_bytes=has_bytes, since_ps=since_ps)
-    if not stops:
+    record, _, suspends = _access(issuer, line, name, view, count, write=write, has_bytes=has_bytes, since_ps=since_ps)
+    if not suspends:
         return None
     issuer.task.unawaited = record
-    return Waiting(issuer.task, stops=True)
+    return Waiting(issuer.task, suspends=True)
 
 
 # Far below the limit of 64-bit picoseconds.

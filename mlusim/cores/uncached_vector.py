@@ -63,10 +63,10 @@ def wait_for_register(issuer: Issuer, line: int, record: int, value: Callable[[]
         issuer.unit.update_memory(issuer.task.now_ps)
         return value()
 
-    stops = sync(issuer, line, "sync_compute", COMPUTE_PIPES).stops
+    suspends = sync(issuer, line, "sync_compute", COMPUTE_PIPES).suspends
     # The kernel has to await the instruction, not the sync.
     issuer.task.unawaited = record
-    return Waiting(issuer.task, stops=stops, finish=finish)
+    return Waiting(issuer.task, suspends=suspends, finish=finish)
 
 
 def issue_counted(

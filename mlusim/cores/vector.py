@@ -128,7 +128,7 @@ def issue_and_count(
     def value() -> int:
         (positions,) = selected
         # The checker compares only the elements written, and follows them from where they were.
-        issuer.log.addresses[record] = {"dst": issuer.log.first(len(positions)), "src": positions}
+        issuer.log.addresses[record] = {"dst": issuer.log.positions(len(positions)), "src": positions}
         return len(positions)
 
     return wait_for_register(issuer, line, record, value)

@@ -27,23 +27,23 @@ class Waiting:
 
     Args:
         task: the task that waits; its `unawaited` record is cleared by the `await`.
-        stops: whether the task has to suspend; false if the operation is already complete.
+        suspends: whether the task has to suspend; false if the operation is already complete.
 
     Attributes:
         finish: called after the wait, if not None; its result is the result of the `await`.
     """
 
-    __slots__ = ("_stops", "_task", "finish")
+    __slots__ = ("_task", "_yields", "finish")
 
-    def __init__(self, task: Task, *, stops: bool, finish: Callable[[], Any] | None = None) -> None:
+    def __init__(self, task: Task, *, suspends: bool, finish: Callable[[], Any] | None = None) -> None:
         self._task = task
-        self._stops = _ONCE if stops else ()
+        self._yields = _ONCE if suspends else ()
         self.finish = finish
 
     @property
-    def stops(self) -> bool:
+    def suspends(self) -> bool:
         """Whether the task has to suspend for it."""
-        return bool(self._stops)
+        return bool(self._yields)
 
     def __await__(self) -> Generator[Any, Any, Any]:
         task = self._task
@@ -54,11 +54,11 @@ class Waiting:
         task.unawaited = NONE
         if self.finish is None:
             # An iterator over a tuple costs a third of a generator.
-            return iter(self._stops)  # type: ignore[return-value]  # an iterator is enough
-        return _finishing(self._stops, self.finish)
+            return iter(self._yields)  # type: ignore[return-value]  # an iterator is enough
+        return _finishing(self._yields, self.finish)
 
 
-def _finishing(stops: tuple[_Suspend, ...], finish: Callable[[], Any]) -> Generator[Any, Any, Any]:
-    if stops:
+def _finishing(yields: tuple[_Suspend, ...], finish: Callable[[], Any]) -> Generator[Any, Any, Any]:
+    if yields:
         yield SUSPEND
     return finish()
