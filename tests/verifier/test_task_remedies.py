@@ -214,3 +214,26 @@ def test_memory_cores_alone_have_a_barrier_of_their_own():
 
     finding = the_only_error(kernel, X, Output((2, 4, 8)), Output((2, 4, 8)), kind="UNION2", dim=8)
     assert finding.remedy.startswith("`await core.sync_all_mpu()` in all memory cores of the union, after ")
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_tasks_that_update_a_row_of_others_need_rows_of_their_own(rows):
+    """A lock would let two tasks double the shared row in turn."""
+
+    async def kernel(core, x, rows):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        for row in range(2 * core.task_id, min(2 * core.task_id + rows, 8)):
+            await core.memcpy(held, x[row])
+            core.mul(held, held, 2.0)
+            await core.memcpy(x[row], held)
+
+    if rows == 2:
+        assert mlusim.verify(kernel, InOut(X), rows, dim=4, reference=2 * X).ok
+    else:
+        finding = the_only_error(kernel, InOut(X), rows, dim=4)
+        own, lock, _ = finding.remedy.split("\n")
+        assert own == "give each task bytes of its own"
+        assert lock.startswith("or, if both updates are meant, hold the same lock in every task")
+        assert not finding.fields["sync"]

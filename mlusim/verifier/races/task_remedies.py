@@ -11,6 +11,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import SCALAR, Log
+from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Site, in_one_function
 from mlusim.verifier.order.happens_before import Order
@@ -78,13 +79,15 @@ class TaskRemedies:
             return "synchronize", "launches on different queues are not ordered", remedy
         if self._update_in_turn(a, b):
             rule = "an update by another task between the load and the store is lost"
+            lock, atomic = _update(first, second)
+            if self._update_seldom_shared(a, b):
+                return "", rule, _any_of([_OWN_BYTES, f"if both updates are meant, {lock}", atomic])
             loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
             if not self.apart or jobs[0] != jobs[1] or first.file != second.file or not loop[0]:
-                return "", rule, _update(first, second)
+                return "", rule, _any_of([lock, atomic, _OWN_BYTES])
             sync, all_of = self._barrier(tasks)
             end = f"at the end of the loop at {Path(first.file).name}:{loop[0]}"
-            barrier = f"{first.call(sync + '()')} in {all_of}, {end}"
-            return sync, rule, f"{barrier}\nor {_update(first, second)}"
+            return sync, rule, _any_of([f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES])
         special, general = self._other_order(a, b, first)
         if jobs[0] != jobs[1]:
             kind = self.log.launches[jobs[0][0]].kind
@@ -240,6 +243,19 @@ class TaskRemedies:
                 return False
         return True
 
+    def _update_seldom_shared(self, a: int, b: int) -> bool:
+        """Return whether one task alone stores most bytes that the lines of two accesses store: a split that overlaps.
+
+        A lock or a barrier would let two tasks update the shared bytes in turn, and the values would be wrong.
+        """
+        accesses, order = self.accesses, self.order
+        alloc = int(accesses.alloc[a])
+        at_lines = np.isin(order.line_of[accesses.record], order.line_of[accesses.record[[a, b]]])
+        stores = accesses.where(np.flatnonzero(at_lines & accesses.write & (accesses.alloc == alloc)))
+        cells = Cells(stores, self.log.allocations[alloc].nbytes)
+        stored = cells.count() > 0
+        return 2 * cells.total(cells.mixed(order.task_of[stores.record], stored)) < cells.total(stored)
+
     def _other_order(self, a: int, b: int, first: Site) -> tuple[list[str], list[str]]:
         """Return further ways to order two tasks, which the kernel uses elsewhere: those to try first, and the others.
 
@@ -337,17 +353,14 @@ def job_of(log: Log, task: int) -> tuple[int, ...]:
     return record.launch, row, x // (int(launch.kind[5:]) * cores)
 
 
-def _update(first: Site, second: Site) -> str:
-    """Return the remedy for a load and a store that other tasks must not interrupt."""
+def _update(first: Site, second: Site) -> tuple[str, str]:
+    """Return the remedies for a load and a store that other tasks must not interrupt: a lock, or an atomic."""
     lock, unlock = (first.call(f"{name}(0)") for name in ("lock", "unlock"))
     where = f"from {first.location} to {second.location}" if first.line < second.line else "from the load to the store"
     atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else "`core.atomic_reduce_add`"
-    return _any_of(
-        [
-            f"hold the same lock in every task {where}: {lock}, {unlock}",
-            f"if it is a sum, a maximum or the like, update it with an atomic, such as {atomic}",
-            _OWN_BYTES,
-        ]
+    return (
+        f"hold the same lock in every task {where}: {lock}, {unlock}",
+        f"if it is a sum, a maximum or the like, update it with an atomic, such as {atomic}",
     )
 
 

@@ -98,7 +98,8 @@ class _Findings:
         else:
             in_gdram = allocation.memory == "gdram"
             later = _later_launch(self.log, self.order, self.accesses, read.row) if in_gdram else ""
-            beside = write_beside(self.log, self.columns, self.accesses, read.row)
+            bytes_read = int(read.starts[0]), int(read.stops[-1])
+            beside = write_beside(self.log, self.columns, self.accesses, read.row, *bytes_read)
             words = _uninitialised(allocation, sites, partly=read.partly, later=later, beside=beside)
         return replace(
             words,
