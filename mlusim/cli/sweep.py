@@ -209,7 +209,10 @@ def _sweep(
 
     target = None if output is None else _table_file(output)
     if not no_db:
-        check_file("--db", db)
+        try:
+            check_file("--db", db)
+        except InputError as error:
+            raise InputError(f"{error.message}; --no-db runs without the file") from None
     axes = _axes(operation, own, **points)
     axes.count()
     draw = _plotter(axes, plot, against, picture, output)

@@ -74,7 +74,7 @@ def check_launch(
         signature.bind(None, *arguments, **settings)
     except TypeError as error:
         raise LaunchError(
-            f"{name}{signature} was launched with {len(arguments)} arguments after `core`: {error}"
+            f"{name}{signature} was launched with {plural(len(arguments), 'argument')} after `core`: {error}"
         ) from None
     check_calls(kernel)
     for argument in (*arguments, *settings.values()):

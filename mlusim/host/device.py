@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 from weakref import finalize, ref
 
 from simpy.core import EmptySchedule
@@ -254,6 +254,10 @@ class Device(DeviceMemory):
         self._close_tasks()
         self.close()
         return arrays
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse copies by `pickle` and `copy`."""
+        raise TypeError("a Device cannot be copied or pickled: create one in each process; its result() can be pickled")
 
     def __enter__(self) -> Self:
         """Return the device; leaving the `with` block closes it."""

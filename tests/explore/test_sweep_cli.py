@@ -69,6 +69,15 @@ def test_a_sweep_prints_and_stores_a_row_per_point(folder):
     assert "(in sweep.sqlite, 2 of them from before)" in again
 
 
+def test_a_folder_without_room_for_the_points_names_the_way_without(folder):
+    Path("sweep.sqlite").mkdir()
+    found = call(*TIN_SHIFT)
+    assert (found.exit_code, found.stderr) == (
+        2,
+        "error: --db sweep.sqlite is a directory: name a file in it; --no-db runs without the file\n",
+    )
+
+
 def test_python_and_the_command_line_have_the_same_points(folder):
     succeed("sweep", "reverse", "--shape", "32,16", "--axis", "0", "--axis", "0,1", "--db", "a.sqlite", "-j", "0", "-q")
     assert mlusim.sweep("reverse", shape=(32, 16), axis=[(0,), (0, 1)], db="a.sqlite", workers=0).found == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -41,3 +42,10 @@ def test_a_device_can_continue_after_its_log_was_pickled():
         device.launch(kernel, out, dim=4, kind="BLOCK")
         device.synchronize()
         assert len(pickle.loads(pickle.dumps(device.log)).records) == len(device.log.records)
+
+
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_device_is_not_duplicated(duplicate):
+    """A copy would share the memories of the first."""
+    with pytest.raises(TypeError, match=r"^a Device cannot be copied or pickled: create one in each process"):
+        duplicate(mlusim.Device())
