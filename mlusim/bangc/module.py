@@ -17,7 +17,8 @@ from mlusim.bangc.compiler.translation import translate
 from mlusim.bangc.compiler.unknown_names import not_simulated
 from mlusim.bangc.execution.device_variables import DeviceVariables
 from mlusim.bangc.execution.entry_points import EntryPoint, entry_point
-from mlusim.bangc.execution.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
+from mlusim.bangc.execution.image import Image, Room, Runtime, load_runtime
+from mlusim.bangc.execution.runtime_layout import KINDS, SRAM
 from mlusim.cores.core import Kernel
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board, board

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mlusim.bangc.execution.image import VALUES_WORD
+from mlusim.bangc.execution.runtime_layout import VALUES_WORD
 from mlusim.cores import copies
 from mlusim.cores.byte_copies import ByteForm, byte_form
 from mlusim.errors import CopyError

@@ -22,8 +22,8 @@ from mlusim.bangc.calls.call_record import file_at
 from mlusim.bangc.calls.device_calls import device_calls
 from mlusim.bangc.calls.host_calls import HOST_CALLS
 from mlusim.bangc.calls.instruction_calls import result_types, signature_handlers, vector_intrinsics
-from mlusim.bangc.execution.image import KINDS
 from mlusim.bangc.execution.lines import raise_at
+from mlusim.bangc.execution.runtime_layout import KINDS
 from mlusim.cores import locks, syncs
 from mlusim.cores.barrier import BARRIERS
 from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE

@@ -19,8 +19,16 @@ from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.calls.type_codes import POINTER, dtype_of_code
 from mlusim.bangc.execution.filter_forms import FilterForms
 from mlusim.bangc.execution.gdram_map import GdramMap
-from mlusim.bangc.execution.image import FILE_WORD, LINE_WORD, NULL_BYTES, OPERATION_WORD, UNIT_VARIABLES, Image, Range
+from mlusim.bangc.execution.image import Image
 from mlusim.bangc.execution.placed_arrays import PlacedArrays
+from mlusim.bangc.execution.runtime_layout import (
+    FILE_WORD,
+    LINE_WORD,
+    NULL_BYTES,
+    OPERATION_WORD,
+    UNIT_VARIABLES,
+    Range,
+)
 from mlusim.cores.instructions.wram_layout import rows_view
 from mlusim.errors import AccessError, CopyError, KernelError, MlusimError, OperandError
 from mlusim.log_tables import Remark

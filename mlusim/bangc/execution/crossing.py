@@ -13,9 +13,18 @@ from mlusim.bangc.calls.call_record import HEAD
 from mlusim.bangc.execution.accesses import drain
 from mlusim.bangc.execution.bridge import Bridge
 from mlusim.bangc.execution.faults import print_text, raise_fault
-from mlusim.bangc.execution.image import DRAIN, FINISHED, FIRST_KNOWN, PLACED, PRINT, RUN_COUNT_WORD, SETTLE, SKIPPED
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.repetition import Repetition
+from mlusim.bangc.execution.runtime_layout import (
+    DRAIN,
+    FINISHED,
+    FIRST_KNOWN,
+    PLACED,
+    PRINT,
+    RUN_COUNT_WORD,
+    SETTLE,
+    SKIPPED,
+)
 from mlusim.errors import MlusimError
 
 # What `Crossing.advance` continues with.

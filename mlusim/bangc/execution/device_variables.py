@@ -7,8 +7,9 @@ import os
 from typing import TYPE_CHECKING
 from weakref import WeakSet, ref
 
-from mlusim.bangc.execution.image import ARENA_BYTES, Room
+from mlusim.bangc.execution.image import Room
 from mlusim.bangc.execution.lines import raise_at
+from mlusim.bangc.execution.runtime_layout import ARENA_BYTES
 from mlusim.errors import AllocationError, KernelError
 from mlusim.units import group_digits
 

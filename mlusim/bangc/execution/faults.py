@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from mlusim.bangc.calls.call_record import file_at, text_at
 from mlusim.bangc.compiler.debug_lines import HEADERS, SourceLine, is_system
-from mlusim.bangc.execution.image import (
+from mlusim.bangc.execution.lines import raise_at
+from mlusim.bangc.execution.runtime_layout import (
     ARENA_BYTES,
     ARRAYS,
     GAP_BYTES,
@@ -22,7 +23,6 @@ from mlusim.bangc.execution.image import (
     VALUES_WORD,
     WILD,
 )
-from mlusim.bangc.execution.lines import raise_at
 from mlusim.errors import AccessError, KernelError, MissingDataError, MlusimError, OperationLimitError
 from mlusim.units import group_digits
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mlusim.bangc.execution.image import Range
+from mlusim.bangc.execution.runtime_layout import Range
 from mlusim.memory.allocation import Allocation
 from mlusim.units import group_digits
 

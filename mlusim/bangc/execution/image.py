@@ -1,8 +1,7 @@
 """Images: copies of a compiled kernel, one per core, and their fibres.
 
 Every core has a separately loaded copy of the shared object, and so its own file-scope variables; arrays with a memory
-space lie in the unit's own address ranges, those of `__mlu_shared__` in the cluster's. The structures here mirror
-`runtime.cpp`.
+space lie in the unit's own address ranges, those of `__mlu_shared__` in the cluster's.
 """
 
 from __future__ import annotations
@@ -21,160 +20,30 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.bangc.execution.file_variables import file_variables
+from mlusim.bangc.execution.runtime_layout import (
+    ARENA_BYTES,
+    FIBRE_WORDS,
+    KINDS,
+    RUN,
+    UNIT_VARIABLES,
+    VARIABLES,
+    WORD,
+    Arena,
+    EntryRecord,
+    Fault,
+    Fibre,
+)
 from mlusim.errors import CompileError
 from mlusim.files import scratch_folder
-from mlusim.memory.kinds import MemoryKind
 
-ARGUMENTS, SLOTS, ARRAYS = 32, 512, 2048
-# A call record in 64-bit words; the values come last.
-RESULT_WORD, OPERATION_WORD, LINE_WORD, COUNT_WORD, FILE_WORD, CODES_WORD, VALUES_WORD = range(7)
-KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
-SRAM = 2
-# The number of variables in GDRAM, which all images of a binary share.
-VARIABLES = len(KINDS)
-# What resuming returns: the number of an intrinsic; beyond FIRST_KNOWN that of a known call; or one of these.
-FIRST_KNOWN = 1 << 32
-FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT, SKIPPED, UNSYNCED = range(-1, -11, -1)
-# Flags of a range: host memory that a copy may still use, and whether it writes there.
-IN_FLIGHT, WRITTEN = 4, 8
-ARENA_BYTES = 1 << 28
-# Unused addresses between the arrays of an arena; they take no capacity.
-GAP_BYTES = 1 << 16
-# Addresses below are a null pointer, or near one.
-NULL_BYTES = 1 << 16
 # Flag of `mmap`: pages take no memory before they are written.
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 _STACK_BYTES = 1 << 20
 _HOST_STACK_BYTES = 1 << 23
 _RUNS = 1 << 12
-# Protected pages at the ends of a stack.
-GUARD_BYTES = 1 << 16
-_WORD = ctypes.c_uint64
-
-
-class Call(ctypes.Structure):
-    """A call made by a fibre."""
-
-    _fields_ = (
-        ("result", _WORD),
-        ("op", ctypes.c_int64),
-        ("line", ctypes.c_int64),
-        ("count", ctypes.c_int64),
-        ("file", _WORD),
-        ("codes", _WORD),
-        ("value", _WORD * ARGUMENTS),
-    )
-
-
-class Range(ctypes.Structure):
-    """A range of GDRAM; bit 0 of `flags`: read-only, bit 1: without bytes. Or one of the host: `IN_FLIGHT`."""
-
-    _fields_ = (("base", _WORD), ("size", _WORD), ("flags", _WORD))
-
-
-class PlacedArray(ctypes.Structure):
-    """An array with a memory space."""
-
-    _fields_ = (
-        ("kind", _WORD),
-        ("name", ctypes.c_char_p),
-        ("offset", _WORD),
-        ("size", _WORD),
-        ("file", ctypes.c_char_p),
-        ("line", _WORD),
-        ("initial", ctypes.c_void_p),
-    )
-
-
-class Arena(ctypes.Structure):
-    """The addresses of one memory."""
-
-    _fields_ = (
-        ("base", _WORD),
-        ("used", _WORD),
-        ("alignment", _WORD),
-        ("count", _WORD),
-        ("arrays", PlacedArray * ARRAYS),
-    )
-
-
-class Fibre(ctypes.Structure):
-    """The part of a fibre shared with C++."""
-
-    _fields_ = (
-        ("call", Call),
-        ("arenas", ctypes.POINTER(Arena) * len(KINDS)),
-        ("ranges", ctypes.POINTER(Range)),
-        ("range_count", _WORD),
-        ("in_flight", _WORD),
-        ("image", _WORD),
-        ("image_size", _WORD),
-        ("device", _WORD),
-        ("absent", _WORD),
-        ("astray", _WORD),
-        ("pending", _WORD),
-        ("limit_ticks", _WORD),
-        ("runs", _WORD),
-        ("run_count", _WORD),
-        ("run_capacity", _WORD),
-        ("stack", _WORD),
-        ("stack_size", _WORD),
-        ("drops", _WORD),
-        ("skipped", _WORD),
-    )
-
-
-_FIBRE_WORDS = ctypes.sizeof(Fibre) // 8
-RUN_COUNT_WORD = Fibre.run_count.offset // 8
-
-
-class Fault(ctypes.Structure):
-    """Data of a signal; an endless loop is number SIGVTALRM, a foreign thread 0."""
-
-    _fields_ = (
-        ("number", _WORD),
-        ("address", _WORD),
-        ("pc", _WORD),
-        ("accessed", _WORD),
-        ("sp", _WORD),
-        ("count", _WORD),
-        ("words", _WORD * 4096),
-    )
-
-
-class EntryRecord(ctypes.Structure):
-    """A registered entry."""
-
-
-EntryRecord._fields_ = (
-    ("name", ctypes.c_char_p),
-    ("parameters", ctypes.c_char_p),
-    ("file", ctypes.c_char_p),
-    ("line", ctypes.c_int64),
-    ("function", ctypes.c_void_p),
-    ("body", ctypes.c_void_p),
-    ("count", _WORD),
-    ("codes", ctypes.POINTER(_WORD)),
-    ("sizes", ctypes.POINTER(_WORD)),
-    ("next", ctypes.POINTER(EntryRecord)),
-)
-
-RUN = np.dtype([("pc", "<u8"), ("address", "<u8"), ("stride", "<i8"), ("count", "<u8"), ("meta", "<u8")])
-UNIT_VARIABLES = (
-    "task_id",
-    "task_id_x",
-    "task_id_y",
-    "task_id_z",
-    "task_dim",
-    "task_dim_x",
-    "task_dim_y",
-    "task_dim_z",
-    "core_id",
-    "core_dim",
-    "cluster_id",
-    "cluster_dim",
-    "is_memory_core",
-)
+# Offsets of the program headers in a 64-bit ELF file, their size and number; a segment's type and a flag.
+_PROGRAM_HEADERS = (("<Q", 32), ("<H", 54), ("<H", 56))
+_LOADED, _WRITTEN = 1, 2
 
 
 class Runtime:
@@ -183,13 +52,13 @@ class Runtime:
     def __init__(self, path: Path) -> None:
         self.library: Any = ctypes.PyDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         self.library.mlusim_fibre.restype = ctypes.POINTER(Fibre)
-        self.library.mlusim_fibre.argtypes = (_WORD, _WORD)
+        self.library.mlusim_fibre.argtypes = (WORD, WORD)
         self.library.mlusim_resume.restype = ctypes.c_int64
         self.library.mlusim_resume.argtypes = (ctypes.c_void_p,)
         self.library.mlusim_start.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-        self.library.mlusim_state.restype = _WORD
+        self.library.mlusim_state.restype = WORD
         self.library.mlusim_state.argtypes = (ctypes.c_void_p,)
-        self.library.mlusim_know.argtypes = (ctypes.c_void_p, _WORD)
+        self.library.mlusim_know.argtypes = (ctypes.c_void_p, WORD)
         self.library.mlusim_forget.argtypes = (ctypes.c_void_p,)
         self.library.mlusim_operations.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
         self.library.mlusim_free.argtypes = (ctypes.c_void_p,)
@@ -293,7 +162,7 @@ class Image:
         self.record.image, self.record.image_size = self.base, self.size
         self.record.device = 0 if host else 1
         self.stack, self.stack_size = int(self.record.stack), int(self.record.stack_size)
-        words = ctypes.cast(self.address, ctypes.POINTER(ctypes.c_uint64 * _FIBRE_WORDS)).contents
+        words = ctypes.cast(self.address, ctypes.POINTER(ctypes.c_uint64 * FIBRE_WORDS)).contents
         # The shared part of the fibre, the call record first: as bytes and as words.
         self.call_bytes = memoryview(words).cast("B")
         self.words = self.call_bytes.cast("Q")
@@ -370,7 +239,7 @@ def _open(path: Path) -> Any:
 
 def _base(handle: int) -> int:
     """Return the load address of a library: the first word of the loader's record of it."""
-    return int(_WORD.from_address(handle).value)
+    return int(WORD.from_address(handle).value)
 
 
 @lru_cache(maxsize=32)
@@ -392,8 +261,3 @@ def _segments(binary: Path) -> list[tuple[int, int, bool]]:
         if header[0] == _LOADED:
             found.append((header[3], header[6], bool(header[1] & _WRITTEN)))
     return found
-
-
-# Offsets of the program headers in a 64-bit ELF file, their size and number; a segment's type and a flag.
-_PROGRAM_HEADERS = (("<Q", 32), ("<H", 54), ("<H", 56))
-_LOADED, _WRITTEN = 1, 2

@@ -11,8 +11,9 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.bangc.execution.fixed_addresses import place
-from mlusim.bangc.execution.image import ARENA_BYTES, KINDS, SRAM, Image, Room
+from mlusim.bangc.execution.image import Image, Room
 from mlusim.bangc.execution.lines import raise_at
+from mlusim.bangc.execution.runtime_layout import ARENA_BYTES, KINDS, SRAM
 from mlusim.errors import AllocationError
 from mlusim.memory.allocation import POISON, Allocation, Memory
 from mlusim.memory.view import View

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.bangc.calls.host_calls import STATUS
-from mlusim.bangc.execution.image import Range
+from mlusim.bangc.execution.runtime_layout import Range
 from mlusim.bangc.host.copies_3d import volume_copy
 from mlusim.bangc.host.spans import Region
 from mlusim.cores.convert import ROUND

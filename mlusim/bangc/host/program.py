@@ -16,9 +16,10 @@ from mlusim.bangc.calls.call_record import answer, call_of, file_at, text_at
 from mlusim.bangc.calls.host_calls import OF_FLOATS
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.execution import faults
-from mlusim.bangc.execution.image import FINISHED, KINDS, LEFT, NULL_BYTES, PRINT, SIGNAL, UNSYNCED, WILD, Image, Room
+from mlusim.bangc.execution.image import Image, Room
 from mlusim.bangc.execution.kernel import execute, gdram_map
 from mlusim.bangc.execution.lines import entry_function
+from mlusim.bangc.execution.runtime_layout import FINISHED, KINDS, LEFT, NULL_BYTES, PRINT, SIGNAL, UNSYNCED, WILD
 from mlusim.bangc.host.cnrt import Cnrt
 from mlusim.errors import AccessError, InputError, KernelError, MlusimError
 from mlusim.host.device import Device

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.bangc.calls.host_calls import SAME
-from mlusim.bangc.execution.image import IN_FLIGHT, WRITTEN
+from mlusim.bangc.execution.runtime_layout import IN_FLIGHT, WRITTEN
 from mlusim.bangc.host.copies_3d import volume_copy
 from mlusim.verifier.accesses.table import accesses_of
 
