@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,25 +45,26 @@ def print_exact(text: str) -> None:
 
 def print_command(command: str) -> None:
     """A command line to paste; one that is wider than the terminal continues below, by the shell's own rule."""
-    lines = ["  "]
-    words = [*re.split(r" (?=--)", command), ""]
-    for word, after in pairwise(words):
-        if lines[-1].strip() and len(lines[-1]) + len(word) + len(" \\" if after else "") >= console().width:
-            lines[-1] += "\\"
-            lines.append("      ")
-        lines[-1] += f"{word} "
-    click.echo("\n".join(lines).rstrip())
+    _print_pasted(re.split(r" (?=--)", command), mark=" \\")
 
 
 def print_call(call: str) -> None:
     """A call of Python to paste; one that is wider than the terminal continues below, between two arguments."""
-    lines = ["  "]
-    for word in re.split(r"(?<=,) ", call):
-        if lines[-1].strip() and len(lines[-1]) + len(word) > console().width:
-            lines[-1] = lines[-1].rstrip()
-            lines.append("      ")
-        lines[-1] += f"{word} "
-    click.echo("\n".join(lines).rstrip())
+    _print_pasted(re.split(r"(?<=,) ", call), mark="")
+
+
+def _print_pasted(parts: Sequence[str], *, mark: str) -> None:
+    """Print parts in as few lines as fit; all lines but the last end with a mark."""
+    width = console().width
+    lines = [f"  {parts[0]}"]
+    for number, part in enumerate(parts[1:], 2):
+        room = width - (len(mark) if number < len(parts) else 0)
+        if len(lines[-1]) + 1 + len(part) <= room:
+            lines[-1] += f" {part}"
+        else:
+            lines[-1] += mark
+            lines.append(f"      {part}")
+    click.echo("\n".join(lines))
 
 
 def print_text(text: str) -> None:
