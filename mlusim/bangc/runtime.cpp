@@ -35,7 +35,7 @@ struct Known { Word epoch, number, size, words[ARGUMENTS + 5]; };
 struct Range { Word base, size, read_only; };
 struct Run { Word pc, address; int64_t stride; Word count, meta; };
 struct Slot { Run run; Word next, low, high, array; };  // the bytes and the number of the array that it accessed last
-struct Array { Word kind; const char *name; Word offset, size; const char *file; Word line; const void *initial; };
+struct Array { Word kind; const char *name; Word offset, size; const char *file; Word line; const void *initial; const char *owner; };  // owner: the function that declares it, with its template arguments
 // The addresses of the arrays of one memory; the cores of a cluster share that of their SRAM.
 struct Arena { Word base, used, alignment, count; Array arrays[ARRAYS]; };
 struct Fibre {
@@ -256,7 +256,7 @@ MOVES(__wrap_memcpy, memcpy) MOVES(__wrap_memmove, memmove) SETS(__wrap_memset) 
 
 EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int line);
 // Provides an array with its bytes: when its image is loaded, or when its function first runs.
-EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const void *initial) {
+EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const char *owner, const void *initial) {
     Word space = kind & ~Word(EXTERN);
     Arena *arena = current && space < KINDS ? current->arenas[space] : loading[space];
     if (!arena || (current && !current->device)) {  // host code has no memory of a core
@@ -265,7 +265,7 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
     }
     for (Array *known = arena->arrays; known < arena->arrays + arena->count; ++known) {
         if (known->size != size || strcmp(known->name, name)) continue;
-        bool same = (space == SRAM || space == GDRAM) && known->line == Word(line) && !strcmp(known->file, file);  // that of the cluster or the board
+        bool same = (space == SRAM || space == GDRAM) && known->line == Word(line) && !strcmp(known->file, file) && !strcmp(known->owner, owner);  // that of the cluster or the board
         bool meets = current ? kind & EXTERN : (kind | known->kind) & EXTERN;  // defined by another file
         if (meets && !current) known->kind &= kind, known->initial = known->initial ? known->initial : initial;
         // Its location distinguishes it from others of its name when the next image is loaded.
@@ -277,7 +277,7 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
     }
     Word offset = (arena->used + GAP + arena->alignment - 1) / arena->alignment * arena->alignment;
     if (arena->count == ARRAYS) mlusim_leave(TOO_MANY, name, file, line);
-    arena->arrays[arena->count++] = Array{kind, name, offset, size, file, Word(line), initial};
+    arena->arrays[arena->count++] = Array{kind, name, offset, size, file, Word(line), initial, owner};
     arena->used = offset + size;
     if (current) back(current, PLACED);
     void *place = (char *)arena->base + (arena->used > NRAM_BYTES_MASK ? 0 : offset);  // arrays that are too large are never used

@@ -165,3 +165,19 @@ def test_a_shared_array_of_a_function_is_known_to_every_core_that_reaches_it(tmp
     entry = bangc.compile(file)["kernel"]
     sums = np.repeat(np.float32([10, 26]), 4) + 1024
     mlusim.verify(entry, mlusim.Output((8,)), dim=8, kind="UNION2", reference=sums).check()
+
+
+def test_each_instance_of_a_template_has_shared_arrays_of_its_own(compiler: str, tmp_path: Path) -> None:
+    file = tmp_path / "instances.mlu"
+    file.write_text(
+        "template <typename T, int K> __mlu_func__ T *slots() { __mlu_shared__ T part[4]; return part; }\n"
+        "__mlu_entry__ void kernel(float *out) {\n"
+        "  float *f = slots<float, 1>(), *g = slots<float, 2>();\n"
+        "  int *i = slots<int, 1>();\n"
+        "  if (__is_mpu()) return;\n"
+        "  f[coreId] = 0.5f; g[coreId] = 100; i[coreId] = taskId;\n"
+        "  out[taskId] = f[coreId] + g[coreId] + i[coreId] + (slots<int, 1>() == i);\n}\n"
+    )
+    entry = bangc.compile(file, compiler=compiler)["kernel"]
+    reference = np.arange(8, dtype=np.float32) + 101.5
+    mlusim.verify(entry, mlusim.Output((8,)), dim=8, kind="UNION2", reference=reference).check()

@@ -32,6 +32,8 @@ class MemoryArrays:
         self._source = source
         self._placed: dict[tuple[str, str], str] = {}
         self._number = 0
+        # The function that declares the arrays, in C++: each instance of a template has arrays of its own.
+        self._owner = ""
 
     def rewrite(self, position: int, scope: str, *, at_file_scope: bool, in_class: bool) -> int:
         """Rewrite the declaration of the word at `position`; returns the position to continue at.
@@ -43,6 +45,7 @@ class MemoryArrays:
             in_class: a member.
         """
         source, tokens = self._source, self._source.tokens
+        self._owner = '""' if at_file_scope else "__PRETTY_FUNCTION__"
         start = self._start(position)
         stop = source.end_of_declaration(position)
         body = without_attributes(tokens[start:stop])
@@ -129,7 +132,7 @@ class MemoryArrays:
         bounds, initial = joined(declarator[1:end]), declarator[end:]
         self._number += 1
         number = self._number
-        where = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}'
+        where = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, {self._owner}'
         if initial:
             # At function scope the value is set whenever the declaration is reached.
             made = f"static {base} mlusim_i{number} {bounds} {joined(initial)}; typedef decltype(mlusim_i{number}) "

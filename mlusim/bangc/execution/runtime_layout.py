@@ -61,6 +61,7 @@ class PlacedArray(ctypes.Structure):
         ("file", ctypes.c_char_p),
         ("line", WORD),
         ("initial", ctypes.c_void_p),
+        ("owner", ctypes.c_char_p),
     )
 
 

@@ -69,7 +69,8 @@ struct mlusim_record {
 };
 extern struct mlusim_record *mlusim_call_record;
 void mlusim_switch();
-void *mlusim_place(uint64_t kind, const char *name, uint64_t size, const char *file, int line, const void *initial);
+void *mlusim_place(uint64_t kind, const char *name, uint64_t size, const char *file, int line, const char *owner,
+                   const void *initial);
 void *mlusim_find(uint64_t kind, const char *name, void **reference);
 }
 
@@ -210,12 +211,12 @@ template <class T> MLUSIM_PLAIN inline T result(uint64_t word) {
 }
 
 template <class T>
-MLUSIM_PLAIN inline T *array_in_memory(uint64_t kind, const char *name, const char *file, int line,
+MLUSIM_PLAIN inline T *array_in_memory(uint64_t kind, const char *name, const char *file, int line, const char *owner,
                                        const void *initial = nullptr) {
     constexpr bool unsized = std::is_array<T>::value && !std::extent<T>::value;
     static_assert(!unsized, "an array with a memory space is defined with its size");
     if constexpr (unsized) return nullptr;
-    else return reinterpret_cast<T *>(mlusim_place(kind, name, sizeof(T), file, line, initial));
+    else return reinterpret_cast<T *>(mlusim_place(kind, name, sizeof(T), file, line, owner, initial));
 }
 
 // The address of an array that another file defines with its size; `reference` is set when that file is initialised.
