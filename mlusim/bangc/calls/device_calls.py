@@ -206,7 +206,7 @@ def device_calls() -> dict[str, tuple[tuple[int, ...], Handler]]:
         calls[f"__bang_atomic_{operation}"] = ((4, 5) if swaps else (3, 4), _fetching(operation))
         calls[f"__bang_atomic_reduce_{operation}"] = ((3,) if swaps else (2, 3, _STRIDED_ATOMIC), _reducing(operation))
     for memory in ("gdram", "sram", "ldram"):
-        calls[f"__{memory}set"] = ((3, 7), _setting(f"{memory}set", blocking=True))
+        calls[f"__{memory}set"] = ((3, 5, 7), _setting(f"{memory}set", blocking=True))
     calls["__nramset_async"] = ((3, 5, 7), _setting("nramset_async", blocking=False))
     calls["__bang_rand"] = ((2,), _rand)
     calls["__bang_move"] = ((3, 6), _moving)

@@ -94,7 +94,7 @@ def _with_registers(signatures: list[CSignature]) -> list[CSignature]:
     ]
 
 
-_STRIDED_CONVERSIONS, _STRIDED_FILL = (6, 7), 7
+_STRIDED_CONVERSIONS, _STRIDED_FILLS = (6, 7), (5, 7)
 
 
 def result_types(signatures: list[CSignature]) -> dict[int, str]:
@@ -112,7 +112,7 @@ def result_types(signatures: list[CSignature]) -> dict[int, str]:
     if instruction.name == "convert":
         types |= dict.fromkeys(_STRIDED_CONVERSIONS, "void")
     if instruction.name == "write_value":
-        types[_STRIDED_FILL] = "void"
+        types |= dict.fromkeys(_STRIDED_FILLS, "void")
     return types
 
 
@@ -214,15 +214,16 @@ def _segments(signatures: list[CSignature], values: tuple[Any, ...]) -> list[tup
     """Split a call with strides into one call per segment; None for a call without strides.
 
     A conversion ends in the strides of dst and src in bytes and the number of segments minus one; a fill in (stride,
-    repetitions minus one) of two loops. ASSUMED: each segment costs an instruction.
+    repetitions minus one) of one or two loops. ASSUMED: each segment costs an instruction.
     """
     name = signatures[0].instruction.name
     if name == "convert" and len(values) in _STRIDED_CONVERSIONS:
         *rest, to_stride, from_stride, more = values
         dst, src, *numbers = rest
         return [(dst + k * to_stride, src + k * from_stride, *numbers) for k in range(int(more) + 1)]
-    if name == "write_value" and len(values) == _STRIDED_FILL:
-        dst, count, value, inner_stride, inner, outer_stride, outer = values
+    if name == "write_value" and len(values) in _STRIDED_FILLS:
+        dst, count, value, inner_stride, inner, *rest = values
+        outer_stride, outer = rest or (0, 0)
         return [
             (dst + j * outer_stride + k * inner_stride, count, value)
             for j in range(int(outer) + 1)

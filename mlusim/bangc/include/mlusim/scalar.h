@@ -179,6 +179,9 @@ MLUSIM_SCALAR_FLOATS(div, quotient) MLUSIM_SCALAR_INTEGERS(add, x + y) MLUSIM_SC
 MLUSIM_SCALAR_INTEGERS(mul, x * y) MLUSIM_SCALAR_INTEGERS(div, x / y) MLUSIM_SCALAR_LONGS(add, x + y)
 MLUSIM_SCALAR_INTEGERS(max, x > y ? x : y) MLUSIM_SCALAR_INTEGERS(min, x < y ? x : y)
 MLUSIM_SCALAR_LONGS(max, x > y ? x : y)
+// The high half of the product.
+inline int32_t __cn_scalar_mulh_s32(int32_t x, int32_t y) { return int32_t(int64_t(x) * y >> 32); }
+inline uint32_t __cn_scalar_mulh_u32(uint32_t x, uint32_t y) { return uint32_t(uint64_t(x) * y >> 32); }
 inline float __cn_scalar_exp10_f32(float x) { return float(std::pow(10.0, double(x))); }
 inline half __cn_scalar_exp10_f16(half x) { return half(__cn_scalar_exp10_f32(float(x))); }
 inline float __cn_scalar_accurate_sqrt_f32(float x) { return std::sqrt(x); }
