@@ -234,8 +234,8 @@ class Finding:
         }
 
 
-def in_one_function(first: Site, second: Site) -> tuple[str, str]:
-    """Return the locations of two operations; of one in a helper function, that of its call if only one is possible.
+def in_one_function(first: Site, second: Site) -> tuple[Site | CallSite, Site | CallSite]:
+    """Return the places of two operations; of one in a helper function, that of its call if only one is possible.
 
     A call is possible if it is in a function with the other operation, or with a call of that.
     """
@@ -248,11 +248,9 @@ def in_one_function(first: Site, second: Site) -> tuple[str, str]:
         if one.file == other.file and function_around(one.file, one.line) == function_around(other.file, other.line)
     ]
     if (first, second) in pairs:
-        return first.location, second.location
-    calls = ({pair[side].location for pair in pairs} for side in (0, 1))
-    one, other = (
-        some.pop() if len(some) == 1 else site.location for some, site in zip(calls, (first, second), strict=True)
-    )
+        return first, second
+    calls = ({pair[side] for pair in pairs} for side in (0, 1))
+    one, other = (some.pop() if len(some) == 1 else site for some, site in zip(calls, (first, second), strict=True))
     return one, other
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from findings import ONE, X, assert_text, only
+from findings import ONE, X, assert_text, only, the_only_error
 from mlusim import InOut, Output, VerificationError, verify
 from mlusim.verifier.findings import HINTS, KINDS, Finding
 
@@ -369,3 +369,18 @@ def test_a_race_between_launches_names_them():
     finding = only(device.verify(), "task-race")
     assert "task 0 of launch 0 (copy)" in finding.title
     assert "task 0 of launch 1 (copy)" in finding.title
+
+
+def test_a_gap_in_strided_rows_names_the_copy_that_stops_short_of_it():
+    """The copy of the other rows ends nearer to the gap."""
+
+    async def kernel(core, x, out, less=1):
+        tile = core.nram.alloc((8, 8), x.dtype, "tile")
+        await core.memcpy(tile, x)
+        await core.memcpy(out[0::2, : 8 - less], tile[0::2, : 8 - less])
+        await core.memcpy(out[1::2], tile[1::2])
+
+    finding = the_only_error(kernel, X, Output((8, 8)), **ONE)
+    assert finding.kind == "never-written"
+    assert finding.sites[0].line == kernel.__code__.co_firstlineno + 3
+    assert verify(kernel, X, Output((8, 8)), 0, **ONE, reference=X).ok

@@ -237,3 +237,56 @@ def test_tasks_that_update_a_row_of_others_need_rows_of_their_own(rows):
         assert own == "give each task bytes of its own"
         assert lock.startswith("or, if both updates are meant, hold the same lock in every task")
         assert not finding.fields["sync"]
+
+
+@pytest.mark.parametrize("place", ["", "inside", "before"])
+def test_a_barrier_stands_where_all_tasks_pass_it(place):
+    async def kernel(core, x, edge, out, place):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        await core.memcpy(held, x[core.task_id])
+        await core.memcpy(edge[core.task_id], held)
+        if place == "before":
+            await core.sync_all_ipu()
+        if core.task_id:
+            if place == "inside":
+                await core.sync_all_ipu()
+            await core.memcpy(held, edge[core.task_id - 1])
+        await core.memcpy(out[core.task_id], held)
+
+    arguments = X[:4], Output((4, 8)), Output((4, 8)), place
+    if place == "before":
+        assert mlusim.verify(kernel, *arguments, dim=4, reference={"edge": X[:4], "out": X[[0, 0, 1, 2]]}).ok
+    elif place == "inside":
+        assert the_only_error(kernel, *arguments, dim=4).kind == "hang"
+    else:
+        store, branch = (
+            f"test_task_remedies.py:{line_of(kernel, text)}" for text in ("edge[core.task_id],", "if core.task_id:")
+        )
+        assert the_only_error(kernel, *arguments, dim=4).remedy.startswith(
+            f"`await core.sync_all_ipu()` in all cores of the union, after {store} and before {branch}\n"
+        )
+
+
+def test_a_barrier_stands_where_all_tasks_pass_it_in_compiled_code(tmp_path):
+    file = tmp_path / "edges.mlu"
+    file.write_text(
+        """#include <bang.h>
+
+__mlu_entry__ void edges(const float *x, float *edge, float *out) {
+  __nram__ float held[8];
+  if (__is_mpu()) return;
+  __memcpy(held, x + 8 * taskId, 32, GDRAM2NRAM);
+  __memcpy(edge + 8 * taskId, held, 32, NRAM2GDRAM);
+  if (taskId > 1) {
+    __memcpy(held, x, 32, GDRAM2NRAM);
+  } else if (taskId == 1) {
+    __memcpy(held, edge, 32, GDRAM2NRAM);
+  }
+  __memcpy(out + 8 * taskId, held, 32, NRAM2GDRAM);
+}
+"""
+    )
+    finding = the_only_error(mlusim.bangc.compile(file)["edges"], X[:4], Output((4, 8)), Output((4, 8)), dim=4)
+    assert ", after edges.mlu:7 and before edges.mlu:8\n" in finding.remedy

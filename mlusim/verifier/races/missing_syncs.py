@@ -288,11 +288,11 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
     sync = syncs.pop() if len(syncs) == 1 else FULL_SYNC
     site, second = main.sites
     begin, end = in_one_function(site, second)
-    name = {("before", second.line): end, ("after", site.line): begin}.get(
+    name = {("before", second.line): end.location, ("after", site.line): begin.location}.get(
         (point.kind, point.line), f"{point.file.rpartition('/')[2]}:{point.line}"
     )
     waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
-    between = {in_one_function(*finding.sites) for finding in findings}
+    between = {tuple(place.location for place in in_one_function(*finding.sites)) for finding in findings}
     if point.kind == "copy":
         remedy = f"wait for the copy at {name}: {site.call('memcpy(...)')}"
         sync = main.fields["sync"]

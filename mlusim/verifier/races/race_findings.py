@@ -296,7 +296,8 @@ class Races:
         blocking = ""
         if first.operation == "memcpy" and lane != POSTED:
             blocking = f"\nor wait for the copy at {first.location}: {first.call('memcpy(...)')}"
-        remedy = f"{waits}, which waits for {pipe}, between {' and '.join(in_one_function(first, second))}{blocking}"
+        begin, end = in_one_function(first, second)
+        remedy = f"{waits}, which waits for {pipe}, between {begin.location} and {end.location}{blocking}"
         moves = next((site for site, row in zip((first, second), (a, b), strict=True) if self._is_move(row)), None)
         moved = moves is not None and "vector" in (first.pipe, second.pipe)
         if moves is not None and moved:

@@ -105,6 +105,19 @@ def exclude_each_other(file: str, one: int, other: int) -> bool:
     )
 
 
+def line_passed_by_all(file: str, first: int, last: int) -> int:
+    """Return the last line at which a barrier may stand between two lines of a function so that all tasks pass it.
+
+    It is the first line of the outermost loop or `if` around the last line that is not around the first one; the last
+    line if there is none, or if the two are in different branches.
+    """
+    structure = _structure(file)
+    if first >= last or exclude_each_other(file, first, last) or not _same_function(file, first, last):
+        return last
+    around = (part for part in (*structure.loops, *structure.ifs) if _within(last, part) and not _within(first, part))
+    return min((part[0] for part in around), default=last)
+
+
 def is_passed_every_turn(file: str, loop: Lines, line: int) -> bool:
     """Return whether a line of a loop is neither in a loop nor in a branch inside of it."""
     structure = _structure(file)
@@ -124,6 +137,7 @@ class _Structure:
         loops: every loop.
         branches: both branches of every `if` with an `else`.
         conditional: every branch of every `if`.
+        ifs: every `if`, with all of its branches.
         functions: every function, with its name; in Python, that of a method begins with a dot.
         calls: the lines of calls, with the name of the function.
     """
@@ -131,6 +145,7 @@ class _Structure:
     loops: tuple[Lines, ...]
     branches: tuple[tuple[Lines, Lines], ...]
     conditional: tuple[Lines, ...]
+    ifs: tuple[Lines, ...]
     functions: tuple[tuple[Lines, str], ...]
     calls: tuple[tuple[int, str], ...]
 
@@ -162,6 +177,7 @@ def _structure(file: str) -> _Structure:
     loops = [_lines([node]) for node in nodes if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
     branches = [(_lines(node.body), _lines(node.orelse)) for node in nodes if isinstance(node, ast.If) and node.orelse]
     bodies = [body for node in nodes if isinstance(node, ast.If) for body in (node.body, node.orelse) if body]
+    ifs = tuple(_lines([node]) for node in nodes if isinstance(node, ast.If))
     methods = {body for node in nodes if isinstance(node, ast.ClassDef) for body in node.body}
     functions = [
         (_lines([node]), f".{node.name}" if node in methods else node.name)
@@ -169,7 +185,7 @@ def _structure(file: str) -> _Structure:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     calls = [(node.lineno, _name_of(node.func)) for node in nodes if isinstance(node, ast.Call)]
-    return _Structure(tuple(loops), tuple(branches), tuple(map(_lines, bodies)), tuple(functions), tuple(calls))
+    return _Structure(tuple(loops), tuple(branches), tuple(map(_lines, bodies)), ifs, tuple(functions), tuple(calls))
 
 
 def _lines(statements: Sequence[ast.stmt]) -> Lines:
@@ -187,7 +203,7 @@ def _structure_of_c(text: str) -> _Structure:
     def lines(start: int, end: int) -> Lines:
         return code.count("\n", 0, start) + 1, code.count("\n", 0, end) + 1
 
-    loops, branches, conditional, functions, calls = [], [], [], [], []
+    loops, branches, conditional, ifs, functions, calls = [], [], [], [], [], []
     for found in _LOOP.finditer(code):
         start = found.end() if found.group() == "do" else _after_brackets(code, found.end())
         loops.append(lines(found.start(), _end_of_statement(code, start)))
@@ -199,6 +215,7 @@ def _structure_of_c(text: str) -> _Structure:
         if other:
             conditional.append(lines(other.end(), _end_of_statement(code, other.end())))
             branches.append((conditional[-2], conditional[-1]))
+        ifs.append((lines(found.start(), found.start())[0], conditional[-1][1]))
     for found in _CALL.finditer(code):
         if found[1] in _NO_CALLS:
             continue
@@ -207,7 +224,7 @@ def _structure_of_c(text: str) -> _Structure:
             functions.append((lines(found.start(), _end_of_block(code, opening.end() - 1)), found[1]))
         else:
             calls.append((lines(found.start(), found.start())[0], found[1]))
-    return _Structure(tuple(loops), tuple(branches), tuple(conditional), tuple(functions), tuple(calls))
+    return _Structure(tuple(loops), tuple(branches), tuple(conditional), tuple(ifs), tuple(functions), tuple(calls))
 
 
 def _end_of_branch(code: str, at: int) -> int:

@@ -21,6 +21,7 @@ from mlusim.verifier.races.source_loops import (
     Lines,
     exclude_each_other,
     is_passed_every_turn,
+    line_passed_by_all,
     lines_of_loop,
     loops_around,
 )
@@ -244,17 +245,18 @@ class TaskRemedies:
         return True
 
     def _update_seldom_shared(self, a: int, b: int) -> bool:
-        """Return whether one task alone stores most bytes that the lines of two accesses store: a split that overlaps.
+        """Return whether two tasks store bytes once each, and one task alone stores most bytes: a split that overlaps.
 
         A lock or a barrier would let two tasks update the shared bytes in turn, and the values would be wrong.
         """
-        accesses, order = self.accesses, self.order
-        alloc = int(accesses.alloc[a])
-        at_lines = np.isin(order.line_of[accesses.record], order.line_of[accesses.record[[a, b]]])
-        stores = accesses.where(np.flatnonzero(at_lines & accesses.write & (accesses.alloc == alloc)))
+        alloc = int(self.accesses.alloc[a])
+        stores = self.accesses.where(np.flatnonzero(self.accesses.write & (self.accesses.alloc == alloc)))
         cells = Cells(stores, self.log.allocations[alloc].nbytes)
+        task = self.order.task_of[stores.record]
+        if any(cells.count(task == number).max() > 1 for number in self._tasks(a, b)):
+            return False
         stored = cells.count() > 0
-        return 2 * cells.total(cells.mixed(order.task_of[stores.record], stored)) < cells.total(stored)
+        return 2 * cells.total(cells.mixed(task, stored)) < cells.total(stored)
 
     def _other_order(self, a: int, b: int, first: Site) -> tuple[list[str], list[str]]:
         """Return further ways to order two tasks, which the kernel uses elsewhere: those to try first, and the others.
@@ -328,10 +330,11 @@ class TaskRemedies:
         if loop and self._barrier_in(lines_of_loop(first.file, *sorted((first.line, second.line))), a, b):
             return "between the two accesses", True
         if not loop and self._meet_between_barriers(a, b):
-            return f"after {begin} and before {end}", True
+            return f"after {begin.location} and before {end.location}", True
         if loop:
             return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
-        return f"after {begin} and before {end}", False
+        last = line_passed_by_all(end.file, begin.line, end.line) if begin.file == end.file else end.line
+        return f"after {begin.location} and before {Path(end.file).name}:{last}", False
 
     def _without_memory_cores(self, *, compiled: bool) -> str:
         """Return how to leave out the memory cores, which the barriers of a union or cluster count."""

@@ -217,13 +217,10 @@ class Coverage:
         """`beside`: bytes that are written in parts of the allocation that no launch got, such as padding of rows."""
         starts, stops = cells.runs(bad)
         nbytes = int((stops - starts).sum())
-        written = rows[self.accesses.write[rows]]
+        nearest = self._writer_beside(cells, bad, rows)
         sites: tuple[Site, ...] = ()
-        if len(written):
-            # Report the operation that wrote closest to the gap.
-            behind = self.accesses.high[written] - int(starts[0])
-            nearest = int(np.argmin(np.abs(behind)))
-            sites = (self._site(int(written[nearest]), "nearby", plan, int(self.accesses.low[written[nearest]])),)
+        if nearest is not None:
+            sites = (self._site(nearest, "nearby", plan, int(self.accesses.low[nearest])),)
         whole = nbytes == allocation.nbytes
         beside_bytes = int((beside[1] - beside[0]).sum())
         remedy = "look for a bound that is too small, or a tile that is skipped"
@@ -253,6 +250,22 @@ class Coverage:
                 "beside_bytes": beside_bytes,
             },
         )
+
+    def _writer_beside(self, cells: Cells, bad: Flags, rows: Integers) -> int | None:
+        """Return the row of a write to the byte before the first gap, or behind it; else of the nearest write."""
+        first = int(np.flatnonzero(bad)[0])
+        behind = first + int(np.argmin(np.append(bad[first:], False)))
+        for cell in (first - 1, behind):
+            if 0 <= cell < len(cells):
+                touching = cells.rows_at(cell)
+                beside = rows[touching[touching < len(rows)]]
+                beside = beside[self.accesses.write[beside]]
+                if len(beside):
+                    return int(beside[0])
+        written = rows[self.accesses.write[rows]]
+        if not len(written):
+            return None
+        return int(written[np.argmin(np.abs(self.accesses.high[written] - cells.runs(bad)[0][0]))])
 
     def _written_again(
         self, allocation: AllocationRecord, cells: Cells, writes: Integers, rows: Integers, plan: Plan | None
