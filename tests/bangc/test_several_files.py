@@ -99,15 +99,16 @@ __mlu_vector__ __mlu_func__ void thousands(float *tile) { __bang_add_scalar(tile
     assert capfd.readouterr().out == "3333 3333\n"
 
 
+@pytest.mark.parametrize("name", ["add", "__mluop_add"])
 def test_a_function_that_one_file_only_declares_is_that_of_the_other(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "common.h").write_text("__mlu_func__ void add(float *tile, float more);\n")
+    (tmp_path / "common.h").write_text(f"__mlu_func__ void {name}(float *tile, float more);\n")
     shared = '#include "common.h"\n'
-    body = "__mlu_func__ void add(float *tile, float more) { __bang_add_scalar(tile, tile, more, 64); }\n"
+    body = f"__mlu_func__ void {name}(float *tile, float more) {{ __bang_add_scalar(tile, tile, more, 64); }}\n"
     files = [
-        _file(tmp_path, "a", shared, called="add(tile, 1);"),
-        _file(tmp_path, "b", shared + body, called="add(tile, 10);"),
+        _file(tmp_path, "a", shared, called=f"{name}(tile, 1);"),
+        _file(tmp_path, "b", shared + body, called=f"{name}(tile, 10);"),
     ]
     _run(tmp_path, *files)
     assert capfd.readouterr().out == "11 11\n"

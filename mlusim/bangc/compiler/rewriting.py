@@ -203,7 +203,10 @@ def _declared_names(source: Source) -> set[str]:
 
 
 def _defined_names(source: Source) -> set[str]:
-    """Return functions of the user with names of instructions: a word between a type and a parenthesis."""
+    """Return functions of the user with names of instructions: a word between a type and a parenthesis.
+
+    One that is only declared is another file's, unless its name is that of an instruction.
+    """
     tokens = source.tokens
     names = set()
     for position in range(1, len(tokens) - 1):
@@ -213,10 +216,12 @@ def _defined_names(source: Source) -> set[str]:
             and token.text.startswith("__")
             and tokens[position + 1].text == "("
             and (before.kind == "word" or before.text in "*&>")
-            and before.text not in ("return", "else", "do", "case")
-            and source.next_text(source.matching(position + 1)) in ("{", "const")
+            and before.text not in ("return", "else", "do", "case", "throw")
         ):
-            names.add(token.text)
+            after = source.next_text(source.matching(position + 1))
+            elsewhere = after == ";" and before.kind == "word" and is_unknown(token.text)
+            if after in ("{", "const") or elsewhere:
+                names.add(token.text)
     return names
 
 
