@@ -290,3 +290,28 @@ __mlu_entry__ void edges(const float *x, float *edge, float *out) {
     )
     finding = the_only_error(mlusim.bangc.compile(file)["edges"], X[:4], Output((4, 8)), Output((4, 8)), dim=4)
     assert ", after edges.mlu:7 and before edges.mlu:8\n" in finding.remedy
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_barrier_stands_before_tasks_return(waits):
+    async def kernel(core, x, parts, out, waits):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc((4, 8), x.dtype, "held")
+        await core.memcpy(held[0], x[core.task_id])
+        await core.memcpy(parts[core.task_id], held[0])
+        if waits:
+            await core.sync_all_ipu()
+        if core.task_id:
+            return
+        await core.memcpy(held, parts)
+        await core.memcpy(out, held)
+
+    arguments = X[:4], Output((4, 8)), Output((4, 8)), waits
+    if waits:
+        assert mlusim.verify(kernel, *arguments, dim=4, reference={"parts": X[:4], "out": X[:4]}).ok
+    else:
+        line = kernel.__code__.co_firstlineno
+        assert f", after test_task_remedies.py:{line + 5} and before test_task_remedies.py:{line + 8}\n" in (
+            the_only_error(kernel, *arguments, dim=4).remedy
+        )

@@ -14,6 +14,7 @@ Lines = tuple[int, int]
 _NOT_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _IF = re.compile(r"\bif\b")
+_RETURN = re.compile(r"\breturn\b")
 _ELSE = re.compile(r"\s*else\b")
 _BRACE = re.compile(r"\s*\{")
 # A call, or the definition of a function, also of a template.
@@ -108,14 +109,15 @@ def exclude_each_other(file: str, one: int, other: int) -> bool:
 def line_passed_by_all(file: str, first: int, last: int) -> int:
     """Return the last line at which a barrier may stand between two lines of a function so that all tasks pass it.
 
-    It is the first line of the outermost loop or `if` around the last line that is not around the first one; the last
-    line if there is none, or if the two are in different branches.
+    It is the first line of the outermost loop or `if` around the last line that is not around the first one, or of an
+    earlier `if` in which tasks return; the last line if there is none, or if the two are in different branches.
     """
     structure = _structure(file)
     if first >= last or exclude_each_other(file, first, last) or not _same_function(file, first, last):
         return last
-    around = (part for part in (*structure.loops, *structure.ifs) if _within(last, part) and not _within(first, part))
-    return min((part[0] for part in around), default=last)
+    around = [part for part in (*structure.loops, *structure.ifs) if _within(last, part) and not _within(first, part)]
+    left = [part for part in structure.ifs if any(_within(line, part) for line in structure.returns)]
+    return min(part[0] for part in (*around, *left, (last, last)) if first < part[0] <= last)
 
 
 def is_passed_every_turn(file: str, loop: Lines, line: int) -> bool:
@@ -138,6 +140,7 @@ class _Structure:
         branches: both branches of every `if` with an `else`.
         conditional: every branch of every `if`.
         ifs: every `if`, with all of its branches.
+        returns: the lines of `return`.
         functions: every function, with its name; in Python, that of a method begins with a dot.
         calls: the lines of calls, with the name of the function.
     """
@@ -146,6 +149,7 @@ class _Structure:
     branches: tuple[tuple[Lines, Lines], ...]
     conditional: tuple[Lines, ...]
     ifs: tuple[Lines, ...]
+    returns: tuple[int, ...]
     functions: tuple[tuple[Lines, str], ...]
     calls: tuple[tuple[int, str], ...]
 
@@ -178,6 +182,7 @@ def _structure(file: str) -> _Structure:
     branches = [(_lines(node.body), _lines(node.orelse)) for node in nodes if isinstance(node, ast.If) and node.orelse]
     bodies = [body for node in nodes if isinstance(node, ast.If) for body in (node.body, node.orelse) if body]
     ifs = tuple(_lines([node]) for node in nodes if isinstance(node, ast.If))
+    returns = tuple(node.lineno for node in nodes if isinstance(node, ast.Return))
     methods = {body for node in nodes if isinstance(node, ast.ClassDef) for body in node.body}
     functions = [
         (_lines([node]), f".{node.name}" if node in methods else node.name)
@@ -185,7 +190,8 @@ def _structure(file: str) -> _Structure:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     calls = [(node.lineno, _name_of(node.func)) for node in nodes if isinstance(node, ast.Call)]
-    return _Structure(tuple(loops), tuple(branches), tuple(map(_lines, bodies)), ifs, tuple(functions), tuple(calls))
+    conditional = tuple(map(_lines, bodies))
+    return _Structure(tuple(loops), tuple(branches), conditional, ifs, returns, tuple(functions), tuple(calls))
 
 
 def _lines(statements: Sequence[ast.stmt]) -> Lines:
@@ -224,7 +230,10 @@ def _structure_of_c(text: str) -> _Structure:
             functions.append((lines(found.start(), _end_of_block(code, opening.end() - 1)), found[1]))
         else:
             calls.append((lines(found.start(), found.start())[0], found[1]))
-    return _Structure(tuple(loops), tuple(branches), tuple(conditional), tuple(ifs), tuple(functions), tuple(calls))
+    returns = tuple(lines(found.start(), found.start())[0] for found in _RETURN.finditer(code))
+    return _Structure(
+        tuple(loops), tuple(branches), tuple(conditional), tuple(ifs), returns, tuple(functions), tuple(calls)
+    )
 
 
 def _end_of_branch(code: str, at: int) -> int:
