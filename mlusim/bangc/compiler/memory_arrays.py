@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlusim.bangc.compiler.source import Source, Token, joined, matching, quoted, split_at_commas, without_attributes
 from mlusim.bangc.compiler.undeclared_names import OWN
+from mlusim.errors import CompileError
 
 # Added to a memory's number: the array may be another file's, as in `runtime.cpp`.
 _EXTERN = 8
@@ -49,6 +50,7 @@ class MemoryArrays:
         start = self._start(position)
         stop = source.end_of_declaration(position)
         body = without_attributes(tokens[start:stop])
+        _refuse_members_and_templates(body, tokens[position], in_class=in_class)
         is_function = tokens[position].text in _VARIABLES and not (at_file_scope and _is_global(tokens[start:stop]))
         if stop >= len(tokens) or in_class or is_function or not _is_variable(body):
             # A parameter, a pointer or a member: the space is that of the target, which its address determines anyway.
@@ -142,6 +144,21 @@ class MemoryArrays:
         return (
             f"typedef {base} mlusim_t{number} {bounds}; "
             f"static mlusim_t{number} &{name} = *::mlusim::array_in_memory<mlusim_t{number}>({where});"
+        )
+
+
+def _refuse_members_and_templates(body: list[Token], marker: Token, *, in_class: bool) -> None:
+    """Raise `CompileError` for arrays without a place of their own in the file: static members, variable templates."""
+    words = [token.text for token in body]
+    if marker.text in _VARIABLES or "[" not in words or not _is_variable(body):
+        return
+    _, declarator = _base_and_declarator(body)
+    is_template = words[0] == "template"
+    if is_template or (in_class and "static" in words):
+        what = "a template of variables" if is_template else "a static member"
+        raise CompileError(
+            f"{marker.file}:{marker.line}: {declarator[0].text}: {what} with a memory space is not simulated; declare "
+            "the array at file scope or in a function"
         )
 
 
