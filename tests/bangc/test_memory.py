@@ -181,3 +181,27 @@ def test_each_instance_of_a_template_has_shared_arrays_of_its_own(compiler: str,
     entry = bangc.compile(file, compiler=compiler)["kernel"]
     reference = np.arange(8, dtype=np.float32) + 101.5
     mlusim.verify(entry, mlusim.Output((8,)), dim=8, kind="UNION2", reference=reference).check()
+
+
+def test_operands_of_assembly_may_be_in_another_order_than_their_names(tmp_path):
+    file = tmp_path / "order.mlu"
+    file.write_text(
+        """#include <bang.h>
+
+__mlu_entry__ void order(const int *x, int *out, int n) {
+  __nram__ int from[64];
+  __nram__ int to[64];
+  __memcpy(from, x, n * sizeof(int), GDRAM2NRAM);
+  __asm__ volatile(
+      "fuse.nram.u32 [%[to]], %[count], [%[from]], .add(%[by]);" ::[to] "r"(to),
+      [from] "r"(from), [by] "r"(7), [count] "r"(n));
+  __sync();
+  __memcpy(out, to, n * sizeof(int), NRAM2GDRAM);
+}
+"""
+    )
+    x = np.arange(64, dtype=np.int32)
+    report = mlusim.verify(
+        mlusim.bangc.compile(file)["order"], x, mlusim.Output.like(x), 64, kind="BLOCK", dim=1, reference=x + 7
+    )
+    assert report.ok, report.text()

@@ -7,6 +7,7 @@ statement. Text of system headers is not examined.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from mlusim.bangc.calls import intrinsics
@@ -27,6 +28,7 @@ from mlusim.bangc.compiler.toolchain import DECLARATIONS, header_words
 from mlusim.bangc.compiler.undeclared_names import OWN, LearnedNames
 from mlusim.bangc.compiler.unknown_names import is_unknown
 
+_NAMED_OPERAND = re.compile(r"%\[(\w+)\]")
 _ASSEMBLY = ("__asm__", "asm", "__asm")
 _NAMESPACE, _CLASS, _CODE = "namespace", "class", "code"
 # Represents the name of `extern "C" {`, which opens no namespace.
@@ -239,7 +241,9 @@ def _assembly(source: Source, position: int) -> None:
     if not text.strip():
         # Says something to the compiler alone.
         return
-    call = ", ".join([f'"{text}"', *_operands(source, opening + 1, close)])
+    operands = _operands(source, opening + 1, close)
+    named = [name for name in dict.fromkeys(_NAMED_OPERAND.findall(text)) if name in operands]
+    call = ", ".join([f'"{text}"', *(operands[name] for name in named)])
     source.replace(position, close, f"__mlusim_assembly({call})")
 
 
@@ -247,9 +251,9 @@ def _until(tokens: list[Token], ends: tuple[str, ...]) -> list[Token]:
     return tokens[: next((index for index, token in enumerate(tokens) if token.text in ends), len(tokens))]
 
 
-def _operands(source: Source, start: int, stop: int) -> list[str]:
-    """Return outputs by address, inputs by value, in the order of the statement."""
-    found: list[str] = []
+def _operands(source: Source, start: int, stop: int) -> dict[str, str]:
+    """Return outputs by address and inputs by value, by name."""
+    found: dict[str, str] = {}
     section = 0
     for index in range(start, stop):
         token = source.tokens[index]
@@ -257,5 +261,6 @@ def _operands(source: Source, start: int, stop: int) -> list[str]:
             section += len(token.text)
         elif token.kind == "string" and section in (1, 2) and source.next_text(index) == "(":
             inside = joined(source.tokens[index + 2 : source.matching(index + 1)])
-            found.append(f"&({inside})" if section == 1 else f"({inside})")
+            name = source.tokens[index - 2].text if source.tokens[index - 1].text == "]" else str(len(found))
+            found[name] = f"&({inside})" if section == 1 else f"({inside})"
     return found
