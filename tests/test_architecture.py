@@ -55,7 +55,7 @@ KERNEL_FACING = {
     "mlusim.hardware.board_record",
     "mlusim.memory.addresses",
     "mlusim.memory.bus",
-    "mlusim.memory.copy",
+    "mlusim.memory.copy_shape",
     "mlusim.memory.copy_limits",
     "mlusim.memory.kinds",
     "mlusim.memory.loops",

@@ -15,6 +15,7 @@ Machine:
 
 Instructions:
   issuer                   counts, charges and records each of them
+  operands                 checks of what a kernel passes: views and numbers
   copies                   `__memcpy`; `byte_copies` by pointers and strides, `shared_copy` by the memory core
   copy_geometry            limits and cost of a copy; `copy_effect` its movement of bytes
   scalar, syncs            scalar code, loads and stores; syncs, and `barrier` and `locks`

@@ -10,10 +10,10 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.cores.copy_effect import Place, copy_effect, large_copy_effect
 from mlusim.cores.copy_geometry import CopyGeometry, copy_geometry
-from mlusim.cores.scalar import Passed
+from mlusim.cores.operands import Passed
 from mlusim.errors import CopyError, shown
-from mlusim.memory.copy import pointer_copy_shape
 from mlusim.memory.copy_limits import check_apart, check_inside
+from mlusim.memory.copy_shape import pointer_copy_shape
 from mlusim.memory.kinds import Direction, direction_of
 from mlusim.memory.view import Pointer, View
 
@@ -34,7 +34,7 @@ def byte_form(issuer: Issuer, size: Any, direction: Direction | str | None, stri
         issuer: issuer of the copying task.
         size: bytes of a segment.
         direction: the `mluMemcpyDirection_t`, or its name.
-        strides: as in `mlusim.memory.copy.pointer_copy_shape`.
+        strides: as in `mlusim.memory.copy_shape.pointer_copy_shape`.
 
     Raises `CopyError` for numbers that are not integers, and without a direction.
     """

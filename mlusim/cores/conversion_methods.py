@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS, conversion
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.scalar import check_view
+from mlusim.cores.operands import check_view
 from mlusim.cores.vector import call
 from mlusim.errors import OperandError
 

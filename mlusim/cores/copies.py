@@ -15,14 +15,14 @@ from mlusim.cores.byte_copies import ByteForm, as_pointers, byte_form
 from mlusim.cores.copy_effect import Place, large_copy_effect
 from mlusim.cores.copy_geometry import CopyGeometry, copy_geometry
 from mlusim.cores.endless import check_end
+from mlusim.cores.operands import Passed, check_view
 from mlusim.cores.pipe import Transfer
-from mlusim.cores.scalar import Passed, check_view
 from mlusim.cores.shared_copy import SharedCopy
 from mlusim.errors import CopyError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, NONE
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.copy import view_copy_shape
 from mlusim.memory.copy_limits import check_apart
+from mlusim.memory.copy_shape import view_copy_shape
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.view import View
 
@@ -49,7 +49,7 @@ def copy_and_wait(
         size: bytes of a segment, in the byte form.
         direction: the `mluMemcpyDirection_t`, or its name, in the byte form.
         strides: in the byte form (dst_stride, src_stride, segnum), or the eight numbers of a 3-D copy; see
-            `mlusim.memory.copy.pointer_copy_shape`.
+            `mlusim.memory.copy_shape.pointer_copy_shape`.
 
     Raises `CopyError`, `AccessError`, `AllocationError` for copies that the hardware forbids. Not modelled: an
     SRAM2SRAM copy loads only the SRAM of its source cluster, and one from DRAM to DRAM only the read port of its

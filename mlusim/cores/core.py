@@ -17,6 +17,7 @@ from mlusim.cores import copies, counted, locks, masks, row_copies, scalar, sync
 from mlusim.cores.instruction_methods import InstructionMethods
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.issuer import Issuer
+from mlusim.cores.operands import check_view
 from mlusim.cores.ordering import COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scratch import Scratch
 from mlusim.errors import KernelError, OperandError, shown
@@ -112,7 +113,7 @@ class Core(InstructionMethods):
 
         Raises `AccessError` in a timing-only run.
         """
-        scalar.check_view("peek", view)
+        check_view("peek", view)
         self.issuer.unit.update_memory(self.issuer.task.now_ps)
         return view.typed().copy()
 
@@ -154,7 +155,7 @@ class Core(InstructionMethods):
         With views: `memcpy(dst, src)`, equal shapes and element sizes; direction, segments and strides are derived.
         In the documented byte form: `memcpy(dst, src, size, direction, dst_stride, src_stride, segnum)` with
         pointers, sizes and strides in bytes and segnum the number of segments MINUS ONE; without strides 1-D, with
-        eight 3-D (see `mlusim.memory.copy.pointer_copy_shape`).
+        eight 3-D (see `mlusim.memory.copy_shape.pointer_copy_shape`).
 
         Raises `CopyError`, `AccessError`, `AllocationError` for copies that the hardware forbids.
         """
@@ -261,8 +262,8 @@ class Core(InstructionMethods):
         self._pool_rows("minpool", dst, src, self._line(_getframe(1)))
 
     def _pool_rows(self, name: str, dst: View, src: View, line: int) -> None:
-        scalar.check_view(name, dst)
-        scalar.check_view(name, src)
+        check_view(name, dst)
+        check_view(name, src)
         rest = src.shape[1:] if src.ndim > 1 else (1,)
         if dst.shape != rest or not src.shape:
             raise OperandError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.cores.operands import Passed, check_view
 from mlusim.cores.row_copies import check_index, copy_loop, log_addresses
 from mlusim.cores.row_loop import (
     RowLoop,
@@ -25,7 +26,6 @@ from mlusim.cores.row_loop import (
     row_numbers,
     rows_apart,
 )
-from mlusim.cores.scalar import Passed, check_view
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import OperandError
 from mlusim.log import NO_OPERAND, NONE, SCALAR

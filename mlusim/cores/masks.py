@@ -10,14 +10,15 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.cores.counted import scalar_loop
+from mlusim.cores.operands import Passed, check_view
 from mlusim.cores.row_copies import check_index
 from mlusim.cores.row_loop import RowLoop, check_apart
-from mlusim.cores.scalar import Passed, arithmetic, check_view
+from mlusim.cores.scalar import arithmetic
 from mlusim.cores.uncached_vector import issue_counted, wait_for_register
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.memory.addresses import Addresses
-from mlusim.memory.loops import COLLECT_BINS_PASSES, bin_counter_cycles, bin_levels, scalar_bins_instructions
+from mlusim.memory.bin_costs import COLLECT_BINS_PASSES, bin_counter_cycles, bin_levels, scalar_bins_instructions
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def collect_bins(
         known: used to count in a timing-only run: the lookups of these addresses represent `rows`.
 
     The result of the wait, in registers, is int64 of (bins + 1): the index in the lists where each bin begins, and
-    their length. Cost: the vector instructions of `mlusim.memory.loops.bin_levels`, and a wait for the vector pipe at
-    the end. Not modelled: that wait for every bin. Raises `OperandError` for operands that do not fit,
+    their length. Cost: the vector instructions of `mlusim.memory.bin_costs.bin_levels`, and a wait for the vector pipe
+    at the end. Not modelled: that wait for every bin. Raises `OperandError` for operands that do not fit,
     `AccessError` for a row outside all bins, `MissingDataError` if a timing-only run has neither rows nor addresses.
     """
     views = (rows_out, values_out, rows, values, mask)
@@ -169,7 +170,7 @@ def scalar_bins(
         size: rows per bin.
 
     The result of the wait, in registers, is int64 of (bins + 1): the index in the lists where each bin begins, and
-    their length. Cost: `mlusim.memory.loops.scalar_bins_cycles`, and `bin_counter_cycles` for each bin. Raises
+    their length. Cost: `mlusim.memory.bin_costs.scalar_bins_cycles`, and `bin_counter_cycles` for each bin. Raises
     `OperandError` for operands that do not fit, `AccessError` for a row outside all bins.
     """
     name = "scalar_bins"

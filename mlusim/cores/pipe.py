@@ -58,7 +58,7 @@ class Transfer(Flow):
             elif type(effect) is tuple and not unit.pieces:
                 effect[0][...] = effect[1]
             elif unit.deferred is not None:
-                unit.deferred.act(effect)
+                unit.deferred.apply(effect)
             else:
                 effect()
         engine = pipe.engine

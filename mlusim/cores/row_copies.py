@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.cores.operands import Passed, check_view
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.row_loop import RowLoop, check_apart, check_rows, row_bytes_of, rows_shape
-from mlusim.cores.scalar import Passed, check_view
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log import IO, MOVE, NO_OPERAND, NONE

@@ -11,7 +11,7 @@ from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log_tables import LoopRecord
 from mlusim.memory.addresses import Addresses
-from mlusim.memory.copy import CopyShape
+from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import AddressInstructions, row_units, run_units, worst_row_units
 from mlusim.memory.row_copy import RowCopy

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.arrays import Array
+from mlusim.cores.operands import Passed, check_view, number
 from mlusim.cores.ordering import store_ordering
 from mlusim.cores.waiting import Waiting
-from mlusim.dtypes import dtype_name
 from mlusim.errors import MissingDataError, OperandError, shown
 from mlusim.log import NONE, SCALAR
 from mlusim.memory.allocation import check_usable
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
 
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.unit import Unit
-
-# An unchecked argument that should be a view. With the type `View`, compiled code would raise its own error before
-# `check_view` can name the operation and the remedy.
-Passed: TypeAlias = Any
 
 
 def load(issuer: Issuer, line: int, source: Passed) -> Waiting:
@@ -66,13 +61,6 @@ def load_array(issuer: Issuer, line: int, source: Passed, origin: Passed = None)
             raise OperandError(f"load_array of {source!r} from {origin!r}: both must have the same shape and type")
     known = source if issuer.has_data or origin is None else origin
     return read(issuer, line, "load_array", source, lambda: known.typed().copy(), known)
-
-
-def check_view(name: str, value: object) -> View:
-    """Return a view of memory. Raises `OperandError` if the value is something else."""
-    if isinstance(value, View):
-        return value
-    raise OperandError(f"{name} of {shown(value)}: it takes a view of memory, such as x[0], not {type(value).__name__}")
 
 
 def read(
@@ -146,21 +134,6 @@ def store_array(issuer: Issuer, line: int, target: Passed, values: Any) -> None:
     end_ps = write(issuer, line, "store_array", target)
     if target.allocation.buffer is not None:
         _write_later(issuer, target, end_ps, partial(np.copyto, target.typed(), array.astype(target.dtype)))
-
-
-def number(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
-    """Return a number in an element type. Raises `OperandError` if the value is not a number."""
-    if isinstance(value, np.ndarray) and not value.ndim:
-        value = value[()]
-    if not isinstance(value, bool | int | float | complex | np.generic) or isinstance(value, str | bytes):
-        raise OperandError(f"{name} with {shown(value)}: the value must be a number, not {type(value).__name__}")
-    try:
-        with np.errstate(all="ignore"):
-            if dtype.kind == "c" or not np.iscomplexobj(value):
-                return np.asarray(value).astype(dtype)
-    except (OverflowError, TypeError, ValueError):
-        pass
-    raise OperandError(f"{name} with {shown(value)}: {dtype_name(dtype)} cannot represent it")
 
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:

@@ -16,14 +16,14 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.record import NUMBERS
+from mlusim.cores.operands import check_view, number
 from mlusim.cores.pipe import Transfer
-from mlusim.cores.scalar import check_view, number
 from mlusim.dtypes import dtype_name
 from mlusim.errors import CopyError, OperandError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.bus import write_bus_bytes
-from mlusim.memory.copy import CopyShape
+from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, MemoryKind
 from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.memory.view import View

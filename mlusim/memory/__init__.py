@@ -8,12 +8,13 @@ Bytes:
   view, layout             typed, strided ranges; `slicing` of them, `not_numeric`: arithmetic that they refuse
   addresses                rows by number, such as the lookups of a gather
   deferred                 large loads whose bytes are written when they are needed
+  row_copy                 the bytes of a loop of row copies
   docstrings               the docstring of a compiled class
 
 Cost of a copy:
-  copy, copy_limits        segments and strides of a copy; the limits of the hardware
+  copy_shape, copy_limits  segments and strides of a copy; the limits of the hardware
   bus, timing              bytes on the DRAM bus; start-up, work and rate
-  loops                    loops of equal small instructions; `row_copy`: the bytes of a loop of row copies
+  loops, bin_costs         loops of equal small instructions; sorting into bins
 
 Shared bandwidth:
   flow                     a transfer in flight, and the limits of a link and its ports

@@ -179,7 +179,7 @@ class Deferred:
                 target[done:start] = held[done:start]
             done = stop
 
-    def act(self, effect: Any) -> None:
+    def apply(self, effect: Any) -> None:
         """Apply the effect of a copy, as `mlusim.cores.copy_effect` returns it."""
         if type(effect) is Piece:
             self.put(effect)

@@ -6,7 +6,7 @@ Planners and the simulator use the same functions; the simulator's `Link` adds t
 from __future__ import annotations
 
 from mlusim.hardware.board_record import Board
-from mlusim.memory.copy import CopyShape
+from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, LinkCost
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.loaded_link import carried

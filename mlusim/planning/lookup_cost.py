@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlusim.hardware import Board
-from mlusim.memory.copy import CopyShape
+from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import address_cycles, rows_cost, scalar_copy_cycles
 from mlusim.memory.timing import copy_cost

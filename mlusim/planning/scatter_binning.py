@@ -14,12 +14,8 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.memory.loops import (
-    address_instructions,
-    bin_counter_cycles,
-    bin_levels,
-    scalar_bins_cycles,
-)
+from mlusim.memory.bin_costs import bin_counter_cycles, bin_levels, scalar_bins_cycles
+from mlusim.memory.loops import address_instructions
 from mlusim.memory.view import View
 from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic

@@ -12,9 +12,9 @@ Each update is therefore loaded and stored by one core, instead of being read by
 several updates of an element wins: chunks are in order, and sorting is stable. Where a row also depends on the position
 of its lookup, a chunk reaches only a few regions, and is sorted into these.
 
-From arch 300 on vector instructions sort, a few for each bin, and many bins in two levels (`memory.loops.bin_levels`).
-Those before that need whole, aligned 128 B, so scalar loops do a counting sort, in a time that hardly depends on the
-number of bins. Supports updates of single elements.
+From arch 300 on vector instructions sort, a few for each bin, and many bins in two levels
+(`memory.bin_costs.bin_levels`). Those before that need whole, aligned 128 B, so scalar loops do a counting sort, in a
+time that hardly depends on the number of bins. Supports updates of single elements.
 """
 
 from __future__ import annotations

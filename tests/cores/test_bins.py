@@ -11,7 +11,7 @@ import mlusim
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.hardware import board
 from mlusim.memory.addresses import Addresses, IndexedAxis
-from mlusim.memory.loops import bin_levels
+from mlusim.memory.bin_costs import bin_levels
 
 
 def sort(rows, values, size, bins, *, data=True, room=None):

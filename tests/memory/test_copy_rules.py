@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from copy_views import GDRAM, LDRAM, NRAM, SRAM, UNIT, WRAM, addresses, buffer, by_views
 from mlusim.errors import AccessError, CopyError
-from mlusim.memory.copy import CopyShape, pointer_copy_shape
 from mlusim.memory.copy_limits import MAX_SEGNUM
+from mlusim.memory.copy_shape import CopyShape, pointer_copy_shape
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.view import Pointer
 

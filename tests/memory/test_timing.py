@@ -6,7 +6,7 @@ import pytest
 
 from copy_views import GDRAM, NRAM, SRAM, UNIT, buffer, by_views
 from mlusim.hardware import board, presets
-from mlusim.memory.copy import pointer_copy_shape
+from mlusim.memory.copy_shape import pointer_copy_shape
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.timing import copy_cost
 from mlusim.units import PS_PER_S

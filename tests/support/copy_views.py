@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.memory.allocation import Memory
-from mlusim.memory.copy import CopyShape, view_copy_shape
+from mlusim.memory.copy_shape import CopyShape, view_copy_shape
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View
 

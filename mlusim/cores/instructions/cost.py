@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from mlusim.memory.loops import COLLECT_BINS_PASSES, bin_levels
+from mlusim.memory.bin_costs import COLLECT_BINS_PASSES, bin_levels
 from mlusim.units import ceil_div
 
 if TYPE_CHECKING:
