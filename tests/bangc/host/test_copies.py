@@ -11,7 +11,7 @@ import pytest
 from mlusim import Device, bangc
 from mlusim.bangc.host.program import run_program
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parents[1] / "kernels"
 PART, PARTS = 256, 20
 
 

@@ -19,7 +19,7 @@ from mlusim.log import Log
 from mlusim.memory.kinds import MemoryKind
 from mlusim.version import is_compiled
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parents[1] / "kernels"
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from mlusim import Device, Output, bangc
 from mlusim.bangc.host.program import run_program
 from mlusim.errors import AccessError, CompileError, InputError, KernelError
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parents[1] / "kernels"
 
 
 @pytest.fixture(scope="module")

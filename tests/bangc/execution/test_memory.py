@@ -11,7 +11,7 @@ import mlusim
 from mlusim import Device, bangc
 from mlusim.errors import AllocationError, MissingDataError
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parents[1] / "kernels"
 X = np.arange(512, dtype=np.float32)
 
 

@@ -11,7 +11,7 @@ from mlusim import Device, bangc
 from mlusim.bangc import Module
 from mlusim.errors import OperandError
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parents[1] / "kernels"
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from mlusim import Device, bangc
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parents[1] / "kernels"
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from mlusim.bangc import Module
 from mlusim.errors import AccessError, CopyError, OperandError
 
 rng = np.random.default_rng(12)
-FILE = Path(__file__).parent / "kernels" / "filters.mlu"
+FILE = Path(__file__).parents[1] / "kernels" / "filters.mlu"
 
 
 @pytest.fixture(scope="module", params=["mlu370-x4", "mlu590-h8"])

@@ -10,7 +10,7 @@ import pytest
 from mlusim import Device, bangc
 from mlusim.errors import OperationLimitError
 
-FILE = Path(__file__).parent / "kernels" / "endless.mlu"
+FILE = Path(__file__).parents[1] / "kernels" / "endless.mlu"
 
 
 @pytest.fixture(scope="module")

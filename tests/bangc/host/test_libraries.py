@@ -13,7 +13,7 @@ from mlusim.bangc.host.program import run_program
 from mlusim.bangc.survey import survey
 from mlusim.errors import CompileError, KernelError
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parents[1] / "kernels"
 LIBRARY = """#include <cnnl.h>
 #include <iostream>
 struct Shape { int sizes[CNNL_DIM_MAX]; };

@@ -10,7 +10,7 @@ from mlusim import Device, bangc
 from mlusim.bangc.host.program import Program
 from mlusim.verifier.findings import Finding
 
-FILE = Path(__file__).parent / "kernels" / "missing_waits.mlu"
+FILE = Path(__file__).parents[1] / "kernels" / "missing_waits.mlu"
 
 
 @pytest.fixture(scope="module")

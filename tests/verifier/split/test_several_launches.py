@@ -46,6 +46,6 @@ def test_a_store_at_a_wrong_address_is_one_finding_with_the_values_that_it_displ
         {"never-written", "wrong-value"},
     )
     assert finding.remedy.startswith(
-        f"correct the part of out at test_split_of_launches.py:{line}: other bytes of it are"
+        f"correct the part of out at test_several_launches.py:{line}: other bytes of it are"
     )
     assert verify(kernel, X, Output.like(X), **one, reference=X).ok

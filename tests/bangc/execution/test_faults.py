@@ -22,7 +22,7 @@ from mlusim.errors import (
     OperationLimitError,
 )
 
-FILE = Path(__file__).parent / "kernels" / "faults.mlu"
+FILE = Path(__file__).parents[1] / "kernels" / "faults.mlu"
 
 
 @pytest.fixture(scope="module")

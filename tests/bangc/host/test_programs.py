@@ -16,7 +16,7 @@ from mlusim.cli.program import program
 from mlusim.errors import InputError, KernelError
 from mlusim.verifier.check import check_log
 
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parents[1] / "kernels"
 
 
 def _mlusim(*words: object) -> int:

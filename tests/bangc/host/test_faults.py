@@ -16,7 +16,7 @@ from mlusim.bangc.host.program import Program
 from mlusim.errors import InputError, MlusimError, OperationLimitError
 from mlusim.verifier.check import check_log
 
-FILE = Path(__file__).parent / "kernels" / "host_faults.mlu"
+FILE = Path(__file__).parents[1] / "kernels" / "host_faults.mlu"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from mlusim import Device, bangc
 from mlusim.bangc import Module
 from mlusim.errors import AllocationError, KernelError
 
-KERNEL = Path(__file__).parent / "kernels" / "device_variables.mlu"
+KERNEL = Path(__file__).parents[1] / "kernels" / "device_variables.mlu"
 
 
 @pytest.fixture(scope="module")
