@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import cached_property
 from sys import _getframe
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlusim.arrays import Array, Integers
@@ -55,21 +56,54 @@ class Core(InstructionMethods):
     overhead of the scalar pipe (charge them with `scalar`).
     """
 
+    issuer: Issuer
+    board: Board
+    is_memory_core: bool
+    core_id: int
+    core_dim: int
+    cluster_id: int
+    cluster_dim: int
+    task_id: int
+    task_id_x: int
+    task_id_y: int
+    task_id_z: int
+    task_dim: int
+    task_dim_x: int
+    task_dim_y: int
+    task_dim_z: int
+    _line: Callable[[FrameType], int]
+
     def __init__(self, task: Task) -> None:
         unit, job, chip = task.unit, task.job, task.chip
         launch = job.launch
-        self.issuer = Issuer(task)
-        self.board: Board = chip.board
-        self.is_memory_core = unit.is_memory_core
-        self.core_id = unit.core_id
-        self.core_dim = chip.board.cores_per_cluster
-        self.cluster_dim = launch.union
-        self.cluster_id = job.clusters.index(unit.cluster) if launch.union else 0
-        self.task_id = task.linear_id
-        self.task_id_x, self.task_id_y, self.task_id_z = task.task_id
-        self.task_dim_x, self.task_dim_y, self.task_dim_z = launch.dim
-        self.task_dim = launch.dim[0] * launch.dim[1] * launch.dim[2]
-        self._line = self.issuer.line
+        issuer = Issuer(task)
+        task_id, task_dim = task.task_id, launch.dim
+        # Not by assignment, which `__setattr__` refuses.
+        vars(self).update(
+            issuer=issuer,
+            board=chip.board,
+            is_memory_core=unit.is_memory_core,
+            core_id=unit.core_id,
+            core_dim=chip.board.cores_per_cluster,
+            cluster_dim=launch.union,
+            cluster_id=job.clusters.index(unit.cluster) if launch.union else 0,
+            task_id=task.linear_id,
+            task_id_x=task_id[0],
+            task_id_y=task_id[1],
+            task_id_z=task_id[2],
+            task_dim_x=task_dim[0],
+            task_dim_y=task_dim[1],
+            task_dim_z=task_dim[2],
+            task_dim=task_dim[0] * task_dim[1] * task_dim[2],
+            _line=issuer.line,
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _READ_ONLY:
+            raise KernelError(
+                f"core.{name} = {shown(value)}: a kernel only reads core.{name}; assign to a variable of its own"
+            )
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         return f"<core of {self.issuer.task.name}>"
@@ -351,3 +385,7 @@ class Core(InstructionMethods):
     def sync_all_ipu_within_cluster(self) -> Awaitable[None]:
         """Barrier of the cluster's cores without its memory core; for a BLOCK task only `sync`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu_within_cluster")
+
+
+# The attributes of a core. A name that it lacks may be assigned, for the kernel's own use.
+_READ_ONLY = frozenset({*Core.__annotations__, "nram", "wram", "sram", "ldram"})

@@ -22,6 +22,20 @@ from mlusim.inputs import as_array, check_operations, is_tensor
 from mlusim.memory.view import View
 from mlusim.results.result import Result
 
+# Names of these settings elsewhere, as in the launches of CNRT and CUDA.
+_ELSEWHERE = {
+    "grid": "dim",
+    "grid_dim": "dim",
+    "k_dim": "dim",
+    "task_dim": "dim",
+    "tasks": "dim",
+    "func_type": "kind",
+    "k_type": "kind",
+    "task_type": "kind",
+    "union": "kind",
+    "board": "device",
+}
+
 
 class Uploaded(NamedTuple):
     """The arguments of a launch on a device.
@@ -210,7 +224,8 @@ def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str,
                 if details.kind is details.KEYWORD_ONLY
             ]
             has = f"{name} has {', '.join(known)}" if known else f"{name} has no parameter left"
-            near = nearest(setting, [*known, *own])
+            elsewhere = _ELSEWHERE.get(setting.lower())
+            near = f"did you mean {elsewhere}? " if elsewhere in own else nearest(setting, [*known, *own])
             raise TypeError(
                 f"{name} has no parameter {setting!r}: {near}{has}; mlusim.{of.__name__} has {', '.join(own)}"
             )

@@ -254,6 +254,16 @@ def in_one_function(first: Site, second: Site) -> tuple[Site | CallSite, Site | 
     return one, other
 
 
+def between(first: Site, second: Site) -> str:
+    """Return where something belongs between two operations: `between k.py:8 and k.py:9`."""
+    begin, end = (place.location for place in in_one_function(first, second))
+    if begin != end:
+        return f"between {begin} and {end}"
+    if first.operation != second.operation:
+        return f"between the {first.operation} and the {second.operation} at {begin}"
+    return f"between the two calls of {first.operation} at {begin}"
+
+
 def site_of(log: Log, record: int, role: str, lane: str = "", tile: str = "") -> Site:
     """Return the operation of a record as a site."""
     values = log.records.values(record)

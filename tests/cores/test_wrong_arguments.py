@@ -87,3 +87,25 @@ def test_messages(call, words):
     with pytest.raises(mlusim.MlusimError) as caught:
         mlusim.run(kernel, X, dim=1, kind="BLOCK")
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["task_id", "task_dim_y", "is_memory_core", "board", "nram", "sram"])
+def test_a_core_refuses_assignment_to_its_attributes(name):
+    async def kernel(core):
+        setattr(core, name, 3)
+
+    message = rf"core\.{name} = 3: a kernel only reads core\.{name}; assign to a variable of its own"
+    with pytest.raises(mlusim.KernelError, match=message):
+        mlusim.run(kernel, dim=1, kind="BLOCK")
+
+
+def test_a_kernel_may_keep_values_of_its_own_on_a_core():
+    kept = []
+
+    async def kernel(core):
+        core.passes = core.task_id
+        core.passes += 1
+        kept.append(core.passes)
+
+    mlusim.run(kernel, dim=1, kind="BLOCK")
+    assert kept == [1]

@@ -201,6 +201,9 @@ async def shrunk(core, x, out, *, tile=4, scale=1):
             r"^shrunk has no parameter 'tiel': did you mean tile\? shrunk has tile, scale; mlusim.run has device",
         ),
         ({"devcie": "mlu270-s4"}, r"^shrunk has no parameter 'devcie': did you mean device\? "),
+        ({"grid": (4, 1, 1)}, r"^shrunk has no parameter 'grid': did you mean dim\? "),
+        ({"task_type": "BLOCK"}, r"^shrunk has no parameter 'task_type': did you mean kind\? "),
+        ({"board": "mlu270-s4"}, r"^shrunk has no parameter 'board': did you mean device\? "),
         ({"x": 3}, r"^shrunk: x is given twice, by position and by name$"),
     ],
 )

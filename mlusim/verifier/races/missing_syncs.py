@@ -16,7 +16,7 @@ import numpy as np
 from mlusim.cores.barrier import BARRIERS
 from mlusim.log import Log
 from mlusim.units import group_digits
-from mlusim.verifier.findings import Finding, Site, in_one_function
+from mlusim.verifier.findings import Finding, Site, between, in_one_function
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, on_the_vector_pipe
 from mlusim.verifier.races.source_loops import loop_repeated
@@ -292,14 +292,14 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
         (point.kind, point.line), f"{point.file.rpartition('/')[2]}:{point.line}"
     )
     waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
-    between = {tuple(place.location for place in in_one_function(*finding.sites)) for finding in findings}
+    places = {between(*finding.sites) for finding in findings}
     if point.kind == "copy":
         remedy = f"wait for the copy at {name}: {site.call('memcpy(...)')}"
         sync = main.fields["sync"]
     elif point.kind == "loop":
         remedy = f"{waits}, at the end of the loop at {name}"
-    elif len(between) == 1:
-        remedy = f"{waits}, between {' and '.join(*between)}"
+    elif len(places) == 1:
+        remedy = f"{waits}, {places.pop()}"
     else:
         remedy = f"{waits}, {point.kind} {name}"
     moves = {finding.fields.get("moves", "") for finding in findings}

@@ -17,7 +17,7 @@ from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.overlaps import shared_bytes
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.findings import Finding, Site, in_one_function, site_of
+from mlusim.verifier.findings import Finding, Site, between, site_of
 from mlusim.verifier.order.handshakes import Handshakes
 from mlusim.verifier.order.happens_before import BY_OFFSETS, Order
 from mlusim.verifier.order.lanes import LANES, POSTED
@@ -296,8 +296,7 @@ class Races:
         blocking = ""
         if first.operation == "memcpy" and lane != POSTED:
             blocking = f"\nor wait for the copy at {first.location}: {first.call('memcpy(...)')}"
-        begin, end = in_one_function(first, second)
-        remedy = f"{waits}, which waits for {pipe}, between {begin.location} and {end.location}{blocking}"
+        remedy = f"{waits}, which waits for {pipe}, {between(first, second)}{blocking}"
         moves = next((site for site, row in zip((first, second), (a, b), strict=True) if self._is_move(row)), None)
         moved = moves is not None and "vector" in (first.pipe, second.pipe)
         if moves is not None and moved:

@@ -180,3 +180,25 @@ def test_the_sites_of_a_missing_sync_are_those_next_to_it():
     line = kernel.__code__.co_firstlineno
     assert [site.line - line for site in finding.sites] == [7, 9]
     assert finding.remedy.endswith(f"before {finding.sites[1].location}")
+
+
+def test_two_operations_of_one_line_are_told_apart():
+    async def by_name(core, x, out):
+        held = core.nram.alloc(x.shape, x.dtype, "held")
+        _ = core.memcpy_async(held, x), core.add(held, held, held)
+        await core.sync()
+        await core.memcpy(out, held)
+
+    async def by_turn(core, x, out):
+        held, twice = (core.nram.alloc(x.shape, x.dtype, name) for name in ("held", "twice"))
+        for dst, src in ((held, x), (twice, held)):
+            core.memcpy_async(dst, src)
+        await core.sync()
+        await core.memcpy(out, twice)
+
+    line = by_name.__code__.co_firstlineno + 2
+    remedy = the_only_error(by_name, X, Output.like(X), **ONE).remedy
+    assert f"between the memcpy and the add at test_one_missing_sync.py:{line}" in remedy
+    line = by_turn.__code__.co_firstlineno + 3
+    remedy = the_only_error(by_turn, X, Output.like(X), **ONE).remedy
+    assert f"between the two calls of memcpy at test_one_missing_sync.py:{line}" in remedy
