@@ -116,6 +116,8 @@ def finish(
 
 def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list[str]]:
     """Write the output, the run and the operations; return them as JSON, and as lines for the terminal."""
+    from mlusim.cli.paths import is_through
+
     written: dict[str, Any] = {}
     lines = []
     if outputs.array is not None and result.output is not None:
@@ -131,10 +133,8 @@ def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list
         lines.append(f"wrote {outputs.saved}: the run")
     if outputs.operations is not None:
         written["csv"] = str(_write_csv(result, outputs.operations))
-        lines.append(
-            f"wrote {outputs.operations}: {result.log.count} operations, and {outputs.operations.name}.json: their "
-            "provenance"
-        )
+        beside = "" if is_through(outputs.operations) else f", and {outputs.operations.name}.json: their provenance"
+        lines.append(f"wrote {outputs.operations}: {result.log.count} operations{beside}")
     return written, lines
 
 

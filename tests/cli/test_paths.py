@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -182,6 +183,14 @@ def test_workers_leave_ctrl_c_to_their_parent():
 def test_device_files_are_written_through(folder, capsys):
     assert error_of((*FLIP, *SHAPE, "--save-run", "/dev/null"), capsys) == (0, "")
     assert not Path("/dev/null").is_file()
+
+
+def test_operations_written_to_a_device_have_no_provenance_beside_them(folder, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*FLIP, *SHAPE, "--csv", "/dev/null"])
+    assert stop.value.code == 0
+    assert re.search(r"wrote /dev/null: \d+ operations$", capsys.readouterr().out, re.MULTILINE)
+    assert not Path("/dev/null.json").exists()
 
 
 KERNEL = "async def kernel(core, x, out):\n    pass\n\nasync def two(core, x, a, b):\n    pass\n"
