@@ -187,7 +187,7 @@ def test_device_files_are_written_through(folder, capsys):
 
 def test_operations_written_to_a_device_have_no_provenance_beside_them(folder, capsys):
     with pytest.raises(SystemExit) as stop:
-        main([*FLIP, *SHAPE, "--csv", "/dev/null"])
+        main(["run", "flip", "--axis", "0", *SHAPE, "--csv", "/dev/null"])
     assert stop.value.code == 0
     assert re.search(r"wrote /dev/null: \d+ operations$", capsys.readouterr().out, re.MULTILINE)
     assert not Path("/dev/null.json").exists()
