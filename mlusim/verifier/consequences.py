@@ -47,6 +47,11 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
 def _remedy(cause: Finding, consequence: Finding) -> str:
     """Return the remedy of a cause, which its consequence may make more precise."""
     by = next((site for site in consequence.sites if site.role == "writes"), None)
+    if consequence.kind == "release" and "wait for the copy" not in cause.remedy:
+        copy = consequence.sites[0]
+        sync, *others = cause.remedy.split("\n")
+        blocks = f"wait for the copy at {copy.location}: {copy.call('memcpy(...)')}"
+        return "\n".join([blocks, f"or {sync}, and {consequence.remedy}", *others])
     if cause.kind == "uninitialised" and _race(cause, consequence) and by is not None:
         # The line that should write these bytes writes others of the buffer.
         where = dict.fromkeys((by.location, cause.sites[0].location))
@@ -97,7 +102,11 @@ def _gives_a_number(reader: Site) -> bool:
 
 
 def _race(cause: Finding, race: Finding) -> bool:
-    """Return whether a racing line also reads uninitialised bytes of the buffer: it accesses the wrong part."""
+    """Return whether a racing line also reads uninitialised bytes of the buffer, or leaves it: its part is wrong."""
+    if cause.kind == "access":
+        at = (cause.fields.get("file"), cause.fields.get("line"))
+        leaves = f"<view of {race.fields['buffer']} (" in cause.title or (race.writes_twice and race.lines == {at})
+        return leaves and at in race.lines and not _stop(race, cause)
     if cause.kind != "uninitialised" or race.kind not in ("race", "task-race"):
         return False
     reader = replace(cause, sites=cause.sites[:1]).lines
@@ -109,13 +118,16 @@ def _race(cause: Finding, race: Finding) -> bool:
 
 
 def _release(cause: Finding, release: Finding) -> bool:
-    """Return whether the transfer races with a use of its buffer, or of one that reuses the memory."""
+    """Return whether the transfer races with a use of its buffer, or of one that reuses the memory.
+
+    A copy that comes too early, and is not waited for, should block.
+    """
     released = release.sites[0]
     return any(
-        (first.location, first.operation, first.role) == (released.location, released.operation, released.role)
+        (site.location, site.operation, site.role) == (released.location, released.operation, released.role)
         for race in (cause, *cause.folded)
         if race.kind == "race" and (race.fields["buffer"] == release.fields["buffer"] or "reused_by" in race.fields)
-        for first in race.sites[:1]
+        for site in (race.sites if released.operation == "memcpy" else race.sites[:1])
     )
 
 
@@ -127,9 +139,6 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     """
     if cause.kind == "hang":
         return _hangs_with(cause, race)
-    if cause.kind == "access":
-        # The stores of one line, which also leave their tensor: their address or their strides are wrong.
-        return race.writes_twice and race.lines == {(cause.fields.get("file"), cause.fields.get("line"))}
     if cause.kind == "endless":
         # The tasks do the same again and again.
         return race.writes_twice and len(race.lines) == 1

@@ -7,5 +7,7 @@
 Remedies:
   missing_syncs            races that one sync would fix; `lane_syncs`: that sync; `source_loops`: where it could stand
   executions               how often a line races, and how often it could: a wrong index, or a missing sync
+  replaced                 copies that are replaced unread: the part of a buffer is wrong
   task_remedies            what orders two tasks: a barrier and its place, a lock; `atomic_remedies`: an atomic
+  updates                  in-place updates by several tasks: a sum, or a split that does work twice
 """

@@ -62,10 +62,49 @@ def announced(log: Log, accesses: Accesses, order: Order, pair: tuple[int, int],
         ]
     earlier = _of_task(log, order, ends, FETCHING)
     earlier = earlier[earlier < ends]
+    flags, looks = _of_one_flag(accesses, order, atomics, earlier)
+    if len(looks):
+        return _flag_of_each_turn(log, order, flags, looks, begins, store)
     if order.line[following[0]] not in order.line[earlier]:
         return []
     name = log.allocations[int(accesses.alloc[a])].name
     return [f"use {name} only in a task that the old value of the atomic at {at} tells that all others have passed it"]
+
+
+def waits_for_flag(log: Log, accesses: Accesses, order: Order, pair: tuple[int, int]) -> bool:
+    """Return whether the task of the second access of a pair polls a flag that the task of the first one changes."""
+    begins, ends = (int(order.position[accesses.record[row]]) for row in pair)
+    earlier = _of_task(log, order, ends, FETCHING)
+    atomics = _of_task(log, order, begins, ATOMIC_NAMES)
+    return bool(len(_of_one_flag(accesses, order, atomics, earlier[earlier < ends])[1]))
+
+
+def _of_one_flag(accesses: Accesses, order: Order, atomics: Integers, looks: Integers) -> tuple[Integers, Integers]:
+    """Return the atomics of one task and those of another that access the same flag, at lines of their own."""
+    looks = looks[~np.isin(order.line[looks], order.line[atomics])]
+    rows = np.flatnonzero(accesses.write & (accesses.high - accesses.low <= _FLAG_BYTES))
+    at = order.position[accesses.record[rows]]
+    changed, looked = (
+        {(int(accesses.alloc[row]), int(accesses.low[row])): None for row in rows[np.isin(at, positions)].tolist()}
+        for positions in (atomics, looks)
+    )
+    meeting = [
+        row for row in rows.tolist() if (int(accesses.alloc[row]), int(accesses.low[row])) in changed.keys() & looked
+    ]
+    at = order.position[accesses.record[meeting]]
+    return atomics[np.isin(atomics, at)], looks[np.isin(looks, at)]
+
+
+def _flag_of_each_turn(log: Log, order: Order, flags: Integers, looks: Integers, begins: int, store: Site) -> list[str]:
+    """Return the remedy for a task that announces its stores one by one, to a task that goes on before that of one."""
+    own = order.line[order.first[order.task[begins]] :]
+    first = int(order.first[order.task[begins]]) + int(np.flatnonzero(own == order.line[begins])[0])
+    following = flags[flags > begins]
+    if flags[0] < first or not len(following):
+        last = _location(log, order, int(flags[flags < begins][-1]))
+        return [f"let {store.location} come before the atomic at {last}, if that tells the other task of it"]
+    after, look = (_location(log, order, int(position)) for position in (following[0], looks[-1]))
+    return [f"wait at {look} for the atomic at {after} that follows {store.location}: the task goes on before it"]
 
 
 def flags_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -26,6 +26,7 @@ from mlusim.verifier.races.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.races.executions import executions_of
 from mlusim.verifier.races.lane_syncs import LANE_SYNCS, on_the_vector_pipe
 from mlusim.verifier.races.missing_syncs import Race, Span, fold_between, fold_races, fold_under_barriers
+from mlusim.verifier.races.replaced import replaces_unread
 from mlusim.verifier.races.task_remedies import TaskRemedies, job_of
 
 _LANE_NAMES = {
@@ -131,33 +132,15 @@ class Races:
         finding = self._in_task(a, b, occurrences.times)
         finding = replace(finding, fields=finding.fields | executions_of(self.order, self.accesses, one, other))
         pairs = zip(one[:_FIRST_PAIRS].tolist(), other[:_FIRST_PAIRS].tolist(), strict=True)
-        if any(self._replaces_unread(*pair) for pair in (*pairs, occurrences.last)):
+        examined = (replaces_unread(self.log, self.accesses, self.order, *pair) for pair in (*pairs, occurrences.last))
+        if which := next(filter(None, examined), ""):
             first, second = (site.location for site in finding.sites)
             index = (
-                f"correct the part of {finding.fields['buffer']} at {first} or {second}: the first of them replaces "
+                f"correct the part of {finding.fields['buffer']} at {first} or {second}: the {which} of them replaces "
                 "what was copied there before anything reads it"
             )
             finding = replace(finding, remedy=f"{index}\nor {finding.remedy}")
         return Race(before[0], self._position(b), (before[1], self._position(last)), finding)
-
-    def _replaces_unread(self, a: int, b: int) -> bool:
-        """Return whether a copy that is read too early replaces another copy to these bytes that nothing has read."""
-        accesses, log, op = self.accesses, self.log, self.order.op_of
-        if self._writes(a, b) != (True, False) or log.ops[int(op[accesses.record[a]])] != "memcpy":
-            return False
-        before = accesses.record < accesses.record[a]
-        before &= (accesses.alloc == accesses.alloc[a]) & (self.order.task_of[accesses.record] == self._task(a))
-        before &= (accesses.low < accesses.high[a]) & (accesses.high > accesses.low[a])
-        last = np.flatnonzero(before)[-1:]
-        return bool(
-            len(last)
-            and accesses.write[last[0]]
-            and op[accesses.record[last[0]]] == op[accesses.record[a]]
-            and (accesses.low[last[0]], accesses.high[last[0]]) == (accesses.low[a], accesses.high[a])
-        )
-
-    def _task(self, row: int) -> int:
-        return int(self.order.task_of[self.accesses.record[row]])
 
     def _last_before(self, b: int, one: Integers, other: Integers) -> int:
         """Return the position of the last operation that races with that of `b`, of pairs of the same two lines.

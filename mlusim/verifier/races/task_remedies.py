@@ -11,12 +11,11 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import SCALAR, Log
-from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Site, in_one_function
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import POSTED
-from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled
+from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled, waits_for_flag
 from mlusim.verifier.races.source_loops import (
     Lines,
     exclude_each_other,
@@ -25,6 +24,7 @@ from mlusim.verifier.races.source_loops import (
     lines_of_loop,
     loops_around,
 )
+from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
 
 _OWN_BYTES = "give each task bytes of its own"
 
@@ -80,8 +80,8 @@ class TaskRemedies:
             return "synchronize", "launches on different queues are not ordered", remedy
         if self._update_in_turn(a, b):
             rule = "an update by another task between the load and the store is lost"
-            lock, atomic = _update(first, second)
-            if self._update_seldom_shared(a, b):
+            lock, atomic = lock_or_atomic(first, second)
+            if is_split_twice(self.log, self.accesses, self.order, int(self.accesses.alloc[a]), tasks):
                 return "", rule, _any_of([_OWN_BYTES, f"if both updates are meant, {lock}", atomic])
             loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
             if not self.apart or jobs[0] != jobs[1] or first.file != second.file or not loop[0]:
@@ -111,11 +111,12 @@ class TaskRemedies:
             name = self.log.allocations[int(self.accesses.alloc[a])].name
             other = f"use another part of {name} in one of them: both run between the same two barriers of an iteration"
             choices = [*special, other, barrier, *general]
-        elif USE_ATOMICS in special:
+        elif special and (USE_ATOMICS in special or waits_for_flag(self.log, self.accesses, self.order, (a, b))):
             # No barrier can stand in the loop that polls.
             choices = [*special, *general]
         else:
-            choices = [*special, *self._barrier_moved(a, b, sync, second), barrier, _OWN_BYTES, *general]
+            part = self._part_of_others(a, b, first, second)
+            choices = [*special, *part, *self._barrier_moved(a, b, sync, second), barrier, _OWN_BYTES, *general]
         return sync, rule, _any_of(choices)
 
     def _barrier_moved(self, a: int, b: int, sync: str, second: Site) -> list[str]:
@@ -244,19 +245,21 @@ class TaskRemedies:
                 return False
         return True
 
-    def _update_seldom_shared(self, a: int, b: int) -> bool:
-        """Return whether two tasks store bytes once each, and one task alone stores most bytes: a split that overlaps.
+    def _part_of_others(self, a: int, b: int, first: Site, second: Site) -> list[str]:
+        """Return the remedy for a loop over rows in place, without a barrier, that accesses the row of another task.
 
-        A lock or a barrier would let two tasks update the shared bytes in turn, and the values would be wrong.
+        Each byte is stored once, so no task needs what another has made, and a barrier would give wrong values.
         """
+        positions = self.order.position[self.accesses.record[[a, b]]]
         alloc = int(self.accesses.alloc[a])
-        stores = self.accesses.where(np.flatnonzero(self.accesses.write & (self.accesses.alloc == alloc)))
-        cells = Cells(stores, self.log.allocations[alloc].nbytes)
-        task = self.order.task_of[stores.record]
-        if any(cells.count(task == number).max() > 1 for number in self._tasks(a, b)):
-            return False
-        stored = cells.count() > 0
-        return 2 * cells.total(cells.mixed(task, stored)) < cells.total(stored)
+        given = alloc in self.log.host_writes or alloc in self.log.host_parts
+        if not given or first.file != second.file or self.order.segment[positions].any():
+            return []
+        loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
+        if not loop[0] or times_stored(self.log, self.accesses, alloc).max() > 1:
+            return []
+        where = f"{first.location} or {second.location}"
+        return [f"correct the part of {self.log.allocations[alloc].name} at {where}: it is that of another task"]
 
     def _other_order(self, a: int, b: int, first: Site) -> tuple[list[str], list[str]]:
         """Return further ways to order two tasks, which the kernel uses elsewhere: those to try first, and the others.
@@ -354,17 +357,6 @@ def job_of(log: Log, task: int) -> tuple[int, ...]:
     cores = 1 + max(other.core for other in log.tasks if other.launch == record.launch and not other.is_memory_core)
     row, x = divmod(record.task_id, launch.dim[0])
     return record.launch, row, x // (int(launch.kind[5:]) * cores)
-
-
-def _update(first: Site, second: Site) -> tuple[str, str]:
-    """Return the remedies for a load and a store that other tasks must not interrupt: a lock, or an atomic."""
-    lock, unlock = (first.call(f"{name}(0)") for name in ("lock", "unlock"))
-    where = f"from {first.location} to {second.location}" if first.line < second.line else "from the load to the store"
-    atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else "`core.atomic_reduce_add`"
-    return (
-        f"hold the same lock in every task {where}: {lock}, {unlock}",
-        f"if it is a sum, a maximum or the like, update it with an atomic, such as {atomic}",
-    )
 
 
 def _any_of(choices: Iterable[str]) -> str:
