@@ -78,25 +78,27 @@ class Core(InstructionMethods):
         launch = job.launch
         issuer = Issuer(task)
         task_id, task_dim = task.task_id, launch.dim
-        # Not by assignment, which `__setattr__` refuses.
-        vars(self).update(
-            issuer=issuer,
-            board=chip.board,
-            is_memory_core=unit.is_memory_core,
-            core_id=unit.core_id,
-            core_dim=chip.board.cores_per_cluster,
-            cluster_dim=launch.union,
-            cluster_id=job.clusters.index(unit.cluster) if launch.union else 0,
-            task_id=task.linear_id,
-            task_id_x=task_id[0],
-            task_id_y=task_id[1],
-            task_id_z=task_id[2],
-            task_dim_x=task_dim[0],
-            task_dim_y=task_dim[1],
-            task_dim_z=task_dim[2],
-            task_dim=task_dim[0] * task_dim[1] * task_dim[2],
-            _line=issuer.line,
-        )
+        attributes = {
+            "issuer": issuer,
+            "board": chip.board,
+            "is_memory_core": unit.is_memory_core,
+            "core_id": unit.core_id,
+            "core_dim": chip.board.cores_per_cluster,
+            "cluster_dim": launch.union,
+            "cluster_id": job.clusters.index(unit.cluster) if launch.union else 0,
+            "task_id": task.linear_id,
+            "task_id_x": task_id[0],
+            "task_id_y": task_id[1],
+            "task_id_z": task_id[2],
+            "task_dim_x": task_dim[0],
+            "task_dim_y": task_dim[1],
+            "task_dim_z": task_dim[2],
+            "task_dim": task_dim[0] * task_dim[1] * task_dim[2],
+            "_line": issuer.line,
+        }
+        # Past `__setattr__`, and one by one: so the cores share the keys of their dictionaries, which is fast.
+        for name, value in attributes.items():
+            super().__setattr__(name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _READ_ONLY:
