@@ -80,7 +80,7 @@ class Log:
         of_file: arrays at file scope, which other kernels of the C++ file may use.
         seen: records of scalar loads that returned no value of fresh memory. A loop has one record for all loads of a
             line and one for all its stores, which do not tell their order within the loop.
-        joined: by record, the copy of another core that a call takes part in (`mlusim.cores.shared_copy`).
+        joined: by record, the copy of another core that a call takes part in (`mlusim.cores.copies.shared_copy`).
         skipped: parts of the run with extrapolated times.
         unsteady: why nothing was skipped, if steady-state timing was requested.
     """

@@ -61,7 +61,7 @@ class LoopRecord:
     `method` is `blocking`, `queued`, `runs` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop
     over elements, or `empty` for a loop without rows to copy. `loads`, `operations` and `additions` count the scalar
     instructions that compute the addresses of one iteration, `extra_cycles` any other work. `iterations`, `selected`
-    and `unread` are those of `mlusim.cores.row_loop.RowLoop`.
+    and `unread` are those of `mlusim.cores.counted.row_loop.RowLoop`.
     """
 
     method: str

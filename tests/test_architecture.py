@@ -62,7 +62,7 @@ KERNEL_FACING = {
     "mlusim.memory.timing",
     "mlusim.memory.view",
     "mlusim.units",
-    "mlusim.cores.convert",
+    "mlusim.cores.compute.convert",
 }
 
 

@@ -26,8 +26,8 @@ from mlusim.host.device import Device
 from mlusim.inputs import as_file, as_paths, as_text, as_texts
 
 if TYPE_CHECKING:
-    from mlusim.cores.chip import Chip
     from mlusim.cores.core import Core
+    from mlusim.cores.machine.chip import Chip
 
 STANDARD = "gnu++17"
 

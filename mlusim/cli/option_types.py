@@ -44,7 +44,7 @@ class Grid(Integers):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """Return one to three extents; whether a board can launch them is for the launch to say."""
-        from mlusim.cores.launch_checks import MAX_GRID
+        from mlusim.cores.tasks.launch_checks import MAX_GRID
 
         grid = super().convert(value, param, ctx)
         if not 1 <= len(grid) <= _AXES or min(grid) < 1 or max(grid) > MAX_GRID:
@@ -62,7 +62,7 @@ class Kinds(ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the task type, or a list of several."""
-        from mlusim.cores.launch_checks import UNIONS
+        from mlusim.cores.tasks.launch_checks import UNIONS
 
         if not isinstance(value, str):
             return value

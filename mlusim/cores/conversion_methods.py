@@ -7,10 +7,10 @@ from functools import partial
 from sys import _getframe
 from typing import TYPE_CHECKING
 
+from mlusim.cores.compute.vector import call
 from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS, conversion
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.operands import check_view
-from mlusim.cores.vector import call
 from mlusim.errors import OperandError
 
 if TYPE_CHECKING:

@@ -14,18 +14,22 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlusim.arrays import Array, Integers
-from mlusim.cores import copies, counted, locks, masks, row_copies, scalar, syncs, vector
+from mlusim.cores import scalar
+from mlusim.cores.compute import vector
+from mlusim.cores.copies import memcpy
+from mlusim.cores.counted import loops, masks, row_copies
 from mlusim.cores.instruction_methods import InstructionMethods
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.operands import check_view
-from mlusim.cores.ordering import COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scratch import Scratch
+from mlusim.cores.synchronisation import locks, syncs
+from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.errors import KernelError, OperandError, shown
 
 if TYPE_CHECKING:
-    from mlusim.cores.row_loop import Rows
-    from mlusim.cores.task import Task
+    from mlusim.cores.counted.row_loop import Rows
+    from mlusim.cores.tasks.task import Task
     from mlusim.hardware import Board
     from mlusim.memory.addresses import Addresses
     from mlusim.memory.allocation import Memory
@@ -176,7 +180,7 @@ class Core(InstructionMethods):
         observer = self.issuer.chip.observer
         return iter(items) if observer is None else observer.loop(self.issuer, items, by_iteration)
 
-    # ---- copies (`mlusim.cores.copies`)
+    # ---- copies (`mlusim.cores.copies.memcpy`)
 
     def memcpy(
         self,
@@ -195,7 +199,7 @@ class Core(InstructionMethods):
 
         Raises `CopyError`, `AccessError`, `AllocationError` for copies that the hardware forbids.
         """
-        return copies.copy_and_wait(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
+        return memcpy.copy_and_wait(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
 
     def memcpy_async(
         self,
@@ -206,13 +210,13 @@ class Core(InstructionMethods):
         *strides: int,
     ) -> None:
         """Issue a copy and continue: `__memcpy_async`. Sync before using its data or reusing its buffer."""
-        copies.copy_async(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
+        memcpy.copy_async(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
 
     def move(self, dst: View, src: View) -> None:
         """Issue a copy within NRAM to the Move pipe and continue."""
-        copies.move(self.issuer, self._line(_getframe(1)), dst, src)
+        memcpy.move(self.issuer, self._line(_getframe(1)), dst, src)
 
-    # ---- copies of many rows (`mlusim.cores.counted`, `mlusim.cores.row_copies`)
+    # ---- copies of many rows (`mlusim.cores.counted.loops`, `mlusim.cores.counted.row_copies`)
 
     def memcpy_rows(
         self,
@@ -235,7 +239,7 @@ class Core(InstructionMethods):
             blocking: whether each copy is awaited before the next is issued, or only the last one.
         """
         line = self._line(_getframe(1))
-        return counted.copy_rows(self.issuer, line, dst, src, dst_rows, src_rows, lengths=lengths, blocking=blocking)
+        return loops.copy_rows(self.issuer, line, dst, src, dst_rows, src_rows, lengths=lengths, blocking=blocking)
 
     def scalar_copy(
         self, dst: View, src: View, dst_rows: Rows = None, src_rows: Rows = None, *, extra_cycles: int = 0
@@ -248,7 +252,7 @@ class Core(InstructionMethods):
             extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
         """
         line = self._line(_getframe(1))
-        return counted.scalar_copy(self.issuer, line, dst, src, dst_rows, src_rows, extra_cycles)
+        return loops.scalar_copy(self.issuer, line, dst, src, dst_rows, src_rows, extra_cycles)
 
     def gather(self, dst: View, src: View, offsets: View, mask: View | None = None) -> None:
         """dst[i] = src[offsets[i]] by one asynchronous `__gather`, from arch 592 on; offsets in rows, in NRAM."""
@@ -283,7 +287,7 @@ class Core(InstructionMethods):
         """Charge scalar arithmetic: `count` operations of `cycles` each (default: the board's ordinary operation)."""
         scalar.arithmetic(self.issuer, self._line(_getframe(1)), cycles, count)
 
-    # ---- vector instructions in addition to those of the table (`mlusim.cores.vector`, `mlusim.cores.masks`)
+    # ---- vector instructions in addition to the table (`cores.compute.vector`, `cores.counted.masks`)
 
     def sum_rows(self, dst: View, src: View) -> None:
         """Sum over the first axis: src (rows, ...) to dst (...); rank 1 to one element: `__bang_sumpool`."""
@@ -337,7 +341,7 @@ class Core(InstructionMethods):
         line = self._line(_getframe(1))
         return masks.scalar_bins(self.issuer, line, rows_out, values_out, rows, values, counters, size=size)
 
-    # ---- syncs and barriers (`mlusim.cores.syncs`)
+    # ---- syncs and barriers (`mlusim.cores.synchronisation.syncs`)
 
     def sync(self) -> Awaitable[None]:
         """Wait for all pipes of this core: `__sync`."""

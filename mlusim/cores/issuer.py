@@ -1,6 +1,6 @@
 """`Issuer`: the common entry of all instructions. It counts them, charges the issue, and writes the record.
 
-The functions of `copies`, `vector`, `scalar`, `row_copies`, `counted` and `syncs` issue one instruction each. Their
+The functions of `memcpy`, `vector`, `scalar`, `row_copies`, `loops` and `syncs` issue one instruction each. Their
 arguments are an `Issuer`, the number of a source line in the log, and the operands. `Core` passes the line of the
 kernel that called it, retiming the line in the saved log, and a front end for another language a line from
 `log.source_line(file, line, function)`.
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cores.endless import check_end, first_check
-from mlusim.cores.waiting import Waiting
+from mlusim.cores.tasks.endless import check_end, first_check
+from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import CopyError
 from mlusim.log import NO_OPERAND, NONE, Log
 from mlusim.memory.allocation import Memory
@@ -20,8 +20,8 @@ from mlusim.memory.view import View
 from mlusim.records import Records
 
 if TYPE_CHECKING:
-    from mlusim.cores.task import Task
-    from mlusim.cores.vector_call import VectorCall
+    from mlusim.cores.compute.vector_call import VectorCall
+    from mlusim.cores.tasks.task import Task
 
 Operand = tuple[int, int, int]
 
@@ -40,10 +40,10 @@ class Issuer:
             operation is awaited before the next, so a task needs one of each.
         blocked: the awaitable that a blocking copy returns.
         next_check, at_check: number of operations of the task beyond which it is checked, before the next operation is
-            issued (`mlusim.cores.endless`); what to call instead, if anything.
+            issued (`mlusim.cores.tasks.endless`); what to call instead, if anything.
         sync_codes: numbers in the log of the syncs issued so far, by name and pipes.
         repeated: the plain vector instructions that a source line has issued, with the attributes that were passed
-            (`mlusim.cores.vector`).
+            (`mlusim.cores.compute.vector`).
     """
 
     __slots__ = (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.operands import Passed, check_view, number
-from mlusim.cores.ordering import store_ordering
-from mlusim.cores.waiting import Waiting
+from mlusim.cores.synchronisation.ordering import store_ordering
+from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import MissingDataError, OperandError, shown
 from mlusim.log import NONE, SCALAR
 from mlusim.memory.allocation import check_usable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mlusim.cores.issuer import Issuer
-    from mlusim.cores.unit import Unit
+    from mlusim.cores.machine.unit import Unit
 
 
 def load(issuer: Issuer, line: int, source: Passed) -> Waiting:
@@ -206,7 +206,7 @@ def _access(
     issue_ps = start_ps = task.now_ps
     waited_for = NONE
     if memory is unit.nram and unit.vector_free_ps > start_ps:
-        # In order with earlier vector instructions (`mlusim.cores.ordering`).
+        # In order with earlier vector instructions (`mlusim.cores.synchronisation.ordering`).
         start_ps, waited_for = unit.vector_free_ps, unit.vector_record
     end_ps = start_ps + cost_ps
     add, identity = issuer.records.add, allocation.identity

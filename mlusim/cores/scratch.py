@@ -18,7 +18,7 @@ from mlusim.memory.view import View
 from mlusim.units import format_bytes, group_digits
 
 if TYPE_CHECKING:
-    from mlusim.cores.task import Task
+    from mlusim.cores.tasks.task import Task
 
 
 class Scratch:

@@ -16,8 +16,8 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.record import NUMBERS
+from mlusim.cores.machine.pipe import Transfer
 from mlusim.cores.operands import check_view, number
-from mlusim.cores.pipe import Transfer
 from mlusim.dtypes import dtype_name
 from mlusim.errors import CopyError, OperandError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
@@ -31,7 +31,7 @@ from mlusim.memory.view import View
 if TYPE_CHECKING:
     from mlusim.cores.instructions.limits import Value
     from mlusim.cores.issuer import Issuer
-    from mlusim.cores.waiting import Waiting
+    from mlusim.cores.tasks.waiting import Waiting
     from mlusim.hardware.board_record import Board
 
 

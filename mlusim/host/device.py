@@ -19,11 +19,11 @@ from weakref import finalize, ref
 from simpy.core import EmptySchedule
 
 from mlusim.arrays import Array
-from mlusim.cores.chip import Chip
-from mlusim.cores.closing import close_forgotten
 from mlusim.cores.core import Kernel
-from mlusim.cores.launch import Job, Launch, Queue
-from mlusim.cores.launch_checks import UNIONS, as_grid
+from mlusim.cores.machine.chip import Chip
+from mlusim.cores.tasks.closing import close_forgotten
+from mlusim.cores.tasks.launch import Job, Launch, Queue
+from mlusim.cores.tasks.launch_checks import UNIONS, as_grid
 from mlusim.dtypes import dtype_of
 from mlusim.errors import NOTED, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board

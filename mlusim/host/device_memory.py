@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.cores.chip import Chip
+from mlusim.cores.machine.chip import Chip
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AllocationError, InputError, shown
 from mlusim.inputs import as_array, as_shape, as_text, check_flags

@@ -38,12 +38,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.launch_checks import parameter_names
+from mlusim.cores.tasks.launch_checks import parameter_names
 from mlusim.memory.view import View
 from mlusim.verifier.findings import Finding
 
 if TYPE_CHECKING:
-    from mlusim.cores.launch import Launch
+    from mlusim.cores.tasks.launch import Launch
 
 _LARGEST_BYTES = 1 << 26
 _LARGEST_ITEMS = 10_000

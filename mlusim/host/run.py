@@ -11,7 +11,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
-from mlusim.cores.launch_checks import kernel_name, parameter_names
+from mlusim.cores.tasks.launch_checks import kernel_name, parameter_names
 from mlusim.errors import InputError, MlusimError, nearest
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output

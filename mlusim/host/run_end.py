@@ -11,7 +11,7 @@ from mlusim.records import longest_run_ps
 from mlusim.units import PS_PER_HOUR
 
 if TYPE_CHECKING:
-    from mlusim.cores.task import Task
+    from mlusim.cores.tasks.task import Task
 
 # Tasks that the message of a deadlock lists.
 _LISTED_TASKS = 12

@@ -12,7 +12,7 @@ from mlusim.progress import Bar
 from mlusim.units import format_ns, group_digits
 
 if TYPE_CHECKING:
-    from mlusim.cores.chip import Chip
+    from mlusim.cores.machine.chip import Chip
 
 _TO_GDRAM = [code for direction, code in DIRECTION_CODES.items() if direction.destination is MemoryKind.GDRAM]
 

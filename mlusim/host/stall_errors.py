@@ -12,7 +12,7 @@ from sys import _getframe
 from types import CodeType, FrameType
 from typing import Any
 
-from mlusim.cores.kernel_errors import Abandoned
+from mlusim.cores.tasks.kernel_errors import Abandoned
 from mlusim.errors import OperationLimitError
 
 # Python 3.12's way to call a function before the lines of some functions. Our number is one without an assigned

@@ -9,7 +9,7 @@ from typing import Any
 
 from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
-from mlusim.cores.launch_checks import kernel_name
+from mlusim.cores.tasks.launch_checks import kernel_name
 from mlusim.errors import AllocationError, AwaitError, BoardError, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device

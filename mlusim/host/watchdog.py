@@ -9,13 +9,13 @@ from sys import _current_frames
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cores.kernel_errors import Abandoned
+from mlusim.cores.tasks.kernel_errors import Abandoned
 from mlusim.errors import OperationLimitError
 from mlusim.host.run_progress import RunProgress
 from mlusim.host.stall_errors import errors_arrived, in_run, package_of, raise_in, stall_errors, stop_raising
 
 if TYPE_CHECKING:
-    from mlusim.cores.chip import Chip
+    from mlusim.cores.machine.chip import Chip
 
 _PERIOD_S = 0.25
 _QUIET_PERIODS = 5

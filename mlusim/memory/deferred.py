@@ -180,7 +180,7 @@ class Deferred:
             done = stop
 
     def apply(self, effect: Any) -> None:
-        """Apply the effect of a copy, as `mlusim.cores.copy_effect` returns it."""
+        """Apply the effect of a copy, as `mlusim.cores.copies.effect` returns it."""
         if type(effect) is Piece:
             self.put(effect)
         elif type(effect) is RowCopy:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.chip import sram_name
 from mlusim.cores.issuer import Issuer
+from mlusim.cores.machine.chip import sram_name
 from mlusim.dtypes import dtype_of
 from mlusim.host.device import Device
 from mlusim.log import NONE, Log

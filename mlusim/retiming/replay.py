@@ -17,14 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores import copies, counted, row_copies, scalar, syncs, uncached_vector
-from mlusim.cores.barrier import BARRIERS
+from mlusim.cores import scalar
+from mlusim.cores.compute import uncached_vector
+from mlusim.cores.copies import memcpy
 from mlusim.cores.core import Core
+from mlusim.cores.counted import loops, row_copies
+from mlusim.cores.counted.row_loop import RowLoop
 from mlusim.cores.issuer import Issuer
-from mlusim.cores.locks import LOCK_NAMES, SHIFT, change
-from mlusim.cores.row_loop import RowLoop
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
-from mlusim.cores.waiting import Waiting
+from mlusim.cores.synchronisation import syncs
+from mlusim.cores.synchronisation.barrier import BARRIERS
+from mlusim.cores.synchronisation.locks import LOCK_NAMES, SHIFT, change
+from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import KernelError
 from mlusim.host.device import Device
 from mlusim.log import MOVE, NONE, ON_INTEGERS, SCALAR, VECTOR, Log
@@ -182,15 +186,15 @@ class Replay:
     ) -> Waiting | None:
         dst, src = self._buffers.views(issuer, operands, typed=True)
         if moved:
-            copies.move(issuer, line, dst, src)
+            memcpy.move(issuer, line, dst, src)
             return None
         arguments: tuple[Any, ...] = (dst, src)
         if record in self._byte_copies:
             to, origin = (Pointer(view.allocation, view.offset, view.dtype) for view in (dst, src))
             arguments = (to, origin, dst.shape[-1], _DIRECTIONS[direction], _byte_strides(dst, src))
         if blocking:
-            return copies.copy_and_wait(issuer, line, *arguments)
-        copies.copy_async(issuer, line, *arguments)
+            return memcpy.copy_and_wait(issuer, line, *arguments)
+        memcpy.copy_async(issuer, line, *arguments)
         return None
 
     def _loop(
@@ -214,12 +218,12 @@ class Replay:
             lengths=rows.get("lengths"),
         )
         if loop.method == "empty":
-            return counted.empty_loop(issuer, line, replayed)
+            return loops.empty_loop(issuer, line, replayed)
         dst, src = self._buffers.views(issuer, operands[:2])
         if loop.method == "scalar":
-            return counted.scalar_loop(issuer, line, dst, src, replayed, loop.extra_cycles, name=name)
+            return loops.scalar_loop(issuer, line, dst, src, replayed, loop.extra_cycles, name=name)
         copied = row_copies.copy_loop(issuer, line, name, dst, src, replayed, method=loop.method)
-        return None if loop.method == "instruction" else counted.wait_for_loop(issuer, copied)
+        return None if loop.method == "instruction" else loops.wait_for_loop(issuer, copied)
 
     def _finish(self, times: list[int]) -> None:
         """Complete the new log from the old one; `times`: when the host continued after each of its waits."""

@@ -12,8 +12,8 @@ from types import TracebackType
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.locks import SHIFT
-from mlusim.cores.source_line import written_by_author
+from mlusim.cores.synchronisation.locks import SHIFT
+from mlusim.cores.tasks.source_line import written_by_author
 from mlusim.errors import (
     AccessError,
     AllocationError,

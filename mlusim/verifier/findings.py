@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlusim.cores.locks import LOCK_NAMES
+from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.log import PIPES, Log
 from mlusim.units import format_ns, group_digits
 from mlusim.verifier.call_sites import CallSite, call_sites

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlusim.arrays import Integers
-from mlusim.cores.locks import LOCK_NAMES, SHIFT
+from mlusim.cores.synchronisation.locks import LOCK_NAMES, SHIFT
 from mlusim.log import Log
 from mlusim.verifier.findings import Finding, site_of
 

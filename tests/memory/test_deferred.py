@@ -137,9 +137,9 @@ def run(
     """The output, what the kernel saw, and the log, with loads of `least` bytes or more deferred for some checks."""
     seen: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlusim.cores.copy_geometry.MIN_BYTES", least)
-        patch.setattr("mlusim.cores.copy_geometry.MIN_SEGMENT_BYTES", 1)
-        patch.setattr("mlusim.cores.deferred_vector.MIN_BYTES", least)
+        patch.setattr("mlusim.cores.copies.geometry.MIN_BYTES", least)
+        patch.setattr("mlusim.cores.copies.geometry.MIN_SEGMENT_BYTES", 1)
+        patch.setattr("mlusim.cores.compute.deferred_vector.MIN_BYTES", least)
         patch.setattr("mlusim.memory.deferred._MAX_CHECKS", checks)
         device = mlusim.Device(board)
         source = device.upload(x, "x")

@@ -1,6 +1,6 @@
 """mlusim.ops.cast: every pair of types, every bit pattern of the 16-bit types, layouts, errors, ONNX.
 
-The conversions themselves are tested in tests/cores/test_convert.py, with the same exact arithmetic.
+The conversions themselves are tested in tests/cores/compute/test_convert.py, with the same exact arithmetic.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.bangc.calls.type_codes import BFLOAT, FLOAT, POINTER, SIGNED, UNSIGNED, dtype_of_code, type_code
-from mlusim.cores import uncached_vector, vector
+from mlusim.cores.compute import uncached_vector, vector
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.errors import KernelError
 from mlusim.memory.view import View

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc.execution.runtime_layout import VALUES_WORD
-from mlusim.cores import copies
-from mlusim.cores.byte_copies import ByteForm, byte_form
+from mlusim.cores.copies.byte_copies import ByteForm, byte_form
+from mlusim.cores.copies.memcpy import copy_bytes
 from mlusim.errors import CopyError
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.bangc.execution.bridge import Bridge
-    from mlusim.cores.copy_effect import Place
-    from mlusim.cores.waiting import Waiting
+    from mlusim.cores.copies.effect import Place
+    from mlusim.cores.tasks.waiting import Waiting
 
 # In the order of `mluMemcpyDirection_t`.
 _DIRECTIONS = (
@@ -77,7 +77,7 @@ def _issue(bridge: Bridge, line: int, values: tuple[Any, ...], *, blocking: bool
         # On a memory core, each copy is checked for memories that the core lacks.
         if not bridge.arrays.lacks_memory:
             bridge.know(_prepared(bridge, line, form, blocking=blocking), line)
-    return copies.copy_bytes(bridge.issuer, line, form, dst, src, blocking=blocking)
+    return copy_bytes(bridge.issuer, line, form, dst, src, blocking=blocking)
 
 
 def _prepared(bridge: Bridge, line: int, form: ByteForm, *, blocking: bool) -> Callable[[], Waiting | None]:
@@ -86,7 +86,7 @@ def _prepared(bridge: Bridge, line: int, form: ByteForm, *, blocking: bool) -> C
 
     def issue() -> Waiting | None:
         dst, src = bridge.place(words[VALUES_WORD]), bridge.place(words[VALUES_WORD + 1])
-        waits = copies.copy_bytes(issuer, line, form, dst, src, blocking=blocking)
+        waits = copy_bytes(issuer, line, form, dst, src, blocking=blocking)
         return waits if blocking else None
 
     return issue

@@ -11,12 +11,13 @@ import numpy as np
 
 from mlusim.arrays import Array, Integers
 from mlusim.bangc.calls.type_codes import POINTER, on_board
-from mlusim.cores import syncs, uncached_vector, vector
+from mlusim.cores.compute import uncached_vector, vector
+from mlusim.cores.counted.row_copies import copy_loop
+from mlusim.cores.counted.row_loop import RowLoop
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.ordering import COMPUTE_PIPES
-from mlusim.cores.row_copies import copy_loop
-from mlusim.cores.row_loop import RowLoop
 from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP, atomic, set_memory
+from mlusim.cores.synchronisation import syncs
+from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES
 from mlusim.errors import AccessError, OperandError
 from mlusim.memory.loops import AddressInstructions
 from mlusim.memory.view import View

@@ -21,7 +21,7 @@ from mlusim.bangc.calls.type_codes import (
     on_board,
     type_code,
 )
-from mlusim.cores import vector
+from mlusim.cores.compute import vector
 from mlusim.cores.instructions.c_signatures import CSignature, c_signatures_of
 from mlusim.cores.instructions.conversion import ROUNDINGS
 from mlusim.cores.instructions.int4 import int4_intrinsics

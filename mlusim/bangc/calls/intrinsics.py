@@ -24,10 +24,10 @@ from mlusim.bangc.calls.host_calls import HOST_CALLS
 from mlusim.bangc.calls.instruction_calls import result_types, signature_handlers, vector_intrinsics
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.runtime_layout import KINDS
-from mlusim.cores import locks, syncs
-from mlusim.cores.barrier import BARRIERS
-from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scalar import access
+from mlusim.cores.synchronisation import locks, syncs
+from mlusim.cores.synchronisation.barrier import BARRIERS
+from mlusim.cores.synchronisation.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.errors import AccessError, KernelError, OperandError
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import PS_PER_US

@@ -40,8 +40,8 @@ from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.bangc.module import Module
-    from mlusim.cores.byte_copies import ByteForm
-    from mlusim.cores.copy_effect import Place
+    from mlusim.cores.copies.byte_copies import ByteForm
+    from mlusim.cores.copies.effect import Place
     from mlusim.cores.core import Core
 
 _UINT8 = np.dtype(np.uint8)

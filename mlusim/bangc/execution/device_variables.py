@@ -14,7 +14,7 @@ from mlusim.errors import AllocationError, KernelError
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.cores.chip import Chip
+    from mlusim.cores.machine.chip import Chip
 
 
 class DeviceVariables:

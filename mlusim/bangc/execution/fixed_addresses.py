@@ -9,8 +9,8 @@ from mlusim.memory.allocation import Allocation, Memory
 from mlusim.memory.reused import Bytes
 
 if TYPE_CHECKING:
-    from mlusim.cores.chip import Chip
-    from mlusim.cores.task import Task
+    from mlusim.cores.machine.chip import Chip
+    from mlusim.cores.tasks.task import Task
 
 
 def place(chip: Chip, memory: Memory, task: Task, name: str, address: int, buffer: Bytes) -> Allocation:

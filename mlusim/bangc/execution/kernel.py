@@ -22,13 +22,13 @@ from mlusim.bangc.execution.image import NO_RESERVE
 from mlusim.bangc.execution.lines import entry_function
 from mlusim.bangc.module import Module
 from mlusim.cores.core import Kernel
-from mlusim.cores.waiting import SUSPEND
+from mlusim.cores.tasks.waiting import SUSPEND
 from mlusim.errors import KernelError, MlusimError
 from mlusim.memory.view import Pointer, View
 
 if TYPE_CHECKING:
-    from mlusim.cores.chip import Chip
     from mlusim.cores.core import Core
+    from mlusim.cores.machine.chip import Chip
 
 _SLOT = 16
 _HALF_BYTES = 2

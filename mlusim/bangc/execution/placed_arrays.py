@@ -21,7 +21,7 @@ from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.bangc.module import Module
-    from mlusim.cores.copy_effect import Place
+    from mlusim.cores.copies.effect import Place
     from mlusim.cores.core import Core
 
 _UINT8 = np.dtype(np.uint8)

@@ -12,7 +12,7 @@ from mlusim.bangc.calls.host_calls import STATUS
 from mlusim.bangc.execution.runtime_layout import Range
 from mlusim.bangc.host.copies_3d import volume_copy
 from mlusim.bangc.host.spans import Region
-from mlusim.cores.convert import ROUND
+from mlusim.cores.compute.convert import ROUND
 from mlusim.dtypes import BFLOAT16
 from mlusim.errors import AllocationError, InputError
 from mlusim.units import group_digits

@@ -13,7 +13,7 @@ from mlusim.host.steady.pattern import BEFORE
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
-    from mlusim.cores.task import Task
+    from mlusim.cores.tasks.task import Task
     from mlusim.host.steady.fast_forward import FastForward
     from mlusim.host.steady.pattern import Pattern
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.barrier import BARRIERS
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.log import NONE, VECTOR, Log
 from mlusim.records import INSTRUCTION
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Integers, Numbers
-from mlusim.cores.barrier import BARRIERS
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.host.steady.periods import Period, codes_of, period_at
 from mlusim.log import IO, NONE, Log
 from mlusim.records import INSTRUCTION
 
 if TYPE_CHECKING:
-    from mlusim.cores.task import Task
+    from mlusim.cores.tasks.task import Task
 
 
 # Periods that a task executes before it counts as steady, periods then measured, and periods simulated at its end.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mlusim.cores.locks import LOCK_NAMES
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES
+from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.host.steady.declared_loop import DeclaredLoop
 from mlusim.host.steady.fast_forward import FastForward
 from mlusim.host.steady.pace import pace_of
@@ -28,9 +28,9 @@ from mlusim.memory.kinds import Direction
 from mlusim.records import INSTRUCTION
 
 if TYPE_CHECKING:
-    from mlusim.cores.chip import Chip
     from mlusim.cores.issuer import Issuer
-    from mlusim.cores.task import Task
+    from mlusim.cores.machine.chip import Chip
+    from mlusim.cores.tasks.task import Task
 
 Item = TypeVar("Item")
 # Largest relative error of a run's time.

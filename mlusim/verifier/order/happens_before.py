@@ -3,7 +3,8 @@
 The rules (docs/semantics.md):
 - a task issues in program order; an operation starts after it was issued;
 - each pipe is in order; pipes are unordered among each other; an asynchronous copy within NRAM is in the vector pipe;
-- `mlusim.cores.ordering` defines what an instruction waits for, whether it blocks its task and whether it is posted;
+- `cores.synchronisation.ordering` defines what an instruction waits for, whether it blocks its task and whether it is
+  posted;
 - a sync completes everything on the pipes that it names before anything after it; only the full sync waits for posted
   stores;
 - a barrier is a full sync of every participant, and orders everything before it in any task before everything after it
@@ -26,15 +27,15 @@ from functools import cached_property
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.barrier import BARRIERS
-from mlusim.cores.locks import LOCK_NAMES, SHIFT
-from mlusim.cores.ordering import MOVE_PIPE, VECTOR_PIPE
+from mlusim.cores.synchronisation.barrier import BARRIERS
+from mlusim.cores.synchronisation.locks import LOCK_NAMES, SHIFT
+from mlusim.cores.synchronisation.ordering import MOVE_PIPE, VECTOR_PIPE
 from mlusim.log import NONE, SCALAR, SYNC, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.order.lanes import ASYNCHRONOUS_LANES, POSTED, in_order, lanes_of, ordering_classes
 
-# Instructions whose offsets and masks are read at issue (`mlusim.cores.row_copies`).
+# Instructions whose offsets and masks are read at issue (`mlusim.cores.counted.row_copies`).
 BY_OFFSETS = ("gather", "scatter")
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.ordering import ALL_PIPES, IO_PIPE, MOVE_PIPE, TENSOR_PIPE, VECTOR_PIPE, Ordering, recorded_ordering
+from mlusim.cores.synchronisation.ordering import (
+    ALL_PIPES,
+    IO_PIPE,
+    MOVE_PIPE,
+    TENSOR_PIPE,
+    VECTOR_PIPE,
+    Ordering,
+    recorded_ordering,
+)
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.accesses.geometry import group_rows

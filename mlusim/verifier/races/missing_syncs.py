@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlusim.cores.barrier import BARRIERS
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.log import Log
 from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site, between, in_one_function

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Array
+from mlusim.cores.compute.uncached_vector import BANG_MOVE
 from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.selection import compares_to_bits as has_bits
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.uncached_vector import BANG_MOVE
 from mlusim.log import IO, MOVE
 from mlusim.log_tables import Box
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import mlusim
+from mlusim.cores.compute.uncached_vector import bang_move
 from mlusim.cores.core import Core
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.uncached_vector import bang_move
 from mlusim.errors import OperandError, UnknownNameError
 from mlusim.hardware import board
 from mlusim.host.device import Device

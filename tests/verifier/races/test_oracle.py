@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mlusim
-from mlusim.cores.ordering import BLOCKING_COPY
+from mlusim.cores.synchronisation.ordering import BLOCKING_COPY
 from mlusim.log import IO, MOVE, SCALAR, VECTOR
 from mlusim.records import COLUMNS
 from mlusim.verifier.accesses.table import accesses_of

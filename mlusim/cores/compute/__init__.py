@@ -1,0 +1,10 @@
+"""The compute pipe, which executes vector and tensor instructions.
+
+Instructions:
+  vector                   issues those of the table, `mlusim.cores.instructions`; `uncached_vector`: all others
+  vector_call              cost and checks of one for operands of certain layouts
+
+Effects:
+  deferred_vector          instructions on deferred loads
+  convert                  the values of conversions between element types
+"""

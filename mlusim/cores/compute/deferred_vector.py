@@ -1,0 +1,99 @@
+"""Vector instructions on deferred loads, whose bytes are still in the input (`mlusim.memory.deferred`).
+
+A mirror of such a tile is a reversed view of the input. A conversion is deferred like the load: the store converts from
+the input to the output. A fill cancels the deferred load and is itself deferred. For all other instructions the
+operands are written first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.arrays import Array
+from mlusim.memory.deferred import MIN_BYTES, Conversion, Deferred, Piece
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.compute.vector_call import VectorCall
+
+
+# Instructions that set every element of their result to the same value: 0, or their `value`.
+_FILLS = ("write_zero", "write_value", "fill")
+
+# Smallest fill that is deferred again where an earlier one had to be written after all.
+_MIN_REPEATED_BYTES = 1 << 18
+
+
+def apply_deferred(
+    deferred: Deferred, call: VectorCall, operands: Sequence[Any], effect: Callable[[], Any] | None
+) -> bool:
+    """Apply an instruction without writing its deferred operands, if possible.
+
+    Args:
+        deferred: deferred loads of the core's NRAM.
+        call: the instruction and its attributes.
+        operands: the result, then the sources.
+        effect: its computation, if that is not `call.compute` on the arrays of the operands.
+
+    Returns false, without any effect, if it is not possible.
+    """
+    instruction, result = call.instruction, operands[0]
+    if len(operands) == 1:
+        first, last = _span(result)
+        least = _MIN_REPEATED_BYTES if first in deferred.written_early else MIN_BYTES
+        if instruction.name in _FILLS and result.nbytes >= least:
+            value = call.attributes.get("value", 0)
+            element_of = _element_of_int if type(value) is int else _element_of
+            deferred.put(Piece(first, last, element_of(value, result.dtype)))
+        else:
+            deferred.forget(first, last)
+            if effect is None:
+                call.compute(result.elements)
+            else:
+                effect()
+        return True
+    source = operands[1]
+    if len(operands) > 2 or result.nbytes < MIN_BYTES or not isinstance(source, View):
+        return False
+    deferred_source = deferred.find(*_span(source), source.shape, source.dtype)
+    if deferred_source is None:
+        return False
+    if instruction.name == "mirror":
+        deferred.put(Piece(*_span(result), deferred_source[..., ::-1]))
+        return True
+    if instruction.name == "convert" and deferred_source.flags.c_contiguous:
+        first, last = _span(result)
+        if first in deferred.written_early:
+            deferred.forget(first, last)
+            call.compute(result.elements, deferred_source)
+        else:
+            deferred.put(Piece(first, last, deferred_source, Conversion(call.compute, result.dtype)))
+        return True
+    return False
+
+
+def settle_operands(deferred: Deferred, operands: Sequence[Any]) -> None:
+    """Write deferred bytes of an instruction's operands, including its result, which it may write only in part."""
+    deferred.passed_by()
+    for operand in operands:
+        if isinstance(operand, View):
+            deferred.settle(*_span(operand))
+
+
+def _element_of(value: Any, dtype: np.dtype[Any]) -> Array:
+    """Return a number as an array of rank 0."""
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype)
+
+
+_element_of_int = lru_cache(maxsize=256)(_element_of)
+
+
+def _span(view: View) -> tuple[int, int]:
+    """Return the range [first, last) of bytes of a contiguous view in its memory."""
+    first = view.allocation.address + view.offset
+    return first, first + view.nbytes

@@ -1,0 +1,230 @@
+"""Counted operations: one record for a loop of many equal small instructions.
+
+An element gather by scalar code, or a loop of row copies by index, is recorded as one operation: N instructions, their
+addresses as an array, their total cost; NumPy computes the result in one step, so a kernel needs no Python loop over
+elements. Row numbers are an array in registers, a list in NRAM, or `Addresses`, which each iteration of the loop
+computes from index tuples in NRAM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.cores.counted.row_copies import check_index, copy_loop, log_addresses
+from mlusim.cores.counted.row_loop import (
+    RowLoop,
+    Rows,
+    check_apart,
+    check_rows,
+    iterations_of,
+    loop_of_runs,
+    row_bytes_of,
+    row_numbers,
+    rows_apart,
+)
+from mlusim.cores.operands import Passed, check_view
+from mlusim.cores.tasks.waiting import Waiting
+from mlusim.errors import OperandError
+from mlusim.log import NO_OPERAND, NONE, SCALAR
+from mlusim.memory.addresses import Addresses
+from mlusim.memory.allocation import check_usable
+from mlusim.memory.loops import AddressInstructions, scalar_copy_cycles
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlusim.cores.issuer import Issuer
+
+
+def scalar_copy(
+    issuer: Issuer,
+    line: int,
+    dst: Passed,
+    src: Passed,
+    dst_rows: Rows = None,
+    src_rows: Rows = None,
+    extra_cycles: int = 0,
+) -> Waiting:
+    """A scalar loop within NRAM: dst[dst_rows[i]] = src[src_rows[i]] for i in order, element by element.
+
+    Args:
+        issuer: issuer of the copying task.
+        line: source line in the log.
+        dst, src: contiguous views (rows, ...) in this core's NRAM, rows equally large; rank 1 copies elements.
+        dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in NRAM;
+            None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
+        extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
+
+    For a repeated destination the last value remains. Cost: `mlusim.memory.loops.scalar_copy_cycles`. Raises
+    `OperandError` or `AccessError` for operands or rows outside, or sides that overlap.
+    """
+    for view, write in ((dst, True), (src, False)):
+        check_view("scalar_copy", view)
+        if view.allocation.memory is not issuer.unit.nram or not view.is_contiguous:
+            raise OperandError(f"scalar_copy of {view!r}: both sides must be contiguous views in this core's NRAM")
+        check_usable(view.allocation, write=write)
+    if dst.itemsize != src.itemsize or row_bytes_of("scalar_copy", dst) != row_bytes_of("scalar_copy", src):
+        raise OperandError(f"scalar_copy of {src!r} to {dst!r}: elements and rows must be equally large")
+    loop = loop_of(issuer, "scalar_copy", dst, src, dst_rows, src_rows)
+
+    def finish() -> None:
+        issuer.unit.apply_effects(issuer.task.now_ps)
+        if issuer.has_data and loop.selected:
+            issuer.unit.copy_rows(loop.effect(dst, src))
+
+    return scalar_loop(issuer, line, dst, src, loop, extra_cycles, finish)
+
+
+def scalar_loop(
+    issuer: Issuer,
+    line: int,
+    dst: View,
+    src: View,
+    loop: RowLoop,
+    extra_cycles: int = 0,
+    finish: Callable[[], Any] | None = None,
+    name: str = "scalar_copy",
+) -> Waiting:
+    """Issue a scalar loop within NRAM whose rows are known: its time and record. `finish` moves the rows at its end."""
+    issuer.begin()
+    board, task = issuer.board, issuer.task
+    row_elements = row_bytes_of(name, dst) // dst.itemsize
+    per_iteration = loop.address.cycles(board) + extra_cycles
+    cycles = scalar_copy_cycles(board, loop.iterations, loop.selected, row_elements, per_iteration)
+    issue_ps = task.now_ps
+    # In order with earlier vector instructions (`mlusim.cores.synchronisation.ordering`).
+    start_ps = max(issue_ps, issuer.unit.vector_free_ps)
+    end_ps = start_ps + board.cycles_ps(cycles)
+    record = issuer.record(
+        name,
+        SCALAR,
+        line,
+        issue_ps,
+        start_ps,
+        end_ps,
+        count=loop.iterations,
+        nbytes=loop.selected * row_elements * dst.itemsize,
+        dst=issuer.operand(dst),
+        a=issuer.operand(src),
+        b=issuer.operand(loop.indices[0]) if loop.indices else NO_OPERAND,
+        waited_for=issuer.unit.vector_record if start_ps > issue_ps else NONE,
+    )
+    if loop.indices[1:]:
+        issuer.log.more_operands[record] = [issuer.operand(view) for view in loop.indices[1:]]
+    log_addresses(issuer, record, dst, src, loop)
+    issuer.log.loops[record] = loop.record("scalar", extra_cycles)
+    task.unawaited = record
+    if task.pending_io or task.pending_move:
+        return Waiting(task, suspends=task.until(end_ps), finish=finish)
+    task.now_ps = end_ps
+    return Waiting(task, suspends=False, finish=finish)
+
+
+def copy_rows(
+    issuer: Issuer,
+    line: int,
+    dst: Passed,
+    src: Passed,
+    dst_rows: Rows = None,
+    src_rows: Rows = None,
+    *,
+    lengths: Rows = None,
+    blocking: bool = True,
+) -> Waiting:
+    """A loop of row copies: `__memcpy(dst[dst_rows[i]], src[src_rows[i]])` for i in order; wait for the last.
+
+    Args:
+        issuer: issuer of the copying task.
+        line: source line in the log.
+        dst, src: views (rows, ...) whose rows are contiguous and equally large; rank 1 copies elements.
+        dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in NRAM;
+            None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
+        lengths: rows of each copy, if they are several: copy i reads rows src_rows[i] to src_rows[i] + lengths[i], and
+            writes them after those of copy i - 1. Both arrays are in registers, and the copies are queued.
+        blocking: each copy is awaited before the next is issued, as in a loop of plain `__memcpy`; otherwise they are
+            issued back to back (`__memcpy_async`) and only the last is awaited.
+
+    The rows are copied in order, so for a repeated destination row the last value remains. The bus units of each row
+    are charged separately; time: `mlusim.memory.loops.rows_cost`. Raises `CopyError`, `OperandError` or `AccessError`.
+    """
+    for view in (dst, src):
+        check_view("memcpy_rows", view)
+    if lengths is not None:
+        if dst_rows is not None or blocking:
+            raise OperandError("memcpy_rows with lengths: omit dst_rows and pass blocking=False")
+        loop = loop_of_runs("memcpy_rows", dst, src, src_rows, lengths)
+        return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method="runs"))
+    loop = loop_of(issuer, "memcpy_rows", dst, src, dst_rows, src_rows)
+    if not loop.selected:
+        return empty_loop(issuer, line, loop)
+    method = "blocking" if blocking else "queued"
+    return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method=method))
+
+
+def wait_for_loop(issuer: Issuer, record: int) -> Waiting:
+    """Wait for the last copy of a loop."""
+    issuer.task.unawaited = record
+    return issuer.suspending
+
+
+def empty_loop(issuer: Issuer, line: int, loop: RowLoop) -> Waiting:
+    """Issue a loop of row copies in which no iteration has a row to copy."""
+    issuer.begin()
+    task = issuer.task
+    start_ps = task.now_ps
+    cycles = loop.iterations * (loop.address.cycles(issuer.board) + issuer.board.scalar_loop_cycles)
+    task.now_ps += issuer.board.cycles_ps(cycles)
+    record = issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=loop.iterations)
+    issuer.log.loops[record] = loop.record("empty")
+    task.unawaited = record
+    return issuer.passing
+
+
+def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> RowLoop:
+    """Compute and check the addresses of a loop from the current contents of NRAM."""
+    row_choices = (row_numbers(name, dst_rows), row_numbers(name, src_rows))
+    if not rows_apart(dst, src, *row_choices):
+        check_apart(name, dst, src)
+    iterations = iterations_of(name, dst, src, *row_choices)
+    lists = [choice.index if isinstance(choice, Addresses) else choice for choice in row_choices]
+    issuer.unit.prepare(issuer.task.now_ps, [rows for rows in lists if isinstance(rows, View)])
+    rows: list[Integers | None] = []
+    selected: Integers | None = None
+    address = AddressInstructions()
+    indices: list[View] = []
+    for view, choice in zip((dst, src), row_choices, strict=True):
+        if isinstance(choice, Addresses):
+            if choice.index is not None:
+                check_index(issuer, name, choice.index)
+                indices.append(choice.index)
+            choice.check(name, view.shape[0], view)
+            address = address.plus(choice.instructions)
+            numbers, inside = choice.resolve(name)
+            rows.append(numbers)
+            selected = inside if selected is None else selected
+            continue
+        row_list: Integers | None = None
+        if isinstance(choice, View):
+            check_index(issuer, name, choice)
+            indices.append(choice)
+            address = address.plus(AddressInstructions(loads=1))
+            if issuer.has_data:
+                row_list = choice.typed().reshape(-1).astype(np.int64)
+        else:
+            row_list = choice
+        if choice is None or row_list is not None:
+            check_rows(name, view, row_list, iterations)
+        rows.append(row_list)
+    unread = any(isinstance(side, View) for side in row_choices)
+    if selected is None:
+        return RowLoop(iterations, iterations, rows[0], rows[1], address, tuple(indices), unread)
+    if isinstance(row_choices[0], Addresses) and isinstance(row_choices[1], Addresses):
+        raise OperandError(f"{name} by two addresses, one of them within a window: give row numbers for the other")
+    other = 1 if isinstance(row_choices[0], Addresses) else 0
+    other_rows = rows[other]
+    rows[other] = selected if other_rows is None else other_rows[selected]
+    return RowLoop(iterations, len(selected), rows[0], rows[1], address, tuple(indices), unread)

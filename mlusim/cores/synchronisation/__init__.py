@@ -1,0 +1,10 @@
+"""What waits for what.
+
+On a core:
+  ordering                 the order of its instructions, and when their effects are visible
+
+Between pipes and between cores:
+  syncs                    the instructions that wait for pipes or for other cores
+  barrier                  who meets at a barrier
+  locks                    locks between cores
+"""

@@ -1,0 +1,91 @@
+"""Detection of tasks that never end: too many operations, or polling of memory that no task will write.
+
+Each task is checked from time to time. If the whole run has long done nothing but read the same few elements, and no
+copy is in flight, no task will ever read another value. That is reported long before a task reaches the limit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.errors import OperationLimitError
+from mlusim.log import SYNC
+from mlusim.memory.kinds import MemoryKind
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.cores.issuer import Issuer
+    from mlusim.cores.machine.chip import Chip
+
+# The interval between checks of a task, and the number of operations of a run that only read, as fractions of the
+# operations that a task may issue.
+_CHECKS, _SHARE, _MIN_READS = 250, 25, 10_000
+# Distinct elements that one task may poll: a task that reads more of them iterates over memory, and ends.
+_MAX_POLLED = 16
+
+
+def first_check(max_operations: int) -> int:
+    """Return the number of operations after which a task is first checked."""
+    return max_operations // _CHECKS
+
+
+def check_end(issuer: Issuer) -> None:
+    """Raise for a task with an operation that was not awaited, with too many operations, or that polls forever."""
+    task, chip = issuer.task, issuer.chip
+    if task.unawaited >= 0 or task.operations > chip.max_operations:
+        raise task.refusal()
+    if issuer.at_check is not None:
+        issuer.at_check()
+        return
+    issuer.next_check = min(task.operations + max(first_check(chip.max_operations), 1), chip.max_operations)
+    only_read = max(chip.max_operations // _SHARE, _MIN_READS)
+    if _polls(chip, only_read):
+        raise task.refusal(
+            OperationLimitError(
+                f"the latest {group_digits(only_read)} operations of the run wrote nothing: syncs, and reads of the "
+                "same elements again and again. No task will write what they poll: let a concurrent task write it, or "
+                "use a barrier. If the kernel needs more operations, raise max_operations"
+            )
+        )
+
+
+def _polls(chip: Chip, only_read: int) -> bool:
+    """Whether the latest operations are syncs and reads of a few elements, and no task has other work in flight."""
+    log = chip.log
+    if only_read > log.count:
+        return False
+    latest = slice(log.count - only_read, log.count)
+    element = log.records.column("a_alloc", latest)
+    offset = log.records.column("a_offset", latest)
+    written = log.records.column("dst_alloc", latest)
+    of_task = log.records.column("task", latest)
+    atomics = written >= 0
+    if atomics.any():
+        # Atomics that change nothing count as reads.
+        atomics = np.isin(log.records.column("op", latest), [log.op(name) for name in ATOMIC_NAMES & {*log.ops}])
+        if chip.changed_by_atomic > latest.start or ((written >= 0) & ~atomics).any():
+            return False
+        element = np.where(atomics, written, element)
+        offset = np.where(atomics, log.records.column("dst_offset", latest), offset)
+    if ((element < 0) & (log.records.column("pipe", latest) != SYNC)).any():
+        return False
+    if (element < 0).all():
+        return True  # only syncs, which read nothing
+    polling = {*np.unique(of_task).tolist()}
+    tasks = [unit.task for unit in chip.units() if unit.task is not None]
+    if len(polling) == 1 and not atomics.any():
+        # If only this task can change the elements, other tasks do not matter even if they are still running.
+        allocations = [log.allocations[index] for index in np.unique(element[element >= 0]).tolist()]
+        private = all(allocation.read_only or allocation.memory == MemoryKind.NRAM.value for allocation in allocations)
+        tasks = [task for task in tasks if task.index in polling] if private else tasks
+    for task in tasks:
+        # An atomic waits for all pending operations of its task, so after the first one only the next is pending.
+        own = int((atomics & (of_task == task.index)).sum()) > 1
+        under_way = task.pending_io + task.pending_move > own
+        if under_way or not (task.index in polling or task.waits_for):
+            return False
+    read = np.stack([of_task, element, offset])
+    return bool(np.unique(read, axis=1).shape[1] <= _MAX_POLLED * len(tasks))

@@ -1,0 +1,243 @@
+"""Errors of kernels: what an exception in a kernel means, and its place in the author's own code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from array import array
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlusim.cores.conversion_methods import CONVERSIONS, ConversionMethods
+from mlusim.cores.tasks.source_line import awaiting_line, kernel_line
+from mlusim.errors import (
+    AccessError,
+    AwaitError,
+    KernelError,
+    MlusimError,
+    OperandError,
+    OperationLimitError,
+    UnknownNameError,
+    nearest,
+    shown,
+)
+from mlusim.memory.not_numeric import missing_attribute
+from mlusim.memory.view import View
+from mlusim.units import format_ns, plural
+
+if TYPE_CHECKING:
+    from mlusim.cores.tasks.task import Task
+
+# Python's messages about a method called with too few, too many or unknown arguments.
+_WRONG_CALL = re.compile(r"(Core|InstructionMethods|Scratch)\.(\w+)\(\) ((?:missing|got|takes) .*)")
+# Endings of Python's messages about awaiting an object that is not awaitable, or asyncio without its loop.
+_NO_AWAIT = ("can't be used in 'await' expression", "no running event loop", "no current event loop")
+_AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
+
+
+class Abandoned(BaseException):
+    """Stops a kernel that catches its errors. `error` is the error to report, or None for the one it caught."""
+
+    error: MlusimError | None = None
+
+
+# Arguments that NumPy would take for an array, and that a kernel gets as they are.
+_NO_TENSORS = (list, tuple, range, memoryview, bytearray, array)
+# Names of instructions and attributes in NumPy, Triton and CUDA, for the message about an unknown name.
+_ELSEWHERE = {
+    "multiply": "mul",
+    "subtract": "sub",
+    "divide": "div",
+    "true_divide": "div",
+    "negative": "neg",
+    "reciprocal": "recip",
+    "power": "pow",
+    "copy": "memcpy",
+    "copyto": "memcpy",
+    "full": "fill",
+    "zeros": "write_zero",
+    "arange": "incseq",
+    "astype": "convert",
+    "where": "mask_select",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "equal": "eq",
+    "not_equal": "ne",
+    "absolute": "abs",
+    "rint": "round",
+    "sigmoid": "active_sigmoid",
+    "gelu": "active_gelu",
+    "bitwise_and": "band",
+    "bitwise_or": "bor",
+    "bitwise_xor": "bxor",
+    "bitwise_not": "bnot",
+    "invert": "bnot",
+    "left_shift": "sll",
+    "right_shift": "srl",
+    "dot": "matmul",
+    "trans": "transpose",
+    "cumsum": "integral",
+    "take": "memcpy_rows",
+    "active_relu": "relu",
+    "program_id": "task_id",
+    "blockIdx": "task_id",
+    "threadIdx": "task_id",
+    "num_programs": "task_dim",
+    "gridDim": "task_dim",
+    "blockDim": "task_dim",
+    "syncthreads": "sync_cluster",
+    "sync_threads": "sync_cluster",
+    "barrier": "sync_cluster",
+    "debug_barrier": "sync_cluster",
+    "atomicAdd": "atomic_reduce_add",
+    "atomicMax": "atomic_reduce_max",
+    "atomicMin": "atomic_reduce_min",
+    "atomicCAS": "atomic_reduce_cas",
+    "shared": "sram",
+    "printf": "peek",
+    "print": "peek",
+    "device_print": "peek",
+}
+# What a kernel cannot do, and the host does.
+_HOSTS = dict.fromkeys(
+    ("gdram", "dram", "malloc", "empty", "global_memory"),
+    "a kernel allocates in core.nram, core.sram, core.wram and core.ldram; tensors in GDRAM are arguments of the "
+    "kernel, which the host makes: mlusim.Output(shape, dtype) or Device.alloc",
+)
+
+
+def reported(task: Task, error: BaseException) -> BaseException:
+    """Return the exception that reports one that a kernel has raised, with its cause and place; may be the same."""
+    awaited_all = task.unawaited < 0 or task.refused is not None
+    if isinstance(error, MlusimError) and (awaited_all or not isinstance(error, OperandError | AccessError)):
+        error.locate(location(task, error))
+        return error
+    if isinstance(error, Abandoned):
+        refused = error.error or task.refused or KernelError("the kernel was stopped")
+        refused.locate(location(task, error))
+        refused.__suppress_context__ = True
+        return refused
+    if isinstance(error, KeyboardInterrupt) or _quits_debugger(error):
+        return error
+    # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
+    if str(error).endswith(_NO_AWAIT):
+        report: KernelError = AwaitError(_not_awaitable(error), location(task, error))
+    elif isinstance(error, AttributeError) and isinstance(error.obj, ConversionMethods):
+        report = UnknownNameError(_unknown_instruction(error.obj, str(error.name)), location(task, error))
+    elif isinstance(error, TypeError | AttributeError | MlusimError) and not awaited_all:
+        # `core.load(x) + 1`, `core.mul(a, a, core.load(x))`, `x[core.load(i)]`: the cause is the missing `await`.
+        report = forgotten_await(task)
+    elif isinstance(error, TypeError) and (call := _WRONG_CALL.fullmatch(str(error))):
+        report = OperandError(_wrong_call(*call.groups()), location(task, error))
+    else:
+        report = KernelError(_raised(error), location(task, error))
+    report.__cause__ = error
+    # A debugger that is started after the error (`%debug`, `pytest --pdb`) stops in the innermost frame: the kernel's.
+    return report.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+
+
+def _quits_debugger(error: BaseException) -> bool:
+    """Return whether the author has quit a debugger in the kernel."""
+    bdb = sys.modules.get("bdb")
+    return bdb is not None and isinstance(error, bdb.BdbQuit)
+
+
+def location(task: Task, error: BaseException) -> str:
+    """Return the task, the kernel's own line, and simulated time."""
+    line = kernel_line(error, task.file)
+    return f"{task.name}, {line}{', ' if line else ''}at {format_ns(task.now_ps)}"
+
+
+def foreign_awaitable(task: Task, coroutine: Any, waits: object) -> AwaitError:
+    """Return the error about a kernel that awaits an object of another library."""
+    line, source = awaiting_line(coroutine, task.file)
+    # Code from `exec` has no source text.
+    waiting = f"`{source}`" if source else "this line"
+    return AwaitError(
+        f"{waiting} awaits {shown(waits)}, which is not an awaitable of the simulator: {_AWAITABLE}",
+        f"{task.name}, {line}, at {format_ns(task.now_ps)}",
+    )
+
+
+def forgotten_await(task: Task) -> AwaitError:
+    """Return the error about an operation that the kernel has called and not awaited."""
+    log = task.chip.log
+    values = log.records.values(task.unawaited)
+    file, line, _ = log.lines[values["line"]]
+    name = log.ops[values["op"]]
+    return AwaitError(
+        f"`core.{name}(...)` was not awaited, so the task did not wait for it: write `await core.{name}(...)`",
+        f"{task.name}, {Path(file).name}:{line}, at {format_ns(values['issue_ps'])}",
+    )
+
+
+def returned_value(task: Task, value: object) -> KernelError:
+    """Return the error about a kernel that returns something."""
+    return KernelError(
+        f"the kernel returned {shown(value)}: a kernel returns nothing; it writes results to an output, such as "
+        "Output(shape, dtype)",
+        f"{task.name}, at {format_ns(task.now_ps)}",
+    )
+
+
+def too_many_operations(task: Task) -> OperationLimitError:
+    """Return the error about a kernel that issues more operations than it may."""
+    return OperationLimitError(
+        f"{plural(task.chip.max_operations, 'operation')} issued without an end: an endless loop? "
+        "If the kernel needs more, raise max_operations"
+    )
+
+
+def _not_awaitable(error: BaseException) -> str:
+    if "NoneType" in str(error):
+        return (
+            "there is nothing to wait for: the call returned None, as memcpy_async and vector instructions do; "
+            f"{_AWAITABLE}"
+        )
+    return f"{error}: {_AWAITABLE}"
+
+
+def _wrong_call(owner: str, name: str, complaint: str) -> str:
+    """Return the message about a method called with too few, too many or unknown arguments."""
+    from mlusim.cores.core import Core
+    from mlusim.cores.scratch import Scratch
+
+    # Without `self`, which Python counts too.
+    _, *parameters = signature(getattr(Scratch if owner == "Scratch" else Core, name)).parameters.values()
+    call = f"{name}{Signature([parameter.replace(annotation=Parameter.empty) for parameter in parameters])}"
+    if lacks := re.fullmatch("missing .*: (.*)", complaint):
+        return f"{call} lacks {lacks[1]}"
+    if given := re.search(r"but (\d+) ", complaint):
+        complaint = f"got {plural(int(given[1]) - 1, 'positional argument')}"
+    return f"{call} {complaint}: call it as shown"
+
+
+def _raised(error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, AttributeError) and isinstance(error.obj, View):
+        text = missing_attribute(error.obj, str(error.name))
+    elif isinstance(error, AttributeError) and type(error.obj).__module__.startswith("mlusim."):
+        names = [name for name in dir(error.obj) if not name.startswith("_")]
+        text += f": {nearest(str(error.name), names).rstrip() or 'it has ' + ', '.join(names)}"
+    words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
+    if isinstance(error, AttributeError) and hasattr(View, str(error.name)) and isinstance(error.obj, _NO_TENSORS):
+        kind = type(error.obj).__name__
+        words += f"; a {kind} among the arguments stays a {kind}: pass np.array(...), which is uploaded to GDRAM"
+    return words
+
+
+def _unknown_instruction(core: Any, name: str) -> str:
+    """Return the message for a method that a core lacks, with the nearest name."""
+    # BANG C's names without the underscores.
+    plain = name.lstrip("_").removeprefix("bang_")
+    if plain in _HOSTS:
+        return f"core.{name} is not an instruction of this core: {_HOSTS[plain]}"
+    known = [known for known in dir(core) if not known.startswith("_")]
+    if "2" in plain:
+        known += CONVERSIONS
+    near = f"did you mean {_ELSEWHERE[plain]}? " if plain in _ELSEWHERE else nearest(plain, known)
+    pages = "docs/instructions.md and docs/glossary.md list them all"
+    return f"core.{name} is not an instruction of this core: {near}{pages}"

@@ -1,0 +1,131 @@
+"""The checks of a launch against its board: the kernel, its arguments, the grid and the task type."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.cores.core import Kernel
+from mlusim.cores.tasks.unawaited import check_calls
+from mlusim.errors import LaunchError, shown
+from mlusim.inputs import as_tuple
+from mlusim.memory.view import View
+from mlusim.units import plural, round_up
+
+if TYPE_CHECKING:
+    from mlusim.cores.machine.chip import Chip
+    from mlusim.hardware import Board
+
+MAX_GRID = 65535
+UNIONS = {f"UNION{clusters}": clusters for clusters in (1, 2, 4, 8, 16)}
+_AXES = 3
+_GRID = "a grid is three integers (x, y, z), or one"
+
+
+def kernel_name(kernel: object) -> str:
+    """Return the name of a kernel, also of a `functools.partial` of one; of an object without a name, its repr."""
+    while isinstance(kernel, partial) and not hasattr(kernel, "__name__"):
+        kernel = kernel.func
+    name = getattr(kernel, "__name__", None)
+    return name if isinstance(name, str) else shown(kernel)
+
+
+def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
+    """Return the names of a kernel's parameters after `core`."""
+    try:
+        parameters = list(inspect.signature(kernel).parameters.values())[1:] if callable(kernel) else []
+    except (TypeError, ValueError):
+        parameters = []
+    named = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]
+
+
+def as_grid(dim: Any) -> tuple[Any, ...]:
+    """Return a grid from an integer or a sequence; other values are wrapped in a tuple for `check_launch` to reject."""
+    if isinstance(dim, int | np.integer) and not isinstance(dim, bool):
+        return (int(dim), 1, 1)
+    extents = as_tuple(dim)
+    if not isinstance(extents, tuple):
+        return (dim,)
+    return tuple(int(extent) if isinstance(extent, np.integer) else extent for extent in extents)
+
+
+def check_launch(
+    chip: Chip,
+    kernel: Kernel,
+    arguments: tuple[Any, ...],
+    settings: dict[str, Any],
+    dim: tuple[int, int, int],
+    kind: str,
+) -> int:
+    """Check a launch against the board; returns n of UNIONn, or 0 for BLOCK. Raises `LaunchError`."""
+    name = kernel_name(kernel)
+    _check_kernel(kernel, name)
+    signature = inspect.signature(kernel)
+    try:
+        signature.bind(None, *arguments, **settings)
+    except TypeError as error:
+        raise LaunchError(
+            f"{name}{signature} was launched with {plural(len(arguments), 'argument')} after `core`: {error}"
+        ) from None
+    check_calls(kernel)
+    for argument in (*arguments, *settings.values()):
+        if isinstance(argument, View):
+            if argument.allocation.memory is not chip.gdram:
+                raise LaunchError(f"{name}: {argument!r} is not in this device's GDRAM: upload or allocate it there")
+            if argument.allocation.freed:
+                raise LaunchError(f"{name}: {argument!r} was freed; upload or allocate it again")
+    if len(dim) != _AXES or not all(isinstance(extent, int) and not isinstance(extent, bool) for extent in dim):
+        # A value that is neither an integer nor a sequence is a tuple of itself.
+        axes: tuple[object, ...] = dim
+        alone = len(axes) == 1 and type(axes[0]) is not int
+        raise LaunchError(f"{name}: dim {shown(axes[0] if alone else axes)}: {_GRID}")
+    if min(dim) < 1 or max(dim) > MAX_GRID:
+        raise LaunchError(f"{name}: dim {dim}: each axis of a grid is 1 to {MAX_GRID}; loop inside the kernel")
+    return 0 if isinstance(kind, str) and kind == "BLOCK" else _union_of(chip.board, name, dim, kind)
+
+
+def _check_kernel(kernel: Kernel, name: str) -> None:
+    """Raise `LaunchError` for anything but a coroutine function."""
+    function: Any = kernel
+    if inspect.iscoroutine(function):  # possible without a type checker
+        function.close()
+        raise LaunchError(
+            f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
+        )
+    if not inspect.iscoroutinefunction(kernel):
+        if inspect.iscoroutinefunction(getattr(kernel, "__call__", None)):  # noqa: B004 - a method, not whether it can
+            raise LaunchError(f"{shown(kernel)} is an object whose `__call__` is a kernel: pass that method itself")
+        function_name = name if callable(kernel) and name.isidentifier() else "kernel"
+        passed = name if callable(kernel) else shown(kernel)
+        raise LaunchError(
+            f"{passed} is not a kernel: write it as `async def {function_name}(core, ...)`, without `yield`"
+        )
+
+
+def _union_of(board: Board, name: str, dim: tuple[int, int, int], kind: str) -> int:
+    """Return n of the task type UNIONn. Raises `LaunchError` if the board, or the grid, does not allow it."""
+    union = UNIONS.get(kind) if isinstance(kind, str) else None
+    if union is None:
+        raise LaunchError(f"{name}: task type {shown(kind)}: choose one of BLOCK, {', '.join(UNIONS)}")
+    if union > min(board.max_union, board.clusters):
+        raise LaunchError(
+            f"{name}: {kind} needs {plural(union, 'cluster')} at once; {board.name} takes at most "
+            f"UNION{board.max_union} and has {plural(board.clusters, 'cluster')}"
+        )
+    cores = board.cores_per_cluster
+    width = union * cores
+    if dim[0] % width:
+        raise LaunchError(
+            f"{name}: dim.x = {dim[0]} for {kind}: it must be a multiple of {width} ({plural(cores, 'core')} x "
+            f"{plural(union, 'cluster')}); try {round_up(dim[0], width)}"
+        )
+    return union

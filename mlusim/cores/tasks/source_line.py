@@ -1,0 +1,57 @@
+"""The source line of a kernel that issued an operation, for records and messages.
+
+Tracebacks contain frames of the simulator and of libraries that the kernel calls; messages name the innermost line in
+the author's own code.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sysconfig
+from os import sep
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_KERNELS = f"{_PACKAGE / 'kernels'}{sep}"
+_LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+# Frames of compiled modules have the path that `hatch_build.py` compiled: "mlusim/cores/copies/memcpy.py".
+_INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES), _PACKAGE.name))
+
+
+def kernel_line(error: BaseException, own: str) -> str:
+    """Return the location of an exception, such as `tin_shift.py:41`, or ""; `own` is the file of the kernel."""
+    line = _innermost(error.__traceback__, own)
+    if not line and error.__cause__ is not None:
+        # Python converts a StopIteration in a coroutine to a RuntimeError without the line.
+        line = _innermost(error.__cause__.__traceback__, own)
+    return line
+
+
+def awaiting_line(coroutine: Any, own: str) -> tuple[str, str]:
+    """Return the location, such as `tin_shift.py:41`, and the source text where a suspended coroutine waits."""
+    line = source = ""
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        file = frame.f_code.co_filename
+        if not line or written_by_author(file, own):
+            line = f"{Path(file).name}:{frame.f_lineno}"
+            source = linecache.getline(file, frame.f_lineno).strip()
+        coroutine = coroutine.cr_await
+    return line, source
+
+
+def _innermost(traceback: TracebackType | None, own: str) -> str:
+    line = ""
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if written_by_author(file, own):
+            line = f"{Path(file).name}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return line
+
+
+def written_by_author(file: str, own: str = "") -> bool:
+    """Whether a file is `own`, or belongs neither to the simulator, apart from its kernels, nor to a library."""
+    # "<string>" and the like are methods that Python generates, such as those of dataclasses.
+    return file == own or file.startswith(_KERNELS) or not file.startswith(("<", *_INSIDE))
