@@ -179,9 +179,10 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
     """Return an error of a command as one line, and its exit code. Verification and compiler reports have several."""
     match error:
         case click.UsageError():
-            from mlusim.cli.remedies import remedy
+            from mlusim.cli.remedies import remedy, with_likely_option
 
             path = error.ctx.command_path if error.ctx else command
+            error = with_likely_option(error)
             text = f"{_one_line(error.format_message()).rstrip('.')}{remedy(error)}"
             message_and_code = f"{text}; see `{path} --help`", USAGE
         case click.ClickException():

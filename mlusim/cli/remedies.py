@@ -15,6 +15,19 @@ _INSTEAD = {("sweep", "--csv"): _TABLE} | {(command, "--csv"): _ROWS for command
 _TAKE_RUNS = ("diff", "explain")
 
 
+def with_likely_option(error: click.UsageError) -> click.UsageError:
+    """Return the error, for a launch setting by its name elsewhere with the option for it, such as --dim for --grid."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error
+    from mlusim.cores.tasks.launch_checks import LAUNCH_SETTINGS
+
+    name = error.option_name.lstrip("-").replace("-", "_").lower()
+    meant = f"--{LAUNCH_SETTINGS.get(name, '')}"
+    if not any(meant in parameter.opts for parameter in error.ctx.command.params):
+        return error
+    return click.UsageError(f"No such option '{error.option_name}'. Did you mean '{meant}'?", error.ctx)
+
+
 def remedy(error: click.UsageError) -> str:
     """Return what to write instead, after a semicolon; empty if nothing is known."""
     if error.ctx is None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
-from mlusim.cores.tasks.launch_checks import kernel_name, parameter_names
+from mlusim.cores.tasks.launch_checks import LAUNCH_SETTINGS, kernel_name, parameter_names
 from mlusim.errors import InputError, MlusimError, nearest
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
@@ -21,20 +21,6 @@ from mlusim.host.steady.watch import Watch
 from mlusim.inputs import as_array, check_operations, is_tensor
 from mlusim.memory.view import View
 from mlusim.results.result import Result
-
-# Names of these settings elsewhere, as in the launches of CNRT and CUDA.
-_ELSEWHERE = {
-    "grid": "dim",
-    "grid_dim": "dim",
-    "k_dim": "dim",
-    "task_dim": "dim",
-    "tasks": "dim",
-    "func_type": "kind",
-    "k_type": "kind",
-    "task_type": "kind",
-    "union": "kind",
-    "board": "device",
-}
 
 
 class Uploaded(NamedTuple):
@@ -224,8 +210,8 @@ def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str,
                 if details.kind is details.KEYWORD_ONLY
             ]
             has = f"{name} has {', '.join(known)}" if known else f"{name} has no parameter left"
-            elsewhere = _ELSEWHERE.get(setting.lower())
-            near = f"did you mean {elsewhere}? " if elsewhere in own else nearest(setting, [*known, *own])
+            meant = LAUNCH_SETTINGS.get(setting.lower())
+            near = f"did you mean {meant}? " if meant in own else nearest(setting, [*known, *own])
             raise TypeError(
                 f"{name} has no parameter {setting!r}: {near}{has}; mlusim.{of.__name__} has {', '.join(own)}"
             )

@@ -332,6 +332,8 @@ def test_a_board_given_as_an_argument_suggests_device_option(home):
         (("sweep", "k.py:add", "--shape", "64", "--csv", "t.csv"), "; -o FILE.csv writes the table; see `mlusim sweep"),
         (("sweep", "flip", "--shape", "64", "--csv", "t.csv"), "; -o FILE.csv writes the table; see `mlusim sweep"),
         (("tune", "k.py:add", "--shape", "64", "--csv", "t.csv"), "; --json prints all rows; see `mlusim tune"),
+        (("run", "k.py:add", "--shape", "64", "--grid", "4"), "No such option '--grid'. Did you mean '--dim'?; see"),
+        (("verify", "k.py:add", "--shape", "64", "--board", "x"), "Did you mean '--device'?; see"),
         (("explain", "k.py:add", "--shape", "64"), '; a run is one argument, in quotes: mlusim explain "k.py:add --sh'),
         (
             ("diff", "flip", "--shape", "64", "r.zip"),

@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 
 MAX_GRID = 65535
 UNIONS = {f"UNION{clusters}": clusters for clusters in (1, 2, 4, 8, 16)}
+# By their names elsewhere, as in CNRT and CUDA, the settings of a launch.
+LAUNCH_SETTINGS = {
+    "grid": "dim",
+    "grid_dim": "dim",
+    "k_dim": "dim",
+    "task_dim": "dim",
+    "tasks": "dim",
+    "func_type": "kind",
+    "k_type": "kind",
+    "task_type": "kind",
+    "union": "kind",
+    "board": "device",
+}
 _AXES = 3
 _GRID = "a grid is three integers (x, y, z), or one"
 
@@ -73,8 +86,11 @@ def check_launch(
     try:
         signature.bind(None, *arguments, **settings)
     except TypeError as error:
+        unknown = next((setting for setting in settings if setting not in signature.parameters), "")
+        meant = LAUNCH_SETTINGS.get(unknown.lower(), "")
+        near = f"; did you mean {meant}?" if meant in ("dim", "kind") else ""
         raise LaunchError(
-            f"{name}{signature} was launched with {plural(len(arguments), 'argument')} after `core`: {error}"
+            f"{name}{signature} was launched with {plural(len(arguments), 'argument')} after `core`: {error}{near}"
         ) from None
     check_calls(kernel)
     for argument in (*arguments, *settings.values()):

@@ -234,6 +234,11 @@ def test_the_number_of_arguments(arguments: tuple[Any, ...]) -> None:
     )
 
 
+@pytest.mark.parametrize(("setting", "meant"), [("grid", "dim"), ("task_type", "kind")])
+def test_a_setting_of_the_launch_by_another_name(setting: str, meant: str) -> None:
+    refused(rf".*: got an unexpected keyword argument '{setting}'; did you mean {meant}\?$", busy, 3, **{setting: 1})
+
+
 def test_a_kernel_without_core() -> None:
     async def forgot() -> None:
         pass
