@@ -15,10 +15,11 @@ from mlusim.verifier.uninitialised.marks import elementwise, is_copy
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An element read by the producer: allocation and first byte."""
+    """An element read by the producer: allocation, first byte and size."""
 
     alloc: int
     byte: int
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ def producer_of(
         if columns[f"{side}_alloc"][producer] != NONE:
             origin = _source_byte(log, columns, producer, side, source)
             if origin is not None:
-                reads.append(Read(int(columns[f"{side}_alloc"][producer]), origin))
+                itemsize = log.boxes[int(columns[f"{side}_box"][producer])].itemsize
+                reads.append(Read(int(columns[f"{side}_alloc"][producer]), origin, itemsize))
     return Producer(producer, tuple(reads))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.accesses.table import accesses_of
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.producer import last_writer, producer_of
+from mlusim.verifier.producer import Read, last_writer, producer_of
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
 _ROUNDING = 2.0**-10
@@ -58,7 +59,7 @@ def differs(
     first = output.offset + np.array(output.strides or (0,), np.int64) @ positions
     starts, stops = union(first, first + itemsize)
     index = tuple(positions[:, 0].tolist()) if result.shape else ()
-    writer, read = _origin(log, identity, int(first[0]), itemsize, repeat)
+    writer, read = _origin(log, identity, int(first[0]), result.dtype, repeat)
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
@@ -124,10 +125,10 @@ def _if_rounding(result: Array, expected: Array, wrong: Array) -> str:
 
 
 def _origin(
-    log: Log, identity: int, byte: int, nbytes: int, repeat: Callable[[int], Mapping[int, Array]] | None
+    log: Log, identity: int, byte: int, dtype: np.dtype[Any], repeat: Callable[[int], Mapping[int, Array]] | None
 ) -> tuple[tuple[Site, ...], str]:
     """Return the last writer of an element with the producer of the bytes it stored, and the producer's operands."""
-    columns = log.columns()
+    columns, nbytes = log.columns(), dtype.itemsize
     accesses = accesses_of(log, columns)
     store = last_writer(accesses, identity, byte, nbytes, len(log))
     if store == NONE:
@@ -143,13 +144,26 @@ def _origin(
     values = repeat(int(columns["start_ps"][made.record]))
     texts = []
     for read in on_chip:
-        record = log.allocations[read.alloc]
         array = values.get(read.alloc)
-        if array is None:
-            continue
-        coordinates = np.unravel_index(read.byte // dtype_of(record.dtype).itemsize, array.shape) if array.shape else ()
-        at = [int(index) for index in coordinates]
-        texts.append(f"{record.name}{at} = {array[tuple(at)]!s}")
+        if array is not None and (text := _operand(log, made.record, read, array, dtype)):
+            texts.append(text)
     if not texts:
         return tuple(sites), ""
     return tuple(sites), f"{sites[1].operation} read {' and '.join(texts)}"
+
+
+def _operand(log: Log, record: int, read: Read, array: Array, dtype: np.dtype[Any]) -> str:
+    """Return an element with its value; empty if its type is unknown.
+
+    A buffer of a compiled kernel is bytes: its elements have the type of the result, unless the operation converts it.
+    """
+    allocation = log.allocations[read.alloc]
+    itemsize = dtype_of(allocation.dtype).itemsize
+    if itemsize != read.nbytes:
+        if read.nbytes != dtype.itemsize or log.ops[int(log.columns()["op"][record])] == "convert":
+            return ""
+        end = read.byte + read.nbytes
+        value = np.frombuffer(array.tobytes()[read.byte : end], dtype)[0]
+        return f"{allocation.name}[{read.byte}:{end}] = {value!s}"
+    at = [int(index) for index in np.unravel_index(read.byte // itemsize, array.shape)] if array.shape else []
+    return f"{allocation.name}{at} = {array[tuple(at)]!s}"
