@@ -28,7 +28,7 @@ class Surveyed:
         entries: its kernels; templates end in `<...>`.
         has_main: whether it is a host program.
         known, missing: the intrinsics that it calls, and those of them that the simulator does not support.
-        remedies: for each missing one the place of its first call, why it is not simulated, or what to call instead.
+        remedies: for each missing one the location of its first call, why it is not simulated, or what to call instead.
         libraries: functions of the vendor's host libraries that it calls and that are not simulated.
         error: the compiler's message if it does not compile.
     """

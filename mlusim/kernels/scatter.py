@@ -154,14 +154,27 @@ class Updates:
                 await self._copy(rows, values, addresses, None)
 
     async def _copy(self, rows: View, values: View, to: Addresses | View, positions: View | None) -> None:
-        """Copy values to rows of NRAM or GDRAM, one after another."""
+        """Copy values to rows of NRAM or GDRAM, one after another.
+
+        Args:
+            rows: the rows of the output, or of a box of it in NRAM.
+            values: a row of each update, in NRAM.
+            to: the number of the row that each update replaces.
+            positions: the updates to apply, as numbers of rows of values; None for all.
+        """
         if self._method == SCALAR:
             await self._core.scalar_copy(rows, values, to, positions)
         else:
             await self._core.memcpy_rows(rows, values, to, positions, blocking=False)
 
     async def _fetch(self, rows: View, source: View, addresses: Addresses) -> None:
-        """Copy the listed rows of src to rows of NRAM, or through NRAM to rows of GDRAM."""
+        """Copy the listed rows of src to rows of NRAM, or through NRAM to rows of GDRAM.
+
+        Args:
+            rows: the rows of the output, or of a box of it in NRAM.
+            source: the rows of src of a chunk of updates.
+            addresses: the row that each of them replaces; those outside the box are not listed.
+        """
         core = self._core
         to, positions, count = await self._reader.lists(addresses)
         if not self._chunk.values_at_once:
@@ -193,6 +206,11 @@ def _chunks(lookups: Lookups, values: Box, sizes: Extents) -> Iterator[Box]:
     """Yield boxes of the values: for each part of the shared axes all parts of the gathered ones, in row-major order.
 
     Updates of one element have the same shared coordinates, so each element receives its updates in row-major order.
+
+    Args:
+        lookups: the axes of the values.
+        values: the box that is divided.
+        sizes: largest extent of a part along each axis.
     """
     axes = (*lookups.shared_axes, *lookups.gathered_axes)
     starts = [range(values[0][axis], values[1][axis], sizes[axis]) for axis in axes]

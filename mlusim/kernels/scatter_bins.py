@@ -30,7 +30,6 @@ async def scatter_sort(
     core: Core, x: View, index: View, src: View, out: View, starts: View, updates: View, plan: Plan
 ) -> None:
     """The first launch: sort chunks of the updates by region."""
-    del out
     if core.is_memory_core:
         return
     settings = plan.parameters_as(BinsParameters)
@@ -75,7 +74,6 @@ async def scatter_regions(
     core: Core, x: View, index: View, src: View, out: View, starts: View, updates: View, plan: Plan
 ) -> None:
     """The second launch: update the regions of x within NRAM, and store each once."""
-    del index, src
     if core.is_memory_core:
         return
     settings = plan.parameters_as(BinsParameters)
@@ -94,7 +92,6 @@ async def scatter_sorted_rows(
     core: Core, x: View, index: View, src: View, out: View, starts: View, updates: View, plan: Plan
 ) -> None:
     """The second launch of strategy "rows": copy the regions of x to the output, and update them there."""
-    del index, src
     if core.is_memory_core:
         return
     settings = plan.parameters_as(BinsParameters)
@@ -111,7 +108,14 @@ async def scatter_sorted_rows(
 
 
 class _SortedUpdates:
-    """The updates that the first launch has sorted, list by list, in the NRAM of one core."""
+    """The updates that the first launch has sorted, list by list, in the NRAM of one core.
+
+    Args:
+        core: the core.
+        starts, updates: the workspace in GDRAM: the start of each bin of each chunk; the updates, as bytes.
+        dtype: element type of the values.
+        settings: parameters of a plan of `plan_scatter`.
+    """
 
     def __init__(self, core: Core, starts: View, updates: View, dtype: np.dtype[Any], settings: BinsParameters) -> None:
         self._core = core
@@ -129,7 +133,12 @@ class _SortedUpdates:
         self._lowest = binning.lowest_rows(settings.lookups)
 
     async def apply(self, region: View, low: int) -> None:
-        """Apply the updates of the region that begins at row `low` of x, in order."""
+        """Apply the updates of a region, in order.
+
+        Args:
+            region: the region, in NRAM or in the output.
+            low: the row of x at which it begins.
+        """
         number = low // self._binning.size
         # Only these chunks have lookups that can reach the region.
         (chunks,) = ((self._lowest < low + region.size) & (self._lowest + self._reached >= low)).nonzero()
@@ -147,7 +156,13 @@ class _SortedUpdates:
                 await self._apply_list(region, count, firsts[:, part].reshape(-1), nbytes[:, part].reshape(-1))
 
     async def _apply_list(self, region: View, count: int, firsts: Integers, nbytes: Integers) -> None:
-        """Load runs of bytes, which contain `count` rows and then their values, and apply these updates."""
+        """Load a list of updates from the workspace, and apply it.
+
+        Args:
+            region: what is updated.
+            count: number of updates.
+            firsts, nbytes: runs of bytes of the workspace: first all rows of the list, then their values.
+        """
         core = self._core
         loaded, rows, values = self._parts_of(count)
         await core.memcpy_rows(loaded, self._updates, None, firsts, lengths=nbytes, blocking=False)
@@ -184,7 +199,13 @@ class RunLists(NamedTuple):
 
 
 def run_lists(begins: Integers, lengths: Integers, room: int) -> RunLists:
-    """Divide runs of updates into lists of `room` updates."""
+    """Divide runs of updates into lists of `room` updates.
+
+    Args:
+        begins: first update of each run.
+        lengths: updates of each run, possibly none.
+        room: capacity of a list.
+    """
     begins, lengths = begins[lengths > 0], lengths[lengths > 0]
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0

@@ -212,10 +212,9 @@ class Deferred:
         dst = copy.dst
         self._settle_view(copy.src)
         if dst.allocation.memory is self._memory:
-            start = dst.allocation.address + dst.offset
-            first, last = start + dst.layout.low, start + dst.layout.high
+            first, last = memory_span(dst)
             if dst.layout.is_contiguous and copy.dst_rows is None:
-                self.forget(start, start + dst.layout.row.nbytes * copy.count)
+                self.forget(first, first + dst.layout.row.nbytes * copy.count)
             elif dst.layout.is_contiguous and self._update(first, last, copy):
                 return
             else:
@@ -248,8 +247,8 @@ class Deferred:
 
     def _settle_view(self, view: View) -> None:
         if view.allocation.memory is self._memory:
-            start = view.allocation.address + view.offset
-            self.settle(start + view.layout.low, start + view.layout.high)
+            first, last = memory_span(view)
+            self.settle(first, last)
 
     def passed_by(self) -> None:
         """Count an operation that is neither a deferred load nor a store of one; after many, write all pieces.
@@ -302,6 +301,12 @@ class Deferred:
     def _write(self, piece: Piece, first: int, last: int) -> None:
         dtype = piece.source.dtype if piece.conversion is None else piece.conversion.dtype
         piece.write(self._memory.held_bytes(first, last).view(dtype), first, last)
+
+
+def memory_span(view: View) -> tuple[int, int]:
+    """Return the range [first, last) of bytes of its memory that a view spans, gaps included."""
+    start = view.allocation.address + view.offset
+    return start + view.layout.low, start + view.layout.high
 
 
 def _as_dtype(source: Array, dtype: np.dtype[Any]) -> Array | None:

@@ -43,12 +43,12 @@ class RowCopy:
 
     def __call__(self) -> None:
         """Copy the rows."""
-        to, origin, rows = self.dst.raw(), self.src.raw(), _indices(self.src_rows)
+        to = self.dst.raw()
         if self.dst_rows is not None:
             # NumPy assigns through one index array in order, so the last of repeated rows remains; tests check it.
             to[_indices(self.dst_rows)] = self.rows()
             return
-        target = to[: self.count]
+        origin, rows, target = self.src.raw(), _indices(self.src_rows), to[: self.count]
         if rows is None:
             target[...] = origin[: self.count]
         elif self.lengths is not None:

@@ -17,8 +17,7 @@ from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, task_counts
 from mlusim.planning.split import MORE_NRAM, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
-from mlusim.units import ceil_div, plural
-from mlusim.units import group_digits as digits
+from mlusim.units import ceil_div, group_digits, plural
 
 # Whole vectors (G 5.3: 128 B per cycle, and the only length on arch below 300) and whole units of the DRAM bus.
 BLOCK_BYTES = 128
@@ -98,17 +97,17 @@ def plan_elementwise(
         board=board,
         tier=1 if tiles_per_task == 1 else 2,
         reason=(
-            f"the {digits(share)} elements of a core {'fit' if tiles_per_task == 1 else 'are cut'} in "
+            f"the {group_digits(share)} elements of a core {'fit' if tiles_per_task == 1 else 'are cut'} in "
             f"{plural(tiles_per_task, 'tile')}; {times}"
         ),
         arithmetic=(
             (
-                f"{digits(board.nram_usable_bytes)} B of NRAM // ({1 + split.overlapped} x {tile_bytes} B) = "
-                f"{digits(fitting_blocks[split.overlapped] * block)} elements"
+                f"{group_digits(board.nram_usable_bytes)} B of NRAM // ({1 + split.overlapped} x {tile_bytes} B) = "
+                f"{group_digits(fitting_blocks[split.overlapped] * block)} elements"
             ),
             (
-                f"{digits(count)} elements = {digits(blocks)} blocks = {digits(split.tiles)} tiles of up to "
-                f"{digits(largest)} elements"
+                f"{group_digits(count)} elements = {group_digits(blocks)} blocks = {group_digits(split.tiles)} tiles "
+                f"of up to {group_digits(largest)} elements"
             ),
         ),
         unit=unit,
@@ -138,9 +137,9 @@ def _fitting_blocks(board: Board, tile_bytes: int, block: int, strategy: str, op
         buffers = "two buffers" if least else "one buffer"
         serial = "choose strategy 'serial', or " if least and needed[True] // 2 <= usable else ""
         raise PlanError(
-            f"{board.name} has {digits(usable)} B of usable NRAM, and {operator}, strategy {_name(overlapped=least)}, "
-            f"needs {buffers} per side for a block of {digits(block)} elements, {digits(needed[least])} B; "
-            f"{serial}{MORE_NRAM}"
+            f"{board.name} has {group_digits(usable)} B of usable NRAM, and {operator}, strategy "
+            f"{_name(overlapped=least)}, needs {buffers} per side for a block of {group_digits(block)} elements, "
+            f"{group_digits(needed[least])} B; {serial}{MORE_NRAM}"
         )
     return fitting
 

@@ -46,8 +46,7 @@ from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.search import Candidate, fractions_of
 from mlusim.planning.split import boxes, cut, in_runs, run_lengths
 from mlusim.planning.tiles import Tiles
-from mlusim.units import ceil_div
-from mlusim.units import group_digits as digits
+from mlusim.units import ceil_div, group_digits
 
 STRATEGIES: dict[str, str] = {
     "auto": "the strategy with the shortest predicted time",
@@ -83,7 +82,7 @@ def plan_gather(problem: LookupProblem) -> Plan:
         x_shape, axes = list(problem.lookups.x_shape), list(problem.lookups.axes)
         raise PlanError(
             f"x has shape {x_shape}, without elements along the indexed axes {axes}, and there are "
-            f"{digits(math.prod(problem.lookups.positions))} lookups: make the index empty, or index other axes"
+            f"{group_digits(math.prod(problem.lookups.positions))} lookups: make the index empty, or index other axes"
         )
     candidates = list(_slab_candidates(problem))
     if problem.lookups.columns:
@@ -99,7 +98,7 @@ def plan_gather(problem: LookupProblem) -> Plan:
         parts=len(start),
         tiles=Tiles(in_runs(len(start), candidate.tasks), start, stop, chosen.nram_bytes),
         tiles_text=(
-            f"{digits(len(start))} tiles of up to {list(chosen.sizes)}; each task has a contiguous run of them",
+            f"{group_digits(len(start))} tiles of up to {list(chosen.sizes)}; each task has a contiguous run of them",
         ),
         parameters=chosen.parameters,
     )
@@ -206,8 +205,9 @@ def _slab_candidate(problem: LookupProblem, shared_sizes: Extents, gathered_size
     def details() -> tuple[str, ...]:
         return (
             (
-                f"a slab {list(slab_box)} of x takes {digits(slab * itemsize)} B; {digits(lookups_at_once)} lookups of "
-                f"{digits(row)} values take {digits(values * itemsize)} B, and their index {digits(sum(buffers[1:]))} B"
+                f"a slab {list(slab_box)} of x takes {group_digits(slab * itemsize)} B; "
+                f"{group_digits(lookups_at_once)} lookups of {group_digits(row)} values take "
+                f"{group_digits(values * itemsize)} B, and their index {group_digits(sum(buffers[1:]))} B"
             ),
             f"values are selected by {method}" if lookups.columns else "the slab is stored unchanged",
         )
@@ -336,9 +336,9 @@ def _row_candidate(
     def details() -> tuple[str, ...]:
         return (
             (
-                f"a row has {digits(math.prod(lookups.row_shape))} values, {digits(row)} at once; "
-                f"{digits(lookups_at_once)} lookups take {digits(lookups_at_once * row * itemsize)} B, and their index "
-                f"{digits(sum(buffers[1:]))} B"
+                f"a row has {group_digits(math.prod(lookups.row_shape))} values, {group_digits(row)} at once; "
+                f"{group_digits(lookups_at_once)} lookups take {group_digits(lookups_at_once * row * itemsize)} B, "
+                f"and their index {group_digits(sum(buffers[1:]))} B"
             ),
             "rows are loaded by the gather instruction" if board.has_gather else "each row is loaded by a copy",
         )

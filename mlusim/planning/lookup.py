@@ -14,8 +14,7 @@ from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, tile_counts_below
 from mlusim.planning.split import MORE_NRAM, union1_launch
 from mlusim.planning.tiles import Tiles
-from mlusim.units import ceil_div, round_up
-from mlusim.units import group_digits as digits
+from mlusim.units import ceil_div, group_digits, round_up
 
 _WIDE = 1 << 31
 
@@ -107,17 +106,17 @@ def _no_room(problem: LookupProblem, *, rows_fit: bool = False) -> PlanError:
     """Return the error of a plan that does not fit in NRAM; `rows_fit`: strategy "rows" does."""
     board = problem.board
     room = (
-        f"in the {digits(board.nram_usable_bytes)} B of usable NRAM of {board.name}, where each buffer is rounded up "
-        f"to {board.vector_alignment_bytes} B"
+        f"in the {group_digits(board.nram_usable_bytes)} B of usable NRAM of {board.name}, where each buffer is "
+        f"rounded up to {board.vector_alignment_bytes} B"
     )
-    smallest = digits(problem.lookups.slab_elements * problem.itemsize)
+    smallest = group_digits(problem.lookups.slab_elements * problem.itemsize)
     return PlanError(
         f"{problem.operator}, strategy {problem.strategy}: "
         + (
             f"the {smallest} B of x that an index can address and one lookup do not fit {room}; choose strategy "
             "'rows' or 'auto'"
             if rows_fit
-            else f"the buffers of one lookup of {digits(problem.itemsize)} B do not fit {room}; {MORE_NRAM}"
+            else f"the buffers of one lookup of {group_digits(problem.itemsize)} B do not fit {room}; {MORE_NRAM}"
         )
     )
 
@@ -147,7 +146,7 @@ def choose(problem: LookupProblem, candidates: Sequence[LookupCandidate]) -> tup
     reason = f"{chosen.strategy}{requested}: {what}"
     if len(fastest) == 1 and chosen.strategy == "rows":
         slab, usable = problem.lookups.slab_elements * problem.itemsize, problem.board.nram_usable_bytes
-        reason += f"; slab does not fit: {digits(slab)} B in {digits(usable)} B"
+        reason += f"; slab does not fit: {group_digits(slab)} B in {group_digits(usable)} B"
     return chosen, f"{reason}; {predicted_text({name: other.predicted_ps for name, other in fastest.items()})}"
 
 

@@ -16,8 +16,7 @@ import numpy as np
 from mlusim.hardware import Board
 from mlusim.planning.search import tile_counts_below
 from mlusim.planning.split import Cuts, cut_evenly
-from mlusim.units import ceil_div, plural
-from mlusim.units import group_digits as digits
+from mlusim.units import ceil_div, group_digits, plural
 
 # Inner pivots are tried as long as they give at most this many tiles per core.
 _MAX_TILES_PER_CORE = 64
@@ -129,6 +128,6 @@ def pivot_cuts(
 def tiles_text(board: Board, cut: Cut, buffers: int) -> str:
     """Describe the number of tiles and their size."""
     return (
-        f"usable NRAM {digits(board.nram_usable_bytes)} B in {plural(buffers, 'buffer')}: "
-        f"{plural(cut.tiles, 'tile')} of up to {digits(cut.elements)} elements"
+        f"usable NRAM {group_digits(board.nram_usable_bytes)} B in {plural(buffers, 'buffer')}: "
+        f"{plural(cut.tiles, 'tile')} of up to {group_digits(cut.elements)} elements"
     )

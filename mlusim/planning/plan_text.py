@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.units import PS_PER_US, format_bytes, plural
-from mlusim.units import group_digits as digits
+from mlusim.units import PS_PER_US, format_bytes, group_digits, plural
 
 if TYPE_CHECKING:
     from mlusim.planning.plan import Plan
@@ -36,12 +35,12 @@ def explain(plan: Plan) -> str:
         busiest, mean = int(per_task.max()), float(per_task.mean())
         lines += [
             (
-                f"  tiles      {digits(len(plan.tiles))}: {tiles_per_task} per task; "
+                f"  tiles      {group_digits(len(plan.tiles))}: {tiles_per_task} per task; "
                 f"NRAM {format_bytes(plan.nram_bytes)}, {100 * plan.nram_bytes / usable:.1f} % of usable"
             ),
             (
-                f"  balance    busiest task {digits(busiest * plan.itemsize)} B, mean "
-                f"{digits(round(mean * plan.itemsize))} B: {100 * mean / busiest:.1f} % even; "
+                f"  balance    busiest task {group_digits(busiest * plan.itemsize)} B, mean "
+                f"{group_digits(round(mean * plan.itemsize))} B: {100 * mean / busiest:.1f} % even; "
                 f"{plural(int((per_task == 0).sum()), 'task')} idle"
             ),
         ]

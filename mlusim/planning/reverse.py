@@ -30,8 +30,7 @@ from mlusim.planning.reverse_groups import Group, Method, coalesce, method_of
 from mlusim.planning.search import Candidate, best_by_strategy, strategies_to_try
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, in_turn, max_loops
 from mlusim.planning.tiles import Tiles
-from mlusim.units import PS_PER_US, ceil_div, plural, round_up
-from mlusim.units import group_digits as digits
+from mlusim.units import PS_PER_US, ceil_div, group_digits, plural, round_up
 
 STRATEGIES: dict[str, str] = {
     "auto": "the strategy with the shortest predicted time",
@@ -105,7 +104,7 @@ def plan_reverse(
             unit="a slice",
         )
     groups = coalesce(shape, axes)
-    text += f" is {' x '.join(digits(extent) + ' reversed' * flipped for extent, flipped in groups)}"
+    text += f" is {' x '.join(group_digits(extent) + ' reversed' * flipped for extent, flipped in groups)}"
     choices = [
         candidate
         for name in strategies_to_try(STRATEGIES, strategy)
@@ -115,7 +114,7 @@ def plan_reverse(
     choices = _without_repeats(choices)
     if not choices:
         raise PlanError(
-            f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 "
+            f"{board.name} has {group_digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 "
             f"buffers of at least {VECTOR_BYTES} B; {MORE_NRAM}"
         )
     return _plan(board, operator, text, itemsize, groups, best_by_strategy(choices))
@@ -154,7 +153,7 @@ def _plan(
             tiles_text(board, cut, buffers),
             _method_text(split, groups),
         ),
-        unit=f"a slice of {digits(unit_elements)} elements of {itemsize} B",
+        unit=f"a slice of {group_digits(unit_elements)} elements of {itemsize} B",
         unit_bytes=unit_elements * itemsize,
         kind="BLOCK",
         dim=(cut.tasks, 1, 1),
@@ -240,14 +239,14 @@ def _tile_cost(
 
 def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int, capacity: int) -> _Tier:
     """Return the tier and its reason: the unit does not fit, or cutting it occupies more cores."""
-    unit = f"a slice of {digits(unit_elements * itemsize)} B"
+    unit = f"a slice of {group_digits(unit_elements * itemsize)} B"
     if cut.pivot < first or (cut.pivot == first and cut.parts == 1):
-        return 1, f"{unit} fits in NRAM, up to {digits(cut.elements // unit_elements)} per tile"
-    parts = f"{digits(cut.parts)} parts of up to {digits(cut.elements * itemsize)} B"
+        return 1, f"{unit} fits in NRAM, up to {group_digits(cut.elements // unit_elements)} per tile"
+    parts = f"{group_digits(cut.parts)} parts of up to {group_digits(cut.elements * itemsize)} B"
     if unit_elements * itemsize <= capacity:
         parts += f" to occupy {cut.tasks} cores, although it would fit"
     if cut.pivot == len(groups) - 1 and cut.parts > 1:
-        row = f"a row of {digits(groups[-1].extent * itemsize)} B" if cut.pivot != first else unit
+        row = f"a row of {group_digits(groups[-1].extent * itemsize)} B" if cut.pivot != first else unit
         return 3, f"{row} is cut into {parts}"
     return 2, f"{unit} is cut along its outer axes into {parts}"
 
@@ -277,4 +276,4 @@ def _comparison(fastest: dict[str, _Candidate], groups: tuple[Group, ...]) -> st
 def _segments(method: Method, groups: tuple[Group, ...]) -> str:
     elements = math.prod(group.extent for group in groups[method.segment :])
     count = math.prod(group.extent for group in groups[: method.segment])
-    return f"{digits(count)} segments of {plural(elements, 'element')}"
+    return f"{group_digits(count)} segments of {plural(elements, 'element')}"

@@ -23,8 +23,7 @@ from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, strategies_to_try
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
-from mlusim.units import ceil_div, round_up
-from mlusim.units import group_digits as digits
+from mlusim.units import ceil_div, group_digits, round_up
 
 STRATEGIES: dict[str, str] = {
     "auto": "the strategy with the shorter predicted time",
@@ -143,8 +142,8 @@ def plan_reverse_sequence(
     layout = entry_layout(shape, sequence_axis, batch_axis)
     text = (
         f"{list(shape)}, sequence axis {sequence_axis}, batch axis {batch_axis}: "
-        f"{digits(layout.outer * layout.entries)} entries of {digits(layout.rows)} rows, each of "
-        f"{digits(layout.row)} elements"
+        f"{group_digits(layout.outer * layout.entries)} entries of {group_digits(layout.rows)} rows, each of "
+        f"{group_digits(layout.row)} elements"
     )
     if 0 in shape:
         return empty_plan(
@@ -170,7 +169,7 @@ def plan_reverse_sequence(
         tier=cut.pivot,
         reason=f"{_reason(layout, cut, itemsize)}; {predicted_text(times)}",
         arithmetic=(text, tiles_text(board, cut, buffers)),
-        unit=f"an entry of {digits(layout.rows)} rows of {digits(layout.row)} elements of {itemsize} B",
+        unit=f"an entry of {group_digits(layout.rows)} rows of {group_digits(layout.row)} elements of {itemsize} B",
         unit_bytes=layout.rows * layout.row * itemsize,
         kind="BLOCK",
         dim=(cut.tasks, 1, 1),
@@ -207,8 +206,8 @@ def _fastest(board: Board, layout: EntryLayout, itemsize: int, strategy: str) ->
     ]
     if not choices:
         raise PlanError(
-            f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs up to 4 "
-            f"buffers of an element, each rounded up to {board.vector_alignment_bytes} B; {MORE_NRAM}"
+            f"{board.name} has {group_digits(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs "
+            f"up to 4 buffers of an element, each rounded up to {board.vector_alignment_bytes} B; {MORE_NRAM}"
         )
     return best_by_strategy(choices)
 
@@ -216,11 +215,11 @@ def _fastest(board: Board, layout: EntryLayout, itemsize: int, strategy: str) ->
 def _reason(layout: EntryLayout, cut: Cut, itemsize: int) -> str:
     """Return why the split has its tier."""
     entry_bytes = layout.rows * layout.row * itemsize
-    parts = f"{digits(cut.parts)} parts of up to {digits(cut.rows)}"
+    parts = f"{group_digits(cut.parts)} parts of up to {group_digits(cut.rows)}"
     return (
-        f"entries of {digits(entry_bytes)} B fit in NRAM, up to {digits(cut.rows)} per tile",
-        f"an entry of {digits(entry_bytes)} B is cut along the sequence into {parts} rows",
-        f"a row of {digits(layout.row * itemsize)} B is cut into {parts} elements",
+        f"entries of {group_digits(entry_bytes)} B fit in NRAM, up to {group_digits(cut.rows)} per tile",
+        f"an entry of {group_digits(entry_bytes)} B is cut along the sequence into {parts} rows",
+        f"a row of {group_digits(layout.row * itemsize)} B is cut into {parts} elements",
     )[cut.pivot - 1]
 
 

@@ -49,8 +49,7 @@ from mlusim.planning.scatter_chunk import Chunk, buffers_of, chunk_of, details_o
 from mlusim.planning.search import Candidate, best_by_strategy, fractions_of
 from mlusim.planning.split import boxes, cut, in_turn
 from mlusim.planning.tiles import Tiles
-from mlusim.units import ceil_div
-from mlusim.units import group_digits as digits
+from mlusim.units import ceil_div, group_digits
 
 # Chunks of updates are tried at these fractions (1/n) of the NRAM available to them.
 _CHUNK_FRACTIONS = (2, 3, 4, 6, 8, 16)
@@ -117,8 +116,8 @@ def plan_scatter(problem: LookupProblem) -> Plan:
         parts=len(region_start),
         tiles=Tiles(tasks[owner][order], start[order], stop[order], chosen.nram_bytes),
         tiles_text=(
-            f"{digits(len(region_start))} regions of up to {list(regions)}, dealt out to the tasks in turn",
-            f"{digits(len(start))} tiles of up to {list(chosen.sizes)}",
+            f"{group_digits(len(region_start))} regions of up to {list(regions)}, dealt out to the tasks in turn",
+            f"{group_digits(len(start))} tiles of up to {list(chosen.sizes)}",
         ),
         parameters=ScatterParameters(
             lookups=lookups,
@@ -188,7 +187,7 @@ def _copy_candidate(problem: LookupProblem) -> LookupCandidate:
             sizes=sizes,
             nram_bytes=nram_bytes(board, [math.prod(sizes) * problem.itemsize]),
             details=lambda: (
-                f"up to {digits(limit)} elements per tile: what fits in NRAM, or an equal share for each core",
+                f"up to {group_digits(limit)} elements per tile: what fits in NRAM, or an equal share for each core",
             ),
             parameters=LookupParameters(lookups=problem.lookups, strategy="slab"),
             regions=sizes,
@@ -283,7 +282,7 @@ def _ways_to_update(problem: LookupProblem, arithmetic: IndexArithmetic) -> Iter
 def _slab_details(
     problem: LookupProblem, chunk: Chunk, arithmetic: IndexArithmetic, method: str, sizes: Extents
 ) -> tuple[str, ...]:
-    box = f"a box {list(sizes)} of x: {digits(math.prod(sizes) * problem.itemsize)} B"
+    box = f"a box {list(sizes)} of x: {group_digits(math.prod(sizes) * problem.itemsize)} B"
     return box, *details_of(problem, chunk, arithmetic, method)
 
 

@@ -52,8 +52,7 @@ from mlusim.planning.scatter_binning import (
 from mlusim.planning.search import Candidate
 from mlusim.planning.split import boxes, cut, in_turn
 from mlusim.planning.tiles import Tiles
-from mlusim.units import ceil_div, round_up
-from mlusim.units import group_digits as digits
+from mlusim.units import ceil_div, group_digits, round_up
 
 BINS, ROWS = "bins", "rows"
 # Bytes of the counter of a bin, for a counting sort.
@@ -98,8 +97,8 @@ def no_bins(problem: LookupProblem) -> PlanError:
     """Return the error for a request of "bins" without a candidate."""
     board = problem.board
     why = refusal(problem) or (
-        f"a region of x and an update do not fit together in the {digits(board.nram_usable_bytes)} B of usable NRAM "
-        f"of {board.name}, or only as more than {digits(MAX_BINS)} regions"
+        f"a region of x and an update do not fit together in the {group_digits(board.nram_usable_bytes)} B of usable "
+        f"NRAM of {board.name}, or only as more than {group_digits(MAX_BINS)} regions"
     )
     return PlanError(f"{problem.operator}, strategy {BINS}: {why}; choose strategy 'rows' or 'auto'")
 
@@ -158,11 +157,12 @@ def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> L
     def details() -> tuple[str, ...]:
         return (
             (
-                f"{digits(count)} lookups in {digits(binning.chunks)} chunks of up to "
-                f"{digits(binning.lookups_at_once)}; each lookup takes {digits(sum(bytes_per_lookup))} B of NRAM"
+                f"{group_digits(count)} lookups in {group_digits(binning.chunks)} chunks of up to "
+                f"{group_digits(binning.lookups_at_once)}; each lookup takes "
+                f"{group_digits(sum(bytes_per_lookup))} B of NRAM"
             ),
-            f"{digits(bins)} regions of up to {digits(size)} elements, {digits(size * itemsize)} B",
-            f"a list of up to {digits(room)} updates: {digits(update_bytes[0])} B, applied by {method}",
+            f"{group_digits(bins)} regions of up to {group_digits(size)} elements, {group_digits(size * itemsize)} B",
+            f"a list of up to {group_digits(room)} updates: {group_digits(update_bytes[0])} B, applied by {method}",
         )
 
     if in_nram:

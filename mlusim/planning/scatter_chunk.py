@@ -10,8 +10,7 @@ from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, scalar_address
 from mlusim.planning.lookup_geometry import Extents, blocks, count_boxes
-from mlusim.units import ceil_div
-from mlusim.units import group_digits as digits
+from mlusim.units import ceil_div, group_digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +143,8 @@ def details_of(problem: LookupProblem, chunk: Chunk, arithmetic: IndexArithmetic
         method = f"applied by {method or 'the instruction of arch 592'}"
     return (
         (
-            f"{digits(chunk.lookups_at_once)} lookups at once, {digits(chunk.values_at_once)} of them with "
-            f"{digits(chunk.row)} values each: {digits(sum(buffers_of(problem, arithmetic, chunk)))} B"
+            f"{group_digits(chunk.lookups_at_once)} lookups at once, {group_digits(chunk.values_at_once)} of them with "
+            f"{group_digits(chunk.row)} values each: {group_digits(sum(buffers_of(problem, arithmetic, chunk)))} B"
         ),
-        f"{digits(chunk.count)} chunks of updates per region, {method}",
+        f"{group_digits(chunk.count)} chunks of updates per region, {method}",
     )

@@ -15,8 +15,7 @@ from mlusim.arrays import Integers
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.copy_limits import MAX_SEGNUM
-from mlusim.units import ceil_div, plural
-from mlusim.units import group_digits as digits
+from mlusim.units import ceil_div, group_digits, plural
 
 Cuts = tuple[Integers, Integers]
 
@@ -82,32 +81,32 @@ def choose_tier(
     capacity = buffer_bytes(board, buffers)
     row_bytes = row_elements * itemsize
     unit_bytes = rows * row_bytes
-    usable = f"usable NRAM {digits(board.nram_usable_bytes)} B"
-    room = usable if buffers == 1 else f"{usable} / {buffers} buffers = {digits(capacity)} B each"
+    usable = f"usable NRAM {group_digits(board.nram_usable_bytes)} B"
+    room = usable if buffers == 1 else f"{usable} / {buffers} buffers = {group_digits(capacity)} B each"
     if capacity < itemsize:
         raise PlanError(
             f"{board.name} has {room}, and allocations are rounded up to {board.vector_alignment_bytes} B: no element "
             f"of {itemsize} B fits; {MORE_NRAM}"
         )
     units = capacity // unit_bytes
-    division = f"{room}; {digits(capacity)} B // {digits(unit_bytes)} B per unit = {plural(units, 'unit')}"
+    division = f"{room}; {group_digits(capacity)} B // {group_digits(unit_bytes)} B per unit = {plural(units, 'unit')}"
     if units and rows <= max_rows:
         return Fit(
             tier=1,
             units=units,
             rows=rows,
             elements=row_elements,
-            reason=f"a unit of {digits(unit_bytes)} B fits in a buffer of {digits(capacity)} B",
+            reason=f"a unit of {group_digits(unit_bytes)} B fits in a buffer of {group_digits(capacity)} B",
             arithmetic=(division,),
         )
     if row_bytes > capacity:
         return _cut_rows(row_elements, itemsize, capacity, division)
     reason = (
-        f"a unit of {digits(unit_bytes)} B does not fit in a buffer of {digits(capacity)} B, but a row of "
-        f"{digits(row_bytes)} B does"
+        f"a unit of {group_digits(unit_bytes)} B does not fit in a buffer of {group_digits(capacity)} B, but a row of "
+        f"{group_digits(row_bytes)} B does"
         if not units
-        else f"a unit has {digits(rows)} rows, and one copy takes at most {digits(max_rows)} (segnum "
-        f"{digits(max_rows - 1)})"
+        else f"a unit has {group_digits(rows)} rows, and one copy takes at most {group_digits(max_rows)} (segnum "
+        f"{group_digits(max_rows - 1)})"
     )
     fitting = capacity // row_bytes
     tile_rows = min(fitting, max_rows, rows)
@@ -119,7 +118,7 @@ def choose_tier(
         reason=reason,
         arithmetic=(
             division,
-            f"{digits(capacity)} B // {digits(row_bytes)} B per row = {digits(fitting)} rows",
+            f"{group_digits(capacity)} B // {group_digits(row_bytes)} B per row = {group_digits(fitting)} rows",
             _parts_text(rows, "rows", "segments", tile_rows),
         ),
     )
@@ -134,10 +133,10 @@ def _cut_rows(row_elements: int, itemsize: int, capacity: int, division: str) ->
         units=0,
         rows=1,
         elements=elements,
-        reason=f"not even a row of {digits(row_bytes)} B fits in a buffer of {digits(capacity)} B",
+        reason=f"not even a row of {group_digits(row_bytes)} B fits in a buffer of {group_digits(capacity)} B",
         arithmetic=(
             division,
-            f"{digits(capacity)} B // {digits(row_bytes)} B per row = 0 rows",
+            f"{group_digits(capacity)} B // {group_digits(row_bytes)} B per row = 0 rows",
             _parts_text(row_elements, "elements per row", "chunks", elements),
         ),
     )
@@ -146,7 +145,8 @@ def _cut_rows(row_elements: int, itemsize: int, capacity: int, division: str) ->
 def _parts_text(total: int, what: str, parts: str, size: int) -> str:
     count = ceil_div(total, size)
     last = total - (count - 1) * size
-    return f"{digits(total)} {what} = {digits(count)} {parts} of up to {digits(size)}, the last of {digits(last)}"
+    cut_into = f"{group_digits(count)} {parts} of up to {group_digits(size)}, the last of {group_digits(last)}"
+    return f"{group_digits(total)} {what} = {cut_into}"
 
 
 def union1_launch(board: Board, units: int) -> tuple[str, tuple[int, int, int]]:

@@ -17,8 +17,7 @@ from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.split import Cuts, Fit, boxes, buffer_bytes, choose_tier, cut, cut_evenly, in_turn, union1_launch
 from mlusim.planning.tiles import Tiles
 from mlusim.planning.tin_shift_choice import best_cut, choose
-from mlusim.units import ceil_div, plural, round_up
-from mlusim.units import group_digits as digits
+from mlusim.units import ceil_div, group_digits, plural, round_up
 
 Shape = tuple[int, int, int, int]
 
@@ -132,7 +131,7 @@ def plan_tin_shift(
         board=board,
         tier=fit.tier,
         reason=fit.reason,
-        arithmetic=(*fit.arithmetic, *batching, f"{digits(items)} items: {dealing}"),
+        arithmetic=(*fit.arithmetic, *batching, f"{group_digits(items)} items: {dealing}"),
         unit=unit,
         unit_bytes=time * hw * itemsize,
         kind=kind,
@@ -151,7 +150,7 @@ _Launch = tuple[str, tuple[int, int, int], Integers, str]
 def _launch_in_turn(board: Board, sizes: Integers) -> _Launch:
     kind, dim = union1_launch(board, len(sizes))
     tasks = dim[0] * dim[1]
-    return kind, dim, in_turn(sizes, tasks), f"dealt out to {digits(tasks)} tasks in turn, the larger first"
+    return kind, dim, in_turn(sizes, tasks), f"dealt out to {group_digits(tasks)} tasks in turn, the larger first"
 
 
 def _launch_by_floor_division(board: Board, sizes: Integers) -> _Launch:
@@ -160,8 +159,8 @@ def _launch_by_floor_division(board: Board, sizes: Integers) -> _Launch:
     dim = (board.cores_per_cluster, max(desired // board.cores_per_cluster, 1), 1)
     tasks = dim[0] * dim[1]
     dealing = (
-        f"dim.y = min({digits(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; dealt out to {digits(tasks)} "
-        "tasks in turn"
+        f"dim.y = min({group_digits(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; dealt out to "
+        f"{group_digits(tasks)} tasks in turn"
     )
     return "UNION1", dim, np.arange(len(sizes)) % tasks, dealing
 
@@ -173,9 +172,9 @@ def _cut(shape: Shape, groups: int, segments: int, blocks: int) -> tuple[Cuts, C
     starts, stops = cut_evenly(per_group, blocks)
     first = np.arange(groups)[:, None] * per_group
     line = (
-        f"{digits(per_group)} channels per group in {plural(blocks, 'block')} of up to "
-        f"{digits(ceil_div(per_group, blocks))}, {digits(time)} rows in {plural(segments, 'segment')}: the shortest "
-        "predicted time of the busiest core"
+        f"{group_digits(per_group)} channels per group in {plural(blocks, 'block')} of up to "
+        f"{group_digits(ceil_div(per_group, blocks))}, {group_digits(time)} rows in {plural(segments, 'segment')}: the "
+        "shortest predicted time of the busiest core"
     )
     return cut_evenly(time, segments), ((first + starts).reshape(-1), (first + stops).reshape(-1)), (line,)
 

@@ -49,10 +49,10 @@ def _neighbours(log: Log, record: int, functions: set[tuple[str, str]]) -> tuple
     first, last = max(0, record - _NEARBY), min(len(log.records), record + _NEARBY)
     lines, tasks = (log.records.column(name, slice(first, last)) for name in ("line", "task"))
     own = np.flatnonzero(tasks == tasks[record - first]) + first
-    places = {code: log.lines[code][:2] for code in np.unique(lines).tolist()}
-    inside = {code for code, place in places.items() if (place[0], function_around(*place)) in functions}
+    locations = {code: log.lines[code][:2] for code in np.unique(lines).tolist()}
+    inside = {code for code, location in locations.items() if (location[0], function_around(*location)) in functions}
     near = [
-        next((places[code] for at in some.tolist() if (code := int(lines[at - first])) in inside), ("", 0))
+        next((locations[code] for at in some.tolist() if (code := int(lines[at - first])) in inside), ("", 0))
         for some in (own[own < record][::-1], own[own > record])
     ]
     return near[0], near[1]

@@ -28,8 +28,8 @@ from mlusim.log import NONE, Log
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.locks_left import locks_in_use
 from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.order.jobs import job_of
 from mlusim.verifier.order.lanes import LANES
-from mlusim.verifier.races.task_remedies import job_of
 
 _LINE = re.compile(r"[^\s,]+\.\w+:\d+")
 _KINDS: dict[type[BaseException], str] = {
@@ -133,8 +133,8 @@ def find_swallowed(log: Log) -> list[Finding]:
     return findings
 
 
-def _with_source(place: str, source: str) -> str:
-    return f"{place}: {source}" if place and source else place or source
+def _with_source(location: str, source: str) -> str:
+    return f"{location}: {source}" if location and source else location or source
 
 
 def _line_of(location: str) -> str:

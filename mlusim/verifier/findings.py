@@ -235,7 +235,7 @@ class Finding:
 
 
 def in_one_function(first: Site, second: Site) -> tuple[Site | CallSite, Site | CallSite]:
-    """Return the places of two operations; of one in a helper function, that of its call if only one is possible.
+    """Return the locations of two operations; of one in a helper function, that of its call if only one is possible.
 
     A call is possible if it is in a function with the other operation, or with a call of that.
     """
@@ -256,7 +256,7 @@ def in_one_function(first: Site, second: Site) -> tuple[Site | CallSite, Site | 
 
 def between(first: Site, second: Site) -> str:
     """Return where something belongs between two operations: `between k.py:8 and k.py:9`."""
-    begin, end = (place.location for place in in_one_function(first, second))
+    begin, end = (site.location for site in in_one_function(first, second))
     if begin != end:
         return f"between {begin} and {end}"
     if first.operation != second.operation:

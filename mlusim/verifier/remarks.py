@@ -56,7 +56,7 @@ def find_remarks(log: Log, columns: dict[str, Integers], padding: set[int]) -> l
             kind=remark.kind,
             title=remark.title,
             sites=() if remark.task == NONE else (_site(log, remark),),
-            location=_place(log, remark) if remark.task == NONE else "",
+            location=_location(log, remark) if remark.task == NONE else "",
             rule=rule,
             remedy=remedy,
             times=lookups[remark.line] if remark.kind == "lookup" else remark.times,
@@ -68,7 +68,7 @@ def find_remarks(log: Log, columns: dict[str, Integers], padding: set[int]) -> l
     ]
 
 
-def _place(log: Log, remark: Remark) -> str:
+def _location(log: Log, remark: Remark) -> str:
     """Return the line of a program's host code as text."""
     file, line, function = log.lines[remark.line]
     return f"{function}, {Path(file).name}:{line}: {linecache.getline(file, line).strip()}"

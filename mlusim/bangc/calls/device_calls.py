@@ -55,7 +55,7 @@ def _fetching(operation: str) -> Handler:
         swaps = operation == COMPARE_AND_SWAP
         size = int(values[4 if swaps else 3]) if len(values) > (4 if swaps else 3) else 1
         target = bridge.view(codes[1], values[1], (size,))
-        operands = [_operand(bridge, codes[place], values[place], (size,)) for place in range(2, 4 if swaps else 3)]
+        operands = [_operand(bridge, codes[at], values[at], (size,)) for at in range(2, 4 if swaps else 3)]
         compare = operands.pop(0) if swaps else None
         if bridge.on_stack(values[0]):
             register = np.zeros(size, target.dtype)
@@ -85,7 +85,7 @@ def _reducing(operation: str) -> Handler:
             return atomic(bridge.issuer, line, operation, target, source)
         size = int(values[2]) if len(values) == 3 and not swaps else 1
         target = bridge.view(codes[0], values[0], (size,))
-        operands = [_operand(bridge, codes[place], values[place], (size,)) for place in range(1, 3 if swaps else 2)]
+        operands = [_operand(bridge, codes[at], values[at], (size,)) for at in range(1, 3 if swaps else 2)]
         compare = operands.pop(0) if swaps else None
         return atomic(bridge.issuer, line, operation, target, operands[0], compare=compare)
 

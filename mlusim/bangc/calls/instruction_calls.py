@@ -151,8 +151,8 @@ def signature_handlers(
         signature, deciding, floats = choice
         if floats:
             # Converted as in C.
-            values = tuple(int(value) if place in floats else value for place, value in enumerate(values))
-        key = (types, *[values[place] for place in deciding])
+            values = tuple(int(value) if position in floats else value for position, value in enumerate(values))
+        key = (types, *[values[position] for position in deciding])
         plan = known.get(key)
         if plan is None:
             plan = known[key] = _plan(signature, codes, values)
@@ -160,11 +160,11 @@ def signature_handlers(
         codes = _typed_by_values(signature, codes)
         arguments = [
             shape
-            if place < 0
-            else values[place]
+            if position < 0
+            else values[position]
             if shape is None
-            else (bridge.filters if is_filter else bridge.view)(codes[place], values[place], shape)
-            for place, shape, is_filter in operands
+            else (bridge.filters if is_filter else bridge.view)(codes[position], values[position], shape)
+            for position, shape, is_filter in operands
         ]
         return signature.instruction, (*arguments, *attributes)
 
@@ -192,8 +192,8 @@ def _deciding(signature: CSignature, codes: list[int]) -> list[int]:
     words = " ".join(expression for argument in signature.arguments for expression in argument.shape or ())
     free = {operand.name for operand in instruction.operands if operand.number} - set(re.findall(r"\w+", words))
     return [
-        place
-        for place, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
+        position
+        for position, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
         if code < POINTER
         and not (argument.name in free and not any(name in instruction.attributes for name in argument.stands_for))
     ]
@@ -204,8 +204,8 @@ def _counts_given_as_floats(signature: CSignature, codes: list[int]) -> list[int
     words = " ".join(expression for argument in signature.arguments for expression in argument.shape or ())
     counts = set(re.findall(r"\w+", words))
     return [
-        place
-        for place, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
+        position
+        for position, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
         if code < POINTER and kind_of(code) in (FLOAT, BFLOAT) and argument.shape is None and argument.name in counts
     ]
 
@@ -243,11 +243,11 @@ def _choose(name: str, signatures: list[CSignature], codes: list[int]) -> CSigna
         if all(argument.number or (code >= POINTER) == bool(argument.shape) for argument, code in pairs):
             return signature
     names = [argument.name for argument in fitting[0].arguments[: len(codes)]]
-    for place, (argument, code) in enumerate(zip(fitting[0].arguments, codes, strict=False)):
+    for position, (argument, code) in enumerate(zip(fitting[0].arguments, codes, strict=False)):
         if code >= POINTER and argument.shape is None:
             raise OperandError(
-                f"{name}: argument {place + 1}, {argument.name}, is a number, and a pointer was passed; the arguments "
-                f"are ({', '.join(names)})"
+                f"{name}: argument {position + 1}, {argument.name}, is a number, and a pointer was passed; the "
+                f"arguments are ({', '.join(names)})"
             )
     return fitting[0]
 
@@ -256,9 +256,9 @@ def _typed_by_values(signature: CSignature, codes: list[int]) -> list[int]:
     """Return the codes with the element type of a number if its C type determines it, as in fills."""
     for number, argument in enumerate(signature.arguments[: len(codes)]):
         if argument.types:
-            places = [place for place, other in enumerate(signature.arguments) if other.name == argument.types]
+            positions = [position for position, other in enumerate(signature.arguments) if other.name == argument.types]
             codes = [on_board(code) for code in codes]
-            codes = [POINTER | codes[number] if place in places else code for place, code in enumerate(codes)]
+            codes = [POINTER | codes[number] if position in positions else code for position, code in enumerate(codes)]
     return codes
 
 
@@ -272,11 +272,11 @@ def _plan(
     """
     instruction = signature.instruction
     codes = _typed_by_values(signature, codes)
-    places = {argument.name: place for place, argument in enumerate(signature.arguments[: len(codes)])}
+    positions = {argument.name: position for position, argument in enumerate(signature.arguments[: len(codes)])}
     itemsizes = {
-        argument.name: max(nbytes_of(codes[place]), 1)
-        for place, argument in enumerate(signature.arguments[: len(codes)])
-        if argument.shape is not None and codes[place] >= POINTER
+        argument.name: max(nbytes_of(codes[position]), 1)
+        for position, argument in enumerate(signature.arguments[: len(codes)])
+        if argument.shape is not None and codes[position] >= POINTER
     }
     shapes, attributes = signature.bind(values, itemsizes)
     for name, words in _ENUMERATIONS.items():
@@ -287,9 +287,9 @@ def _plan(
     for operand in instruction.operands:
         shape = shapes.get(operand.name)
         if isinstance(shape, tuple):
-            operands.append((places[operand.name], shape, operand.memory == "wram" and len(shape) > 1))
+            operands.append((positions[operand.name], shape, operand.memory == "wram" and len(shape) > 1))
         elif operand.name in shapes:
-            operands.append((places[operand.name], None, False))
+            operands.append((positions[operand.name], None, False))
         elif operand.number:
             # An operand that this argument list omits, such as the bias of a product.
             operands.append((-1, 0, False))

@@ -290,11 +290,11 @@ _PLAIN = '__attribute__((no_sanitize("thread"), noinline, unused))'
 
 def declarations(wanted: Iterable[str]) -> str:
     """Return C++ declarations of those intrinsics among the names: one template per number of arguments."""
-    place = "const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
+    location = "const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
     lines = []
 
     def declare(template: str, returned: str, name: str, parameters: str, body: str) -> None:
-        lines.append(f"{template}{_PLAIN} inline {returned} {name}({parameters}{place}) {{ {body} }}\n")
+        lines.append(f"{template}{_PLAIN} inline {returned} {name}({parameters}{location}) {{ {body} }}\n")
 
     for name in sorted(names().intersection(wanted)):
         number = _numbers()[name]

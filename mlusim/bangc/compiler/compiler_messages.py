@@ -14,8 +14,8 @@ _CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?
 # The beginning of a message, and the source lines that follow one.
 _MESSAGE = re.compile(r": (In |fatal error:|error:|warning:|required from )")
 _EXCERPT = re.compile(r" +(\d*) \| ?")
-# The place that a message is about.
-_PLACE = re.compile(r"(.+?):\d+:\d+: (?:fatal error|error|warning|note):")
+# The location that a message is about.
+_LOCATION = re.compile(r"(.+?):\d+:\d+: (?:fatal error|error|warning|note):")
 # Names of CUDA, and their equivalents in BANG C.
 _OF_CUDA = {
     "__global__": "__mlu_entry__",
@@ -119,12 +119,12 @@ def _without_headers(lines: list[str]) -> list[str]:
             if not drops:
                 shown.append(line)
             continue
-        place = _PLACE.match(line)
-        drops = _HEADERS in line and (place is None or place[0].endswith("note:"))
+        location = _LOCATION.match(line)
+        drops = _HEADERS in line and (location is None or location[0].endswith("note:"))
         if not drops:
             shown.append(line)
-        elif place and "candidate: " not in line:
-            shown.append("note: " + line[place.end() :].strip().removeprefix("candidate function not viable: "))
+        elif location and "candidate: " not in line:
+            shown.append("note: " + line[location.end() :].strip().removeprefix("candidate function not viable: "))
     return shown
 
 
@@ -151,8 +151,8 @@ def _with_own_lines(lines: list[str]) -> list[str]:
     own: list[str] = []
     drops = False
     for line in lines:
-        if place := _PLACE.match(line):
-            own = _lines_of(place[1])
+        if location := _LOCATION.match(line):
+            own = _lines_of(location[1])
         excerpt = _EXCERPT.match(line)
         if excerpt is None or not excerpt[1]:
             if excerpt is None or not drops:

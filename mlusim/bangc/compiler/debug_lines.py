@@ -45,8 +45,8 @@ class LineTable:
         clang assigns line 0 to an instruction that belongs to several lines, as at the head of a loop that begins like
         the line before it: then the next line of that code is returned.
         """
-        places = (unit.find(address) for unit in self._units if unit.contains(address))
-        return next((place for place in places if place is not None), None)
+        locations = (unit.find(address) for unit in self._units if unit.contains(address))
+        return next((location for location in locations if location is not None), None)
 
     def calls(self, address: int) -> list[SourceLine]:
         """Return the call sites of the functions inlined at an address, innermost first."""
@@ -56,8 +56,8 @@ class LineTable:
     def find_in_users_code(self, address: int) -> SourceLine | None:
         """Return file and line of an address, or of an enclosing call, outside libraries and headers of BANG C."""
         location = self.find(address)
-        places = ([location] if location is not None else []) + self.calls(address)
-        return next((place for place in places if place[0] and not _is_library(place[0])), None)
+        locations = ([location] if location is not None else []) + self.calls(address)
+        return next((location for location in locations if location[0] and not _is_library(location[0])), None)
 
 
 def _is_library(file: str) -> bool:
@@ -131,8 +131,8 @@ def _inlined(unit: Any, names: dict[int, str]) -> list[tuple[int, int, str, int]
         attributes = entry.attributes
         if entry.tag != "DW_TAG_inlined_subroutine" or "DW_AT_call_line" not in attributes:
             continue
-        place = names.get(attributes["DW_AT_call_file"].value, ""), attributes["DW_AT_call_line"].value
-        spans += [(low, high, *place) for low, high in _spans(unit, attributes)]
+        location = names.get(attributes["DW_AT_call_file"].value, ""), attributes["DW_AT_call_line"].value
+        spans += [(low, high, *location) for low, high in _spans(unit, attributes)]
     return spans
 
 

@@ -70,7 +70,7 @@ def link(
     return done
 
 
-# What the linkers of GNU and LLVM say of a function or a variable that two files define: its name and places.
+# What the linkers of GNU and LLVM say of a function or a variable that two files define: its name and locations.
 _TWICE_GNU = re.compile(
     r"(?:^|[\s:])([^\s:]+:\d+): multiple definition of [`'](.+?)'; \S*?:?([^\s:]+:\d+): first defined"
 )
@@ -86,14 +86,14 @@ def link_text(text: str) -> str:
         lines = [line for line in text.splitlines() if line.strip()]
         return "the files do not link:\n" + "\n".join(lines[:_MOST_LINES])
     # LLVM's has no line for a variable.
-    places = {
+    locations = {
         name: f", at {first} and at {second}" if ":" in first + second else ""
         for name, (first, second) in found.items()
     }
     return "\n".join(
-        f"{name} is defined in two files{place}: make it static or inline, or define it in one file and declare it in "
-        "the other"
-        for name, place in places.items()
+        f"{name} is defined in two files{location}: make it static or inline, or define it in one file and declare it "
+        "in the other"
+        for name, location in locations.items()
     )
 
 

@@ -33,8 +33,8 @@ class Translation:
     Attributes:
         texts: the files as they were compiled.
         binary: the shared object; None if only the syntax was checked.
-        missing: intrinsics and library functions that it calls and that are not simulated, with the place of the first
-            call.
+        missing: intrinsics and library functions that it calls and that are not simulated, with the location of the
+            first call.
     """
 
     texts: list[Rewritten]
@@ -77,7 +77,7 @@ def translate(
     else:
         binary = _compiled(files, texts, options, syntax_only=syntax_only)
     others = set().union(*(names.others for names in learned))
-    missing = {name: place for name, place in _calls(texts).items() if name in others or is_unknown(name)}
+    missing = {name: location for name, location in _calls(texts).items() if name in others or is_unknown(name)}
     return Translation(texts, binary, missing)
 
 
@@ -106,4 +106,4 @@ def _to_rewrite(error: CompilerError, texts: list[Rewritten], learned: list[Lear
 
 
 def _calls(texts: list[Rewritten]) -> dict[str, tuple[str, int]]:
-    return {name: place for text in reversed(texts) for name, place in text.calls.items()}
+    return {name: location for text in reversed(texts) for name, location in text.calls.items()}

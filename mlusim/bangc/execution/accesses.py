@@ -200,6 +200,6 @@ def _inside(bridge: Bridge, line: int, address: int, nbytes: int, *, write: bool
     if offset + nbytes > allocation.nbytes:
         verb = "writes" if write else "reads"
         span = f"{group_digits(offset)}..{group_digits(offset + nbytes)} of {allocation.name}"
-        place = bridge.issuer.log.lines[line]
-        raise_at(*place, AccessError(f"plain C++ {verb} bytes {span}, which has {group_digits(allocation.nbytes)} B"))
+        beyond = AccessError(f"plain C++ {verb} bytes {span}, which has {group_digits(allocation.nbytes)} B")
+        raise_at(*bridge.issuer.log.lines[line], beyond)
     return allocation, offset

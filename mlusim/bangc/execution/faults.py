@@ -62,22 +62,23 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
     """Raise the error of a kernel's fault at the C++ line."""
     image, module = bridge.image, bridge.module
     first, second, third = (image.words[FIRST + k] for k in range(3))
-    place: SourceLine | None = None
+    location: SourceLine | None = None
     if why == WILD:
-        place = fault_place(module, image)
+        location = fault_location(module, image)
         error: MlusimError = _wild_access_error(bridge, first, third)
         if _below_stack(image):
             error = AccessError(_overflow(image, "the kernel"))
     elif why == SIGNAL:
-        place = fault_place(module, image)
+        location = fault_location(module, image)
         error = signal_error(image, "the kernel", KERNEL_LIMIT_S, bridge.wild_text)
     elif why == LEFT:
-        error, place = left(module, image, "the kernel")
+        error, location = left(module, image, "the kernel")
     elif why == PLACED:
         error = KernelError(f"{text_at(second)}: an array with a memory space in a function that the host calls")
     else:
         error = KernelError(f"the kernel ended with {why}")
-    raise_at(*(place or (str(module.path), 1)), function, bridge.explained(error, faults=why in (WILD, SIGNAL, LEFT)))
+    file, line = location or (str(module.path), 1)
+    raise_at(file, line, function, bridge.explained(error, faults=why in (WILD, SIGNAL, LEFT)))
 
 
 def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLine | None]:
@@ -85,7 +86,7 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLin
     first, second, third = (image.words[FIRST + k] for k in range(3))
     kind, line = first & 0xFF, first >> 8
     text = text_at(second)
-    place = (file_at(third), line) if line else fault_place(module, image)
+    location = (file_at(third), line) if line else fault_location(module, image)
     words = {
         _ABORT: f"{who} called abort()",
         _ASSERTION: f"assertion failed: {text}",
@@ -98,11 +99,11 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLin
         _STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or one below",
     }
     if kind == _HEAP and text == "throw":
-        return KernelError(f"{who} throws an exception: kernels have none; return, or write a status"), place
-    return KernelError(words[kind]), place
+        return KernelError(f"{who} throws an exception: kernels have none; return, or write a status"), location
+    return KernelError(words[kind]), location
 
 
-def fault_place(module: Module, image: Image) -> SourceLine | None:
+def fault_location(module: Module, image: Image) -> SourceLine | None:
     """Return the line of the fault: of the instruction, or of the innermost active call in the user's code."""
     fault = image.runtime.fault
     # The runtime's own code runs on behalf of an access of the user's code.
@@ -111,14 +112,14 @@ def fault_place(module: Module, image: Image) -> SourceLine | None:
     returns = (word - image.base - 1 for word in fault.words[: fault.count] if 0 < word - image.base < image.size)
     others: list[SourceLine | None] = []
     for offset in ((last - image.base) if last else -1, *returns):
-        place = place_of(module, offset)
-        if place is not None and not is_system(place[0]):
-            return place
-        others.append(place)
+        location = location_of(module, offset)
+        if location is not None and not is_system(location[0]):
+            return location
+        others.append(location)
     return next(filter(None, others), None)
 
 
-def place_of(module: Module, offset: int) -> SourceLine | None:
+def location_of(module: Module, offset: int) -> SourceLine | None:
     """Return the line of an address of the binary outside our headers; preferably in the user's code."""
     location = module.line_of(offset)
     return None if location is None or location[0].startswith(HEADERS) else location[:2]

@@ -39,8 +39,8 @@ def file_variables(binary: Path) -> tuple[Variable, ...]:
         guarded = {symbol.name[len(_GUARD) :] for symbol in table.iter_symbols() if symbol.name.startswith(_GUARD)}
         variables = []
         for symbol in symbols:
-            place = symbol["st_shndx"]
-            if not isinstance(place, int) or elf.get_section(place).name not in _SECTIONS:
+            section = symbol["st_shndx"]
+            if not isinstance(section, int) or elf.get_section(section).name not in _SECTIONS:
                 continue
             name = symbol.name
             # A variable initialised on first use is constant afterwards.

@@ -72,9 +72,9 @@ class Cnrt(HostMemory):
             raise KernelError(f"{name} in host code: {known}")
         return function
 
-    def note(self, name: str, place: SourceLine, values: list[Any]) -> None:
+    def note(self, name: str, location: SourceLine, values: list[Any]) -> None:
         """Note a call, before it takes effect."""
-        self.waits.called(name, place, values, self._queues, self.regions())
+        self.waits.called(name, location, values, self._queues, self.regions())
 
     def _handle(self) -> int:
         self._handles += 16

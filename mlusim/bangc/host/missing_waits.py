@@ -35,7 +35,7 @@ class _Pending:
     """
 
     name: str
-    place: SourceLine
+    location: SourceLine
     queue: int
     memory: frozenset[Region]
     spans: tuple[Span, ...] = ()
@@ -55,11 +55,11 @@ class _Pending:
 class _Suspect:
     """A copy and a launch that nothing orders: the bytes of the copy, and the memory that both have an address of.
 
-    `name` and `place` are those of the later one.
+    `name` and `location` are those of the later one.
     """
 
     name: str
-    place: SourceLine
+    location: SourceLine
     earlier: _Pending
     launch: int
     spans: tuple[Span, ...]
@@ -86,7 +86,7 @@ class MissingWaits:
         self._suspects: list[_Suspect] = []
 
     def launched(
-        self, name: str, place: SourceLine, queue: int, content: bytes, memory: Sequence[Region], launch: int
+        self, name: str, location: SourceLine, queue: int, content: bytes, memory: Sequence[Region], launch: int
     ) -> None:
         """Handle a launch with the bytes of its arguments, and all device memory."""
         ordered = self._before.get(queue, set()) | self._assumed_done
@@ -99,10 +99,12 @@ class MissingWaits:
         used = _used(words, memory)
         for number, pending in self._pending.items():
             if pending.is_copy and number not in self._before.get(queue, set()):
-                self._suspect(name, place, pending, launch, pending.spans, used & pending.memory)
-        self._add(_Pending(name, place, queue, used, launch=launch))
+                self._suspect(name, location, pending, launch, pending.spans, used & pending.memory)
+        self._add(_Pending(name, location, queue, used, launch=launch))
 
-    def called(self, name: str, place: SourceLine, values: Sequence[Any], queues: Iterable[int], memory: Any) -> None:
+    def called(
+        self, name: str, location: SourceLine, values: Sequence[Any], queues: Iterable[int], memory: Any
+    ) -> None:
         """Handle a CNRT call, before it takes effect."""
         first = int(values[0]) if values and isinstance(values[0], int) else 0
         function = SAME.get(name, name)
@@ -117,9 +119,9 @@ class MissingWaits:
         elif function == "cnrtQueueWaitNotifier":
             self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
         elif "Memcpy" in name or "Memset" in name:
-            self._copied(name, place, [value for value in values if isinstance(value, int)], set(queues), memory)
+            self._copied(name, location, [value for value in values if isinstance(value, int)], set(queues), memory)
         elif function == "cnrtFreeHost":
-            self._check(name, place, _DEFAULT_QUEUE, (Span(first, first + 1, writes=True),), frozenset())
+            self._check(name, location, _DEFAULT_QUEUE, (Span(first, first + 1, writes=True),), frozenset())
         elif "Free" in function or function == "cnrtQueueDestroy":
             self._assumed_done.update(self._pending)
 
@@ -127,23 +129,23 @@ class MissingWaits:
         """Host memory that copies may still use: address, bytes and flags of `Range`."""
         return in_flight([span for number, span in self._host_spans() if number not in self._told])
 
-    def touched(self, address: int, *, write: bool, place: SourceLine) -> None:
+    def touched(self, address: int, *, write: bool, location: SourceLine) -> None:
         """Handle an access of the program's own to host memory in flight; one for each copy."""
         for number, span in self._host_spans():
             if number not in self._told and span.first <= address < span.end and (write or span.writes):
                 self._told.add(number)
-                self._unsynced("main", place, self._pending[number])
+                self._unsynced("main", location, self._pending[number])
                 return
 
     def ended(self) -> None:
         """Report copies to the host that the program has not waited for at its end, and those beside launches."""
         for number, pending in self._pending.items():
             if pending.to_host and number not in self._told:
-                self._remark(pending.name, pending.place, f"nothing waits for {pending.name}, and main ends")
+                self._remark(pending.name, pending.location, f"nothing waits for {pending.name}, and main ends")
         use = LaunchUse(self._log)
         found: set[tuple[str, SourceLine]] = set()
         for suspect in self._suspects:
-            call = suspect.name, suspect.place
+            call = suspect.name, suspect.location
             if call not in found and use.conflicts(suspect.launch, suspect.spans, suspect.memory):
                 found.add(call)
                 self._unsynced(*call, suspect.earlier)
@@ -152,23 +154,23 @@ class MissingWaits:
         return [(number, span) for number, pending in self._pending.items() for span in pending.host]
 
     def _copied(
-        self, name: str, place: SourceLine, values: list[int], queues: set[int], memory: Sequence[Region]
+        self, name: str, location: SourceLine, values: list[int], queues: set[int], memory: Sequence[Region]
     ) -> None:
         spans = spans_of(name, values)
         used = frozenset(region for region in memory for span in spans if region.overlaps(span))
         if "Async" not in name:
-            self._check(name, place, _DEFAULT_QUEUE, spans, used)
+            self._check(name, location, _DEFAULT_QUEUE, spans, used)
             self._assumed_done.update(self._pending)
             # One hint for each launch: what follows this copy follows the launch, too.
             self._finish({number for number, pending in self._pending.items() if not pending.is_copy})
             return
         queue = next((value for value in values if value in queues), _DEFAULT_QUEUE)
-        self._check(name, place, queue, spans, used)
+        self._check(name, location, queue, spans, used)
         host = tuple(span for span in spans if not any(region.overlaps(span) for region in used))
-        self._add(_Pending(name, place, queue, used, spans, host))
+        self._add(_Pending(name, location, queue, used, spans, host))
 
     def _check(
-        self, name: str, place: SourceLine, queue: int, spans: tuple[Span, ...], used: frozenset[Region]
+        self, name: str, location: SourceLine, queue: int, spans: tuple[Span, ...], used: frozenset[Region]
     ) -> None:
         """Compare a copy with all that is pending and not before it in its queue."""
         ordered = self._before.get(queue, set())
@@ -177,31 +179,32 @@ class MissingWaits:
             if number in ordered:
                 continue
             if not pending.is_copy:
-                self._suspect(name, place, pending, pending.launch, spans, used & pending.memory)
+                self._suspect(name, location, pending, pending.launch, spans, used & pending.memory)
             elif not told and conflict(spans, pending.spans):
                 told = True
                 self._told.add(number)
-                self._unsynced(name, place, pending)
+                self._unsynced(name, location, pending)
 
     def _suspect(
         self,
         name: str,
-        place: SourceLine,
+        location: SourceLine,
         earlier: _Pending,
         launch: int,
         spans: tuple[Span, ...],
         memory: frozenset[Region],
     ) -> None:
         if memory:
-            self._suspects.append(_Suspect(name, place, earlier, launch, spans, memory))
+            self._suspects.append(_Suspect(name, location, earlier, launch, spans, memory))
 
-    def _unsynced(self, name: str, place: SourceLine, earlier: _Pending) -> None:
+    def _unsynced(self, name: str, location: SourceLine, earlier: _Pending) -> None:
         verb = "put into a queue" if earlier.is_copy else "launched"
-        at = f"{Path(earlier.place[0]).name}:{earlier.place[1]}"
-        self._remark(name, place, f"{name} uses memory of {earlier.name}, {verb} at {at}, which nothing has waited for")
+        at = f"{Path(earlier.location[0]).name}:{earlier.location[1]}"
+        title = f"{name} uses memory of {earlier.name}, {verb} at {at}, which nothing has waited for"
+        self._remark(name, location, title)
 
-    def _remark(self, name: str, place: SourceLine, title: str) -> None:
-        line = self._log.source_line(*place, "main")
+    def _remark(self, name: str, location: SourceLine, title: str) -> None:
+        line = self._log.source_line(*location, "main")
         self._log.remark(Remark("unsynced", title, name, NONE, line, 0))
 
     def _add(self, pending: _Pending) -> None:

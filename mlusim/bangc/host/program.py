@@ -105,9 +105,9 @@ class Program:
             return self.fault_error()
         if why == LEFT:
             error: MlusimError
-            error, place = faults.left(module, image, _MAIN)
+            error, location = faults.left(module, image, _MAIN)
         elif why == WILD:
-            place = faults.place_of(module, second - image.base)
+            location = faults.location_of(module, second - image.base)
             allocation = self._cnrt.at(first)
             verb = "writes" if third & 1 else "reads"
             where = (
@@ -120,16 +120,16 @@ class Program:
             name = text_at(second)
             remedy = "launch the kernel with name<<<dim, type, queue>>>(...) instead of calling it"
             error = KernelError(f"host code uses the array {name}, which lies in a core's memory: {remedy}")
-            place = faults.fault_place(module, image)
-        return self._located(error, place)
+            location = faults.fault_location(module, image)
+        return self._located(error, location)
 
     def fault_error(self) -> MlusimError:
         """Return the error of the signal that ended it, in this process or a separate one."""
         error = faults.signal_error(self._image, _MAIN, faults.PROGRAM_LIMIT_S, _host_address)
-        return self._located(error, faults.fault_place(self.module, self._image))
+        return self._located(error, faults.fault_location(self.module, self._image))
 
-    def _located(self, error: MlusimError, place: tuple[str, int] | None) -> MlusimError:
-        file, line = place or (str(self.module.path), 0)
+    def _located(self, error: MlusimError, location: tuple[str, int] | None) -> MlusimError:
+        file, line = location or (str(self.module.path), 0)
         error.locate(f"{_MAIN}, {Path(file).name}{f':{line}' if line else ''}")
         return error
 
@@ -137,30 +137,30 @@ class Program:
         """Call a function of the runtime, or launch a kernel."""
         image, name = self._image, self._names[number]
         file, line, values = call_of(image.words)
-        place = (file_at(file) if file else str(self.module.path), line)
+        location = (file_at(file) if file else str(self.module.path), line)
         try:
             if name == _LAUNCH:
-                place = (file_at(values[10]), values[11])
+                location = (file_at(values[10]), values[11])
                 status = self._launch(*values)
             elif name == _UNKNOWN:
-                place = (file_at(values[1]), values[2])
+                location = (file_at(values[1]), values[2])
                 raise KernelError(self.module.unknown_text(text_at(values[0])))
             else:
                 if name not in OF_FLOATS:
                     values = [_whole(value) for value in values]
                 function = self._cnrt.function(name)
-                self._cnrt.note(name, place, values)
+                self._cnrt.note(name, location, values)
                 status = function(*values)
         except MlusimError as error:
-            raise self._located(error, place) from error.__cause__
+            raise self._located(error, location) from error.__cause__
         answer(image.words, status)
         self._set_ranges()
 
     def _touched(self) -> None:
         """Note that the program uses host memory that an asynchronous copy may still use."""
         address, counter, write = (self._image.words[faults.FIRST + k] for k in range(3))
-        place = faults.place_of(self.module, counter - self._image.base) or (str(self.module.path), 0)
-        self._cnrt.waits.touched(address, write=bool(write), place=place)
+        location = faults.location_of(self.module, counter - self._image.base) or (str(self.module.path), 0)
+        self._cnrt.waits.touched(address, write=bool(write), location=location)
         self._set_ranges()
 
     def _set_ranges(self) -> None:

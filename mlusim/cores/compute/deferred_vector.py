@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.memory.deferred import MIN_BYTES, Conversion, Deferred, Piece
+from mlusim.memory.deferred import MIN_BYTES, Conversion, Deferred, Piece, memory_span
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def apply_deferred(
     """
     instruction, result = call.instruction, operands[0]
     if len(operands) == 1:
-        first, last = _span(result)
+        first, last = memory_span(result)
         least = _MIN_REPEATED_BYTES if first in deferred.written_early else MIN_BYTES
         if instruction.name in _FILLS and result.nbytes >= least:
             value = call.attributes.get("value", 0)
@@ -59,14 +59,14 @@ def apply_deferred(
     source = operands[1]
     if len(operands) > 2 or result.nbytes < MIN_BYTES or not isinstance(source, View):
         return False
-    deferred_source = deferred.find(*_span(source), source.shape, source.dtype)
+    deferred_source = deferred.find(*memory_span(source), source.shape, source.dtype)
     if deferred_source is None:
         return False
     if instruction.name == "mirror":
-        deferred.put(Piece(*_span(result), deferred_source[..., ::-1]))
+        deferred.put(Piece(*memory_span(result), deferred_source[..., ::-1]))
         return True
     if instruction.name == "convert" and deferred_source.flags.c_contiguous:
-        first, last = _span(result)
+        first, last = memory_span(result)
         if first in deferred.written_early:
             deferred.forget(first, last)
             call.compute(result.elements, deferred_source)
@@ -81,7 +81,7 @@ def settle_operands(deferred: Deferred, operands: Sequence[Any]) -> None:
     deferred.passed_by()
     for operand in operands:
         if isinstance(operand, View):
-            deferred.settle(*_span(operand))
+            deferred.settle(*memory_span(operand))
 
 
 def _element_of(value: Any, dtype: np.dtype[Any]) -> Array:
@@ -91,9 +91,3 @@ def _element_of(value: Any, dtype: np.dtype[Any]) -> Array:
 
 
 _element_of_int = lru_cache(maxsize=256)(_element_of)
-
-
-def _span(view: View) -> tuple[int, int]:
-    """Return the range [first, last) of bytes of a contiguous view in its memory."""
-    first = view.allocation.address + view.offset
-    return first, first + view.nbytes

@@ -292,14 +292,14 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
         (point.kind, point.line), f"{point.file.rpartition('/')[2]}:{point.line}"
     )
     waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
-    places = {between(*finding.sites) for finding in findings}
+    locations = {between(*finding.sites) for finding in findings}
     if point.kind == "copy":
         remedy = f"wait for the copy at {name}: {site.call('memcpy(...)')}"
         sync = main.fields["sync"]
     elif point.kind == "loop":
         remedy = f"{waits}, at the end of the loop at {name}"
-    elif len(places) == 1:
-        remedy = f"{waits}, {places.pop()}"
+    elif len(locations) == 1:
+        remedy = f"{waits}, {locations.pop()}"
     else:
         remedy = f"{waits}, {point.kind} {name}"
     moves = {finding.fields.get("moves", "") for finding in findings}

@@ -20,6 +20,7 @@ from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Finding, Site, between, site_of
 from mlusim.verifier.order.handshakes import Handshakes
 from mlusim.verifier.order.happens_before import BY_OFFSETS, Order
+from mlusim.verifier.order.jobs import job_of
 from mlusim.verifier.order.lanes import LANES, POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, flags_first
 from mlusim.verifier.races.conflicts import Space, between_tasks, within_tasks
@@ -27,7 +28,7 @@ from mlusim.verifier.races.executions import executions_of
 from mlusim.verifier.races.lane_syncs import LANE_SYNCS, on_the_vector_pipe
 from mlusim.verifier.races.missing_syncs import Race, Span, fold_between, fold_races, fold_under_barriers
 from mlusim.verifier.races.replaced import replaces_unread
-from mlusim.verifier.races.task_remedies import TaskRemedies, job_of
+from mlusim.verifier.races.task_remedies import TaskRemedies
 
 _LANE_NAMES = {
     "scalar": "the scalar pipe",

@@ -245,30 +245,30 @@ def _end_of_branch(code: str, at: int) -> int:
 def _end_of_block(code: str, at: int) -> int:
     """Return the position of the brace that closes the one at a position."""
     depth = 0
-    for place in range(at, len(code)):
-        depth += (code[place] == "{") - (code[place] == "}")
+    for position in range(at, len(code)):
+        depth += (code[position] == "{") - (code[position] == "}")
         if not depth:
-            return place
+            return position
     return len(code)
 
 
 def _after_brackets(code: str, at: int) -> int:
     """Return the position after the brackets that open next."""
     depth = 0
-    for place in range(at, len(code)):
-        depth += (code[place] == "(") - (code[place] == ")")
-        if code[place] == ")" and depth <= 0:
-            return place + 1
+    for position in range(at, len(code)):
+        depth += (code[position] == "(") - (code[position] == ")")
+        if code[position] == ")" and depth <= 0:
+            return position + 1
     return len(code)
 
 
 def _end_of_statement(code: str, at: int) -> int:
     """Return the position of the last character of a statement: its semicolon, or the brace that closes it."""
     depth = 0
-    for place in range(at, len(code)):
-        letter = code[place]
+    for position in range(at, len(code)):
+        letter = code[position]
         depth += (letter in "([{") - (letter in ")]}")
-        closes = letter == "}" and not _ELSE.match(code, place + 1)
+        closes = letter == "}" and not _ELSE.match(code, position + 1)
         if depth < 0 or (depth == 0 and (letter == ";" or closes)):
-            return place
+            return position
     return len(code)

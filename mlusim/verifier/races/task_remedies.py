@@ -14,6 +14,7 @@ from mlusim.log import SCALAR, Log
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Site, in_one_function
 from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.order.jobs import job_of
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled, waits_for_flag
 from mlusim.verifier.races.source_loops import (
@@ -346,17 +347,6 @@ class TaskRemedies:
             return f"guard this line by `{guard}`; the memory core has to reach the barriers"
         leaves = "if (__is_mpu()) return;" if compiled else "if core.is_memory_core: return"
         return f"begin it with `{leaves}`"
-
-
-def job_of(log: Log, task: int) -> tuple[int, ...]:
-    """Return the scheduling group of a task: its launch, and its union's position in the grid, or itself for BLOCK."""
-    record = log.tasks[task]
-    launch = log.launches[record.launch]
-    if launch.kind == "BLOCK":
-        return record.launch, task
-    cores = 1 + max(other.core for other in log.tasks if other.launch == record.launch and not other.is_memory_core)
-    row, x = divmod(record.task_id, launch.dim[0])
-    return record.launch, row, x // (int(launch.kind[5:]) * cores)
 
 
 def _any_of(choices: Iterable[str]) -> str:

@@ -139,11 +139,11 @@ class _EqualTasks:
         found = np.zeros(len(records), np.int64)
         further = _among(records, [*log.attributes, *log.more_operands, *log.addresses, *log.selected])
         numbers = dict[Any, int]()
-        for place, record in zip(further.tolist(), records[further].tolist(), strict=True):
+        for position, record in zip(further.tolist(), records[further].tolist(), strict=True):
             operands = [self._operand(*operand) for operand in log.more_operands.get(record, ())]
             by_data = record if record in log.addresses or record in log.selected else NONE
             key = (by_data, *operands, *log.attributes.get(record, {}).items())
-            found[place] = numbers.setdefault(key, len(numbers) + 1)
+            found[position] = numbers.setdefault(key, len(numbers) + 1)
         return found
 
     def _operand(self, alloc: int, offset: int, box: int) -> tuple[int, int, int]:
@@ -158,8 +158,8 @@ class _EqualTasks:
             number = int(self._number[read.alloc])
             if number >= 0:
                 task = int(task_of[read.record])
-                place = int(np.searchsorted(records[ends[task] : ends[task + 1]], read.record))
-                found.setdefault(task, []).append((place, number, read.starts.tobytes(), read.stops.tobytes()))
+                position = int(np.searchsorted(records[ends[task] : ends[task + 1]], read.record))
+                found.setdefault(task, []).append((position, number, read.starts.tobytes(), read.stops.tobytes()))
         return found
 
 
