@@ -266,43 +266,6 @@ def test_an_error_that_the_kernel_caught_explains_what_is_missing():
     assert (finding.kind, kinds_of(finding)) == ("swallowed", ["never-written", "wrong-value"])
 
 
-def test_uninitialised_bytes_name_the_line_that_writes_beside_them():
-    async def kernel(core, x, out, slots=1):
-        spill, tile = core.ldram.alloc((8, 8), x.dtype, "spill"), core.nram.alloc(8, x.dtype, "tile")
-        for row in range(8):
-            await core.memcpy(tile, x[row])
-            await core.memcpy(spill[row % slots], tile)
-        for row in range(8):
-            await core.memcpy(tile, spill[row])
-            await core.memcpy(out[row], tile)
-
-    finding = the_only_error(kernel, X, Output.like(X), **ONE)
-    line = kernel.__code__.co_firstlineno + 4
-    assert finding.remedy.endswith(
-        f"\nor correct the part of spill at test_remedies_mend.py:{line}, which writes other bytes of it"
-    )
-    assert verify(kernel, X, Output.like(X), 8, **ONE, reference=X).ok
-
-
-def test_uninitialised_bytes_name_the_write_that_ends_before_them():
-    async def kernel(core, x, out, less=1):
-        whole = core.nram.alloc(24, x.dtype, "whole")
-        left, right, total = whole[:8], whole[8:16], whole[16:]
-        await core.memcpy(left[: 8 - less], x[0, : 8 - less])
-        await core.memcpy(right, x[1])
-        core.mul(total, right, 2.0)
-        core.add(total, total, left)
-        await core.memcpy(out, total)
-
-    finding = the_only_error(kernel, X, Output((8,)), **ONE)
-    assert finding.region == "whole[7], 4 B in NRAM"
-    line = kernel.__code__.co_firstlineno + 3
-    assert finding.remedy.endswith(
-        f"\nor correct the part of whole at test_remedies_mend.py:{line}, which writes other bytes of it"
-    )
-    assert verify(kernel, X, Output((8,)), 0, **ONE, reference=X[0] + 2 * X[1]).ok
-
-
 @pytest.mark.parametrize("barrier", ["", "sync_all_ipu_within_cluster", "sync_all_ipu"])
 def test_a_barrier_reaches_all_clusters_that_exchange_rows(barrier):
     async def kernel(core, x, edge, out):
