@@ -80,32 +80,22 @@ class Core(InstructionMethods):
     def __init__(self, task: Task) -> None:
         unit, job, chip = task.unit, task.job, task.chip
         launch = job.launch
-        issuer = Issuer(task)
-        task_id, task_dim = task.task_id, launch.dim
-        attributes = {
-            "issuer": issuer,
-            "board": chip.board,
-            "is_memory_core": unit.is_memory_core,
-            "core_id": unit.core_id,
-            "core_dim": chip.board.cores_per_cluster,
-            "cluster_dim": launch.union,
-            "cluster_id": job.clusters.index(unit.cluster) if launch.union else 0,
-            "task_id": task.linear_id,
-            "task_id_x": task_id[0],
-            "task_id_y": task_id[1],
-            "task_id_z": task_id[2],
-            "task_dim_x": task_dim[0],
-            "task_dim_y": task_dim[1],
-            "task_dim_z": task_dim[2],
-            "task_dim": task_dim[0] * task_dim[1] * task_dim[2],
-            "_line": issuer.line,
-        }
-        # Past `__setattr__`, and one by one: so the cores share the keys of their dictionaries, which is fast.
-        for name, value in attributes.items():
-            super().__setattr__(name, value)
+        self.issuer = Issuer(task)
+        self.board = chip.board
+        self.is_memory_core = unit.is_memory_core
+        self.core_id = unit.core_id
+        self.core_dim = chip.board.cores_per_cluster
+        self.cluster_dim = launch.union
+        self.cluster_id = job.clusters.index(unit.cluster) if launch.union else 0
+        self.task_id = task.linear_id
+        self.task_id_x, self.task_id_y, self.task_id_z = task.task_id
+        self.task_dim_x, self.task_dim_y, self.task_dim_z = launch.dim
+        self.task_dim = launch.dim[0] * launch.dim[1] * launch.dim[2]
+        # The last one: from here on, `__setattr__` refuses these names.
+        self._line = self.issuer.line
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _READ_ONLY:
+        if name in _READ_ONLY and hasattr(self, "_line"):
             raise KernelError(
                 f"core.{name} = {shown(value)}: a kernel only reads core.{name}; assign to a variable of its own"
             )
