@@ -1,9 +1,7 @@
-"""Provenance of a run: everything that determines its figures, as JSON, without local paths."""
+"""Provenance of a run: everything that determines its figures, as JSON."""
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
 MODEL = "simulated by mlusim, not measured"
 # Prefixes of the sources of user-defined values: in Python, and in a TOML file.
 _EDITED = ("ASSUMED: set by the user", "user: ")
-# The folder of an absolute path: a word, a value of NAME=VALUE, or of -I. Not of an address such as tcp://host:8786.
-_FOLDER = re.compile(r"(?:^|(?<=[=,:])|(?<=^-I))/(?!/)(?:[^/=,:]+/)*")
 
 
 def provenance(result: Result) -> dict[str, Any]:
@@ -67,27 +63,3 @@ def _differences(board: Board, base: Board) -> list[str]:
     """Return the parameters of two boards that differ, except the name."""
     other = base.parameters()
     return [name for name, value in board.parameters().items() if name != "name" and value != other[name]]
-
-
-def without_folders(words: Iterable[str]) -> list[str]:
-    """Return the words of a command with absolute paths reduced to file names."""
-
-    def cut(word: str) -> str:
-        inner = _inner_words(word)
-        return shlex.join(map(cut, inner)) if inner else _FOLDER.sub("", word)
-
-    return [cut(word) for word in words]
-
-
-def folders_in(words: Iterable[str]) -> set[str]:
-    """Return the folders of absolute paths in the words of a command, each with its last slash."""
-    parts = [part for word in words for part in _inner_words(word) or [word]]
-    return {folder for part in parts for folder in _FOLDER.findall(part)} - {"/"}
-
-
-def _inner_words(word: str) -> list[str]:
-    """Return the words of a word that describes a run, as in `mlusim diff "k.py --shape 8" B`; else none."""
-    try:
-        return shlex.split(word) if " -" in word else []
-    except ValueError:
-        return []

@@ -23,11 +23,12 @@ Options:
   shells                   completion by bash, zsh and fish
 
 Output:
-  outputs, kernel_outputs  what a run writes and prints; the outputs of a kernel
+  outputs, kernel_run      what a run writes and prints; the run of a kernel, with the files of its outputs
   compare_table            the table of `compare`; `sweep_table`, `tune_table`
   show, provenance         tables, colours and JSON; where its figures come from
   standard_output          for JSON alone: what kernels print goes to standard error
-  paths, files             the files of a command, checked before anything runs
+  files                    the files of a command, checked before anything runs
+  local_paths              output without paths of this machine
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import click
 from mlusim.cli import show
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import argument_options, given
-from mlusim.cli.kernel_outputs import run_kernel
+from mlusim.cli.kernel_run import run_kernel
 from mlusim.cli.operator_group import help_if_alone
 from mlusim.cli.options import (
     COMPILE_OPTIONS,

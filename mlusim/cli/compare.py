@@ -21,6 +21,7 @@ from mlusim.errors import PlanError
 if TYPE_CHECKING:
     from mlusim.explore.kernel_call import KernelCall
     from mlusim.hardware import Board
+    from mlusim.ops.call import Call
     from mlusim.ops.commands import Command
     from mlusim.results.result import Result
 
@@ -97,31 +98,23 @@ def _compare(
     listed = [name.strip() for text in strategies for name in text.split(",")]
     named = () if "all" in listed else tuple(dict.fromkeys(listed))
     # Errors are reported before the first run.
-    planned, refused = _planned(
+    calls, refused = _prepared(
         product(boards, named or operator.strategies), partial(command.prepare, own, arrays), labelled=len(boards) > 1
     )
-    if refused and (named or not planned):
+    if refused and (named or not calls):
         first = next(iter(refused.values()))
         raise first if named else PlanError(f"no strategy of {operator.name} has a plan for this: {first}")
 
     def operation(strategy: str) -> Result:
-        call = command.prepare(own, arrays, *planned[strategy])
-        return run(call, data=not no_data, progress=not quiet, steady=steady)
+        return run(calls[strategy], data=not no_data, progress=not quiet, steady=steady)
 
-    rows = run_all(operation, planned)
+    names = [board.name for board in boards]
     shapes = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
-    facts = {
-        "operator": operator.name,
-        "board": boards[0].name,
-        "boards": [board.name for board in boards],
-        "inputs": inputs_json(arrays),
-    }
-    title = f"{operator.name} on {', '.join(board.name for board in boards)}: {shapes}"
     print_comparison(
-        title,
+        f"{operator.name} on {', '.join(names)}: {shapes}",
         "strategy",
-        rows,
-        facts,
+        run_all(operation, calls),
+        {"operator": operator.name, "board": names[0], "boards": names, "inputs": inputs_json(arrays)},
         boards=boards,
         refused={label: str(error) for label, error in refused.items()},
         data=not no_data,
@@ -131,24 +124,22 @@ def _compare(
     )
 
 
-def _planned(
-    combinations: Iterable[tuple[Board, str]], prepare: Callable[[Board, str], Any], *, labelled: bool
-) -> tuple[dict[str, tuple[Board, str]], dict[str, PlanError]]:
-    """Return boards and strategies that have a plan, and the errors of the others, both by label.
+def _prepared(
+    combinations: Iterable[tuple[Board, str]], prepare: Callable[[Board, str], Call], *, labelled: bool
+) -> tuple[dict[str, Call], dict[str, PlanError]]:
+    """Return the calls of boards and strategies that have a plan, and the errors of the others, both by label.
 
     labelled: labels contain the board, as there are several.
     """
-    planned: dict[str, tuple[Board, str]] = {}
+    calls: dict[str, Call] = {}
     refused: dict[str, PlanError] = {}
     for board, name in combinations:
         label = f"{board.name}, {name}" if labelled else name
         try:
-            prepare(board, name)
+            calls[label] = prepare(board, name)
         except PlanError as error:
             refused[label] = error
-        else:
-            planned[label] = board, name
-    return planned, refused
+    return calls, refused
 
 
 def _make_kernel(kernel_name: str) -> click.Command:
@@ -203,14 +194,17 @@ def _compare_kernels(
         return call.run(board, data=not no_data, progress=not quiet, **more)
 
     rows = compare(operation, calls)
-    title = f"{', '.join(kernels)} on {', '.join(board.name for board in boards)}"
-    facts = {
-        "kernels": list(kernels),
-        "boards": [board.name for board in boards],
-        "inputs": next(iter(calls.values()))[0].tensors(),
-    }
+    names = [board.name for board in boards]
     print_comparison(
-        title, "kernel", rows, facts, boards=boards, data=not no_data, full=full, as_json=as_json, quiet=quiet
+        f"{', '.join(kernels)} on {', '.join(names)}",
+        "kernel",
+        rows,
+        {"kernels": list(kernels), "boards": names, "inputs": next(iter(calls.values()))[0].tensors()},
+        boards=boards,
+        data=not no_data,
+        full=full,
+        as_json=as_json,
+        quiet=quiet,
     )
 
 

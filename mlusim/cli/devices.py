@@ -118,6 +118,7 @@ def _list(*, full: bool) -> None:
 
 
 def _show(board: Board) -> None:
+    from mlusim.hardware import SOURCES
     from mlusim.hardware.describe import assumed_fields, board_rows
 
     group = ""
@@ -129,13 +130,8 @@ def _show(board: Board) -> None:
         rows.append((f"  {name}", value, source))
     show.print_columns(("parameter", "value", "source"), rows, right=(1,))
     assumed = len(assumed_fields(board))
-    show.print_text(f"\n{assumed} of {len(fields(board)) - 2} parameters are ASSUMED. {_SOURCES_NOTE}")
-    from mlusim.hardware import SOURCES
-
+    show.print_text(f"\n{assumed} of {len(fields(board)) - 2} parameters are ASSUMED. Letters stand for:")
     show.print_columns(("", "source"), [(key, text) for key, text in SOURCES.items() if key != "ASSUMED"])
-
-
-_SOURCES_NOTE = "Letters stand for:"
 
 
 def _print_json(device: Board | None) -> None:

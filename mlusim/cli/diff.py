@@ -15,7 +15,7 @@ from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
 
 if TYPE_CHECKING:
-    from mlusim.explore.diff import Difference
+    from mlusim.explore.diff import Difference, LineChange
     from mlusim.explore.suggestions import Suggestion
 
 _HELP = """\
@@ -98,10 +98,7 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
     show.print_suggestions("What to try for B", tries, after)
 
 
-def _where(line: object) -> str:
-    from mlusim.explore.diff import LineChange
-
-    assert isinstance(line, LineChange)
+def _where(line: LineChange) -> str:
     if not line.file:
         return ""
     numbers = f"{line.before or '-'} > {line.after or '-'}" if line.before != line.after else str(line.before)

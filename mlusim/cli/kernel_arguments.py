@@ -175,8 +175,8 @@ def _tuples(name: str, text: str) -> list[Any]:
     return [tuple(value) for value in values]
 
 
-def named(kernel_name: str, options: dict[str, Any]) -> str:
-    """Return a kernel's name with its compile options, which are removed from the options of the command."""
+def bind_compile_options(kernel_name: str, options: dict[str, Any]) -> str:
+    """Return a kernel's name that carries its compile options, which are taken out of the options of the command."""
     words = {name: options.pop(name) for name in COMPILE_OPTIONS if name in options}
     if not words:
         return kernel_name
@@ -221,7 +221,7 @@ def kernel_command(
     """
 
     def call(**values: Any) -> Any:
-        return callback(named(kernel_name, values), **values)
+        return callback(bind_compile_options(kernel_name, values), **values)
 
     command = SectionedCommand(
         kernel_name,

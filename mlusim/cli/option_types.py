@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.paths import note
+from mlusim.cli.files import note
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mlusim.cli import show
-from mlusim.cli.files import check_csv, check_directory, check_file, check_output, write_bytes
+from mlusim.cli.files import check_csv, check_directory, check_file, check_output, is_device_or_fifo, write_bytes
 from mlusim.cli.provenance import made_by, verification_json
 
 if TYPE_CHECKING:
@@ -116,8 +116,6 @@ def finish(
 
 def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list[str]]:
     """Write the output, the run and the operations; return them as JSON, and as lines for the terminal."""
-    from mlusim.cli.paths import is_through
-
     written: dict[str, Any] = {}
     lines = []
     if outputs.array is not None and result.output is not None:
@@ -133,7 +131,9 @@ def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list
         lines.append(f"wrote {outputs.saved}: the run")
     if outputs.operations is not None:
         written["csv"] = str(_write_csv(result, outputs.operations))
-        beside = "" if is_through(outputs.operations) else f", and {outputs.operations.name}.json: their provenance"
+        beside = (
+            "" if is_device_or_fifo(outputs.operations) else f", and {outputs.operations.name}.json: their provenance"
+        )
         lines.append(f"wrote {outputs.operations}: {result.log.count} operations{beside}")
     return written, lines
 
@@ -150,10 +150,9 @@ def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:
 def _write_csv(result: Result, path: Path) -> Path:
     """Write the operations, and beside them the summary, which says where they come from; return the path."""
     from mlusim.analysis.summary import to_json
-    from mlusim.cli.paths import is_through
     from mlusim.files import provenance_path
 
     path = Path(result.log.to_csv(path))
-    if not is_through(path):
+    if not is_device_or_fifo(path):
         write_bytes("--csv", provenance_path(path), (json.dumps(to_json(result), indent=2) + "\n").encode())
     return path

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
+from mlusim.cli.local_paths import with_file_names, without_folders
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ _EPOCH = "SOURCE_DATE_EPOCH"
 def made_by() -> dict[str, Any]:
     """Return the contents of `Result.made_by`: the command without local folders, the date, the seed."""
     from shlex import join
-
-    from mlusim.analysis.provenance import without_folders
 
     context = click.get_current_context()
     words = context.find_root().obj
@@ -77,17 +76,5 @@ def print_findings(report: Report) -> None:
 
 def verification_json(report: Report) -> dict[str, Any]:
     """Return a report of the checker as JSON, with files by their names: nothing of this machine."""
-    content: dict[str, Any] = _without_folders(report.to_json())
+    content: dict[str, Any] = with_file_names(report.to_json())
     return content
-
-
-def _without_folders(value: Any) -> Any:
-    """Return the same JSON, with files by their names."""
-    from pathlib import PurePath
-
-    if isinstance(value, dict):
-        return {
-            key: PurePath(item).name if key == "file" and isinstance(item, str) else _without_folders(item)
-            for key, item in value.items()
-        }
-    return [_without_folders(item) for item in value] if isinstance(value, list) else value

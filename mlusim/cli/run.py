@@ -10,7 +10,7 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.kernel_arguments import call_of, kernel_command
-from mlusim.cli.kernel_outputs import OUTPUT, OUTPUT_OPTIONS, inputs_of, max_operations_option, run_kernel
+from mlusim.cli.kernel_run import OUTPUT, OUTPUT_OPTIONS, inputs_of, max_operations_option, run_kernel
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import input_options, input_sections, inputs_json, read_inputs, strategy_option
 from mlusim.cli.option_types import NEW_FILE, SIZE

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlusim.cli.local_paths import without_folders
 from mlusim.errors import InputError
 from mlusim.files import is_kernel_name, scratch_folder
 
@@ -20,7 +21,6 @@ def run_of(text: str) -> Result:
 
     It is timing only, unless a kernel loads values that only a run with data has.
     """
-    from mlusim.analysis.provenance import without_folders
     from mlusim.cli.operators import ENTRIES
     from mlusim.cli.run import run
     from mlusim.explore.kernel_call import with_data_if_needed

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlusim.cli import standard_output
+from mlusim.cli.local_paths import without_local_folders
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,29 +106,8 @@ def print_json(value: Any) -> None:
     import json
 
     standard_output.release()
-    text = json.dumps(_without_folders(value, _local_folders()), indent=2, allow_nan=False)
+    text = json.dumps(without_local_folders(value), indent=2, allow_nan=False)
     click.echo(_NUMBERS.sub(lambda match: " ".join(match[0].split()).replace("[ ", "[").replace(" ]", "]"), text))
-
-
-def _local_folders() -> list[str]:
-    """Return the folders of this machine that a command's output may name: its own, and those of its words."""
-    from mlusim.analysis.provenance import folders_in
-
-    context = click.get_current_context(silent=True)
-    words = context.find_root().obj if context is not None else None
-    return sorted({f"{Path.cwd()}/", *folders_in(words or ())} - {"//"}, key=len, reverse=True)
-
-
-def _without_folders(value: Any, folders: Sequence[str]) -> Any:
-    """Return JSON types with files of these folders by their names in it."""
-    if isinstance(value, Mapping):
-        return {key: _without_folders(item, folders) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_folders(item, folders) for item in value]
-    if isinstance(value, str) and "/" in value:
-        for folder in folders:
-            value = value.replace(folder, "")
-    return value
 
 
 def print_summary(result: Result, rows: Iterable[Row]) -> None:

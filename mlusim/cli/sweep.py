@@ -14,7 +14,7 @@ import click
 from mlusim.cli import show
 from mlusim.cli.files import check_csv, check_file
 from mlusim.cli.help_format import SectionedCommand
-from mlusim.cli.kernel_arguments import argument_options, given, named, settings_of, with_compile_options
+from mlusim.cli.kernel_arguments import argument_options, bind_compile_options, given, settings_of, with_compile_options
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operators import flag, options_of
 from mlusim.cli.options import COMPILE_OPTIONS, parameters
@@ -154,7 +154,7 @@ def _sweep_kernel(
 ) -> None:
     from mlusim.explore.user_kernels import kernel_of
 
-    kernel = named(kernel, options)
+    kernel = bind_compile_options(kernel, options)
     values = given(dtype=_flat(element_type), dim=list(dim), kind=kind, theory_ops=theory_ops)
     own = kernel_of(kernel).settings
     for name, text in _pairs("--vary", options["vary"]):

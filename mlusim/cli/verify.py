@@ -11,7 +11,7 @@ import click
 from mlusim.cli import show
 from mlusim.cli.kernel_arguments import call_of, kernel_command
 from mlusim.cli.kernel_completion import complete_reference
-from mlusim.cli.kernel_outputs import (
+from mlusim.cli.kernel_run import (
     OUTPUT,
     OUTPUT_OPTIONS,
     inputs_of,

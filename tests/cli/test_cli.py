@@ -301,4 +301,6 @@ def test_the_help_imports_no_command():
     code = "import sys; from mlusim.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     ours = {name for name in done.stdout.split() if name.startswith("mlusim.cli.")}
-    assert ours <= {f"mlusim.cli.{name}" for name in ("program", "help_format", "paths", "show", "standard_output")}
+    assert ours <= {
+        f"mlusim.cli.{name}" for name in ("program", "help_format", "local_paths", "show", "standard_output")
+    }

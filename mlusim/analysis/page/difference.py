@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
@@ -19,11 +19,13 @@ from mlusim.files import atomic_write, directory_for, utf8
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
+    from mlusim.explore.diff import Difference, MetricChange
+    from mlusim.explore.suggestions import Suggestion
     from mlusim.results.result import Result
 
 
-def write_difference(difference: Any, tries: Sequence[Any], directory: Path) -> Path:
-    """Write diff.html for a `mlusim.explore.diff.Difference` and suggestions; returns its path. Raises `InputError`."""
+def write_difference(difference: Difference, tries: Sequence[Suggestion], directory: Path) -> Path:
+    """Write diff.html, and return its path. Raises `InputError`."""
     path = directory / "diff.html"
     try:
         with directory_for(directory), atomic_write(path) as stream:
@@ -33,7 +35,7 @@ def write_difference(difference: Any, tries: Sequence[Any], directory: Path) -> 
     return path
 
 
-def difference_page(difference: Any, tries: Sequence[Any]) -> str:
+def difference_page(difference: Difference, tries: Sequence[Suggestion]) -> str:
     """Return the page: both runs, their timelines, the difference by cause, line and figure, and suggestions.
 
     `tries` are those of `mlusim.explore.suggestions.what_to_try` for the second run. The text depends only on the
@@ -81,8 +83,8 @@ def difference_page(difference: Any, tries: Sequence[Any]) -> str:
     return document(f"{title}: {total}", content)
 
 
-def figure_cells(metric: Any) -> tuple[str, str, str]:
-    """Return a `MetricChange` as text: the first run's value, the second's, and their ratio."""
+def figure_cells(metric: MetricChange) -> tuple[str, str, str]:
+    """Return a figure of both runs as text: the first run's value, the second's, and their ratio."""
     ratio = f"{metric.after / metric.before:.2f} x" if metric.before else ""
     text = percent if metric.name.endswith("efficiency") else _number
     return text(metric.before), text(metric.after), ratio
@@ -92,7 +94,7 @@ def _number(value: float) -> str:
     return group_digits(int(value)) if float(value).is_integer() else f"{value:.2f}"
 
 
-def _tries(result: Result, tries: Sequence[Any]) -> str:
+def _tries(result: Result, tries: Sequence[Suggestion]) -> str:
     if not tries:
         return ""
     rows = [
