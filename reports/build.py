@@ -21,11 +21,11 @@ sys.path.insert(0, str(HERE.parent))
 
 import mlusim
 from mlusim.analysis.lower_bound import LOSSES
-from mlusim.analysis.notebook import legend_picture, small_picture
 from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
+from mlusim.analysis.small_pictures import legend_picture, small_picture
 from mlusim.analysis.summary import percent, us_text
 from mlusim.units import short_bytes
 from mlusim.verifier.check import check_log

@@ -15,8 +15,9 @@ Pictures:
   pictures                 the files of `--report`
   canvas, plot             rectangles and text as PNG and SVG, and axes; `style`: colours, and matplotlib's
   timeline, spans          operations over time
-  tile_map, tile_writers   who writes each part of the output; `tile_owner`: samples of it
+  tile_map, tile_writers   who writes each part of the output; `tile_grid`: on a grid of samples
   bandwidth, traffic       the DRAM over time; bytes by direction
+  small_pictures           time by cause and bandwidth in a few lines of SVG, for notebooks and tables of runs
   sweep_plot, sweep_scale  a sweep
   accuracy, proof_picture  the measurements; the split proof; `demo_picture`: the demo
 

@@ -15,7 +15,6 @@ from mlusim.analysis.windows import pieces
 from mlusim.arrays import Integers, Numbers
 from mlusim.units import PS_PER_S
 
-_BINS = 300
 _MAGNIFY_BELOW = 0.3
 _PANEL_PX = 340
 _ROUNDS, _TOLERANCE = 50, 0.005
@@ -74,54 +73,45 @@ def _transfers(records: LogColumns, edges: Integers) -> tuple[Numbers, Integers,
     return np.array(columns, np.float64), first, last
 
 
-def mean_bytes_per_s(records: LogColumns) -> float:
-    """Return the mean DRAM bus bandwidth of the run."""
-    moved = sum(int(part.bus_read_bytes.sum() + part.bus_write_bytes.sum()) for part in pieces(records))
-    return moved * PS_PER_S / records.time_ps
-
-
 def _by_bin(bin_index: Integers, amount: Numbers, edges: Integers) -> Numbers:
     return np.bincount(bin_index, amount, minlength=len(edges) - 1).astype(np.float64)
 
 
 class Bandwidth(NamedTuple):
-    """Bandwidth over a run, as drawn.
+    """The bandwidth of a run, in GB/s.
 
     Attributes:
-        at: (bins + 1,) edges of the bins, in `unit`s since the first launch.
-        read, write: (bins,) GB/s.
-        peak, mean: of the board and of the run, GB/s.
-        unit: unit of time.
+        edges_ps: (bins + 1,) edges of the time bins, on the clock of the log.
+        read, write: (bins,) of each bin.
+        peak, mean: of the board and of the run.
     """
 
-    at: Numbers
+    edges_ps: Integers
     read: Numbers
     write: Numbers
     peak: float
     mean: float
-    unit: str
 
 
-def bandwidth_of(records: LogColumns) -> Bandwidth | None:
-    """Return the bandwidth over a run; None if nothing was launched."""
-    if not records.time_ps:
-        return None
-    begin, end = records.start_of_run_ps, records.end_of_run_ps
-    edges = bin_edges(begin, end, _BINS)
-    seconds = np.diff(edges) / PS_PER_S
-    read, write = (nbytes / seconds / _BYTES_PER_GB for nbytes in bus_bytes_over_time(records, edges))
+def bandwidth_of(records: LogColumns, bins: int = 300) -> Bandwidth:
+    """Return the bandwidth of a run that took time, in equal time bins; fewer bins if the run is shorter than that."""
+    edges_ps = bin_edges(records.start_of_run_ps, records.end_of_run_ps, bins)
+    seconds = np.diff(edges_ps) / PS_PER_S
+    read, write = (nbytes / seconds / _BYTES_PER_GB for nbytes in bus_bytes_over_time(records, edges_ps))
     peak = records.board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
-    unit, scale = time_unit(records.time_ps)
-    return Bandwidth((edges - begin) / scale, read, write, peak, mean_bytes_per_s(records) / _BYTES_PER_GB, unit)
+    moved = sum(int(part.bus_read_bytes.sum() + part.bus_write_bytes.sum()) for part in pieces(records))
+    return Bandwidth(edges_ps, read, write, peak, moved * PS_PER_S / records.time_ps / _BYTES_PER_GB)
 
 
-def draw_bandwidth(bandwidth: Bandwidth | None, title: str = "Achieved DRAM bandwidth", about: str = "") -> Canvas:
+def draw_bandwidth(records: LogColumns, title: str = "Achieved DRAM bandwidth", about: str = "") -> Canvas:
     """Draw the bandwidth of reads and writes over time, stacked, with the board's peak and the run's mean."""
-    if bandwidth is None:
+    if not records.time_ps:
         canvas = Canvas(title, about)
         canvas.message("nothing was launched: no byte moved")
         return canvas
-    at, read, write, peak, mean, unit = bandwidth
+    edges_ps, read, write, peak, mean = bandwidth_of(records)
+    unit, scale = time_unit(records.time_ps)
+    at = (edges_ps - edges_ps[0]) / scale
     highest = float((read + write).max())
     # A curve far below the peak gets a second panel with its own scale.
     tops = [1.08 * max(peak, highest)] + [1.08 * highest] * (0 < highest < _MAGNIFY_BELOW * peak)

@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from mlusim.analysis.bandwidth import bandwidth_of, draw_bandwidth
+from mlusim.analysis.bandwidth import draw_bandwidth
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
@@ -75,7 +75,7 @@ def draw(result: Result) -> dict[str, Canvas]:
         "timeline": draw_timeline(records, f"Timeline: {run}", about),
         **tile_map,
         "traffic": draw_traffic(metrics, f"Bytes by direction: {run}", about),
-        "bandwidth": draw_bandwidth(bandwidth_of(records), f"DRAM bandwidth: {run}", about),
+        "bandwidth": draw_bandwidth(records, f"DRAM bandwidth: {run}", about),
     }
 
 

@@ -10,7 +10,7 @@ from mlusim.analysis.canvas import WIDTH, Canvas, rgb, width_of
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.plot import Plot, left_of, ticks
 from mlusim.analysis.style import core_colours
-from mlusim.analysis.tile_owner import TileGrid
+from mlusim.analysis.tile_grid import TileGrid
 from mlusim.analysis.tile_writers import axis_label, tile_writers
 from mlusim.arrays import Integers
 from mlusim.units import group_digits, plural

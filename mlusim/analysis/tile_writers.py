@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.tile_owner import Owners, TileGrid, logged_owners, planned_owners, tile_grid
+from mlusim.analysis.tile_grid import TileGrid, Writers, logged_writers, planned_writers, tile_grid
 from mlusim.arrays import Integers
 from mlusim.log import NONE
 
@@ -32,9 +32,9 @@ class TileWriters:
 
     grid: TileGrid
     cores: Integers
-    planned: Owners
+    planned: Writers
     planned_core: Integers
-    logged: Owners | None
+    logged: Writers | None
     logged_core: Integers | None
     agree: bool
     verdict: str
@@ -48,12 +48,12 @@ def tile_writers(records: LogColumns, plan: Plan) -> TileWriters | None:
     if not len(grid.rows) * len(grid.columns):
         return None
     cores = _core_of_task(records, plan)
-    planned = planned_owners(grid, plan.tiles)
+    planned = planned_writers(grid, plan.tiles)
     planned_core = np.where(planned.task >= 0, cores[planned.task], NONE)
     output = _output_allocation(records, plan)
     if output == NONE or not records.log.tasks:
         return TileWriters(grid, cores, planned, planned_core, None, None, agree=True, verdict="nothing ran")
-    logged = logged_owners(grid, records, output, plan.itemsize)
+    logged = logged_writers(grid, records, output, plan.itemsize)
     logged_core = np.where(logged.task >= 0, records.task_unit[logged.task], NONE)
     same = float((logged_core == planned_core).mean())
     verdict = _verdict(same, float((logged_core < 0).mean()), logged)
@@ -76,7 +76,7 @@ def _core_of_task(records: LogColumns, plan: Plan) -> Integers:
     return cores
 
 
-def _verdict(same: float, unwritten: float, logged: Owners) -> str:
+def _verdict(same: float, unwritten: float, logged: Writers) -> str:
     """Describe the agreement of the log with the plan."""
     if same == 1:
         return "every part was written by the planned core"

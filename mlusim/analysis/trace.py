@@ -13,13 +13,12 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from mlusim.analysis.bandwidth import bus_bytes_over_time
+from mlusim.analysis.bandwidth import bandwidth_of
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.provenance import MODEL
-from mlusim.analysis.spans import bin_edges
 from mlusim.analysis.windows import pieces
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
-from mlusim.units import PS_PER_S, PS_PER_US
+from mlusim.units import PS_PER_US
 
 # Process and thread ids start above 0, which Perfetto reserves for the idle process of Linux.
 _BOARD_PROCESS = 1
@@ -141,10 +140,9 @@ def _counters(records: LogColumns) -> Iterator[str]:
     """Yield achieved DRAM bandwidth in GB/s."""
     if not records.time_ps:
         return
-    edges = bin_edges(records.start_of_run_ps, records.end_of_run_ps, _COUNTER_BINS)
-    read, write = bus_bytes_over_time(records, edges)
-    rates = PS_PER_S / np.diff(edges) / 1e9
-    for at, reads, writes in zip(edges[:-1].tolist(), (read * rates).tolist(), (write * rates).tolist(), strict=True):
+    series = bandwidth_of(records, _COUNTER_BINS)
+    columns = (series.edges_ps[:-1].tolist(), series.read.tolist(), series.write.tolist())
+    for at, reads, writes in zip(*columns, strict=True):
         yield (
             f'{{"ph":"C","name":"DRAM GB/s","pid":{_BOARD_PROCESS},"ts":{_us(at)},'
             f'"args":{{"read":{reads:.3f},"write":{writes:.3f}}}}}'

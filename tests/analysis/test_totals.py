@@ -21,7 +21,7 @@ from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
 from mlusim.analysis.pictures import write_report
 from mlusim.analysis.spans import RunSpans, shares
 from mlusim.analysis.summary import to_json
-from mlusim.analysis.tile_owner import TileGrid, logged_owners
+from mlusim.analysis.tile_grid import TileGrid, logged_writers
 from mlusim.analysis.timeline import draw_two_timelines
 from mlusim.analysis.totals import Totals
 from mlusim.analysis.trace import trace_events
@@ -111,7 +111,7 @@ def test_windows_give_the_same_pictures_as_the_whole_log(monkeypatch: pytest.Mon
 
     def made() -> dict[str, Any]:
         run = RunSpans(records)
-        owners = logged_owners(TileGrid((32, 64), 1, 0, np.arange(32), np.arange(64)), records, 1, 4)
+        owners = logged_writers(TileGrid((32, 64), 1, 0, np.arange(32), np.arange(64)), records, 1, 4)
         return {
             "bandwidth": np.array(bus_bytes_over_time(records, edges)),
             "shares": sum(shares(some, some.unit, records.units, edges) for _, some in run.parts()),

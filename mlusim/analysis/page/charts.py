@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.analysis.bandwidth import bus_bytes_over_time, mean_bytes_per_s
+from mlusim.analysis.bandwidth import bandwidth_of
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LOSSES, LowerBound
@@ -20,7 +20,6 @@ from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.page.occupancy import Occupancy
 from mlusim.analysis.page.roofline import Roofline
 from mlusim.analysis.page.tensors import TensorTraffic
-from mlusim.analysis.spans import bin_edges
 from mlusim.analysis.style import (
     BLACK,
     BUFFER_COLOURS,
@@ -35,12 +34,12 @@ from mlusim.analysis.style import (
     WRITE,
     time_unit,
 )
-from mlusim.units import PS_PER_S, PS_PER_US, group_digits
+from mlusim.arrays import Numbers
+from mlusim.units import PS_PER_US, group_digits
 
 Figure = dict[str, Any]
 
 _BINS = 400
-_BYTES_PER_GB = 10**9
 _ROW_PX, _AXIS_PX = 34, 90
 _LITTLE = 0.3
 _LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.01, "yanchor": "bottom", "traceorder": "normal"}
@@ -87,22 +86,17 @@ def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figur
 
 def bandwidth(records: LogColumns, bound: LowerBound) -> Figure:
     """Bytes on the DRAM bus over time, read and write stacked, with the peak, the mean and the bound."""
-    begin, end = records.start_of_run_ps, records.end_of_run_ps
-    edges = bin_edges(begin, end, _BINS)
-    read, write = bus_bytes_over_time(records, edges)
-    seconds = np.diff(edges) / PS_PER_S
+    series = bandwidth_of(records, _BINS)
     unit, scale = time_unit(records.time_ps)
-    at = short((edges - begin) / scale)
-    peak = records.board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
-    mean = mean_bytes_per_s(records) / _BYTES_PER_GB
+    at = short((series.edges_ps - series.edges_ps[0]) / scale)
 
-    def area(name: str, nbytes: Any, colour: str) -> dict[str, Any]:
-        rate = short(nbytes / seconds / _BYTES_PER_GB, 5)
+    def area(name: str, rates: Numbers, colour: str) -> dict[str, Any]:
+        heights = short(rates, 5)
         return {
             "type": "scatter",
             "name": name,
             "x": at,
-            "y": [*rate, rate[-1]],
+            "y": [*heights, heights[-1]],
             "mode": "lines",
             "line": {"shape": "hv", "width": 0.5, "color": colour},
             "stackgroup": "bus",
@@ -126,19 +120,19 @@ def bandwidth(records: LogColumns, bound: LowerBound) -> Figure:
         "type": "scatter",
         "name": "lower bound: the compulsory bytes at the peak",
         "x": short([0, 0, stop, stop]),
-        "y": short([0, peak, peak, 0]),
+        "y": short([0, series.peak, series.peak, 0]),
         "mode": "lines",
         "line": {"color": FLOOR, "width": 2, "dash": "dot"},
         "hoverinfo": "skip",
     }
     traces = [
-        area("read", read, READ),
-        area("write", write, WRITE),
-        level("peak of the board", peak, "solid"),
-        level("mean of the run", mean, "dash"),
+        area("read", series.read, READ),
+        area("write", series.write, WRITE),
+        level("peak of the board", series.peak, "solid"),
+        level("mean of the run", series.mean, "dash"),
         compulsory,
     ]
-    top = 1.06 * max(peak, float(((read + write) / seconds).max()) / _BYTES_PER_GB)
+    top = 1.06 * max(series.peak, float((series.read + series.write).max()))
     return figure(
         traces,
         360,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.notebook import share_bar, swatches
 from mlusim.analysis.page.footer import origin
 from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
+from mlusim.analysis.small_pictures import share_bar, swatches
 from mlusim.analysis.summary import percent, us_text
 from mlusim.analysis.timeline import draw_two_timelines
 from mlusim.errors import InputError

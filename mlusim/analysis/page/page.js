@@ -134,7 +134,7 @@
   // ---- tile map: cells coloured by the selected property
   if (page.tiles) {
     const tiles = page.tiles;
-    for (const name of ["tile", "task", "iteration", "unit", "nbytes", "nram_bytes", "logged_unit", "logged_turn"])
+    for (const name of ["tile", "task", "iteration", "unit", "nbytes", "nram_bytes", "logged_unit", "logged_write"])
       tiles[name] = tiles[name] && unpack(tiles[name]);
     tiles.start = tiles.start.map(unpack);
     tiles.stop = tiles.stop.map(unpack);
@@ -148,13 +148,13 @@
     });
     const planned = cells((cell) => words[tiles.tile[cell]] || "no tile");
     const logged = tiles.logged_unit && cells((cell) => tiles.logged_unit[cell] < 0 ? "written by nobody"
-      : `<b>${escape(tiles.units[tiles.logged_unit[cell]])}</b>, its write number ${tiles.logged_turn[cell]}`);
+      : `<b>${escape(tiles.units[tiles.logged_unit[cell]])}</b>, its write number ${tiles.logged_write[cell]}`);
     const known = (value) => (value === undefined || value < 0 ? null : value);
     const choices = {
       unit: [() => cells((cell) => known(tiles.unit[tiles.tile[cell]])), planned, "core", "cores"],
       iteration: [() => cells((cell) => known(tiles.iteration[tiles.tile[cell]])), planned, "iteration", "Cividis"],
       logged_unit: [() => cells((cell) => known(tiles.logged_unit[cell])), logged, "core, by the log", "cores"],
-      logged_turn: [() => cells((cell) => known(tiles.logged_turn[cell])), logged, "write, by the log", "Cividis"],
+      logged_write: [() => cells((cell) => known(tiles.logged_write[cell])), logged, "write, by the log", "Cividis"],
     };
     const choice = element("tile-choice");
     const show = () => {

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from mlusim.analysis.lower_bound import LOSSES
-from mlusim.analysis.notebook import share_bar, swatches
 from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.page.parts import esc, head, table
+from mlusim.analysis.small_pictures import share_bar, swatches
 from mlusim.analysis.summary import percent, us_text
 from mlusim.errors import InputError, shown
 from mlusim.files import atomic_write, directory_for, utf8

@@ -208,7 +208,7 @@ class Sections:
         self.tiles = {**tile_data(self.records, tiles, plan.output_shape), "colours": colours}
         choices = [("unit", "core, by the plan"), ("iteration", "iteration, by the plan")]
         if tiles.logged_unit is not None:
-            choices += [("logged_unit", "core, by the log"), ("logged_turn", "write, by the log")]
+            choices += [("logged_unit", "core, by the log"), ("logged_write", "write, by the log")]
         options = "".join(f'<option value="{name}">{text}</option>' for name, text in choices)
         caption = (
             f"The output {esc(list(plan.output_shape))}, flattened to rows and columns, in "

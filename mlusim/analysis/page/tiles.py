@@ -28,7 +28,7 @@ class TileMap:
         tile: (rows, columns) index into `task`, `start`, ...; NONE if no tile covers it.
         task, iteration, unit, nbytes, nram_bytes: (tiles,) of the tiles shown.
         start, stop: (tiles, rank) their boxes.
-        logged_unit, logged_turn: (rows, columns) the writer according to the log, and the ordinal of that write; None
+        logged_unit, logged_write: (rows, columns) the writer according to the log, and the ordinal of that write; None
             if that agrees with the plan, or nothing ran.
         verdict: comparison of plan and log, and what was left out.
     """
@@ -46,7 +46,7 @@ class TileMap:
     start: Integers
     stop: Integers
     logged_unit: Integers | None
-    logged_turn: Integers | None
+    logged_write: Integers | None
     verdict: str
 
 
@@ -87,7 +87,7 @@ def tile_map(records: LogColumns, plan: Plan | None, max_cells: int = MAX_CELLS)
         start=tiles.start[seen],
         stop=tiles.stop[seen],
         logged_unit=layers[1] if len(layers) > 1 else None,
-        logged_turn=layers[2] if len(layers) > 1 else None,
+        logged_write=layers[2] if len(layers) > 1 else None,
         verdict="; ".join(descriptions),
     )
 

@@ -62,6 +62,6 @@ def tile_data(records: LogColumns, tiles: TileMap, shape: Sequence[int]) -> dict
         "start": [pack(axis) for axis in tiles.start.T],
         "stop": [pack(axis) for axis in tiles.stop.T],
         "logged_unit": pack(tiles.logged_unit.reshape(-1)) if tiles.logged_unit is not None else None,
-        "logged_turn": pack(tiles.logged_turn.reshape(-1)) if logged and tiles.logged_turn is not None else None,
+        "logged_write": pack(tiles.logged_write.reshape(-1)) if logged and tiles.logged_write is not None else None,
         "units": [records.unit_name(unit) for unit in range(records.units)],
     }

@@ -1,7 +1,7 @@
 """The split proof as an image: the writer of each sampled element of a tensor, exactly as the checker counts writes.
 
 All accesses count, and an element that was written more than once shows as a fault. The tile map of a report, in
-`mlusim.analysis.tile_owner`, shows the last writer instead, and the task that the plan names.
+`mlusim.analysis.tile_grid`, shows the last writer instead, and the task that the plan names.
 """
 
 from __future__ import annotations

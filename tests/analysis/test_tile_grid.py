@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.tile_owner import TileGrid, logged_owners, planned_owners, tile_grid
+from mlusim.analysis.tile_grid import TileGrid, logged_writers, planned_writers, tile_grid
 from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction
 from mlusim.planning.tiles import Tiles
@@ -28,7 +28,7 @@ def some_tiles(draw):
 
 
 @given(some_tiles())
-def test_planned_owners_match_the_tile_slices(drawn):
+def test_planned_writers_match_the_tile_slices(drawn):
     shape, tiles, split = drawn
     expected = np.full(shape, -1)
     iteration = np.full(shape, -1)
@@ -36,7 +36,7 @@ def test_planned_owners_match_the_tile_slices(drawn):
         box = tuple(slice(*bounds) for bounds in zip(tiles.start[number], tiles.stop[number], strict=True))
         expected[box] = tiles.task[number]
         iteration[box] = tiles.iteration[number]
-    found = planned_owners(every_element(shape, split), tiles)
+    found = planned_writers(every_element(shape, split), tiles)
     assert (found.task == expected.reshape(found.task.shape)).all()
     assert (found.iteration == iteration.reshape(found.task.shape)).all()
 
@@ -53,11 +53,11 @@ def test_a_grid_makes_rectangles_of_the_tiles():
     grid = tile_grid((1_000_000,), Tiles(range(2), *line, 0))
     assert grid.row_extent * grid.column_extent == 1_000_000
     assert len(grid.rows) * len(grid.columns) <= 1000
-    owners = planned_owners(grid, Tiles(range(2), *line, 0))
+    owners = planned_writers(grid, Tiles(range(2), *line, 0))
     assert np.bincount(owners.task.reshape(-1)).tolist() == [500, 500]
 
 
-def test_logged_owners_match_the_output():
+def test_logged_writers_match_the_output():
     """Each task writes its own number, in every form of write that there is; the output is the map."""
 
     async def signs(core, out):
@@ -90,7 +90,7 @@ def test_logged_owners_match_the_output():
     out = device.alloc((16, 16), np.int32)
     device.launch(signs, out, dim=(4, 1, 1))
     device.synchronize()
-    found = logged_owners(every_element((16, 16), 1), LogColumns(device.log, device.board), out.allocation.identity, 4)
+    found = logged_writers(every_element((16, 16), 1), LogColumns(device.log, device.board), out.allocation.identity, 4)
     task = np.array([-1 if record.is_memory_core else record.task_id for record in device.log.tasks] + [-1])
     assert found.complete
     logged = task[found.task]
@@ -110,6 +110,6 @@ def test_plan_and_log_of_tin_shift_agree(make_result):
         grid = every_element(plan.output_shape, 2)
         records = LogColumns(result.log, result.board)
         output = next(n for n, a in enumerate(result.log.allocations) if a.task == -1 and not a.read_only)
-        logged = logged_owners(grid, records, output, plan.itemsize)
+        logged = logged_writers(grid, records, output, plan.itemsize)
         ids = np.array([task.task_id for task in result.log.tasks])
-        assert (ids[logged.task] == planned_owners(grid, plan.tiles).task).all(), strategy
+        assert (ids[logged.task] == planned_writers(grid, plan.tiles).task).all(), strategy

@@ -64,7 +64,7 @@ class TileGrid:
 
 
 @dataclass(frozen=True, eq=False)
-class Owners:
+class Writers:
     """(rows, columns) of a grid: the task that wrote each sample (-1: none), and the ordinal of that write.
 
     `complete` is False if there were too many writes to process all of them.
@@ -115,7 +115,7 @@ def _samples(extent: int, limit: int) -> Integers:
     return ((2 * np.arange(count, dtype=np.int64) + 1) * extent) // (2 * count) if count else np.empty(0, np.int64)
 
 
-def planned_owners(grid: TileGrid, tiles: Tiles) -> Owners:
+def planned_writers(grid: TileGrid, tiles: Tiles) -> Writers:
     """Return the task that writes each sample according to the plan."""
     painter = _Painter(grid, 1)
     strides = [math.prod(grid.shape[axis + 1 :]) for axis in range(len(grid.shape))]
@@ -124,10 +124,10 @@ def planned_owners(grid: TileGrid, tiles: Tiles) -> Owners:
     for kind, members in _groups(boxes):
         run, loops = _runs(Box(tuple(kind), tuple(strides), 1))
         painter.paint(members, offsets[members], run, loops)
-    return painter.owners(tiles.task, tiles.iteration)
+    return painter.writers(tiles.task, tiles.iteration)
 
 
-def logged_owners(grid: TileGrid, records: LogColumns, output: int, itemsize: int) -> Owners:
+def logged_writers(grid: TileGrid, records: LogColumns, output: int, itemsize: int) -> Writers:
     """Return the task that wrote each sample last, by a copy or scalar store to allocation `output`."""
     painter = _Painter(grid, itemsize)
     addresses = records.log.addresses
@@ -156,7 +156,7 @@ def logged_owners(grid: TileGrid, records: LogColumns, output: int, itemsize: in
     iteration = np.empty(len(task), np.int64)
     first = np.searchsorted(task[order], task[order], side="left")
     iteration[order] = np.arange(len(task)) - first
-    return painter.owners(task, iteration)
+    return painter.writers(task, iteration)
 
 
 def _groups(boxes: Integers) -> Iterator[tuple[list[int], Integers]]:
@@ -209,7 +209,7 @@ class _Painter:
             self._covered.append(np.repeat(low - before, samples) + np.arange(int(samples.sum())))
             self._writer.append(np.repeat(writer[first : first + step][hit // positions], samples))
 
-    def owners(self, task: Integers, iteration: Integers) -> Owners:
+    def writers(self, task: Integers, iteration: Integers) -> Writers:
         """Return the last writer of each sample, as its task and iteration."""
         last_writer = np.full(len(self._samples), _NOBODY, np.int64)
         if self._covered:
@@ -219,4 +219,4 @@ class _Painter:
         written = last_writer >= 0
         tasks, iterations = np.full(len(last_writer), _NOBODY, np.int64), np.full(len(last_writer), _NOBODY, np.int64)
         tasks[written], iterations[written] = task[last_writer[written]], iteration[last_writer[written]]
-        return Owners(tasks.reshape(self._shape), iterations.reshape(self._shape), complete=self._remaining_runs > 0)
+        return Writers(tasks.reshape(self._shape), iterations.reshape(self._shape), complete=self._remaining_runs > 0)
