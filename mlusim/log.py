@@ -126,10 +126,12 @@ class Log:
         self._line_codes: dict[tuple[str, int, str], int] = {}
         self._code_objects: list[CodeType] = []
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
+        # By layout of a view, the index of its geometry in `boxes`.
+        self.layout_boxes: dict[object, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Frames and code objects belong to the process that ran the kernels.
-        return {**vars(self), "frame_lines": {}, "_code_objects": []}
+        return {**vars(self), "frame_lines": {}, "_code_objects": [], "layout_boxes": {}}
 
     def __len__(self) -> int:
         return self.records.count

@@ -34,6 +34,7 @@ class Issuer:
         board: the board.
         log, records: the log, and its records.
         frame_lines: lines of frames that the log has numbered (`Log.frame_line`).
+        layout_boxes: geometries of layouts that the log has numbered (`Log.layout_boxes`).
         has_data: whether memories have bytes.
         dry: instructions are recorded but take no time, and nothing is waited for (`mlusim.host.steady`).
         suspending, passing, loaded: awaitables for a wait, for none, and for the value of a scalar load without one. An
@@ -57,6 +58,7 @@ class Issuer:
         "frame_lines",
         "has_data",
         "issue_ps",
+        "layout_boxes",
         "loaded",
         "log",
         "next_check",
@@ -78,6 +80,7 @@ class Issuer:
         self.log: Log = chip.log
         self.records: Records = chip.log.records
         self.frame_lines: dict[int, dict[int, int]] = chip.log.frame_lines
+        self.layout_boxes: dict[object, int] = chip.log.layout_boxes
         self.has_data = chip.data
         self.suspending = Waiting(task, suspends=True)
         self.passing = Waiting(task, suspends=False)
@@ -161,7 +164,11 @@ class Issuer:
 
     def operand(self, view: View) -> Operand:
         """Return a view as recorded in the log: allocation, offset, box."""
-        return view.allocation.identity, view.offset, self.log.box(view.shape, view.strides, view.itemsize)
+        layout = view.layout
+        box = self.layout_boxes.get(layout, NONE)
+        if box < 0:
+            box = self.layout_boxes[layout] = self.log.box(layout.shape, layout.strides, layout.itemsize)
+        return view.allocation.identity, view.offset, box
 
     def check_reach(self, memory: Memory) -> None:
         """Raise `CopyError` for a memory other than the core's own, its cluster's SRAM and the GDRAM."""

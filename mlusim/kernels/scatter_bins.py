@@ -211,9 +211,13 @@ def run_lists(begins: Integers, lengths: Integers, room: int) -> RunLists:
     total = int(ends[-1]) if len(ends) else 0
     cuts = [*range(0, total, room), total]
     # Counted in updates from the first run on, where parts of runs end, and the run of each.
-    stops = np.union1d(ends, cuts[1:-1]).astype(np.int64)
+    stops = np.concatenate((ends, np.arange(room, total, room)))
+    stops.sort()
+    parts = stops.copy()
+    parts[1:] -= stops[:-1]
+    # A list and a run may end together.
+    stops, parts = stops[parts > 0], parts[parts > 0]
     run = ends.searchsorted(stops)
-    parts = np.diff(stops, prepend=0)
     first_parts = stops.searchsorted(cuts, "right").tolist()
     counts = [last - first for first, last in pairwise(cuts)]
     slices = [slice(first, last) for first, last in pairwise(first_parts)]

@@ -139,7 +139,7 @@ def run_units(
     base = (view.allocation.address + view.offset) % unit_bytes
     units = whole = 0
     # A list has some tens of runs: too few for arrays to be faster.
-    for start, length in zip(starts, lengths, strict=True):
+    for start, length in zip(starts, lengths):  # noqa: B905 - one length for each start, checked by the loop
         first = start * row_bytes + base
         last = first + length * row_bytes
         units += -(-last // unit_bytes) - first // unit_bytes

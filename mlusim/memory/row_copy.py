@@ -56,7 +56,9 @@ class RowCopy:
             held = origin.data
             begins: list[int] = rows.tolist()
             sizes: list[int] = self.lengths.tolist()
-            joined = b"".join([held[begin : begin + size] for begin, size in zip(begins, sizes, strict=True)])
+            joined = b"".join(
+                [held[begin : begin + size] for begin, size in zip(begins, sizes)]  # noqa: B905 - one size for each
+            )
             target[...] = np.frombuffer(joined, origin.dtype).reshape(target.shape)
         elif target.flags.c_contiguous and origin.flags.c_contiguous:
             # The rows are checked; "clip" avoids a buffer in NumPy.

@@ -151,7 +151,7 @@ def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -
     end = begins[0] if begins else 0
     total = 0
     in_order = bool(begins)
-    for begin, size in zip(begins, sizes, strict=True):
+    for begin, size in zip(begins, sizes):  # noqa: B905 - equal lengths, checked above
         in_order = in_order and size > 0 and begin >= end
         end = begin + size
         total += size
