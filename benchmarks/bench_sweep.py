@@ -15,10 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from loky import cpu_count
+
 from mlusim.explore import sweep
 from mlusim.explore.axis_arguments import axes_of
 from mlusim.explore.point import Point, prepare_point
-from mlusim.explore.runner import core_count
 from mlusim.ops.call import run
 
 SHAPE = (2, 8, 64, 196)
@@ -65,7 +66,7 @@ def main() -> int:
     alone = min(bare(points) for _ in range(2))
     with tempfile.TemporaryDirectory() as folder:
         overhead_ms = 0.0
-        for workers in sorted({0, 1, core_count()}):
+        for workers in sorted({0, 1, cpu_count()}):
             seconds, count = swept(points, workers, Path(folder))
             where = f"{workers} worker{'s'[: workers != 1]}" if workers else "in this process"
             print(f"{where}: {count} points in {seconds:.2f} s, {count / seconds:.1f} a second")

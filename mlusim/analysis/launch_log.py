@@ -6,9 +6,9 @@ inputs and output are host allocations; this module extracts such a log for each
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord
 from mlusim.memory.view import View
 from mlusim.records import COLUMNS
+
+Value = TypeVar("Value")
 
 _TASK, _WAITED_FOR = COLUMNS.index("task"), COLUMNS.index("waited_for")
 _OPERANDS = tuple((COLUMNS.index(f"{name}_alloc"), COLUMNS.index(f"{name}_offset")) for name in ("dst", "a", "b"))
@@ -57,24 +59,21 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
     allocations = _Allocations(log, operands, new_task)
     for identity, offset in _OPERANDS:
         table[:, identity], table[:, offset] = allocations.of(table[:, identity], table[:, offset])
-    part.addresses = {
-        int(new_record[old]): address for old, address in log.addresses.items() if new_record[old] != NONE
-    }
-    part.selected = {int(new_record[old]): bits for old, bits in log.selected.items() if new_record[old] != NONE}
-    part.attributes = {
-        int(new_record[old]): values for old, values in log.attributes.items() if new_record[old] != NONE
-    }
-    for old, further in log.more_operands.items():
-        if new_record[old] != NONE:
-            identity, offset, box = np.array(further, np.int64).T
-            moved = zip(*(column.tolist() for column in (*allocations.of(identity, offset), box)), strict=True)
-            part.more_operands[int(new_record[old])] = list(moved)
-    part.loops = {int(new_record[old]): loop for old, loop in log.loops.items() if new_record[old] != NONE}
-    part.byte_copies = [int(new_record[old]) for old in log.byte_copies if new_record[old] != NONE]
-    part.joined = {
-        int(new_record[call]): int(new_record[copy]) for call, copy in log.joined.items() if new_record[call] != NONE
-    }
-    part.seen = {int(new_record[old]) for old in log.seen if new_record[old] != NONE}
+
+    def selected(by_record: Mapping[int, Value]) -> dict[int, Value]:
+        return {int(new_record[old]): value for old, value in by_record.items() if new_record[old] != NONE}
+
+    part.addresses = selected(log.addresses)
+    part.selected = selected(log.selected)
+    part.attributes = selected(log.attributes)
+    part.loops = selected(log.loops)
+    part.joined = {call: int(new_record[copy]) for call, copy in selected(log.joined).items()}
+    for record, further in selected(log.more_operands).items():
+        identity, offset, box = np.array(further, np.int64).T
+        moved = (*allocations.of(identity, offset), box)
+        part.more_operands[record] = list(zip(*(column.tolist() for column in moved), strict=True))
+    part.byte_copies = [*selected(dict.fromkeys(log.byte_copies))]
+    part.seen = {*selected(dict.fromkeys(log.seen))}
     part.remarks = {
         key: replace(remark, task=int(new_task[remark.task]))
         for key, remark in log.remarks.items()

@@ -123,12 +123,7 @@ def measure(
     totals = Totals(records)
     roles = log.roles()
     if tensor_bytes is None:
-        tensor_bytes = {
-            side: sum(
-                log.allocations[identity].nbytes for identity, tensor_role in roles.items() if tensor_role == role
-            )
-            for side, role in (("read", "input"), ("write", "output"))
-        }
+        tensor_bytes = {"read": _bytes_of_role(log, roles, "input"), "write": _bytes_of_role(log, roles, "output")}
     theory_io_bytes = sum(tensor_bytes.values())
     bus = totals.bus_bytes
     compulsory = {direction: min(nbytes, bus[direction] or nbytes) for direction, nbytes in tensor_bytes.items()}
@@ -152,7 +147,7 @@ def measure(
         io_efficiency=io_efficiency,
         vendor_io_efficiency=vendor_io_efficiency,
         compute_efficiency=compute_efficiency,
-        peak_bandwidth_bytes_per_s=board.dram_bandwidth_bytes_per_s,
+        peak_bandwidth_bytes_per_s=peak_io,
         peak_ops_per_s=peak_ops,
         peak_pipe=peak_pipe,
         verdict=verdict(vendor_io_efficiency),
@@ -168,6 +163,10 @@ def measure(
         task_busy_ps=busy,
         task_idle_ps=records.task_end_ps - records.task_start_ps - busy,
     )
+
+
+def _bytes_of_role(log: Log, roles: Mapping[int, str], role: str) -> int:
+    return sum(log.allocations[identity].nbytes for identity, other in roles.items() if other == role)
 
 
 def _bottleneck(io_efficiency: float | None, compute_efficiency: float | None) -> str:

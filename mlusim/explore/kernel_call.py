@@ -99,7 +99,7 @@ class KernelCall:
         ]
 
     def _call(self, board: Board, *, data: bool = True) -> tuple[Any, list[Any], dict[str, Any]]:
-        """Return the kernel, its positional arguments in order, and its keyword-only arguments."""
+        """Return the kernel, its positional arguments in order, and its keyword arguments with those of the launch."""
         function = self.kernel.function
         values = self.values(board, data=data)
         parameters = inspect.signature(function).parameters
@@ -109,7 +109,7 @@ class KernelCall:
         if taken:
             function = partial(function, **taken)
             function.__name__ = self.kernel.name  # type: ignore[attr-defined]  # a partial takes any attribute
-        return function, list(values.values()), only
+        return function, list(values.values()), {**self.launch, "theory_ops": self.theory_ops, **only}
 
     def run(self, board: Board, *, data: bool = True, progress: bool = False, **options: Any) -> Result:
         """Run the kernel on a temporary device. Raises `InputError`, and the errors of the run.
@@ -129,11 +129,9 @@ class KernelCall:
                     )
                 limits = {name: value for name, value in options.items() if name == "max_operations"}
                 return self._launched(Device(board, data=data, progress=progress, **limits))
-            function, values, only = self._call(board, data=data)
-            launch = {**self.launch, "theory_ops": self.theory_ops}
-            more = {**launch, **options, **only}
+            function, values, keywords = self._call(board, data=data)
             with _refused_as_input():
-                return run_kernel(function, *values, device=board, data=data, progress=progress, **more)
+                return run_kernel(function, *values, device=board, data=data, progress=progress, **options, **keywords)
 
     def timed(self, board: Board, *, data: bool = False, **options: Any) -> Result:
         """Run the kernel timing only, or with data if it loads values that only a run with data has; see `run`."""
@@ -148,11 +146,9 @@ class KernelCall:
                 f"{self.kernel.name} is a plain function that launches kernels: verify runs one kernel, an `async def`"
             )
         with self.kernel.importable():
-            function, values, only = self._call(board)
-            launch = {**self.launch, "theory_ops": self.theory_ops}
-            more = {**launch, **options, **only}
+            function, values, keywords = self._call(board)
             with _refused_as_input():
-                return verify(function, *values, device=board, **more)
+                return verify(function, *values, device=board, **options, **keywords)
 
     def _launched(self, device: Device) -> Result:
         if self.arguments or self.launch or self.shape is None:

@@ -15,6 +15,8 @@ from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
 from typing import Any, Self
 
+from loky import cpu_count
+
 from mlusim.errors import InputError, MlusimError, shown
 from mlusim.explore.point import STALE, run_point
 from mlusim.explore.store import DIED
@@ -26,14 +28,6 @@ Answer = tuple[str, str, dict[str, Any], float]
 _QUEUED_PER_WORKER = 2  # points submitted per worker, so that workers never wait for this process
 _PER_CORE = 4  # more workers only cost memory, and thousands of processes can stall a machine
 _DEAD = "the process that simulated it died: killed, perhaps for lack of memory, or crashed"
-
-
-def core_count() -> int:
-    """Return the number of cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # only Linux has it
-        return os.cpu_count() or 1
 
 
 class Runner:
@@ -52,12 +46,12 @@ class Runner:
         if client is not None and not hasattr(client, "get_executor"):
             raise InputError(f"client={shown(client)} is not a dask.distributed.Client")
         self._client = client
-        if workers is not None and workers > _PER_CORE * core_count():
+        if workers is not None and workers > _PER_CORE * cpu_count():
             raise InputError(
-                f"workers={workers}: this machine has {core_count()} cores, and more than {_PER_CORE} processes "
+                f"workers={workers}: this machine has {cpu_count()} cores, and more than {_PER_CORE} processes "
                 "per core are no faster"
             )
-        self.workers = core_count() if workers is None else workers
+        self.workers = cpu_count() if workers is None else workers
         self._pool: Executor | None = None
 
     @property
@@ -156,7 +150,7 @@ class Runner:
                 self._pool = pool = worker_pool(self.workers)
                 try:
                     with without_interrupts():
-                        first = pool.submit(core_count)
+                        first = pool.submit(os.getpid)
                     first.result()
                 except BrokenProcessPool:
                     raise MlusimError(

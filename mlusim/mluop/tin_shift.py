@@ -7,7 +7,6 @@ pointer is device memory of the handle's board, not freed and large enough, and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mlusim.errors import MlusimError
@@ -80,25 +79,12 @@ def mluOpTinShiftBackward(
     return _tin_shift("mluOpTinShiftBackward", BACKWARD, handle, tensors)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensor:
-    """Descriptor and pointer as passed by the caller, with the name of the pointer."""
+class _Tensor(NamedTuple):
+    """A descriptor and a pointer as passed by the caller, of any type until checked, and the pointer's name."""
 
     name: str
-    unchecked_desc: Any
+    desc: Any
     pointer: Any
-
-    @property
-    def desc(self) -> mluOpTensorDescriptor:
-        """The descriptor, after it was checked."""
-        desc: mluOpTensorDescriptor = self.unchecked_desc
-        return desc
-
-    @property
-    def address(self) -> DevicePointer:
-        """The pointer, after it was checked."""
-        pointer: DevicePointer = self.pointer
-        return pointer
 
 
 class _Tensors(NamedTuple):
@@ -118,7 +104,7 @@ def _tin_shift(function: str, operator: Operator, handle: Any, tensors: _Tensors
 
 def _run(function: str, operator: Operator, handle: mluOpHandle, tensors: _Tensors) -> mluOpStatus_t:
     views = [
-        (tensor.name, tensor.address.view(tensor.desc.dims, ELEMENT_TYPES[tensor.desc.dtype])) for tensor in tensors
+        (tensor.name, tensor.pointer.view(tensor.desc.dims, ELEMENT_TYPES[tensor.desc.dtype])) for tensor in tensors
     ]
     try:
         handle.last_result, _ = apply_on_device(
@@ -137,7 +123,7 @@ def _descriptor_checks(handle: Any, tensors: _Tensors) -> Iterator[_Check]:
     fault = handle_fault(handle)
     yield fault, _BAD_PARAM, fault
     for tensor in tensors:
-        fault = descriptor_fault(tensor.unchecked_desc, f"{tensor.name}_desc")
+        fault = descriptor_fault(tensor.desc, f"{tensor.name}_desc")
         yield fault, _BAD_PARAM, fault
 
     source, shifts, target = (tensor.desc for tensor in tensors)
@@ -187,7 +173,7 @@ def _pointer_checks(handle: mluOpHandle, tensors: _Tensors) -> Iterator[_Check]:
     for tensor in tensors:
         fault = device_fault(tensor.pointer, tensor.name, tensor.desc.nbytes, handle.device)
         yield fault, _BAD_PARAM, fault
-        itemsize, offset = ELEMENT_TYPES[tensor.desc.dtype].itemsize, tensor.address.offset
+        itemsize, offset = ELEMENT_TYPES[tensor.desc.dtype].itemsize, tensor.pointer.offset
         reason = f"{tensor.name} is {offset} B from the start of its allocation: not a multiple of {itemsize} B"
         yield offset % itemsize, _BAD_PARAM, reason
     target = tensors.target
@@ -197,7 +183,8 @@ def _pointer_checks(handle: mluOpHandle, tensors: _Tensors) -> Iterator[_Check]:
 
 
 def _overlap(one: _Tensor, other: _Tensor) -> bool:
-    first, second = one.address, other.address
+    first: DevicePointer = one.pointer
+    second: DevicePointer = other.pointer
     if first.allocation is not second.allocation:
         return False
-    return first.offset < second.offset + other.desc.nbytes and second.offset < first.offset + one.desc.nbytes
+    return bool(first.offset < second.offset + other.desc.nbytes and second.offset < first.offset + one.desc.nbytes)

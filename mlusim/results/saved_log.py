@@ -32,24 +32,13 @@ _FORMER_NAMES = {"method": "how"}
 def log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
     """Return a log as JSON values; its numbers are added to `arrays`, by member name."""
     arrays["log/records"] = np.ascontiguousarray(log.table().T)
-    tables = {}
-    for name in _RECORDS:
-        tables[name] = _table_values(name, getattr(log, name), arrays)
-    for key in _address_keys(log):
-        entries = [(record, sides[key]) for record, sides in sorted(log.addresses.items()) if key in sides]
-        counts = [(record, len(rows)) for record, rows in entries]
-        arrays[f"log/addresses_{key}"] = np.array(counts, np.int64).reshape(-1, 2)
-        arrays[f"log/rows_{key}"] = np.concatenate([np.empty(0, np.int64), *(rows for _, rows in entries)])
-    if log.selected:
-        masks = {bits: number for number, bits in enumerate(dict.fromkeys(log.selected.values()))}
-        numbers = [(record, masks[bits]) for record, bits in sorted(log.selected.items())]
-        arrays["log/selected"] = np.array(numbers, np.int64)
-        arrays["log/mask_bytes"] = np.array([len(bits) for bits in masks], np.int64)
-        arrays["log/masks"] = np.frombuffer(b"".join(masks), np.uint8)
-    distinct: dict[str, int] = {}
+    tables = {name: _table_values(name, getattr(log, name), arrays) for name in _RECORDS}
+    _add_addresses(log, arrays)
+    _add_selected(log, arrays)
+    attributes: dict[str, int] = {}
     numbers = [
-        (record, distinct.setdefault(json.dumps(dict(attributes)), len(distinct)))
-        for record, attributes in sorted(log.attributes.items())
+        (record, attributes.setdefault(json.dumps(dict(values)), len(attributes)))
+        for record, values in sorted(log.attributes.items())
     ]
     if numbers:
         arrays["log/attributes"] = np.array(numbers, np.int64)
@@ -63,7 +52,7 @@ def log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "board": log.board,
         "columns": list(COLUMNS),
         "selects": bool(log.selected),
-        "attributes": list(distinct),
+        "attributes": list(attributes),
         "records": len(log),
         "ops": log.ops,
         "lines": log.lines,
@@ -78,6 +67,26 @@ def log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "skipped": [astuple(skip) for skip in log.skipped],
         "unsteady": log.unsteady,
     }
+
+
+def _add_addresses(log: Log, arrays: dict[str, Array]) -> None:
+    """Add the addresses of loops: for each kind, the number of rows by record, and the rows of all records."""
+    for key in _address_keys(log):
+        entries = [(record, sides[key]) for record, sides in sorted(log.addresses.items()) if key in sides]
+        counts = [(record, len(rows)) for record, rows in entries]
+        arrays[f"log/addresses_{key}"] = np.array(counts, np.int64).reshape(-1, 2)
+        arrays[f"log/rows_{key}"] = np.concatenate([np.empty(0, np.int64), *(rows for _, rows in entries)])
+
+
+def _add_selected(log: Log, arrays: dict[str, Array]) -> None:
+    """Add the masks of selected elements, each distinct one once, and the number of that of each record."""
+    if not log.selected:
+        return
+    masks = {bits: number for number, bits in enumerate(dict.fromkeys(log.selected.values()))}
+    numbers = [(record, masks[bits]) for record, bits in sorted(log.selected.items())]
+    arrays["log/selected"] = np.array(numbers, np.int64)
+    arrays["log/mask_bytes"] = np.array([len(bits) for bits in masks], np.int64)
+    arrays["log/masks"] = np.frombuffer(b"".join(masks), np.uint8)
 
 
 def _part_values(parts_by_number: Mapping[int, set[tuple[int, int]]]) -> list[tuple[int, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,6 +9,8 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
+
+from loky import cpu_count
 
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import Row
@@ -72,7 +73,7 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
     """
     rows = chosen(only)
     if workers is None:
-        workers = os.cpu_count() or 1 if len(rows) > _MAX_IN_PROCESS else 1
+        workers = cpu_count() if len(rows) > _MAX_IN_PROCESS else 1
     if min(workers, len(rows)) < 2:
         yield from (_outcome(row, causes=causes) for row in rows)
         return

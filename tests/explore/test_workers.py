@@ -15,7 +15,6 @@ import pytest
 
 import mlusim
 from command_line import succeed
-from mlusim.explore.runner import core_count
 
 NUMBERS = 30
 
@@ -147,10 +146,6 @@ def test_a_function_without_a_file_goes_to_other_processes():
     # A partial is pickled as the function in it: functools itself stays a module.
     rows = mlusim.sweep(partial(copy), shape=[64, 128], workers=1).rows
     assert [row["copies"] for row in rows] == [2, 2]
-
-
-def test_all_cores_that_this_process_may_use():
-    assert 1 <= core_count() <= (os.cpu_count() or 1)
 
 
 # ---------------------------------------------------------------- a cluster
