@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from mlusim.cores.machine.chip import Chip
 
 STANDARD = "gnu++17"
+# Names of unknown functions in one message.
+_SHOWN = 5
 
 
 class Cluster:
@@ -194,7 +196,9 @@ class Module:
     def unknown_text(self, name: str) -> str:
         """Describe an intrinsic that the simulator does not support."""
         others = sorted(set(self.missing) - {name})
-        rest = f"the file also calls the unknown {', '.join(others)}" if others else ""
+        shown = ", ".join(others[:_SHOWN])
+        more = f" and {len(others) - _SHOWN} more, which `mlusim bangc check` lists" if len(others) > _SHOWN else ""
+        rest = f"the file also calls the unknown {shown}{more}" if others else ""
         text = not_simulated(name)
         stop = " " if text.endswith("?") else "; "
         return f"{text}{stop}{rest or f'the other intrinsics of {self.path.name} are known'}"

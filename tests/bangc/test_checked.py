@@ -107,6 +107,15 @@ def test_atomics_that_a_memory_core_cannot_do_are_a_hint(module: bangc.Module) -
     assert "checked.mlu:" in report.findings[0].text()
 
 
+def test_a_memory_core_passes_a_barrier_of_the_cores(module: bangc.Module) -> None:
+    """As kernels of the vendor need; a hint names the line."""
+    entry = module["a_barrier_without_a_test_of_the_core"]
+    report = mlusim.verify(entry, X, Output.like(X), dim=4, kind="UNION1", reference=X + 1)
+    assert report.ok, report.text()
+    titles = [finding.title for finding in report.findings if finding.kind == "memory-core"]
+    assert titles == ["__sync_all_ipu on a memory core: it is a barrier of the MLU cores, which a memory core passes"]
+
+
 def test_stores_that_depend_on_memory_that_a_memory_core_lacks_are_a_hint(module: bangc.Module) -> None:
     report = mlusim.verify(
         module["stores_from_nram"], X, Output.like(X), dim=4, kind="UNION1", rewrites=("out",), reference=X + 1

@@ -107,9 +107,11 @@ def _new_form(bridge: Bridge, values: tuple[Any, ...], how: tuple[Any, ...]) -> 
             f"memcpy of {size - 2 * _SIGN} B: a size is not negative (unsigned, this is {group_digits(size)}); "
             "look at what it is computed from"
         )
-    if direction.destination is MemoryKind.WRAM and len(values) not in _WITH_CLUSTER:
-        _note_filters(bridge, dst, size, strides)
-        return bridge.place(dst), bridge.place(src), byte_form(bridge.issuer, size, direction, tuple(strides))
+    if MemoryKind.WRAM in (direction.source, direction.destination) and len(values) not in _WITH_CLUSTER:
+        if direction.destination is MemoryKind.WRAM:
+            _note_filters(bridge, dst, size, strides)
+        form = byte_form(bridge.issuer, size, direction, tuple(strides))
+        return bridge.filter_place(dst, size), bridge.filter_place(src, size), form
     if len(values) in _WITH_CLUSTER:
         if direction is not Direction.SRAM2SRAM:
             raise CopyError(f"memcpy in direction {direction.name} with a cluster: only SRAM2SRAM takes one; omit it")

@@ -149,7 +149,13 @@ class Bridge:
 
     def note_dropped(self, name: str, line: int) -> None:
         """Add a hint: an operation of a memory core is dropped, because it depends on memory that the core lacks."""
-        title = f"{name} on a memory core depends on NRAM or WRAM, which it lacks: dropped"
+        self._hint(name, f"{name} on a memory core depends on NRAM or WRAM, which it lacks: dropped", line)
+
+    def note_passed(self, name: str, line: int) -> None:
+        """Add a hint: a memory core passes a barrier of the MLU cores."""
+        self._hint(name, f"{name} on a memory core: it is a barrier of the MLU cores, which a memory core passes", line)
+
+    def _hint(self, name: str, title: str, line: int) -> None:
         task = self._task
         self.issuer.log.remark(Remark("memory-core", title, name, task.index, line, task.now_ps))
 
@@ -238,7 +244,9 @@ class Bridge:
         """Return a view of filters (n, ...) in WRAM, in the form in which they were copied there."""
         allocation, offset = self.locate(address)
         if not self.filter_forms.in_rows(allocation, offset):
-            return self.view(code, address, shape)
+            known = self.view(code, address, shape)
+            first = self.filter_forms.place(allocation, offset, known.nbytes)
+            return known if first == offset else View.strided(allocation, first, shape, known.strides, known.dtype)
         view = rows_view(self.core.board, allocation, offset, shape, dtype_of_code(code))
         last = offset + sum((extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True))
         if last >= allocation.nbytes:
@@ -247,6 +255,13 @@ class Bridge:
                 f"which has {group_digits(allocation.nbytes)} B: they end at byte {group_digits(last + view.itemsize)}"
             )
         return view
+
+    def filter_place(self, address: int, nbytes: int) -> Place:
+        """As `place`, of what is copied to or from WRAM."""
+        allocation, offset = self.place(address)
+        if allocation.memory.kind is not MemoryKind.WRAM:
+            return allocation, offset
+        return allocation, self.filter_forms.place(allocation, offset, nbytes)
 
     # -- values --------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,11 @@
 
 C code passes only an address to a tensor instruction, so the layout of the filters there is that of the copy that wrote
 them. `mlusim.cores.instructions.wram_layout` describes the two forms.
+
+A piece at an address takes as many bytes of each lane as its share, 1/64 of its size. Two pieces may therefore be less
+than a piece apart, as in the Fourier transforms of mlu-ops, which place the imaginary part half of 1/16 of WRAM behind
+the real one. The simulated memory holds a piece contiguously, so the later one of such pieces is stored elsewhere in
+its array.
 """
 
 from __future__ import annotations
@@ -34,12 +39,22 @@ class _Rows:
 
 @dataclass(slots=True)
 class _Piece:
-    """Bytes [start, stop) written without regard to lanes."""
+    """Bytes [start, stop) written without regard to lanes; `first` is the byte of the array that stores the first."""
 
     allocation: Allocation
     start: int
     stop: int
+    first: int = 0
     doubtful: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def share(self) -> int:
+        """Bytes of each lane."""
+        return -(-self.nbytes // LANES)
 
 
 class FilterForms:
@@ -49,9 +64,13 @@ class FilterForms:
         self._lane = lane_bytes(board)
         self._rows: list[_Rows] = []
         self._pieces: dict[tuple[int, int], _Piece] = {}
+        # No piece of an allocation is stored behind this byte.
+        self._ends: dict[int, int] = {}
+        # Pieces that are not stored at their address.
+        self._moved: dict[tuple[int, int], _Piece] = {}
 
     def copied(self, allocation: Allocation, offset: int, size: int, loops: list[tuple[int, int]]) -> bool:
-        """Note a copy to WRAM; returns whether the form of earlier filters has changed.
+        """Note a copy to WRAM; returns whether the form or the place of filters has changed.
 
         Args:
             allocation, offset: the destination.
@@ -82,17 +101,45 @@ class FilterForms:
             if entry.doubtful:
                 raise OperandError(
                     f"filters at byte {group_digits(offset)} of {allocation.name}: a later copy overlaps them either "
-                    "by its addresses or by its share of each lane of WRAM, but not by both. One of the two was in "
-                    "one piece and the other from lane to lane, and no public document defines how their "
-                    "addresses relate; write both in the same form"
+                    "by its addresses or by its share of each lane of WRAM, but not by both, and no public document "
+                    "defines how these relate; write filters in one form, and each behind the end of the others"
                 )
             if isinstance(entry, _Rows):
                 return True
         return False
 
+    def place(self, allocation: Allocation, offset: int, nbytes: int) -> int:
+        """Return where the bytes at an offset of an array are stored. Raises `OperandError` if that is in doubt."""
+        if not self._moved:
+            return offset
+        own = self._pieces.get((allocation.identity, offset))
+        for piece in self._moved.values() if own is None else (own,):
+            if piece.allocation is not allocation or not piece.start <= offset < piece.stop:
+                continue
+            if offset + nbytes > piece.stop:
+                raise OperandError(
+                    f"{group_digits(nbytes)} B at byte {group_digits(offset)} of {allocation.name}: they reach beyond "
+                    f"the {group_digits(piece.nbytes)} B that were copied to byte {group_digits(piece.start)}, and "
+                    "other filters overlap these by their addresses but not in the lanes of WRAM; copy all filters of "
+                    "an instruction at once"
+                )
+            return piece.first + offset - piece.start
+        return offset
+
     def _note_piece(self, piece: _Piece) -> bool:
-        self._pieces[piece.allocation.identity, piece.start] = piece
-        changed, remaining = False, []
+        identity = piece.allocation.identity
+        key = identity, piece.start
+        known = self._pieces.get(key)
+        if known is not None and known.stop == piece.stop and not known.doubtful and not self._rows:
+            return False
+        piece.first = self._room_for(piece, known)
+        self._ends[identity] = max(self._ends.get(identity, 0), piece.first + piece.nbytes)
+        moved = piece.first != (known.first if known is not None else piece.start)
+        self._moved.pop(key, None)
+        if piece.first != piece.start:
+            self._moved[key] = piece
+        self._pieces[key] = piece
+        changed, remaining = moved, []
         for rows in self._rows:
             by_address, by_lane = self._meet(rows, piece)
             if not (by_address and by_lane):
@@ -102,6 +149,30 @@ class FilterForms:
                 rows.doubtful = True
         self._rows = remaining
         return changed
+
+    def _room_for(self, piece: _Piece, known: _Piece | None) -> int:
+        """Return where to store a piece: at its address, unless a piece in other bytes of the lanes is stored there."""
+        start, nbytes, allocation = piece.start, piece.nbytes, piece.allocation
+        if start >= self._ends.get(allocation.identity, 0) or piece.stop > allocation.nbytes:
+            return start
+        others = []
+        for key, other in list(self._pieces.items()):
+            if other.allocation is not allocation or other.start == start:
+                continue
+            if start < other.start + other.share and other.start < start + piece.share:
+                # Overwritten in the lanes, too.
+                self._moved.pop(key, None)
+                del self._pieces[key]
+                continue
+            others.append(other)
+        ends = sorted(other.first + other.nbytes for other in others)
+        for first in (start if known is None else known.first, start, *ends):
+            if first + nbytes <= allocation.nbytes and not any(_overlap(first, nbytes, other) for other in others):
+                return first
+        # Full: what is overwritten must not be read.
+        for other in others:
+            other.doubtful |= _overlap(start, nbytes, other)
+        return start
 
     def _note_rows(self, new: _Rows) -> bool:
         for key, piece in list(self._pieces.items()):
@@ -128,5 +199,9 @@ class FilterForms:
             lane * self._lane + rows.start < piece.stop and piece.start < lane * self._lane + rows.stop
             for lane in range(rows.lanes)
         )
-        share = -(-(piece.stop - piece.start) // LANES)
-        return by_address, rows.start < piece.start + share and piece.start < rows.stop
+        return by_address, rows.start < piece.start + piece.share and piece.start < rows.stop
+
+
+def _overlap(first: int, nbytes: int, piece: _Piece) -> bool:
+    """Whether bytes of an array store parts of a piece."""
+    return first < piece.first + piece.nbytes and piece.first < first + nbytes

@@ -12,8 +12,9 @@ operand is one piece, an operand with the strides of lanes consists of rows.
 
 ASSUMED: no public document describes the layout. This is what public kernels do: gradients and forward kernels of
 deformable attention write rows before `__bang_conv`; Fourier transforms and matrix products write one piece. They
-disagree about one thing, which is therefore not modelled: the address in the lanes of a piece that does not begin where
-its array does. One adds 1/64 of the piece's size to reach the end of it, others the whole size.
+disagree about the address of the next piece. One adds 1/64 of the piece's size, others the whole size, or 1/32 of WRAM
+whatever the size. All are right if pieces overlap only where their shares of a lane do, 1/64 of their sizes from their
+addresses on (`mlusim.bangc.execution.filter_forms`).
 """
 
 from __future__ import annotations

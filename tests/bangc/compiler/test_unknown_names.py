@@ -104,6 +104,16 @@ __mlu_entry__ void kernel(float *out, int n) {
 """
 
 
+def test_a_message_names_only_some_of_many_unknown_functions(tmp_path: Path) -> None:
+    calls = "\n".join(f"    __bang_frobnicate_{letter}(x, 64);" for letter in "abcdefghi")
+    (tmp_path / "kernel.mlu").write_text(f"__mlu_entry__ void kernel() {{\n    __nram__ int x[64];\n{calls}\n}}\n")
+    device = Device()
+    device.launch(bangc.compile(tmp_path / "kernel.mlu")["kernel"], dim=1, kind="BLOCK")
+    rule = r"the unknown (__bang_frobnicate_[b-f](, )?){5} and 3 more, which `mlusim bangc check` lists$"
+    with pytest.raises(KernelError, match=rule):
+        device.synchronize()
+
+
 def test_an_intrinsic_of_any_name_is_an_error_only_where_it_is_called(tmp_path: Path) -> None:
     (tmp_path / "kernel.mlu").write_text(IN_A_TEMPLATE)
     module = bangc.compile(tmp_path / "kernel.mlu")

@@ -70,6 +70,24 @@ def test_forms_that_overlap_in_one_view_of_the_addresses_only(filters: Module) -
         run(filters, "in_doubt", x, w, 1, out=(64,))
 
 
+@pytest.mark.parametrize("behind", [512, 4096, 8192])
+def test_pieces_may_overlap_by_their_addresses(filters: Module, behind: int) -> None:
+    """As in kernels that place two matrices a fraction of WRAM apart: a piece takes 1/64 of its size of each lane."""
+    m, k, turns = 3, 16, 3
+    x, w = values(m, k), values(turns, 2, 128, k)
+    report, out = run(filters, "pieces", x, w, m, k, behind, turns, out=(turns * 2 * m * 128 + 128 * k,))
+    products, last = out[: turns * 2 * m * 128], out[turns * 2 * m * 128 :]
+    np.testing.assert_array_equal(products.reshape(turns, 2, m, 128), np.einsum("mk,tpnk->tpmn", x, w))
+    np.testing.assert_array_equal(last.reshape(64, 2, k), w[-1, 1].reshape(2, 64, k).transpose(1, 0, 2))
+    assert report.ok, report.text()
+
+
+def test_filters_beyond_a_piece_that_overlaps_another(filters: Module) -> None:
+    rule = r"12 288 B at byte 4 096 of weights: they reach beyond the 8 192 B that were copied to byte 4 096, and other"
+    with pytest.raises(OperandError, match=rule):
+        run(filters, "more_than_a_piece", values(16), values(2048), out=(1,))
+
+
 def test_other_layouts_are_refused(filters: Module) -> None:
     with pytest.raises(CopyError, match=r"1/16 of WRAM: the layout of filters in 16 lanes is not public"):
         run(filters, "wide", values(16), values(64), out=(1,))
