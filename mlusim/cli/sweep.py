@@ -69,7 +69,7 @@ def _make_operator(command: Command) -> click.Command:
         example=f"mlusim sweep {command.name} {command.example_usage} --strategy all --plot time",
         params=[*parameters(*axes, dtype), *several_options(own), *parameters(*RUN_OPTIONS)],
         sections={
-            "Values to combine": ["shape", "element_type", "device", "strategy", *names, "nram_limit"],
+            "Values to combine": ["shape", "element_type", "device", "strategy", *names, "nram_limit_bytes"],
             **SECTIONS,
         },
     )
@@ -161,7 +161,7 @@ def _sweep_kernel(
         if name in own:
             raise InputError(f"--vary {name}={text}: {name} is a parameter of the kernel; write --set {name}={text}")
     chosen = settings_of(kernel_of(kernel), settings)
-    _sweep(kernel, values, settings=chosen, nram_limit=None, strategy=(), arguments=arg, **options)
+    _sweep(kernel, values, settings=chosen, arguments=arg, **options)
 
 
 def _flat(value: Any) -> Any:
@@ -253,20 +253,11 @@ def _axes(
     operation: str,
     own: dict[str, Any],
     *,
-    arguments: Sequence[str] = (),
-    settings: dict[str, Any] | None = None,
     shape: Any,
-    device: str,
-    strategy: Sequence[str],
-    nram: Any,
-    cores: Any,
+    strategy: Sequence[str] = (),
     bandwidth: Any,
     vary: Sequence[str],
-    nram_limit: Any,
-    data: bool,
-    seed: int,
-    steady: bool,
-    kernel_version: str = "",
+    **points: Any,
 ) -> Axes:
     """Return the axes of a sweep: the options of the operator or kernel, `own`, and those of every sweep."""
     from mlusim.explore.axis_arguments import axes_of
@@ -278,19 +269,10 @@ def _axes(
         operation,
         shape=_flat(shape) or None,
         dtype=own.pop("dtype", None),
-        device=device,
         strategy=list(strategy) or None,
-        nram_bytes=nram,
-        nram_limit_bytes=nram_limit,
-        cores=cores,
         vary=varied,
-        data=data,
-        seed=seed,
-        steady=steady,
         options=own,
-        settings=settings,
-        kernel_version=kernel_version,
-        arguments=arguments,
+        **points,
     )
 
 

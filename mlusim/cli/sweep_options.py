@@ -106,7 +106,7 @@ def several_options(parameters: Sequence[click.Parameter]) -> list[click.Paramet
 
 
 SECTIONS = {
-    "Board parameters": ("nram", "cores", "bandwidth", "vary"),
+    "Board parameters": ("nram_bytes", "cores", "bandwidth", "vary"),
     "Execution": ("data", "steady", "seed", "db", "no_db", "retry", "workers", "dask", "shard", "merge"),
     "Output": ("output", "plot", "against", "picture", "full", "as_json", "quiet", "force"),
 }
@@ -133,6 +133,7 @@ def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tu
     )
     nram_limit = click.option(
         "--nram-limit",
+        "nram_limit_bytes",
         type=Values("nram_limit_bytes"),
         metavar="SIZES",
         help="Limit on the NRAM that a plan uses; makes tiles smaller, and leaves the board unchanged.",
@@ -144,6 +145,7 @@ def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tu
 _BOARD_AXES = (
     click.option(
         "--nram",
+        "nram_bytes",
         type=Values("nram_bytes"),
         metavar="SIZES",
         help="NRAM of a core that a kernel may use: 64KiB,1MiB.",

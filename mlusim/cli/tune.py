@@ -25,6 +25,7 @@ from mlusim.cli.options import (
 from mlusim.cli.tune_table import PLANS_SHOWN, print_tuning
 
 if TYPE_CHECKING:
+    from mlusim.explore.tuning import Tuning
     from mlusim.ops.commands import Command
 
 _OUTPUT = ("show_all", "full", "as_json", "quiet")
@@ -53,7 +54,7 @@ def _make_operator(command: Command) -> click.Command:
     own = options_of((*command.attributes, *command.example_attributes))
     return OperatorCommand(
         command,
-        _tune,
+        _tune_operator,
         about=f"Find the fastest strategy and tiles of {command.name}. {command.summary}",
         example=f"mlusim tune {command.name} {command.example_usage}",
         params=[*run, *own, *parameters(seed_option, *_TUNE_OPTIONS)],
@@ -95,43 +96,24 @@ Examples:
 """
 
 
+def _tune_operator(command: Command, *, element_type: Any, strategy: Sequence[str], **options: Any) -> None:
+    if element_type is not None:
+        options[command.data_option] = element_type
+    _tune(command.name, strategy=list(strategy) or "all", **options)
+
+
 def _tune(
-    command: Command,
-    *,
-    shape: Any,
-    element_type: Any,
-    device: str,
-    strategy: tuple[str, ...],
-    seed: int,
-    steady: bool,
-    db: str | None,
-    workers: int | None,
-    show_all: bool,
-    full: bool,
-    as_json: bool,
-    quiet: bool,
-    **own: Any,
-) -> None:
-    from mlusim.explore.tuning import tune as search
+    operation: str, *, db: str | None, show_all: bool, full: bool, as_json: bool, quiet: bool, **arguments: Any
+) -> Tuning:
+    """Call `mlusim.tune` with the arguments that are not None, and print the result."""
+    from mlusim.explore.tuning import tune
 
     if db is not None:
         check_file("--db", db)
-    options = {name: value for name, value in own.items() if value is not None}
-    if element_type is not None:
-        options[command.data_option] = element_type
-    tuning = search(
-        command.name,
-        shape=shape,
-        device=device,
-        strategy=list(strategy) or "all",
-        seed=seed,
-        steady=steady,
-        db=db,
-        workers=workers,
-        progress=not (quiet or as_json),
-        **options,
-    )
+    named = {name: value for name, value in arguments.items() if value is not None}
+    tuning = tune(operation, db=db, progress=not (quiet or as_json), **named)
     print_tuning(tuning, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
+    return tuning
 
 
 def _make_kernel(kernel_name: str) -> click.Command:
@@ -156,44 +138,22 @@ def _make_kernel(kernel_name: str) -> click.Command:
 def _tune_kernel(
     kernel_name: str,
     *,
-    device: str,
-    db: str | None,
-    workers: int | None,
-    show_all: bool,
-    full: bool,
-    as_json: bool,
-    quiet: bool,
     arg: Sequence[str],
     settings: Sequence[str],
-    shape: tuple[int, ...] | None,
-    dtype: Any,
-    seed: int,
-    steady: bool,
     dim: Sequence[tuple[int, ...]],
     kind: list[str] | None,
-    theory_ops: int | None,
+    **options: Any,
 ) -> None:
-    from mlusim.explore.tuning import tune
     from mlusim.explore.user_kernels import kernel_of
 
-    if db is not None:
-        check_file("--db", db)
-    tuning = tune(
+    tuning = _tune(
         kernel_name,
-        shape=shape,
         arguments=arg,
-        dtype=dtype,
-        device=device,
-        seed=seed,
-        steady=steady,
-        db=db,
-        workers=workers,
-        progress=not (quiet or as_json),
         settings=settings_of(kernel_of(kernel_name), settings),
-        **given(dim=list(dim), kind=kind, theory_ops=theory_ops),
+        **given(dim=list(dim), kind=kind),
+        **options,
     )
-    print_tuning(tuning, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
-    if len(tuning.rows) == 1 and not (tuning.refused or quiet or as_json):
+    if len(tuning.rows) == 1 and not (tuning.refused or options["quiet"] or options["as_json"]):
         show.print_text(
             "\nNothing was varied: give several values, such as --set NAME=4,8,16 or --dim 4,1,1 --dim 4,8,1"
         )

@@ -279,46 +279,43 @@ def run_axes(
     part, parts = _checked_shard(shard)
     if axes.kernel is not None and store.path is not None:
         axes.kernel.check_reusable(store.path)
-    in_order: list[tuple[str, Outcome | None]] = []
-    by_key: dict[str, Point] = {}
-    for point in axes.points():
-        if isinstance(point, Outcome):
-            if part == 0:
-                in_order.append(("", point))
-        else:
-            key = point.key()
-            if int(key[:_KEY_DIGITS], 16) % parts != part:
-                continue
-            by_key[key] = point
-            in_order.append((key, None))
+    points = _keyed(axes, part, parts)
+    by_key = {key: point for key, point in points if isinstance(point, Point)}
     known = store.known(by_key, retry=retry)
-    pending = {key: point for key, point in by_key.items() if key not in known}
-    fresh = list(pending)
-    finished = 0
-    total_s = 0.0
+    fresh = {key: point for key, point in by_key.items() if key not in known}
+    host_s = 0.0
     counts: Counter[str] = Counter()
 
     def payloads() -> Iterable[tuple[str, dict[str, Any]]]:
-        for key in fresh:
+        for key, point in fresh.items():
             # Another sweep on this file may have finished the point meanwhile.
             if store.path is None or key not in store.known([key], retry=retry):
-                yield key, pending[key].payload(here=runner.local)
+                yield key, point.payload(here=runner.local)
             else:
                 bar.step(_state(counts))
 
     with Bar("sweeping", len(fresh), shown=progress) as bar:
         try:
-            for key, (status, message, figures, host_s) in runner.run(payloads()):
-                store.add(key, pending[key].outcome(status, message, figures))
+            for key, (status, message, figures, seconds) in runner.run(payloads()):
+                store.add(key, fresh[key].outcome(status, message, figures))
                 counts[status] += 1
-                finished += 1
-                total_s += host_s
+                host_s += seconds
                 bar.step(_state(counts))
         except KeyboardInterrupt as stop:
-            raise SweepInterrupt(_interrupted(len(known) + finished, len(by_key), store)) from stop
+            raise SweepInterrupt(_interrupted(len(known) + counts.total(), len(by_key), store)) from stop
     outcomes = store.read(by_key)
-    rows = [outcomes[key] if refused is None else refused for key, refused in in_order]
-    return Sweep(rows, axes, found=len(known), host_s=total_s, damaged=store.damaged)
+    rows = [outcomes[key] if isinstance(point, Point) else point for key, point in points]
+    return Sweep(rows, axes, found=len(known), host_s=host_s, damaged=store.damaged)
+
+
+def _keyed(axes: Axes, part: int, parts: int) -> list[tuple[str, Point | Outcome]]:
+    """Return the points of one of several parts, by key, with the outcomes of invalid boards, which the first has."""
+    keyed: list[tuple[str, Point | Outcome]] = []
+    for point in axes.points():
+        key = point.key() if isinstance(point, Point) else ""
+        if int(key[:_KEY_DIGITS] or "0", 16) % parts == part:
+            keyed.append((key, point))
+    return keyed
 
 
 def read_sweep(db: str | Path) -> Sweep:
