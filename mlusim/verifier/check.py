@@ -18,7 +18,7 @@ from mlusim.verifier.locks_left import find_locks_left
 from mlusim.verifier.memory_needed import check_memory_needed
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.conflicts import Space
-from mlusim.verifier.races.race_findings import Races
+from mlusim.verifier.races.race_search import RaceSearch
 from mlusim.verifier.races.releases import find_releases
 from mlusim.verifier.remarks import find_remarks
 from mlusim.verifier.report import Report
@@ -77,7 +77,7 @@ def check_log(
         findings += prove(plan)
         rewrites = rewrites or plan.rewrites
     findings += find_swallowed(log)
-    races = Races(log, columns, accesses, space, order).find()
+    races = RaceSearch(log, columns, accesses, space, order).find()
     findings += races
     released = find_releases(log, accesses, order)
     findings += released

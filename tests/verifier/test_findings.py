@@ -54,7 +54,7 @@ def test_a_buffer_reused_while_a_store_reads_it():
         "executions": 2,
         "tasks": 1,
         "comparable": 1,
-        "first_turns": True,
+        "first_executions": True,
     }
 
 

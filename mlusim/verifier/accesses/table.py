@@ -79,6 +79,11 @@ class Accesses:
         """Return the geometry and the offset of one row."""
         return self.geometries[int(self.geometry[row])], int(self.offset[row])
 
+    def meeting(self, row: int) -> Flags:
+        """By access, whether its first to last byte meet those of one access."""
+        meets = (self.alloc == self.alloc[row]) & (self.low < self.high[row]) & (self.high > self.low[row])
+        return np.asarray(meets)
+
 
 def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
     """Return all accesses of a log."""

@@ -1,13 +1,15 @@
 """Races: accesses to the same bytes that nothing orders.
 
-  conflicts                the pairs of accesses
-  race_findings            the pairs as findings
+  race_search              all races of a run, one finding per pair of source lines
+  conflicts                the pairs of accesses; `ordered_otherwise`: those that no barrier has to order
+  race_findings            the finding on a pair
   releases                 buffers released while a transfer may use them
 
 Remedies:
   missing_syncs            races that one sync would fix; `lane_syncs`: that sync; `source_loops`: where it could stand
   executions               how often a line races, and how often it could: a wrong index, or a missing sync
   replaced                 copies that are replaced unread: the part of a buffer is wrong
+  iterations               the iterations of loops in which tasks are; the order of accesses that is meant
   task_remedies            what orders two tasks: a barrier and its place, a lock; `atomic_remedies`: an atomic
   updates                  in-place updates by several tasks: a sum, or a split that does work twice
 """

@@ -64,7 +64,7 @@ def announced(log: Log, accesses: Accesses, order: Order, pair: tuple[int, int],
     earlier = earlier[earlier < ends]
     flags, looks = _of_one_flag(accesses, order, atomics, earlier)
     if len(looks):
-        return _flag_of_each_turn(log, order, flags, looks, begins, store)
+        return _flag_of_each_store(log, order, flags, looks, begins, store)
     if order.line[following[0]] not in order.line[earlier]:
         return []
     name = log.allocations[int(accesses.alloc[a])].name
@@ -95,7 +95,9 @@ def _of_one_flag(accesses: Accesses, order: Order, atomics: Integers, looks: Int
     return atomics[np.isin(atomics, at)], looks[np.isin(looks, at)]
 
 
-def _flag_of_each_turn(log: Log, order: Order, flags: Integers, looks: Integers, begins: int, store: Site) -> list[str]:
+def _flag_of_each_store(
+    log: Log, order: Order, flags: Integers, looks: Integers, begins: int, store: Site
+) -> list[str]:
     """Return the remedy for a task that announces its stores one by one, to a task that goes on before that of one."""
     own = order.line[order.first[order.task[begins]] :]
     first = int(order.first[order.task[begins]]) + int(np.flatnonzero(own == order.line[begins])[0])

@@ -30,5 +30,5 @@ def executions_of(order: Order, accesses: Accesses, one: Integers, other: Intege
         "executions": len(firsts),
         "tasks": len(tasks),
         "comparable": max(int((following >= needed).sum()), len(racing)),
-        "first_turns": bool(np.isin(racing, firsts[begins]).all()),
+        "first_executions": bool(np.isin(racing, firsts[begins]).all()),
     }

@@ -113,7 +113,7 @@ def _is_seldom(finding: Finding) -> bool:
         race.fields["comparable"] >= _FEW_EXECUTIONS * race.fields["tasks"]
         and race.times <= _SELDOM * race.fields["comparable"]
         for race in (finding, *finding.folded)
-    ) and not all(race.fields["first_turns"] for race in (finding, *finding.folded))
+    ) and not all(race.fields["first_executions"] for race in (finding, *finding.folded))
 
 
 def _share_a_line(one: Finding, other: Finding) -> bool:

@@ -30,11 +30,8 @@ def replaces_unread(log: Log, accesses: Accesses, order: Order, a: int, b: int) 
 
 def _replaces_copy(log: Log, accesses: Accesses, order: Order, row: int) -> bool:
     """Return whether the last access of its task to the bytes of a write is a copy to the same bytes."""
-    before = accesses.record < accesses.record[row]
-    before &= (accesses.alloc == accesses.alloc[row]) & (
-        order.task_of[accesses.record] == order.task_of[accesses.record[row]]
-    )
-    before &= (accesses.low < accesses.high[row]) & (accesses.high > accesses.low[row])
+    before = accesses.meeting(row) & (accesses.record < accesses.record[row])
+    before &= order.task_of[accesses.record] == order.task_of[accesses.record[row]]
     last = np.flatnonzero(before)[-1:].tolist()
     return any(
         bool(accesses.write[one])

@@ -120,7 +120,7 @@ def line_passed_by_all(file: str, first: int, last: int) -> int:
     return min(part[0] for part in (*around, *left, (last, last)) if first < part[0] <= last)
 
 
-def is_passed_every_turn(file: str, loop: Lines, line: int) -> bool:
+def is_passed_every_iteration(file: str, loop: Lines, line: int) -> bool:
     """Return whether a line of a loop is neither in a loop nor in a branch inside of it."""
     structure = _structure(file)
     inside = [part for part in (*structure.loops, *structure.conditional) if _within(line, part)]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlusim.arrays import Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import SCALAR, Log
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Site, in_one_function
@@ -17,13 +16,11 @@ from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.jobs import job_of
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled, waits_for_flag
+from mlusim.verifier.races.iterations import Iterations
 from mlusim.verifier.races.source_loops import (
-    Lines,
     exclude_each_other,
-    is_passed_every_turn,
     line_passed_by_all,
     lines_of_loop,
-    loops_around,
 )
 from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
 
@@ -36,7 +33,8 @@ class TaskRemedies:
 
     Attributes:
         log, accesses, order: the run.
-        directions: the lines of the first and the second access of every race between tasks, as intended.
+        iterations: where its tasks are in their loops.
+        directions: the lines of the first and the second access of every race between tasks, in the intended order.
         across: whether tasks of different clusters of one union race.
         apart: whether tasks race in different iterations of a loop only.
     """
@@ -44,60 +42,22 @@ class TaskRemedies:
     log: Log
     accesses: Accesses
     order: Order
-    directions: frozenset[tuple[int, int]] = frozenset()
-    across: bool = False
-    apart: bool = False
-
-    def as_intended(self, a: int, b: int) -> tuple[int, int]:
-        """Return a pair of accesses in the order that the kernel intends, as far as its log and its source tell.
-
-        Their order in the log is accidental. Of two lines that every task passes in turn, or in turn between two
-        barriers, the upper one comes first, unless tasks may wait for each other by atomics. A read of bytes that
-        nothing has written yet comes after their write.
-        """
-        write = self.accesses.write
-        fresh = bool(write[b] and not write[a]) and self.is_fresh(a)
-        if FETCHING & set(self.log.ops):
-            return (b, a) if fresh else (a, b)
-        upper, lower = sorted((a, b), key=self._line)
-        (file, first, function), (other_file, last, other_function) = self._source(upper), self._source(lower)
-        if first and (file, function) == (other_file, other_function) and not exclude_each_other(file, first, last):
-            loop = lines_of_loop(file, first, last)
-            if self._barrier_in(loop, upper, lower) if loop[0] else self._in_turn(upper, lower):
-                return upper, lower
-        return (b, a) if fresh else (a, b)
+    iterations: Iterations
+    directions: frozenset[tuple[int, int]]
+    across: bool
+    apart: bool
 
     def of(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
         """Return the sync that would order two accesses, if any, with rule and remedy."""
         tasks = self._tasks(a, b)
         jobs = [job_of(self.log, task) for task in tasks]
         if jobs[0][0] != jobs[1][0]:
-            remedy = "put both launches on one queue\nor call device.synchronize() between them"
-            if second.is_compiled:
-                remedy += (
-                    "; in a program, cnrtQueueSync, or let the second queue wait for a notifier that the first one "
-                    "places: cnrtQueueWaitNotifier"
-                )
-            return "synchronize", "launches on different queues are not ordered", remedy
+            return _between_launches(second)
         if self._update_in_turn(a, b):
-            rule = "an update by another task between the load and the store is lost"
-            lock, atomic = lock_or_atomic(first, second)
-            if is_split_twice(self.log, self.accesses, self.order, int(self.accesses.alloc[a]), tasks):
-                return "", rule, _any_of([_OWN_BYTES, f"if both updates are meant, {lock}", atomic])
-            loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
-            if not self.apart or jobs[0] != jobs[1] or first.file != second.file or not loop[0]:
-                return "", rule, _any_of([lock, atomic, _OWN_BYTES])
-            sync, all_of = self._barrier(tasks)
-            end = f"at the end of the loop at {Path(first.file).name}:{loop[0]}"
-            return sync, rule, _any_of([f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES])
+            return self._of_update(a, first, second, tasks, one_job=jobs[0] == jobs[1])
         special, general = self._other_order(a, b, first)
         if jobs[0] != jobs[1]:
-            kind = self.log.launches[jobs[0][0]].kind
-            choices = [*special, _OWN_BYTES, *general, "split the kernel into two launches on one queue"]
-            if kind == "BLOCK":
-                return "", "BLOCK tasks are not ordered, not even those that share a core", _any_of(choices)
-            rule = f"the jobs of a {kind} grid are not ordered: no barrier spans two jobs"
-            return "", rule, _any_of([*choices, "launch both tasks in one job: a union of more clusters"])
+            return _between_jobs(self.log.launches[jobs[0][0]].kind, special, general)
         sync, all_of = self._barrier(tasks)
         where, between_barriers = self._where(a, b, first, second)
         barrier = f"{first.call(sync + '()')} in {all_of}, {where}"
@@ -118,7 +78,20 @@ class TaskRemedies:
         else:
             part = self._part_of_others(a, b, first, second)
             choices = [*special, *part, *self._barrier_moved(a, b, sync, second), barrier, _OWN_BYTES, *general]
-        return sync, rule, _any_of(choices)
+        return sync, rule, any_of(choices)
+
+    def _of_update(self, a: int, first: Site, second: Site, tasks: list[int], *, one_job: bool) -> tuple[str, str, str]:
+        """Return what `of` does for updates in place by two tasks."""
+        rule = "an update by another task between the load and the store is lost"
+        lock, atomic = lock_or_atomic(first, second)
+        if is_split_twice(self.log, self.accesses, self.order, int(self.accesses.alloc[a]), tasks):
+            return "", rule, any_of([_OWN_BYTES, f"if both updates are meant, {lock}", atomic])
+        loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
+        if not (self.apart and one_job and first.file == second.file and loop[0]):
+            return "", rule, any_of([lock, atomic, _OWN_BYTES])
+        sync, all_of = self._barrier(tasks)
+        end = f"at the end of the loop at {Path(first.file).name}:{loop[0]}"
+        return sync, rule, any_of([f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES])
 
     def _barrier_moved(self, a: int, b: int, sync: str, second: Site) -> list[str]:
         """Return the remedy for a barrier that follows an access in its loop and would order it if it came before.
@@ -144,99 +117,16 @@ class TaskRemedies:
         tasks: list[int] = self.order.task_of[self.accesses.record[[a, b]]].tolist()
         return tasks
 
-    def _line(self, row: int) -> int:
-        return self._source(row)[1]
-
     def _source(self, row: int) -> tuple[str, int, str]:
         """Return file, line and function of an access."""
         return self.log.lines[int(self.order.line_of[self.accesses.record[row]])]
-
-    def _in_turn(self, upper: int, lower: int) -> bool:
-        """Return whether a task passes both lines, and each passes that of the first access only before the other."""
-        order = self.order
-        lines = order.line_of[self.accesses.record[[upper, lower]]]
-        in_turn = []
-        for task in self._tasks(upper, lower):
-            line = order.line[order.first[task] : order.first[task + 1]]
-            before, after = (np.flatnonzero(line == number) for number in lines)
-            if len(before) and len(after):
-                in_turn.append(before[-1] < after[0])
-        return bool(in_turn) and all(in_turn)
-
-    def _barrier_in(self, loop: Lines, a: int, b: int) -> bool:
-        """Return whether a task of the race passes a barrier in each iteration of a loop, outside of its two lines."""
-        order, file = self.order, self._source(a)[0]
-        upper, lower = sorted((self._line(a), self._line(b)))
-        apart = exclude_each_other(file, upper, lower)
-        for task in self._tasks(a, b):
-            own = slice(order.first[task], order.first[task + 1])
-            barriers = order.line[own][order.is_barrier[own]]
-            turns = len(self._turns(task, file, loop))
-            for code in np.unique(barriers).tolist():
-                other_file, line, _ = self.log.lines[code]
-                inside = other_file == file and loop[0] <= line <= loop[1]
-                if inside and (apart or not upper <= line < lower) and np.count_nonzero(barriers == code) >= turns:
-                    return True
-        return False
-
-    def _meet_between_barriers(self, a: int, b: int) -> bool:
-        """Return whether two tasks pass the same barriers in loops of their own, and access the bytes between them."""
-        segments = self.order.segment[self.order.position[self.accesses.record[[a, b]]]]
-        in_turn = []
-        for row in (a, b):
-            file, line, _ = self._source(row)
-            in_turn.append(any(self._barrier_in(loop, row, row) for loop in loops_around(file, line)))
-        return all(in_turn) and int(segments[0]) == int(segments[1]) > 0
-
-    def _turns(self, task: int, file: str, loop: Lines) -> Integers:
-        """Return the positions at which a task is at the first line of its that each iteration of a loop passes."""
-        order = self.order
-        own = order.line[order.first[task] : order.first[task + 1]]
-        lines = [(self.log.lines[code][1], code) for code in np.unique(own).tolist() if self.log.lines[code][0] == file]
-        passed = [code for line, code in sorted(lines) if is_passed_every_turn(file, loop, line)]
-        return order.first[task] + np.flatnonzero(own == passed[0]) if passed else np.empty(0, np.int64)
-
-    def _next_turn(self, a: int, b: int, loop: Lines) -> bool:
-        """Return whether the task of the second access is in a later iteration of a loop than that of the first."""
-        turns = []
-        for row, task in zip((a, b), self._tasks(a, b), strict=True):
-            file, line, _ = self._source(row)
-            begun = self._turns(task, file, loop)
-            position = int(self.order.position[self.accesses.record[row]])
-            if not len(begun):
-                begun = self.order.first[task] + np.flatnonzero(
-                    self.order.line[self.order.first[task] : self.order.first[task + 1]] == self.order.line[position]
-                )
-            above = self.log.lines[int(self.order.line[begun[0]])][1] <= line
-            turns.append(np.count_nonzero(begun <= position) if above else np.count_nonzero(begun < position) + 1)
-        return bool(turns[0] < turns[1])
-
-    def in_other_turns(self, a: int, b: int) -> bool:
-        """Return whether two accesses are in different iterations of a loop around both."""
-        (file, one, _), (other_file, other, _) = self._source(a), self._source(b)
-        loop = lines_of_loop(file, *sorted((one, other)))
-        return file == other_file and loop[0] > 0 and (self._next_turn(a, b, loop) or self._next_turn(b, a, loop))
-
-    def is_fresh(self, row: int) -> bool:
-        """Return whether neither the host nor an earlier operation has written any byte of a read."""
-        accesses, log = self.accesses, self.log
-        alloc = int(accesses.alloc[row])
-        if log.allocations[alloc].read_only or alloc in log.host_writes or alloc in log.host_parts:
-            return False
-        return not (self._meeting(row) & accesses.write & (accesses.record < accesses.record[row])).any()
-
-    def _meeting(self, row: int) -> Integers:
-        """Return a mask of the accesses whose first to last byte meet those of an access."""
-        accesses = self.accesses
-        meeting = (accesses.alloc == accesses.alloc[row]) & (accesses.low < accesses.high[row])
-        return np.asarray(meeting & (accesses.high > accesses.low[row]))
 
     def _update_in_turn(self, a: int, b: int) -> bool:
         """Return whether both tasks update the bytes: they load them first, and store them as often as they load them.
 
         Of a line that stores and loads at once, such as an atomic, that is no update.
         """
-        meeting = np.flatnonzero(self._meeting(a) & self._meeting(b))
+        meeting = np.flatnonzero(self.accesses.meeting(a) & self.accesses.meeting(b))
         task = self.order.task_of[self.accesses.record[meeting]]
         for number in self._tasks(a, b):
             own = meeting[task == number]
@@ -322,7 +212,7 @@ class TaskRemedies:
         begins_again = second < first or exclude_each_other(file, upper, lower)
         if not begins_again and loop[0]:
             codes = self.order.line_of[self.accesses.record[[b, a]]].tolist()
-            begins_again = tuple(codes) in self.directions and self._next_turn(a, b, loop)
+            begins_again = tuple(codes) in self.directions and self.iterations.is_later(a, b, loop)
         return loop[0] if begins_again else 0
 
     def _where(self, a: int, b: int, first: Site, second: Site) -> tuple[str, bool]:
@@ -331,9 +221,9 @@ class TaskRemedies:
             return "between the two accesses", False
         begin, end = in_one_function(first, second)
         loop = self.loop(a, b)
-        if loop and self._barrier_in(lines_of_loop(first.file, *sorted((first.line, second.line))), a, b):
+        if loop and self.iterations.barrier_in(lines_of_loop(first.file, *sorted((first.line, second.line))), a, b):
             return "between the two accesses", True
-        if not loop and self._meet_between_barriers(a, b):
+        if not loop and self.iterations.meet_between_barriers(a, b):
             return f"after {begin.location} and before {end.location}", True
         if loop:
             return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
@@ -349,7 +239,27 @@ class TaskRemedies:
         return f"begin it with `{leaves}`"
 
 
-def _any_of(choices: Iterable[str]) -> str:
+def _between_launches(second: Site) -> tuple[str, str, str]:
+    """Return what `TaskRemedies.of` does for tasks of different launches."""
+    remedy = "put both launches on one queue\nor call device.synchronize() between them"
+    if second.is_compiled:
+        remedy += (
+            "; in a program, cnrtQueueSync, or let the second queue wait for a notifier that the first one places: "
+            "cnrtQueueWaitNotifier"
+        )
+    return "synchronize", "launches on different queues are not ordered", remedy
+
+
+def _between_jobs(kind: str, special: list[str], general: list[str]) -> tuple[str, str, str]:
+    """Return what `TaskRemedies.of` does for tasks of different jobs of a launch; `kind`: its task type."""
+    choices = [*special, _OWN_BYTES, *general, "split the kernel into two launches on one queue"]
+    if kind == "BLOCK":
+        return "", "BLOCK tasks are not ordered, not even those that share a core", any_of(choices)
+    choices.append("launch both tasks in one job: a union of more clusters")
+    return "", f"the jobs of a {kind} grid are not ordered: no barrier spans two jobs", any_of(choices)
+
+
+def any_of(choices: Iterable[str]) -> str:
     """Return alternatives, one per line."""
     first, *others = choices
     return first + "".join(f"\nor{',' if choice.startswith('if ') else ''} {choice}" for choice in others)

@@ -158,8 +158,7 @@ def _overlap(one: Ranges, other: Ranges) -> bool:
 def _later_launch(log: Log, order: Order, accesses: Accesses, read: int) -> str:
     """Return the kernel of the first later launch that writes any of the bytes of a read; empty if there is none."""
     launch = order.launch[order.task_of[accesses.record]]
-    writes = (accesses.alloc == accesses.alloc[read]) & accesses.write & (launch > launch[read])
-    writes &= (accesses.low < accesses.high[read]) & (accesses.high > accesses.low[read])
+    writes = accesses.meeting(read) & accesses.write & (launch > launch[read])
     return log.launches[int(launch[writes].min())].kernel if writes.any() else ""
 
 

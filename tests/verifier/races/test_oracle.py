@@ -252,7 +252,7 @@ def test_races_and_unwritten_bytes_match_the_oracle(programs, apart):
                 for pair in zip(accesses.record[a].tolist(), accesses.record[b].tolist(), strict=True)
             }
 
-    # Pairs that a shared copy orders are left out after the search (`Races`).
+    # Pairs that a shared copy orders are left out after the search (`ordered_otherwise`).
     position = order.position
     found = {
         (a, b)
