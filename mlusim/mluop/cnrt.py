@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import UINT8, Dtype
-from mlusim.errors import AllocationError
+from mlusim.errors import AllocationError, InputError
 from mlusim.host.device import Device
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
 from mlusim.mluop.report import first_refusal, refuse
-from mlusim.mluop.types import cnrtMemTransDir_t, cnrtRet_t, is_member
+from mlusim.mluop.types import c_integer, cnrtMemTransDir_t, cnrtRet_t, is_member
 from mlusim.units import group_digits
 
 _HOST, _DEVICE = "host", "device"
@@ -87,12 +87,14 @@ def cnrtMalloc(
     if not isinstance(device, Device):
         reason = f"the first argument is {_kind(device)}, not a mlusim.Device: cnrtMalloc(device, nbytes)"
         return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorArgsInvalid, reason), None
-    size = _size(nbytes)
+    size = c_integer(nbytes)
     if size is None or size < 1:
         reason = f"nbytes = {nbytes!r}: a size is an integer of at least 1 byte"
         return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorArgsInvalid, reason), None
     try:
         view = device.alloc((size,), UINT8, name, keep_data=not device.data and size <= _MAX_BYTES_WITH_DATA)
+    except InputError as error:
+        return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorArgsInvalid, error.message), None
     except AllocationError as error:
         reason = f"{error.message}; free memory that is no longer needed with cnrtFree"
         return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorNoMem, reason), None
@@ -151,7 +153,7 @@ def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tu
     yield not is_member(direction, cnrtMemTransDir_t), cnrtRet_t.cnrtErrorMemcpyDirectionInvalid, reason
     reason = "a link between boards is not modelled: copy by way of the host"
     yield direction == cnrtMemTransDir_t.cnrtMemcpyPeerToPeer, cnrtRet_t.cnrtErrorNotSupport, reason
-    size = _size(nbytes)
+    size = c_integer(nbytes)
     reason = f"nbytes = {nbytes!r}: a size is an integer of at least 0 bytes"
     yield size is None or size < 0, cnrtRet_t.cnrtErrorArgsInvalid, reason
 
@@ -224,13 +226,6 @@ def _bytes_of(pointer: Any, nbytes: int | None = None) -> _Bytes:
 
 def _side(pointer: Any) -> str:
     return _DEVICE if isinstance(pointer, DevicePointer) else _HOST
-
-
-def _size(nbytes: Any) -> int | None:
-    try:
-        return index(nbytes)
-    except TypeError:
-        return None
 
 
 def _kind(pointer: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mlusim.memory.layout import contiguous_strides
 from mlusim.mluop.report import LOGGER, refuse
-from mlusim.mluop.types import ELEMENT_TYPES, is_member, mluOpDataType_t, mluOpStatus_t, mluOpTensorLayout_t
+from mlusim.mluop.types import ELEMENT_TYPES, c_integer, is_member, mluOpDataType_t, mluOpStatus_t, mluOpTensorLayout_t
 from mlusim.units import group_digits
 
 # K: a tensor with at least this many elements is "large".
@@ -139,16 +139,19 @@ def _set(
 
 def _array_fault(values: Any, name: str, count: Any, read: dict[str, tuple[int, ...]]) -> str:
     """Read a C array of `count` numbers into `read`; returns why it cannot be read, or ""."""
-    if not isinstance(count, int) or count < 1:
-        return f"dimNb = {count!r}: a tensor has at least 1 dimension"
+    dimensions = c_integer(count)
+    if dimensions is None:
+        return f"dimNb = {count!r:.200}: it must be an integer, the number of dimensions"
+    if dimensions < 1:
+        return f"dimNb = {dimensions}: a tensor has at least 1 dimension"
     if values is None:
         return f"{name} is NULL"
     try:
-        numbers = tuple(index(value) for value in values)[:count]
+        numbers = tuple(index(value) for value in values)[:dimensions]
     except (TypeError, OverflowError):
         return f"{name} = {values!r:.200}: it must be a sequence of integers"
-    if len(numbers) < count:
-        return f"{name} has {len(numbers)} numbers and dimNb is {count}: give one for each dimension"
+    if len(numbers) < dimensions:
+        return f"{name} has {len(numbers)} numbers and dimNb is {dimensions}: give one for each dimension"
     if min(numbers) < 0 or max(numbers) > _INT_MAX:
         return f"{name} = {list(numbers)}: each is 0 to 2^31 - 1"
     read[name] = numbers

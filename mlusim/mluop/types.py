@@ -7,6 +7,8 @@ of which only the values that this package returns, and `cnrtMemTransDir_t`).
 from __future__ import annotations
 
 from enum import IntEnum
+from operator import index
+from typing import Any
 
 from mlusim.dtypes import (
     BFLOAT16,
@@ -121,6 +123,14 @@ ELEMENT_TYPES: dict[mluOpDataType_t, Dtype] = {
 """The element type of each data type that mlusim supports."""
 
 
+def c_integer(value: Any) -> int | None:
+    """Return an integer argument of C, which may be one of NumPy; None if it is none."""
+    try:
+        return index(value)
+    except TypeError:
+        return None
+
+
 def is_member(value: object, kind: type[IntEnum]) -> bool:
     """Whether a value is a member of an enumeration, or its number, as in C."""
-    return isinstance(value, int) and value in tuple(kind)
+    return c_integer(value) in tuple(kind)

@@ -178,6 +178,12 @@ def test_sizes_that_malloc_refuses(device, caplog, nbytes):
     refused(caplog, status, cnrtErrorArgsInvalid, f"nbytes = {nbytes!r}: a size is an integer of at least 1 byte")
 
 
+def test_malloc_refuses_a_name_that_is_not_text(device, caplog):
+    status, pointer = cnrtMalloc(device, 64, 7)
+    assert pointer is None
+    refused(caplog, status, cnrtErrorArgsInvalid, "name=7 is not text")
+
+
 def test_malloc_without_room_reports_the_sizes(caplog):
     device = mlusim.Device("mlu370-x4", data=False)
     status, pointer = cnrtMalloc(device, device.board.gdram_bytes + 1)

@@ -190,6 +190,7 @@ def test_handle_faults(caplog, device):
     ("arguments", "reason"),
     [
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 0, []), "dimNb = 0: a tensor has at least 1 dimension"),
+        ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, "2", [1, 2]), "dimNb = '2': it must be an integer, the number of dim"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 2, None), "dimSize is NULL"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 3, [1, 2]), "dimSize has 2 numbers and dimNb is 3: give one for each"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 2, [1, -1]), "dimSize = [1, -1]: each is 0 to 2^31 - 1"),
@@ -204,6 +205,15 @@ def test_descriptor_faults(caplog, arguments, reason):
     assert mluOpSetTensorDescriptor(desc, *arguments) == BAD
     assert f"[mluOpSetTensorDescriptor] MLUOP_STATUS_BAD_PARAM: {reason}" in caplog.text
     assert desc.dims == ()
+
+
+def test_integers_of_numpy_are_arguments(device):
+    _, desc = mluOpCreateTensorDescriptor()
+    layout, dtype, count = np.array([MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 2])
+    assert mluOpSetTensorDescriptor(desc, layout, dtype, count, np.array([2, 3])) == MLUOP_STATUS_SUCCESS
+    assert (desc.dtype, desc.dims) == (MLUOP_DTYPE_HALF, (2, 3))
+    _, pointer = cnrtMalloc(device, np.int64(12))
+    assert cnrtMemcpy(pointer, np.zeros(12, np.uint8), np.int32(12), np.int32(cnrtMemcpyHostToDev)) == cnrtSuccess
 
 
 def test_strided_descriptor_faults(caplog):
