@@ -39,7 +39,7 @@ def load(issuer: Issuer, line: int, source: Passed) -> Waiting:
     view: View = source if type(source) is View else check_view("load", source)
     if view.layout.size != 1:
         raise OperandError(f"load takes one element, not {view!r}: index it fully, or use load_array")
-    return read(issuer, line, "load", view, view.item)
+    return read(issuer, line, "load", view, view.first_number)
 
 
 def load_array(issuer: Issuer, line: int, source: Passed, origin: Passed = None) -> Waiting:

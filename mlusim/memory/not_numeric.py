@@ -19,14 +19,22 @@ _LOOK = "core.peek(view) gives its values to look at, and `await core.load_array
 _WRITE = "memcpy, core.fill and core.store(view, number) write to it"
 # By attribute of an array that a view lacks: what to use instead.
 _INSTEAD = {
-    "T": "view.transpose() swaps the axes",
-    "swapaxes": "view.transpose(1, 0, 2) reorders the axes",
-    "flatten": "view.reshape(-1) makes it one-dimensional",
-    "ravel": "view.reshape(-1) makes it one-dimensional",
-    "copy": "core.memcpy(buffer, view) copies it",
-    "astype": "core.convert(dst, src) converts between element types",
-    "fill": "core.fill(view, number) fills it",
-    **dict.fromkeys(("tolist", "tobytes", "flat", "data"), _LOOK),
+    "item": _LOAD,
+    "numel": "view.size is the number of elements",
+    "element_size": "view.itemsize is the size of an element",
+    **dict.fromkeys(("T", "mT", "t"), "view.transpose() swaps the axes"),
+    **dict.fromkeys(("swapaxes", "permute"), "view.transpose(1, 0, 2) reorders the axes"),
+    **dict.fromkeys(("flatten", "ravel"), "view.reshape(-1) makes it one-dimensional"),
+    **dict.fromkeys(("squeeze", "unsqueeze"), "view.reshape(...) adds and removes axes of extent 1"),
+    **dict.fromkeys(("expand", "repeat"), "view.broadcast_to(...) repeats axes with stride 0"),
+    **dict.fromkeys(("copy", "clone", "contiguous", "copy_", "to"), "core.memcpy(buffer, view) copies it"),
+    **dict.fromkeys(
+        ("astype", "type", "float", "half", "bfloat16", "int", "bool"),
+        "core.convert(dst, src) converts between element types",
+    ),
+    **dict.fromkeys(("fill", "fill_", "zero_"), "core.fill(view, number) fills it"),
+    **dict.fromkeys(("address", "ctypes", "data_ptr"), "view.pointer is its address"),
+    **dict.fromkeys(("tolist", "tobytes", "flat", "data", "numpy", "cpu"), _LOOK),
 }
 
 

@@ -284,8 +284,8 @@ class View:
             return self._make_array()
         return array
 
-    def item(self) -> Any:
-        """Return the only (or first) element as a Python number."""
+    def first_number(self) -> Any:
+        """Return the first element as a Python number. Internal: a kernel loads it, `await core.load(view)`."""
         buffer: Any = self.allocation.bytes()
         unpack = self.layout.unpack
         # Optimised: half the cost of an array.

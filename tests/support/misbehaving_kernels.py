@@ -256,6 +256,18 @@ async def name_of_triton(core: Core) -> None:
     core.program_id(0)  # named
 
 
+async def name_of_ascend_c(core: Core) -> None:
+    core.DataCopy(1, 2)  # named
+
+
+async def module_of_triton(core: Core) -> None:
+    core.tl.load(1)  # named
+
+
+async def item_of_torch(core: Core) -> None:
+    core.nram.alloc(4, "int8")[0].item()  # named
+
+
 async def zeros_of_numpy(core: Core) -> None:
     core.nram.zeros(8, "float32")  # named
 
@@ -352,6 +364,9 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (arithmetic_of_an_array, KernelError, ".* a view has no attribute 'mean': compute with instructions, such as"),
     (name_of_numpy, UnknownNameError, r"core\.multiply is not an instruction of this core: did you mean mul\? docs"),
     (name_of_triton, UnknownNameError, r"core\.program_id is not an instruction .*: did you mean task_id\? docs"),
+    (name_of_ascend_c, UnknownNameError, r"core\.DataCopy is not an instruction .*: did you mean memcpy\? docs"),
+    (module_of_triton, UnknownNameError, r"core\.tl is not .*: instructions are methods of core itself, .*; docs"),
+    (item_of_torch, KernelError, ".* a view has no attribute 'item': `await core.load.view.` gives the number"),
     (zeros_of_numpy, KernelError, r".*'Scratch' object has no attribute 'zeros': it has adopt, alloc, free_bytes, "),
     (name_of_bang_c, UnknownNameError, r"core\.__bang_add is not an instruction of this core: did you mean add\?"),
     (stores_a_text, OperandError, "store with '1': the value must be a number, not str$"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.conversion_methods import CONVERSIONS, ConversionMethods
+from mlusim.cores.tasks.foreign_names import replacement
 from mlusim.cores.tasks.source_line import awaiting_line, kernel_line
 from mlusim.errors import (
     AccessError,
@@ -44,69 +45,6 @@ class Abandoned(BaseException):
 
 # Arguments that NumPy would take for an array, and that a kernel gets as they are.
 _NO_TENSORS = (list, tuple, range, memoryview, bytearray, array)
-# Names of instructions and attributes in NumPy, Triton and CUDA, for the message about an unknown name.
-_ELSEWHERE = {
-    "multiply": "mul",
-    "subtract": "sub",
-    "divide": "div",
-    "true_divide": "div",
-    "negative": "neg",
-    "reciprocal": "recip",
-    "power": "pow",
-    "copy": "memcpy",
-    "copyto": "memcpy",
-    "full": "fill",
-    "zeros": "write_zero",
-    "arange": "incseq",
-    "astype": "convert",
-    "where": "mask_select",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "equal": "eq",
-    "not_equal": "ne",
-    "absolute": "abs",
-    "rint": "round",
-    "sigmoid": "active_sigmoid",
-    "gelu": "active_gelu",
-    "bitwise_and": "band",
-    "bitwise_or": "bor",
-    "bitwise_xor": "bxor",
-    "bitwise_not": "bnot",
-    "invert": "bnot",
-    "left_shift": "sll",
-    "right_shift": "srl",
-    "dot": "matmul",
-    "trans": "transpose",
-    "cumsum": "integral",
-    "take": "memcpy_rows",
-    "active_relu": "relu",
-    "program_id": "task_id",
-    "blockIdx": "task_id",
-    "threadIdx": "task_id",
-    "num_programs": "task_dim",
-    "gridDim": "task_dim",
-    "blockDim": "task_dim",
-    "syncthreads": "sync_cluster",
-    "sync_threads": "sync_cluster",
-    "barrier": "sync_cluster",
-    "debug_barrier": "sync_cluster",
-    "atomicAdd": "atomic_reduce_add",
-    "atomicMax": "atomic_reduce_max",
-    "atomicMin": "atomic_reduce_min",
-    "atomicCAS": "atomic_reduce_cas",
-    "shared": "sram",
-    "printf": "peek",
-    "print": "peek",
-    "device_print": "peek",
-}
-# What a kernel cannot do, and the host does.
-_HOSTS = dict.fromkeys(
-    ("gdram", "dram", "malloc", "empty", "global_memory"),
-    "a kernel allocates in core.nram, core.sram, core.wram and core.ldram; tensors in GDRAM are arguments of the "
-    "kernel, which the host makes: mlusim.Output(shape, dtype) or Device.alloc",
-)
 
 
 def reported(task: Task, error: BaseException) -> BaseException:
@@ -233,11 +171,10 @@ def _unknown_instruction(core: Any, name: str) -> str:
     """Return the message for a method that a core lacks, with the nearest name."""
     # BANG C's names without the underscores.
     plain = name.lstrip("_").removeprefix("bang_")
-    if plain in _HOSTS:
-        return f"core.{name} is not an instruction of this core: {_HOSTS[plain]}"
     known = [known for known in dir(core) if not known.startswith("_")]
     if "2" in plain:
         known += CONVERSIONS
-    near = f"did you mean {_ELSEWHERE[plain]}? " if plain in _ELSEWHERE else nearest(plain, known)
+    near = replacement(plain) or nearest(plain, known).rstrip()
+    near += "" if not near else " " if near.endswith("?") else "; "
     pages = "docs/instructions.md and docs/glossary.md list them all"
     return f"core.{name} is not an instruction of this core: {near}{pages}"
