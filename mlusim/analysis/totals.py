@@ -1,9 +1,4 @@
-"""Sums over all records of a run, computed in parts to save memory.
-
-Amounts belong to records, so arbitrary parts of the log add up. Times are lengths of unions of intervals, so time
-windows add up: a window includes every record that overlaps it, clipped to the window. The memory needed for a log of
-millions of records is then little more than its own.
-"""
+"""Sums over all records of a run, in parts of its log: see `mlusim.analysis.windows`."""
 
 from __future__ import annotations
 

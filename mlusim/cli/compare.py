@@ -180,7 +180,6 @@ def _compare_kernels(
 
     boards = boards_of(device)
     calls = {}
-    more = {"steady": True} if steady else {}
     options = kernel_name.options if isinstance(kernel_name, KernelName) else {}
     kernels = (kernel_name, *(KernelName(other, options) if is_kernel_file(other) else other for other in others))
     for name in kernels:
@@ -191,7 +190,7 @@ def _compare_kernels(
 
     def operation(strategy: str) -> Result:
         call, board = calls[strategy]
-        return call.run(board, data=not no_data, progress=not quiet, **more)
+        return call.run(board, data=not no_data, progress=not quiet, steady=steady)
 
     rows = compare(operation, calls)
     names = [board.name for board in boards]

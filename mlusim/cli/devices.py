@@ -16,8 +16,14 @@ from mlusim.errors import InputError
 if TYPE_CHECKING:
     from mlusim.hardware import Board
 
-_HEADS = ("board", "arch", "cores", "clock", "DRAM", "NRAM", "SRAM", "UNION")
-# Further columns of `--full`: header and parameter.
+# Columns after the board's name, arch and cores: header and parameter. Further ones of `--full`.
+_COLUMNS = (
+    ("clock", "clock_hz"),
+    ("DRAM", "dram_bandwidth_bytes_per_s"),
+    ("NRAM", "nram_usable_bytes"),
+    ("SRAM", "sram_usable_bytes"),
+    ("UNION", "max_union"),
+)
 _MORE = (
     ("GDRAM", "gdram_bytes"),
     ("WRAM", "wram_bytes"),
@@ -84,25 +90,15 @@ def _print_toml(board: Board, out: str | None, *, quiet: bool) -> None:
 
 def _list(*, full: bool) -> None:
     from mlusim.hardware import presets
-    from mlusim.hardware.describe import assumed_fields, overview_rows, value_text
+    from mlusim.hardware.describe import assumed_fields, value_text
 
-    heads = [*_HEADS, *(title for title, _ in _MORE), "ASSUMED"] if full else _HEADS
+    columns = [*_COLUMNS, *(_MORE if full else ())]
+    heads = ["board", "arch", "cores", *(head for head, _ in columns), *(["ASSUMED"] if full else [])]
     lines = []
-    for row, board in zip(overview_rows(), presets(), strict=True):
-        cells = [
-            row["name"],
-            str(row["arch"]),
-            f"{row['clusters']} x {int(row['cores']) // int(row['clusters'])}",
-            row["clock"],
-            row["bandwidth"],
-            _short(row["nram_usable"]),
-            _short(row["sram_usable"]),
-            str(row["max_union"]),
-        ]
-        if full:
-            cells += [_short(value_text(name, getattr(board, name))) for _, name in _MORE]
-            cells.append(str(len(assumed_fields(board))))
-        lines.append(cells)
+    for board in presets():
+        cells = [board.name, str(board.arch), f"{board.clusters} x {board.cores_per_cluster}"]
+        cells += [_short(value_text(name, getattr(board, name))) for _, name in columns]
+        lines.append([*cells, *([str(len(assumed_fields(board)))] if full else [])])
     show.print_columns(heads, lines, right=range(1, len(heads)))
     show.print_text(
         "\nCores: clusters x cores of each. DRAM: nominal bandwidth. NRAM of a core and\n"

@@ -36,7 +36,7 @@ class Given(NamedTuple):
         return Path(part[1]) if part and not Path(self.text).exists() else Path(self.text)
 
 
-def note(ctx: click.Context | None, param: click.Parameter | None, text: str, *, writes: bool) -> None:
+def register(ctx: click.Context | None, param: click.Parameter | None, text: str, *, writes: bool) -> None:
     """Register a path named on a command line."""
     if ctx is not None and param is not None and not ctx.resilient_parsing:
         # Messages use the first long name, like the checks of the commands.

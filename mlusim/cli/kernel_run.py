@@ -10,6 +10,7 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.files import check_output
+from mlusim.cli.kernel_arguments import given
 from mlusim.cli.options import csv_option, output_options, report_option, save_run_option
 from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.provenance import print_findings
@@ -76,13 +77,9 @@ def run_kernel(
     if out and no_data:
         raise InputError("--out with --no-data: there is no result to write")
     targets = output_files(out, inputs)
-    options: dict[str, Any] = {} if call.kernel.launches else {"check": check, "dma": dma}
-    if steady:
-        options["steady"] = True
-    if max_operations is not None:
-        options["max_operations"] = max_operations
+    options = given(max_operations=max_operations) | ({} if call.kernel.launches else {"check": check, "dma": dma})
     try:
-        result = call.run(device, data=not no_data, progress=not outputs.quiet, **options)
+        result = call.run(device, data=not no_data, progress=not outputs.quiet, steady=steady, **options)
     except VerificationError as error:
         if not outputs.as_json:
             raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.files import note
+from mlusim.cli.files import register
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class DeviceName(ParamType):
             self.fail(f"{value!r} names several boards; `mlusim compare` and `mlusim sweep` take several", param, ctx)
         chosen: Board = board(value)
         if isinstance(value, str) and Path(value).is_file():
-            note(ctx, param, value, writes=False)
+            register(ctx, param, value, writes=False)
         return chosen
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -189,7 +189,7 @@ class FileName(ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name unchanged; it is checked when it is read or written."""
-        note(ctx, param, str(value), writes=self._writes)
+        register(ctx, param, str(value), writes=self._writes)
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.kernel_arguments import call_of, kernel_command
+from mlusim.cli.kernel_arguments import call_of, given, kernel_command
 from mlusim.cli.kernel_completion import complete_reference
 from mlusim.cli.kernel_run import (
     OUTPUT,
@@ -117,9 +117,15 @@ def _verify(
     call = call_of(kernel_name, **own)
     targets = output_files(out, inputs)
     expected = None if reference is None else _reference(reference)
-    more: dict[str, Any] = {} if max_operations is None else {"max_operations": max_operations}
-    more |= {"tolerance": tolerance, "absolute_tolerance": absolute_tolerance}
-    verified = call.verify(device, reference=expected, rewrites=tuple(rewrites), dma=dma, **more)
+    verified = call.verify(
+        device,
+        reference=expected,
+        tolerance=tolerance,
+        absolute_tolerance=absolute_tolerance,
+        rewrites=tuple(rewrites),
+        dma=dma,
+        **given(max_operations=max_operations),
+    )
     written = [] if verified.stopped else write_outputs(targets, verified.outputs)
     files = [name for name in (outputs.saved, outputs.operations, outputs.report) if name]
     if verified.result is not None and files:

@@ -190,8 +190,8 @@ def _run_operator(payload: dict[str, Any], board: Board) -> dict[str, Any]:
 
 
 def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
-    steady = {"steady": True} if payload.get("steady") else {}
-    result = kernel_call(payload).timed(board, data=payload["data"], **steady)
+    steady = bool(payload.get("steady"))
+    result = kernel_call(payload).timed(board, data=payload["data"], steady=steady)
     tasks = sum(launch.dim[0] * launch.dim[1] * launch.dim[2] for launch in result.log.launches)
     figures = {"tasks": tasks} | _figures(result.metrics, result.lower_bound, result.log, board)
     return figures | (_steady_figures(result) if steady else {})

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
-from typing import TypedDict
 
 from mlusim.hardware.board_record import Board
-from mlusim.hardware.presets import preset, preset_names
 from mlusim.units import format_bytes, format_ns, group_digits
 
 _HERTZ_PER_MHZ = 10**6
 _BYTES_PER_GB = 10**9
-
-
-class OverviewRow(TypedDict):
-    """The main figures of a board. Sizes are those available to kernels."""
-
-    name: str
-    arch: int
-    clusters: int
-    cores: int
-    clock: str
-    bandwidth: str
-    nram_usable: str
-    sram_usable: str
-    max_union: int
 
 
 def board_rows(board: Board) -> list[tuple[str, str, str, str]]:
@@ -33,24 +17,6 @@ def board_rows(board: Board) -> list[tuple[str, str, str, str]]:
     return [
         (group, name, value_text(name, getattr(board, name)), board.sources.get(name, ""))
         for name, (group, _) in _documented().items()
-    ]
-
-
-def overview_rows() -> list[OverviewRow]:
-    """Return one row per preset."""
-    return [
-        {
-            "name": board.name,
-            "arch": board.arch,
-            "clusters": board.clusters,
-            "cores": board.cores,
-            "clock": value_text("clock_hz", board.clock_hz),
-            "bandwidth": value_text("dram_bandwidth_bytes_per_s", board.dram_bandwidth_bytes_per_s),
-            "nram_usable": value_text("nram_bytes", board.nram_usable_bytes),
-            "sram_usable": value_text("sram_bytes", board.sram_usable_bytes),
-            "max_union": board.max_union,
-        }
-        for board in map(preset, preset_names())
     ]
 
 

@@ -93,6 +93,7 @@ def test_the_demo_writes_a_report_with_a_film(folder):
 
 def test_devices_lists_every_preset():
     text = succeed("devices")
+    assert "mlu370-x4 372 8 x 4 1 000 MHz 307.2 GB/s 640 KiB 3.875 MiB 8" in " ".join(text.split())
     names = [board.name for board in presets()]
     assert [line.split()[0] for line in text.splitlines()[1:] if line and line.split()[0] in names] == names
     assert [board["name"] for board in json.loads(succeed("devices", "--json"))["boards"]] == names

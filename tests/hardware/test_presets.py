@@ -13,7 +13,7 @@ import mlusim.hardware
 from mlusim.errors import BoardError
 from mlusim.hardware import SOURCES, Board, presets
 from mlusim.hardware.checks import EFFICIENCY_ORDER
-from mlusim.hardware.describe import assumed_fields, board_rows, field_meanings, overview_rows, value_text
+from mlusim.hardware.describe import assumed_fields, board_rows, field_meanings, value_text
 from mlusim.units import KIB
 from mlusim.validation.measurements import measurements
 
@@ -259,22 +259,6 @@ def test_reading_toml_is_not_part_of_the_import() -> None:
     code = "import sys, mlusim.hardware; mlusim.hardware.presets(); print('tomllib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-
-
-def test_overview_has_a_row_for_each_preset() -> None:
-    rows = {row["name"]: row for row in overview_rows()}
-    assert list(rows) == list(PRESETS)
-    assert rows["mlu370-x4"] == {
-        "name": "mlu370-x4",
-        "arch": 372,
-        "clusters": 8,
-        "cores": 32,
-        "clock": "1 000 MHz",
-        "bandwidth": "307.2 GB/s",
-        "nram_usable": "655 360 B (640 KiB)",
-        "sram_usable": "4 063 232 B (3.875 MiB)",
-        "max_union": 8,
-    }
 
 
 def test_every_parameter_has_a_meaning_in_one_line() -> None:

@@ -227,33 +227,27 @@ def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
             break
         # The number of groups is about that of bins.
         bins = max(min(int(0.95 * bins * max_spans / count), bins - 1), 1)
-    rows = np.flatnonzero(short)
-    length = np.bincount(group, every.length_ps[rows], len(groups)).astype(np.int64)
-    first = np.full(len(groups), np.iinfo(np.int64).max)
-    np.minimum.at(first, group, every.start_ps[rows])
-    lane_bin, cause = np.divmod(groups, len(CAUSES))
-    # One after another, from the start of the first in the bin.
-    order = np.lexsort((first, lane_bin))
-    before = np.cumsum(length[order]) - length[order]
-    head = np.concatenate([[True], np.diff(lane_bin[order]) != 0])
-    at = np.maximum.accumulate(np.where(head, np.arange(len(order)), 0))
-    start = np.empty(len(groups), np.int64)
-    start[order] = first[order][at] + before - before[at]
 
-    def common(values: Integers) -> Integers:
-        least, largest = np.full(len(groups), np.iinfo(np.int64).max), np.full(len(groups), NONE)
-        np.minimum.at(least, group, values[rows])
-        np.maximum.at(largest, group, values[rows])
-        return np.where(least == largest, least, NONE)
+    def by_group(operation: np.ufunc, values: Integers, initial: int) -> Integers:
+        result = np.full(len(groups), initial, np.int64)
+        operation.at(result, group, values[short])
+        return result
+
+    def first(values: Integers) -> Integers:
+        return by_group(np.minimum, values, np.iinfo(np.int64).max)
 
     def total(values: Integers) -> Integers:
-        sums = np.zeros(len(groups), np.int64)
-        np.add.at(sums, group, values[rows])
-        return sums
+        return by_group(np.add, values, 0)
 
+    def common(values: Integers) -> Integers:
+        least = first(values)
+        return np.where(least == by_group(np.maximum, values, NONE), least, NONE)
+
+    lane_bin, cause = np.divmod(groups, len(CAUSES))
+    length = total(every.length_ps)
     columns = {
         "lane": lane_bin // bins,
-        "start_ps": start,
+        "start_ps": _one_after_another(lane_bin, first(every.start_ps), length),
         "length_ps": length,
         "cause": cause,
         "label": common(every.label),
@@ -270,3 +264,14 @@ def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
         within_ps=width,
         **{name: column[order] for name, column in merged.items()},
     )
+
+
+def _one_after_another(lane_bin: Integers, first: Integers, length: Integers) -> Integers:
+    """(groups,) starts of the groups of each bin of a lane, one after another from the first start in the bin."""
+    order = np.lexsort((first, lane_bin))
+    before = np.cumsum(length[order]) - length[order]
+    head = np.concatenate([[True], np.diff(lane_bin[order]) != 0])
+    at = np.maximum.accumulate(np.where(head, np.arange(len(order)), 0))
+    start = np.empty(len(order), np.int64)
+    start[order] = first[order][at] + before - before[at]
+    return start
