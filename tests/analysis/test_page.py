@@ -13,13 +13,13 @@ import mlusim
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LOSSES
-from mlusim.analysis.page.cause_spans import LANE_NAMES, cause_spans
 from mlusim.analysis.page.html import page
 from mlusim.analysis.page.occupancy import occupancies
 from mlusim.analysis.page.pages import index
 from mlusim.analysis.page.source import source_blocks
 from mlusim.analysis.page.tensors import LDRAM, tensor_traffic
 from mlusim.analysis.page.tiles import tile_map
+from mlusim.analysis.page.timeline import LANE_NAMES, cause_spans
 from mlusim.analysis.style import CAUSE_COLOURS, LOSS_COLOURS
 from mlusim.memory.kinds import MemoryKind
 from mlusim.planning.tiles import Tiles

@@ -15,8 +15,8 @@ import pytest
 import mlusim
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.page import sections
-from mlusim.analysis.page.cause_spans import cause_spans
 from mlusim.analysis.page.html import page
+from mlusim.analysis.page.timeline import cause_spans
 
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),

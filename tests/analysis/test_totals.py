@@ -17,7 +17,7 @@ from mlusim.analysis.by_line import time_by_line
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import mixed_ps
 from mlusim.analysis.metrics import measure
-from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
+from mlusim.analysis.page.timeline import CauseSpans, cause_spans
 from mlusim.analysis.pictures import write_report
 from mlusim.analysis.spans import RunSpans, shares
 from mlusim.analysis.summary import to_json

@@ -11,6 +11,6 @@ Pages:
 
 Charts:
   charts                   plotly's charts; `roofline`, `occupancy`, `tensors`: their data
-  timeline_data            the timeline: `cause_spans`, and the tile map: `tiles`
+  timeline, tiles          the timeline and the tile map, which page.js draws
   source                   the kernel's source with the cost of each line
 """

@@ -9,20 +9,20 @@ from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LOSSES, most_sensitive_to
 from mlusim.analysis.page import charts
-from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
 from mlusim.analysis.page.occupancy import Occupancy, occupancies
-from mlusim.analysis.page.parts import esc, legend, source_table, table, tensor_row, verification
+from mlusim.analysis.page.parts import esc, legend, table
 from mlusim.analysis.page.roofline import roofline
-from mlusim.analysis.page.source import source_blocks
-from mlusim.analysis.page.tensors import tensor_traffic
-from mlusim.analysis.page.tiles import tile_map
-from mlusim.analysis.page.timeline_data import tile_data, timeline_data
+from mlusim.analysis.page.source import source_blocks, source_table
+from mlusim.analysis.page.tensors import tensor_row, tensor_traffic
+from mlusim.analysis.page.tiles import tile_data, tile_map
+from mlusim.analysis.page.timeline import CauseSpans, cause_spans, timeline_data
 from mlusim.analysis.style import core_colours
 from mlusim.analysis.summary import figures, percent, split_rows, us_text
 from mlusim.units import PS_PER_US, format_ns, group_digits, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
+    from mlusim.verifier.report import Report
 
 _SHOWN_BLOCKS = 12
 
@@ -57,7 +57,7 @@ class Sections:
         yield self._section("traffic", "Traffic by tensor", self._traffic())
         if self.result.log.lines:
             yield self._section("source", "Source", self._source())
-        yield self._section("verification", "Verification", verification(self.result.report))
+        yield self._section("verification", "Verification", _verification(self.result.report))
 
     def _section(self, name: str, head: str, content: str) -> str:
         self.heads.append((name, head))
@@ -309,3 +309,22 @@ def _merged(spans: CauseSpans) -> str:
 
 def _spoken_memory(memory: Occupancy) -> str:
     return f"{memory.name}: peak {group_digits(memory.peak_bytes)} of {group_digits(memory.usable_bytes)} B"
+
+
+def _verification(report: Report | None) -> str:
+    """Return the findings of the verification, and the split proof."""
+    if report is None:
+        return (
+            "<p>This run was not checked. <code>--check</code>, or <code>check=True</code>, proves the split and looks "
+            "for races and for bytes that are read before they are written.</p>"
+        )
+    verdict, *_ = report.text(hints=False).split("\n")
+    good = "good" if report.ok else "bad"
+    parts = [f'<p class="{good}">{esc(verdict)}</p>']
+    for finding in report.findings:
+        look = "finding" if finding.severity == "error" else "hint"
+        parts.append(f'<pre class="{look}">{esc(finding.text())}</pre>')
+    _, _, proof = report.text(hints=False).partition("split proof")
+    if proof:
+        parts.append(f"<h3>Split proof</h3><pre>{esc('split proof' + proof)}</pre>")
+    return "\n".join(parts)

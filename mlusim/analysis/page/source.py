@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
+from textwrap import dedent
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +13,16 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.by_line import LineTime
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.page.parts import esc
+from mlusim.analysis.style import CAUSE_COLOURS
+from mlusim.analysis.summary import percent
 from mlusim.analysis.windows import pieces
 from mlusim.arrays import Integers
+from mlusim.units import group_digits
 
 # Up to this many consecutive lines without figures are shown; of longer runs only their ends.
 _MAX_LINES = 400
+_MIN_NAMED_SHARE = 0.001
 
 
 class SourceLine(NamedTuple):
@@ -118,3 +124,53 @@ def _functions(text: str) -> list[tuple[str, int, int]]:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
+
+
+def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
+    """Return a function with the cost of each line, of `total_ps` core-picoseconds; the largest is `most_ps`."""
+    texts = dedent("\n".join(line.text for line in block.lines)).split("\n")
+    names = list(CAUSES)
+    rows = []
+    for line, code in zip(block.lines, texts, strict=True):
+        spent = line.spent_ps.tolist()
+        share = sum(spent) / total_ps
+        pieces = "".join(
+            f'<i style="background:{CAUSE_COLOURS[name]};width:{100 * part / most_ps:.1f}%"></i>'
+            for name, part in zip(names, spent, strict=True)
+            if part
+        )
+        causes = "; ".join(
+            f"{CAUSES[name]} {percent(part / total_ps)}"
+            for name, part in zip(names, spent, strict=True)
+            if part > _MIN_NAMED_SHARE * total_ps
+        )
+        bar = f'<span class="bar" title="{esc(causes)}">{pieces}</span>' if share else ""
+        silent = "" if line.times else ' class="silent"'
+        cells = (
+            percent(share) if share else "",
+            group_digits(line.times) if line.times else "",
+            group_digits(line.requested_bytes) if line.requested_bytes else "",
+            group_digits(line.bus_bytes) if line.bus_bytes else "",
+        )
+        numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
+        rows.append(
+            f'<tr{silent}><td class="number">{line.number}</td><td>{bar}</td>{numbers}'
+            f'<td class="code">{esc(code)}</td></tr>'
+        )
+    heads = "".join(
+        f'<th scope="col"{look}>{head}</th>'
+        for head, look in (
+            ("line", ' class="number"'),
+            ("time by cause", ""),
+            ("share", ' class="number"'),
+            ("times", ' class="number"'),
+            ("requested B", ' class="number"'),
+            ("bus B", ' class="number"'),
+            ("source" if block.known else "source not available", ""),
+        )
+    )
+    return (
+        f"<h3>{esc(block.function)} <small>({esc(block.file)})</small></h3>"
+        f'<div class="wide"><table class="source"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody>'
+        "</table></div>"
+    )

@@ -1,4 +1,4 @@
-"""Traffic by tensor in off-chip memory, and the compulsory bytes."""
+"""Traffic by tensor in off-chip memory, and the compulsory bytes: as data, and as rows of a table."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.page.parts import esc
 from mlusim.analysis.windows import pieces
 from mlusim.arrays import Integers
 from mlusim.log import NONE
+from mlusim.units import group_digits
 
 
 class TensorTraffic(NamedTuple):
@@ -87,3 +89,19 @@ def _sums(records: LogColumns) -> Integers:
         ],
         axis=1,
     )
+
+
+def tensor_row(tensor: TensorTraffic) -> list[str]:
+    """Return the cells of a tensor: bytes, and the ratio to the compulsory bytes."""
+    bus = tensor.bus_read_bytes + tensor.bus_write_bytes
+    shape = f"{tensor.dtype} {list(tensor.shape)}, {'input' if tensor.is_input else 'output'}" if tensor.dtype else ""
+    ratio = f"{bus / tensor.compulsory_bytes:.2f} x" if tensor.compulsory_bytes else ""
+    amounts = (
+        tensor.compulsory_bytes,
+        tensor.read_bytes,
+        tensor.written_bytes,
+        tensor.bus_read_bytes,
+        tensor.bus_write_bytes,
+    )
+    about = f"<br><small>{esc(shape)}</small>" if shape else ""
+    return [f"{esc(tensor.name)}{about}", *map(group_digits, amounts), ratio]

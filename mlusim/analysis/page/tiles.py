@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.page.embed import pack
 from mlusim.analysis.tile_writers import axis_label, tile_writers
 from mlusim.arrays import Integers
 from mlusim.log import NONE
@@ -129,3 +132,26 @@ def _edges(samples: Integers, chosen: Integers, extent: int) -> Integers:
     starts = np.concatenate([[0], middle])[chosen]
     starts[0] = 0
     return np.concatenate([starts, [extent]])
+
+
+def tile_data(records: LogColumns, tiles: TileMap, shape: Sequence[int]) -> dict[str, Any]:
+    """Return the map's cells and the tiles that they refer to."""
+    logged = tiles.logged_unit is not None
+    return {
+        "rows": tiles.row_edges.tolist(),
+        "columns": tiles.column_edges.tolist(),
+        "row_label": tiles.row_label,
+        "column_label": tiles.column_label,
+        "shape": list(shape),
+        "tile": pack(tiles.tile.reshape(-1)),
+        "task": pack(tiles.task),
+        "iteration": pack(tiles.iteration),
+        "unit": pack(tiles.unit),
+        "nbytes": pack(tiles.nbytes),
+        "nram_bytes": pack(tiles.nram_bytes),
+        "start": [pack(axis) for axis in tiles.start.T],
+        "stop": [pack(axis) for axis in tiles.stop.T],
+        "logged_unit": pack(tiles.logged_unit.reshape(-1)) if tiles.logged_unit is not None else None,
+        "logged_write": pack(tiles.logged_write.reshape(-1)) if logged and tiles.logged_write is not None else None,
+        "units": [records.unit_name(unit) for unit in range(records.units)],
+    }

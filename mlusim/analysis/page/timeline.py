@@ -7,6 +7,7 @@ a lane per pipe with work; loads and stores of the io pipe have separate lanes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import clip, gaps, intervals, no_intervals, union
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
+from mlusim.analysis.page.embed import pack
+from mlusim.analysis.style import CAUSE_COLOURS, time_unit
 from mlusim.analysis.windows import how_many, windows
 from mlusim.arrays import Integers
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
@@ -93,6 +96,34 @@ def cause_spans(records: LogColumns, max_spans: int = MAX_SPANS, piece: int = 0)
         for window in windows(records, piece)
     ]
     return parts[0][1] if len(parts) == 1 else _joined(parts)
+
+
+def timeline_data(records: LogColumns, spans: CauseSpans) -> dict[str, Any]:
+    """Return the spans in columns, with the names that their numbers refer to, for page.js."""
+    unit, scale = time_unit(records.time_ps)
+    first = np.searchsorted(spans.lane, np.arange(len(spans.lanes) + 1))
+    units = sorted({lane.unit for lane in spans.lanes})
+    return {
+        "end_ps": records.time_ps,
+        "unit": unit,
+        "unit_ps": scale,
+        "causes": list(CAUSES.values()),
+        "colours": [CAUSE_COLOURS[name] for name in CAUSES],
+        "lane_names": list(LANE_NAMES),
+        "lanes": [[units.index(lane.unit), lane.kind] for lane in spans.lanes],
+        "units": [records.unit_name(unit) for unit in units],
+        "first": first.tolist(),
+        "start_ps": pack(spans.start_ps),
+        "length_ps": pack(spans.length_ps),
+        "cause": pack(spans.cause),
+        "label": pack(spans.label),
+        "line": pack(spans.line),
+        "nbytes": pack(spans.nbytes),
+        "times": pack(spans.times),
+        "labels": spans.labels,
+        "lines": [f"{PurePath(file).name}:{number}" for file, number, _ in records.log.lines],
+        "within_ps": spans.within_ps,
+    }
 
 
 def _joined(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
