@@ -113,7 +113,7 @@ def regret(name: str, rng: random.Random) -> tuple[float, float, str] | None:
     times = {signature(mine.plan): simulated(mine)}
     mine_ps = best_ps = times[signature(mine.plan)]
     predicted_ps, what = mine.plan.predicted_ps, "auto"
-    for strategy in command.strategies:
+    for strategy in command.operator.strategies:
         for part in PARTS:
             call = planned(command, options, arrays, board, strategy, room // part)
             if call is None or signature(call.plan) in times:

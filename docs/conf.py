@@ -125,7 +125,7 @@ def _with_strategies(app: Any, context: Any, lines: list[str]) -> None:
     command = getattr(context.command, "_command", None)
     if command is not None:
         lines += ["", "Strategies, the first is the default:", ""]
-        lines += [f"- ``{name}``: {about}" for name, about in command.strategies.items()]
+        lines += [f"- ``{name}``: {about}" for name, about in command.operator.strategies.items()]
         lines.append("")
     _as_code(app, context, lines)
 

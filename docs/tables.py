@@ -61,7 +61,9 @@ def strategies(operator: str) -> str:
     """Return the strategies of an operator, the default first."""
     from mlusim.cli.operators import ENTRIES
 
-    return table(("strategy", ""), [(f"`{name}`", about) for name, about in ENTRIES[operator].strategies.items()])
+    return table(
+        ("strategy", ""), [(f"`{name}`", about) for name, about in ENTRIES[operator].operator.strategies.items()]
+    )
 
 
 def instructions() -> str:

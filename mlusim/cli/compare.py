@@ -38,7 +38,7 @@ def _make_operator(command: Command) -> click.Command:
             "strategies",
             multiple=True,
             metavar="NAMES",
-            shell_complete=complete_from(lambda: [*command.strategies, "all"]),
+            shell_complete=complete_from(lambda: [*command.operator.strategies, "all"]),
             help="Strategies, separated by commas, or all; may be repeated. [default: all]",
         ),
         _no_data_option,
@@ -49,7 +49,7 @@ def _make_operator(command: Command) -> click.Command:
     return OperatorCommand(
         command,
         _compare,
-        about=f"Strategies of {command.name} side by side. {command.summary}",
+        about=f"Strategies of {command.name} side by side. {command.operator.summary}",
         example=f"mlusim compare {command.name} {_example(command)}",
         params=[*input_options(command), *options],
         sections=input_sections(command) | _SECTIONS,
@@ -71,7 +71,7 @@ Examples:
 
 def _example(command: Command) -> str:
     """Return the first tensors of its example for `mlusim run`, without files to write."""
-    return command.usage.partition(" --out")[0].partition(" --explain")[0]
+    return command.operator.usage.partition(" --out")[0].partition(" --explain")[0]
 
 
 def _compare(

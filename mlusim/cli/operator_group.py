@@ -121,7 +121,7 @@ class OperatorCommand(SectionedCommand):
             sections=sections,
             callback=partial(callback, command),
             help=f"{about}\n\n\b\nExample:\n  {example}",
-            short_help=command.summary,
+            short_help=command.operator.summary,
         )
         self._command = command
 
@@ -129,4 +129,4 @@ class OperatorCommand(SectionedCommand):
         """Write name and summary of each strategy."""
         del ctx
         with formatter.section("Strategies (the first is the default)"):
-            formatter.write_dl(list(self._command.strategies.items()))
+            formatter.write_dl(list(self._command.operator.strategies.items()))

@@ -21,7 +21,7 @@ def input_options(command: Command) -> list[click.Parameter]:
     """Return the options of an operator's inputs and attributes."""
     own: list[click.Parameter] = [
         click.Option([flag(tensor.flag_name)], type=FILE, metavar="FILE", help=tensor.help)
-        for tensor in command.tensors
+        for tensor in command.operator.inputs
     ]
     return [
         *own,
@@ -30,12 +30,12 @@ def input_options(command: Command) -> list[click.Parameter]:
             ["--shape"], type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196 or 2x8x256x196."
         ),
         click.Option(
-            [flag(command.data_option), "random_dtype"],
+            [flag(command.operator.data_option), "random_dtype"],
             type=ELEMENT_TYPE,
             metavar="DTYPE",
             help="With --shape: element type. [default: float32]",
         ),
-        *options_of(command.example_attributes),
+        *options_of(command.operator.example_attributes),
         click.Option(
             ["--seed"],
             type=click.IntRange(min=0),
@@ -47,10 +47,10 @@ def input_options(command: Command) -> list[click.Parameter]:
 
 def input_sections(command: Command) -> dict[str, Sequence[str]]:
     """Return the headings for these options in the help, and the options under each."""
-    random = [attribute.name for attribute in command.example_attributes]
+    random = [attribute.name for attribute in command.operator.example_attributes]
     return {
         "Operator": [attribute.name for attribute in command.attributes],
-        "Inputs, from .npy or .npz files": [tensor.flag_name for tensor in command.tensors],
+        "Inputs, from .npy or .npz files": [tensor.flag_name for tensor in command.operator.inputs],
         "Inputs, random": ["shape", "random_dtype", *random, "seed"],
     }
 
@@ -61,7 +61,7 @@ def read_inputs(
     """Return the operator's inputs: all from files, or all random. Raises `InputError`."""
     from mlusim.host.array_files import read_array
 
-    flags = {tensor.flag_name: flag(tensor.flag_name) for tensor in command.tensors}
+    flags = {tensor.flag_name: flag(tensor.flag_name) for tensor in command.operator.inputs}
     files = {name: options[name] for name in flags if options[name] is not None}
     if options["shape"] is not None:
         if files:
@@ -79,8 +79,8 @@ def read_inputs(
         context = click.get_current_context(silent=True)
         path = context.command_path if context else f"mlusim run {command.name}"
         raise InputError(f"missing {' and '.join(missing)}{random}; see `{path} --help`")
-    random_only = {attribute.name: flag(attribute.name) for attribute in command.example_attributes}
-    for name, option in {"random_dtype": flag(command.data_option), "seed": "--seed", **random_only}.items():
+    random_only = {attribute.name: flag(attribute.name) for attribute in command.operator.example_attributes}
+    for name, option in {"random_dtype": flag(command.operator.data_option), "seed": "--seed", **random_only}.items():
         if options[name] is not None:
             raise InputError(f"{option} is for random inputs: it goes with --shape, not with files")
     return [read_array(flags[name], files[name]) for name in flags]
@@ -88,7 +88,7 @@ def read_inputs(
 
 def strategy_option(name: str, text: str = "How the work is split: see below.") -> Callable[..., Any]:
     """--strategy; the first one is the default."""
-    complete = complete_from(lambda: ENTRIES[name].strategies)
+    complete = complete_from(lambda: ENTRIES[name].operator.strategies)
     return click.option("--strategy", metavar="NAME", shell_complete=complete, help=text)
 
 

@@ -72,8 +72,8 @@ def make_operator(command: Command) -> click.Command:
     return OperatorCommand(
         command,
         _run,
-        about=command.summary,
-        example=f"mlusim run {command.name} {command.usage}",
+        about=command.operator.summary,
+        example=f"mlusim run {command.name} {command.operator.usage}",
         params=[*input_options(command), *options],
         sections=input_sections(command) | _SECTIONS,
     )
@@ -111,7 +111,7 @@ def _run(
     nram_limit: int | None,
     **own: Any,
 ) -> None:
-    inputs = [own[tensor.flag_name] for tensor in command.tensors if own[tensor.flag_name] is not None]
+    inputs = [own[tensor.flag_name] for tensor in command.operator.inputs if own[tensor.flag_name] is not None]
     outputs = Outputs.of(own, inputs, out=out)
     if outputs.array and (no_data or dry_run):
         raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")

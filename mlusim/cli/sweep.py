@@ -52,21 +52,21 @@ class SweepGroup(OperatorGroup):
 
 
 def _make_operator(command: Command) -> click.Command:
-    own = options_of((*command.attributes, *command.example_attributes))
+    own = options_of(command.all_attributes)
     dtype = click.option(
-        flag(command.data_option),
+        flag(command.operator.data_option),
         "element_type",
         multiple=True,
         metavar="DTYPES",
         help="Element types of the inputs, separated by commas. [default: float32]",
     )
-    axes = axis_options(operator=True, strategies=lambda: command.strategies)
+    axes = axis_options(operator=True, strategies=lambda: command.operator.strategies)
     names = [option.name or "" for option in own]
     return OperatorCommand(
         command,
         _sweep_operator,
-        about=f"Sweep {command.name} over every combination of the values given. {command.summary}",
-        example=f"mlusim sweep {command.name} {command.example_usage} --strategy all --plot time",
+        about=f"Sweep {command.name} over every combination of the values given. {command.operator.summary}",
+        example=f"mlusim sweep {command.name} {command.operator.example_usage} --strategy all --plot time",
         params=[*parameters(*axes, dtype), *several_options(own), *parameters(*RUN_OPTIONS)],
         sections={
             "Values to combine": ["shape", "element_type", "device", "strategy", *names, "nram_limit_bytes"],
@@ -130,14 +130,12 @@ Examples:
 
 
 def _sweep_operator(command: Command, **options: Any) -> None:
-    own = {
-        attribute.name: options.pop(attribute.name) for attribute in (*command.attributes, *command.example_attributes)
-    }
+    own = {attribute.name: options.pop(attribute.name) for attribute in command.all_attributes}
     values = {name: _flat(value) for name, value in own.items()}
     values = {name: value for name, value in values.items() if value not in (None, [])}
     types: list[Any] = _flat(options.pop("element_type"))
     if types:
-        values[command.data_option] = types
+        values[command.operator.data_option] = types
     _sweep(command.name, values, **options)
 
 

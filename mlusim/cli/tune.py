@@ -33,7 +33,7 @@ _OUTPUT = ("show_all", "full", "as_json", "quiet")
 
 def _make_operator(command: Command) -> click.Command:
     dtype = click.option(
-        flag(command.data_option),
+        flag(command.operator.data_option),
         "element_type",
         type=ELEMENT_TYPE,
         metavar="DTYPE",
@@ -47,16 +47,16 @@ def _make_operator(command: Command) -> click.Command:
             "--strategy",
             multiple=True,
             metavar="NAMES",
-            shell_complete=complete_from(lambda: command.strategies),
+            shell_complete=complete_from(lambda: command.operator.strategies),
             help="Strategies, separated by commas. [default: all]",
         ),
     )
-    own = options_of((*command.attributes, *command.example_attributes))
+    own = options_of(command.all_attributes)
     return OperatorCommand(
         command,
         _tune_operator,
-        about=f"Find the fastest strategy and tiles of {command.name}. {command.summary}",
-        example=f"mlusim tune {command.name} {command.example_usage}",
+        about=f"Find the fastest strategy and tiles of {command.name}. {command.operator.summary}",
+        example=f"mlusim tune {command.name} {command.operator.example_usage}",
         params=[*run, *own, *parameters(seed_option, *_TUNE_OPTIONS)],
         sections={
             "What to tune": [parameter.name or "" for parameter in (*run, *own)],
@@ -98,7 +98,7 @@ Examples:
 
 def _tune_operator(command: Command, *, element_type: Any, strategy: Sequence[str], **options: Any) -> None:
     if element_type is not None:
-        options[command.data_option] = element_type
+        options[command.operator.data_option] = element_type
     _tune(command.name, strategy=list(strategy) or "all", **options)
 
 

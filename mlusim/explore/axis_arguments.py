@@ -107,16 +107,16 @@ def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtyp
     command = command_of(operation)
     if shape is None:
         raise InputError(f"{operation}: its inputs need a shape, such as shape=(64, 64)")
-    if command.data_option != "dtype":
+    if command.operator.data_option != "dtype":
         # The operator's own dtype is that of its output.
         if dtype is not None:
             options["dtype"] = dtypes_of(dtype)
-        dtype = options.pop(command.data_option, None)
+        dtype = options.pop(command.operator.data_option, None)
     options = _operator_options(command, options)
     return _Subject(
         name=command.name,
         dtype=dtype,
-        dtype_name=command.data_option,
+        dtype_name=command.operator.data_option,
         strategies=_strategies(command, options, strategy),
         options=options,
         launch={},

@@ -19,8 +19,8 @@ def operator_command(point: Point, axes: Axes, device: Any) -> str:
     """Return the equivalent `mlusim run ...` command."""
     command = command_of(point.operator)
     words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape or ()))]
-    words += [flag_of(command.data_option), str(point.columns[axes.dtype_name])]
-    for attribute in (*command.attributes, *command.example_attributes):
+    words += [flag_of(command.operator.data_option), str(point.columns[axes.dtype_name])]
+    for attribute in command.all_attributes:
         value = point.options.get(attribute.name)
         if value is True:
             words.append(flag_of(attribute.name))

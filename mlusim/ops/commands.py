@@ -5,7 +5,7 @@ A command is one operator, or several selected by a flag: `tin_shift` has `--bac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,47 +17,22 @@ from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.call import Call, Input
 from mlusim.ops.operator import Operator, tensor_of
 from mlusim.ops.registry import OPERATORS
-from mlusim.ops.schema import Attribute, Options, TensorSchema
+from mlusim.ops.schema import Attribute, Options
 
 Chosen = tuple[Operator, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Command:
-    """One or several operators under one name; the first is the one selected without flags."""
+    """One or several operators under one name."""
 
     name: str
     operators: tuple[Operator, ...]
 
     @property
-    def summary(self) -> str:
-        """One-line summary."""
-        return self.operators[0].summary
-
-    @property
-    def usage(self) -> str:
-        """Arguments of an example command line."""
-        return self.operators[0].usage
-
-    @property
-    def example_usage(self) -> str:
-        """Arguments of an example command line on example inputs."""
-        return self.operators[0].example_usage
-
-    @property
-    def tensors(self) -> tuple[TensorSchema, ...]:
-        """Its inputs."""
-        return self.operators[0].inputs
-
-    @property
-    def strategies(self) -> Mapping[str, str]:
-        """Name and summary of each strategy, the default first."""
-        return self.operators[0].strategies
-
-    @property
-    def data_option(self) -> str:
-        """The option for the element type of example inputs."""
-        return self.operators[0].data_option
+    def operator(self) -> Operator:
+        """The operator that is selected without flags; summary, inputs and strategies of the command are its own."""
+        return self.operators[0]
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -72,13 +47,13 @@ class Command:
         return tuple(by_name.values())
 
     @property
-    def example_attributes(self) -> tuple[Attribute, ...]:
-        """Attributes of the example inputs."""
-        return self.operators[0].example_attributes
+    def all_attributes(self) -> tuple[Attribute, ...]:
+        """Its attributes, and those of its example inputs."""
+        return *self.attributes, *self.operator.example_attributes
 
     def options(self, values: Options) -> dict[str, Any]:
         """Return all options by name, with defaults. Raises `InputError` for unknown and for missing options."""
-        known = {attribute.name: attribute for attribute in (*self.attributes, *self.example_attributes)}
+        known = {attribute.name: attribute for attribute in self.all_attributes}
         for name in values:
             if name not in known:
                 raise InputError(f"{name}: {self.name} has no such option; {nearest(name, known)}{it_has(known)}")
@@ -91,7 +66,7 @@ class Command:
         """Return the selected operator and its attributes. Raises `InputError` for options of another operator."""
         chosen = next(
             (operator for operator in self.operators if operator.variant and options[operator.variant.name]),
-            self.operators[0],
+            self.operator,
         )
         for operator in self.operators:
             for attribute in operator.attributes:

@@ -68,7 +68,7 @@ def test_every_operator_has_its_options_exactly_once(group, name):
     command = main.commands[group].get_command(click.Context(main), name)
     options = [option for parameter in command.params for option in parameter.opts]
     assert len(set(options)) == len(options)
-    assert {f"--{tensor.flag_name.replace('_', '-')}" for tensor in ENTRIES[name].tensors} <= set(options)
+    assert {f"--{tensor.flag_name.replace('_', '-')}" for tensor in ENTRIES[name].operator.inputs} <= set(options)
 
 
 def test_the_demo_shifts_a_photograph_exactly(folder):

@@ -96,7 +96,7 @@ def test_every_operator_is_tested_here():
 
 
 def test_help_matches_the_names_and_summaries_of_the_schemas():
-    assert summaries() == {name: command.summary for name, command in COMMANDS.items()}
+    assert summaries() == {name: command.operator.summary for name, command in COMMANDS.items()}
     assert list(summaries()) == list(COMMANDS)
 
 
@@ -123,7 +123,7 @@ def test_strategies_of_an_operator_on_random_inputs(operator):
     assert len(found["strategies"]) > 1
     names = [row["strategy"] for row in found["strategies"]]
     refused = [row["strategy"] for row in found["refused"]]
-    assert [*names, *refused] == [*ENTRIES[operator].strategies]
+    assert [*names, *refused] == [*ENTRIES[operator].operator.strategies]
     table = succeed("compare", operator, *words)
     assert f"All {len(names)} results are equal, bit for bit." in table
     timed = json.loads(succeed("compare", operator, *words, "--json", "--no-data"))

@@ -40,7 +40,7 @@ def test_example_inputs_are_valid(name):
     shape = (2, 4, 8, 16) if name == "tin_shift" else (4, 2)
     arrays = command.example(RandomTensors(0), shape, np.dtype(np.float32), options)
     call = command.prepare(options, arrays, mlusim.board("mlu370-x4"), None)
-    assert [given.name for given in call.inputs] == [tensor.flag_name for tensor in command.tensors]
+    assert [given.name for given in call.inputs] == [tensor.flag_name for tensor in command.operator.inputs]
 
 
 @pytest.mark.parametrize("turn", [iter, lambda axes: map(int, axes), lambda axes: (axis for axis in axes), np.array])
