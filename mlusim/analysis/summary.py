@@ -43,7 +43,7 @@ def figures(result: Result) -> list[Row]:
         Row("time", us_text(metrics.time_ps), f"model of {board.name}, not a measurement"),
         *_steady(result),
         Row("known error", "", result.known.text),
-        _floor(result),
+        _lower_bound(result),
         Row("cycles", group_digits(metrics.cycles), f"at {board.clock_hz / _HERTZ_PER_MHZ:g} MHz"),
     ]
     for name, nbytes in metrics.bytes_requested.items():
@@ -142,7 +142,7 @@ def _causes(result: Result) -> list[Row]:
     ]
 
 
-def _floor(result: Result) -> Row:
+def _lower_bound(result: Result) -> Row:
     bound = result.lower_bound
     by_compute = bound.compute_ps > bound.io_ps
     what = "the operator's work on all cores" if by_compute else "compulsory bytes at peak bandwidth"

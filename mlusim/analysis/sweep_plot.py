@@ -181,7 +181,7 @@ def _lines(rows: Rows, column: str, others: Sequence[str], scale: Scale) -> list
         line = lines.setdefault(key, _Line(label, [], []))
         if row.get(column) is None:
             continue
-        x = scale.place(row[column])
+        x = scale.position(row[column])
         if row.get("status", "done") == "done":
             line.points.append((x, row.get("tier"), row))
         else:

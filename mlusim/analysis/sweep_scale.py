@@ -34,7 +34,7 @@ class Scale:
             room = 0.06 * (last - first) or 0.5
             self.limits = (first - room, last + room)
 
-    def place(self, value: Any) -> float:
+    def position(self, value: Any) -> float:
         """Return the position of a value."""
         return self._positions[value]
 

@@ -150,7 +150,9 @@ def _overview(
         # Grey paper for a task; white for a core without one.
         plot.rectangles(left, right, top - 0.1, top + len(lanes) + 0.1, _TASK_PAPER)
         for _, spans in run.parts(shown):
-            _draw_spans(plot, spans, np.searchsorted(shown, spans.unit) * pitch + _place_of(lanes, spans), begin, scale)
+            _draw_spans(
+                plot, spans, np.searchsorted(shown, spans.unit) * pitch + _lane_index(lanes, spans), begin, scale
+            )
     else:
         # Shares need several iterations per bin, or aliasing appears.
         summed = _summed(run, shown)
@@ -181,7 +183,7 @@ def _task_image(records: LogColumns, shown: Integers, edges: Integers) -> Number
     return np.asarray(paper - at_work[:, :, None] * (paper - np.array(_rgb(_TASK_PAPER))))
 
 
-def _place_of(lanes: list[int], spans: Spans) -> Integers:
+def _lane_index(lanes: list[int], spans: Spans) -> Integers:
     """(spans,) the index of each span's lane among those shown."""
     return np.array([lanes.index(lane) if lane in lanes else 0 for lane in range(max(LANES) + 1)])[spans.lane]
 
@@ -191,7 +193,7 @@ def _lane_image(run: RunSpans, shown: Integers, lanes: list[int], edges: Integer
     rows = len(shown) * len(lanes)
     busy = np.zeros((len(KINDS), rows, len(edges) - 1))
     for _, spans in run.parts(shown):
-        cell = np.searchsorted(shown, spans.unit) * len(lanes) + _place_of(lanes, spans)
+        cell = np.searchsorted(shown, spans.unit) * len(lanes) + _lane_index(lanes, spans)
         for kind in np.unique(spans.kind).tolist():
             chosen = spans.kind == kind
             busy[kind] += covered_fraction(cell[chosen], spans.start_ps[chosen], spans.end_ps[chosen], rows, edges)

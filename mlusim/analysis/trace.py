@@ -65,7 +65,7 @@ def trace_events(records: LogColumns) -> Iterator[str]:
     yield from _operations(records)
 
 
-def _place(records: LogColumns, unit: int) -> tuple[int, int]:
+def _process_and_thread(records: LogColumns, unit: int) -> tuple[int, int]:
     """Return the process of a unit, and the id of its first thread."""
     board = records.board
     if unit >= board.cores:
@@ -87,10 +87,10 @@ def _names(records: LogColumns) -> Iterator[str]:
     yield from _process(_BOARD_PROCESS, f"board {records.board.name}", -1)
     for queue in sorted({launch.queue for launch in records.log.launches}):
         yield from _thread(_BOARD_PROCESS, _queue_thread(queue), f"launches of queue {queue}")
-    for process in sorted({_place(records, unit)[0] for unit in units}):
+    for process in sorted({_process_and_thread(records, unit)[0] for unit in units}):
         yield from _process(process, f"cluster {process - _BOARD_PROCESS - 1}", process)
     for unit in units:
-        process, first = _place(records, unit)
+        process, first = _process_and_thread(records, unit)
         core_name = records.unit_name(unit).split(" ", 2)[2]
         yield from _thread(process, first + _TASK_THREAD, f"{core_name} task")
         for pipe, thread in _PIPE_THREADS.items():
@@ -157,7 +157,7 @@ def _tasks(records: LogColumns) -> Iterator[str]:
     kernels = [launch.kernel for launch in records.log.launches]
     columns = (records.task_unit.tolist(), records.task_start_ps.tolist(), records.task_end_ps.tolist())
     for task, unit, start, end in zip(records.log.tasks, *columns, strict=True):
-        process, first = _place(records, unit)
+        process, first = _process_and_thread(records, unit)
         name = json.dumps(f"{kernels[task.launch]} task {task.task_id}")
         yield _slice(name, (process, first + _TASK_THREAD), start, end, f'"launch":{task.launch}')
 
@@ -168,7 +168,7 @@ def _operations(records: LogColumns) -> Iterator[str]:
     names = [json.dumps(name) for name in log.ops]
     lines = [json.dumps(f"{Path(file).name}:{number} {function}") for file, number, function in log.lines]
     directions = [json.dumps(name) for name in DIRECTION_NAMES]
-    threads = [_place(records, unit) for unit in range(records.units)]
+    threads = [_process_and_thread(records, unit) for unit in range(records.units)]
     task_ids = [task.task_id for task in log.tasks]
     for part in pieces(records):
         order = np.lexsort((part.start_ps, part.pipe, part.engine))

@@ -32,7 +32,7 @@ def pieces(records: LogColumns, piece: int = 0) -> Iterator[LogColumns]:
         yield records.part(chosen, records.start_of_run_ps, records.end_of_run_ps)
 
 
-def how_many(records: LogColumns, piece: int = 0) -> int:
+def most_windows(records: LogColumns, piece: int = 0) -> int:
     """Return an upper bound on the number of windows; a time at which many operations begin is never cut."""
     return len(records) // (piece or PIECE) + 1
 
@@ -51,7 +51,7 @@ def windows(records: LogColumns, piece: int = 0, *, reach_ps: int = 0) -> Iterat
     if count <= piece:
         yield records
         return
-    parts = how_many(records, piece)
+    parts = most_windows(records, piece)
     low, high = records.start_of_run_ps, records.end_of_run_ps
     # Records are in issue order, so those of a window are in few blocks, whose time ranges are known.
     block = max(piece // _BLOCKS, 1)

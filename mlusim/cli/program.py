@@ -25,7 +25,7 @@ import click
 from mlusim import __version__
 from mlusim.cli.help_format import HelpContext
 from mlusim.cli.show import fitted
-from mlusim.cli.standard_output import kept_for_json
+from mlusim.cli.standard_output import reserved_for_json
 from mlusim.errors import BoardError, CompileError, InputError, KernelError, MlusimError, VerificationError, nearest
 from mlusim.version import build
 
@@ -150,7 +150,7 @@ class Program(click.Group):
         """As in click, which would exit with 1 for a closed output, and print an empty line for an interrupt."""
         try:
             # Other commands show what the user's code prints where it prints it.
-            with kept_for_json() if _asks_for_json(ctx.obj) else nullcontext():
+            with reserved_for_json() if _asks_for_json(ctx.obj) else nullcontext():
                 return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _ReaderLeftError from error

@@ -14,15 +14,15 @@ _redirected = ExitStack()
 
 
 @contextmanager
-def kept_for_json() -> Iterator[None]:
+def reserved_for_json() -> Iterator[None]:
     """Send what kernels and host programs print to standard error, until the JSON is printed."""
     with _redirected:
         if _is_descriptor(sys.stdout, _STDOUT) and _is_descriptor(sys.stderr, _STDERR):
             # Host programs in C++ and other processes write to the descriptor.
             sys.stdout.flush()
-            kept = os.dup(_STDOUT)
+            saved = os.dup(_STDOUT)
             os.dup2(_STDERR, _STDOUT)
-            _redirected.callback(_restore, kept)
+            _redirected.callback(_restore, saved)
         _redirected.enter_context(redirect_stdout(sys.stderr))
         yield
 
@@ -32,9 +32,9 @@ def release() -> None:
     _redirected.close()
 
 
-def _restore(kept: int) -> None:
-    os.dup2(kept, _STDOUT)
-    os.close(kept)
+def _restore(saved: int) -> None:
+    os.dup2(saved, _STDOUT)
+    os.close(saved)
 
 
 def _is_descriptor(stream: TextIO, number: int) -> bool:

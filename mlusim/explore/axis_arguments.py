@@ -51,12 +51,7 @@ def axes_of(
     check_steady(steady=steady, data=data)
     operation = by_name(operation)
     if is_operator(operation):
-        if arguments:
-            raise InputError(
-                f"{operation} is an operator: arguments are for kernels of your own; pass shape and options"
-            )
-        if of_kernel:
-            raise InputError(f"{operation} is an operator: settings are for kernels of your own; pass options by name")
+        _check_has_none(operation, arguments=arguments, settings=of_kernel)
         subject = _operator(operation, own, shape=shape, dtype=dtype, strategy=strategy)
     else:
         kernel = kernel_of(operation, kernel_version)
@@ -101,6 +96,14 @@ class _Subject:
     strategies: list[str | None]
     options: dict[str, list[Any]]
     launch: dict[str, list[Any]]
+
+
+def _check_has_none(operation: str, *, arguments: Sequence[str], settings: Mapping[str, Any]) -> None:
+    """Raise `InputError` for what only kernels have."""
+    if arguments:
+        raise InputError(f"{operation} is an operator: arguments are for kernels of your own; pass shape and options")
+    if settings:
+        raise InputError(f"{operation} is an operator: settings are for kernels of your own; pass options by name")
 
 
 def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtype: Any, strategy: Any) -> _Subject:

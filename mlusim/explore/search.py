@@ -30,8 +30,8 @@ _MAX_WORSE = 2
 _LOWER_BOUND_RATIO = 1.01
 
 
-class _Line:
-    """The sequence of plans of one strategy, towards smaller tiles."""
+class _PlanSeries:
+    """The plans of one strategy, towards smaller tiles."""
 
     def __init__(self, strategy: str | None) -> None:
         self.strategy = strategy
@@ -59,7 +59,9 @@ class Search:
     def __init__(self, axes: Axes, store: Store, runner: Runner, bar: Bar) -> None:
         self.axes = axes
         self.board = axes.boards[0]
-        (self._point,) = (point for point in [next(axes.points())] if isinstance(point, Point))
+        point = next(axes.points())
+        assert isinstance(point, Point)  # of a board without changes, which is valid
+        self._point = point
         self._store, self._runner, self._bar = store, runner, bar
         self.tried: list[tuple[Point, dict[str, Any]]] = []
         self.refused: list[tuple[str, int | None, str]] = []
@@ -70,59 +72,58 @@ class Search:
     def run(self) -> None:
         """Run round by round; the points of a round run in parallel."""
         # "auto" comes last: a plan equal to another strategy's is attributed to that strategy.
-        lines = [_Line(name) for name in sorted(self.axes.strategies, key=lambda name: name == "auto")]
+        all_series = [_PlanSeries(name) for name in sorted(self.axes.strategies, key=lambda name: name == "auto")]
         for _ in range(_ROUNDS):
-            alive = [line for line in lines if not line.ended]
+            alive = [series for series in all_series if not series.ended]
             if not alive or self.at_lower_bound:
                 break
-            self._round([(line, line.limit) for line in alive])
+            self._round([(series, series.limit) for series in alive])
         if self.tried and not self.at_lower_bound:
-            self._round([(_Line(self._fastest()[0].strategy), limit) for limit in self._around_the_best()])
+            self._round([(_PlanSeries(self._fastest()[0].strategy), limit) for limit in self._around_the_best()])
 
-    def _round(self, trials: list[tuple[_Line, int | None]]) -> None:
-        points: list[tuple[_Line, Point, str]] = []
-        for line, limit in trials:
-            prepared = self._planned(line, limit)
+    def _round(self, trials: list[tuple[_PlanSeries, int | None]]) -> None:
+        points: list[tuple[_PlanSeries, Point, str]] = []
+        for series, limit in trials:
+            prepared = self._planned(series, limit)
             if prepared is not None:
-                points.append((line, *prepared))
-        for (line, point, signature), row in self._simulated(points):
+                points.append((series, *prepared))
+        for (series, point, signature), row in self._simulated(points):
             if row["status"] == DONE:
                 self._seen[signature] = row["time_ps"]
                 self.tried.append((point, row))
-                line.record_time(row["time_ps"])
+                series.record_time(row["time_ps"])
                 self.at_lower_bound |= row["time_us"] <= _LOWER_BOUND_RATIO * row["lower_bound_us"]
             else:
-                line.ended = True
+                series.ended = True
                 self.refused.append((point.strategy or "", point.nram_limit_bytes, row["message"]))
 
-    def _planned(self, line: _Line, limit: int | None) -> tuple[Point, str] | None:
-        """Return the next point of a line whose plan is new; None if there is none."""
-        while not line.ended:
-            point = replace(self._point, strategy=line.strategy, nram_limit_bytes=limit)
-            columns = {**self._point.columns, "strategy": line.strategy, "nram_limit_bytes": limit}
-            point = replace(point, columns=columns)
+    def _planned(self, series: _PlanSeries, limit: int | None) -> tuple[Point, str] | None:
+        """Return the next point of a series whose plan is new; None if there is none."""
+        while not series.ended:
+            changed: dict[str, Any] = {"strategy": series.strategy, "nram_limit_bytes": limit}
+            point = replace(self._point, **changed, columns={**self._point.columns, **changed})
             try:
                 plan = prepare_point(point).plan
             except (PlanError, AllocationError) as error:
-                line.ended = True
-                self.refused.append((line.strategy or "", limit, error.message))
+                series.ended = True
+                self.refused.append((series.strategy or "", limit, error.message))
                 return None
-            line.limit = _next_limit(plan, self.board)
-            # The strategies that `auto` chooses from have lines of their own.
-            line.ended |= line.limit is None or line.strategy == "auto"
+            series.limit = _next_limit(plan, self.board)
+            # The strategies that `auto` chooses from have series of their own.
+            series.ended |= series.limit is None or series.strategy == "auto"
             signature = _signature(plan)
             if signature not in self._seen:
                 self._seen[signature] = 0
                 return point, signature
             self.repeats += 1
             if self._seen[signature]:
-                line.record_time(self._seen[signature])
-            limit = line.limit
+                series.record_time(self._seen[signature])
+            limit = series.limit
         return None
 
     def _simulated(
-        self, points: list[tuple[_Line, Point, str]]
-    ) -> Iterator[tuple[tuple[_Line, Point, str], dict[str, Any]]]:
+        self, points: list[tuple[_PlanSeries, Point, str]]
+    ) -> Iterator[tuple[tuple[_PlanSeries, Point, str], dict[str, Any]]]:
         keys = {point.key(): item for item in points for point in [item[1]]}
         done = self._store.read(self._store.known(keys))
         fresh = [(key, item[1].payload(here=self._runner.local)) for key, item in keys.items() if key not in done]

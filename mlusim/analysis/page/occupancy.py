@@ -97,9 +97,9 @@ def _fewer(occupancy: Occupancy, time_ps: int) -> Occupancy:
     """Keep the fullest step within each of a few intervals."""
     if len(occupancy.at_ps) <= _FEWER_STEPS:
         return occupancy
-    stretch = np.minimum(occupancy.at_ps * _FEWER_STEPS // max(time_ps, 1), _FEWER_STEPS)
-    order = np.lexsort((occupancy.nbytes.sum(axis=0), stretch))
-    last = np.flatnonzero(np.diff(stretch[order], append=NONE) != 0)
+    interval = np.minimum(occupancy.at_ps * _FEWER_STEPS // max(time_ps, 1), _FEWER_STEPS)
+    order = np.lexsort((occupancy.nbytes.sum(axis=0), interval))
+    last = np.flatnonzero(np.diff(interval[order], append=NONE) != 0)
     selected = np.sort(order[last])
     return Occupancy(
         occupancy.name,

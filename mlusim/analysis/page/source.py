@@ -75,7 +75,7 @@ def source_blocks(records: LogColumns, lines: Sequence[LineTime], sources: Mappi
     blocks = []
     for file, by_line in figures.items():
         text = sources.get(file)
-        for function, first, last in _stretches(text, names[file]):
+        for function, first, last in _logged_functions(text, names[file]):
             blocks.append(_block(file, function, (first, last), by_line, text))
     return sorted(blocks, key=lambda block: -block.spent_ps)
 
@@ -99,19 +99,19 @@ def _block(
     return SourceBlock(PurePath(file).name, function, known, lines)
 
 
-def _stretches(text: str | None, names: Mapping[int, str]) -> list[tuple[str, int, int]]:
+def _logged_functions(text: str | None, names: Mapping[int, str]) -> list[tuple[str, int, int]]:
     """Return the functions that contain the logged lines: name, first and last line; from the log without text."""
     spans = _functions(text) if text is not None else []
     functions: dict[tuple[str, int, int], None] = {}
-    loose: dict[str, list[int]] = {}
+    unknown: dict[str, list[int]] = {}
     for number, function in sorted(names.items()):
         holders = [span for span in spans if span[1] <= number <= span[2]]
         if holders:
             # The outermost function, which shows nested ones in place.
             functions[min(holders, key=lambda span: span[1])] = None
         else:
-            loose.setdefault(function, []).append(number)
-    return [*functions, *((function, min(lines), max(lines)) for function, lines in loose.items())]
+            unknown.setdefault(function, []).append(number)
+    return [*functions, *((function, min(lines), max(lines)) for function, lines in unknown.items())]
 
 
 def _functions(text: str) -> list[tuple[str, int, int]]:

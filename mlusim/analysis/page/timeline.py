@@ -17,7 +17,7 @@ from mlusim.analysis.intervals import clip, gaps, intervals, no_intervals, union
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.page.embed import pack
 from mlusim.analysis.style import CAUSE_COLOURS, time_unit
-from mlusim.analysis.windows import how_many, windows
+from mlusim.analysis.windows import most_windows, windows
 from mlusim.arrays import Integers
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
@@ -90,7 +90,7 @@ def cause_spans(records: LogColumns, max_spans: int = MAX_SPANS, piece: int = 0)
     A long log is read in windows of about `piece` records: an operation cut by a window's edge is a span in each
     window, and counts in the first.
     """
-    count = how_many(records, piece)
+    count = most_windows(records, piece)
     parts = [
         (window.start_of_run_ps - records.start_of_run_ps, _spans(window, max_spans // count))
         for window in windows(records, piece)
