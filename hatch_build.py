@@ -24,10 +24,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # rules for these modules.
 MODULES = (
     "mlusim/bangc/execution/accesses.py",
-    "mlusim/bangc/execution/bridge.py",
+    "mlusim/bangc/execution/compiled_task.py",
     "mlusim/bangc/calls/call_record.py",
     "mlusim/bangc/calls/copy_calls.py",
-    "mlusim/bangc/execution/crossing.py",
+    "mlusim/bangc/execution/fibre_runner.py",
     "mlusim/bangc/execution/gdram_map.py",
     "mlusim/bangc/execution/placed_arrays.py",
     "mlusim/cores/compute/deferred_vector.py",

@@ -23,7 +23,7 @@ from mlusim.errors import KernelError
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
-    from mlusim.bangc.execution.bridge import Bridge
+    from mlusim.bangc.execution.compiled_task import CompiledTask
 
 
 # Element types of statements, as the codes of the headers.
@@ -57,11 +57,11 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def run_statement(bridge: Bridge, line: int, text: str, operands: Sequence[Any]) -> bool:
+def run_statement(task: CompiledTask, line: int, text: str, operands: Sequence[Any]) -> bool:
     """Execute a statement; returns False if it is unknown.
 
     Args:
-        bridge: the task's bridge.
+        task: the task of compiled code.
         line: source line in the log.
         text: text of the statement.
         operands: values of its operands: outputs by address, inputs by value.
@@ -71,7 +71,7 @@ def run_statement(bridge: Bridge, line: int, text: str, operands: Sequence[Any])
     for pattern, do in ((_FUSE, _fuse), (_DIVIDE, _divide), (_INDEX, _index)):
         match = pattern.match(words)
         if match is not None:
-            do(bridge, line, values, *match.groups())
+            do(task, line, values, *match.groups())
             return True
     return False
 
@@ -84,18 +84,18 @@ def _code(kind: str) -> int:
 
 
 def _fuse(
-    bridge: Bridge, line: int, values: dict[str, Any], kind: str, dst: str, count: str, first: str, steps: str
+    task: CompiledTask, line: int, values: dict[str, Any], kind: str, dst: str, count: str, first: str, steps: str
 ) -> None:
     code, shape = _code(kind), (int(values[count]),)
-    result, source = bridge.view(code, values[dst], shape), bridge.view(code, values[first], shape)
+    result, source = task.view(code, values[dst], shape), task.view(code, values[first], shape)
     chain: list[tuple[Callable[..., Any], Any]] = []
     for name, is_vector, operand in _STEP.findall(steps):
         if name not in _OPERATIONS:
             raise KernelError(f"fuse.nram with .{name}: the simulator knows {', '.join(_OPERATIONS)}")
-        value = bridge.view(code, values[operand], shape) if is_vector else values[operand]
+        value = task.view(code, values[operand], shape) if is_vector else values[operand]
         chain.append((_OPERATIONS[name], value))
     views = (result, source, *(value for _, value in chain if isinstance(value, View)))
-    uncached_vector.issue_counted(bridge.issuer, line, "fuse", views, partial(_chain, result, source, chain), 1)
+    uncached_vector.issue_counted(task.issuer, line, "fuse", views, partial(_chain, result, source, chain), 1)
 
 
 def _chain(result: View, source: View, chain: list[tuple[Callable[..., Any], Any]]) -> None:
@@ -111,16 +111,16 @@ def _chain(result: View, source: View, chain: list[tuple[Callable[..., Any], Any
 
 
 def _divide(
-    bridge: Bridge, line: int, values: dict[str, Any], kind: str, dst: str, src: str, by: str, count: str
+    task: CompiledTask, line: int, values: dict[str, Any], kind: str, dst: str, src: str, by: str, count: str
 ) -> None:
     code, shape = _code(kind), (int(values[count]),)
-    operands = (bridge.view(code, values[dst], shape), bridge.view(code, values[src], shape), values[by])
-    vector.issue(bridge.issuer, line, INSTRUCTIONS["div"], operands, {})
+    operands = (task.view(code, values[dst], shape), task.view(code, values[src], shape), values[by])
+    vector.issue(task.issuer, line, INSTRUCTIONS["div"], operands, {})
 
 
-def _index(bridge: Bridge, line: int, values: dict[str, Any], kind: str, dst: str, base: str, step: str) -> None:
+def _index(task: CompiledTask, line: int, values: dict[str, Any], kind: str, dst: str, base: str, step: str) -> None:
     """Set a vector register, stored in C++ memory, to base, base + step, ..."""
-    del line, bridge
+    del line, task
     if kind not in {"f32", "s32", "u32"}:
         raise KernelError(f"index.vvr of type {kind}: the simulator knows f32, s32 and u32")
     register = memoryview((ctypes.c_char * _REGISTER_BYTES).from_address(int(values[dst]))).cast("B")

@@ -22,7 +22,7 @@ from mlusim.bangc.execution.runtime_layout import (
 
 if TYPE_CHECKING:
     from mlusim.bangc.calls.intrinsics import Intrinsic
-    from mlusim.bangc.execution.bridge import Bridge
+    from mlusim.bangc.execution.compiled_task import CompiledTask
 
 _WORD_BYTES = 8
 # The bytes of a record with the location of the call and the types of its values; the values follow.
@@ -36,7 +36,7 @@ class CallSite:
     """A call of compiled code, without its values.
 
     Attributes:
-        issue: executes it, given the bridge, the line, the codes and the values.
+        issue: executes it, given the task, the line, the codes and the values.
         returns: whether it returns a value.
         name: name of the intrinsic.
         line: its number in the log.
@@ -59,13 +59,13 @@ class CallSite:
 
 
 def _prepare(
-    intrinsic: Intrinsic, bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
+    intrinsic: Intrinsic, task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]
 ) -> Awaitable[None] | None:
     """Execute a call, and cache it for repetition with equal values."""
-    again = intrinsic.prepare(bridge, line, codes, values) if intrinsic.prepare else None
+    again = intrinsic.prepare(task, line, codes, values) if intrinsic.prepare else None
     if again is None:
-        return intrinsic.handler(bridge, line, codes, values)
-    bridge.know(again, line)
+        return intrinsic.handler(task, line, codes, values)
+    task.know(again, line)
     return again()
 
 

@@ -13,7 +13,7 @@ from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.bangc.execution.bridge import Bridge
+    from mlusim.bangc.execution.compiled_task import CompiledTask
     from mlusim.cores.copies.effect import Place
     from mlusim.cores.tasks.waiting import Waiting
 
@@ -51,48 +51,48 @@ _WITH_CLUSTER = (5, 8, 13)
 _SIGN = 1 << 63
 
 
-def memcpy(bridge: Bridge, line: int, _codes: list[int], values: tuple[Any, ...]) -> Waiting:
+def memcpy(task: CompiledTask, line: int, _codes: list[int], values: tuple[Any, ...]) -> Waiting:
     """dst, src, bytes, direction; strides and numbers of segments minus one; the cluster of an SRAM2SRAM copy."""
-    return _issue(bridge, line, values, blocking=True)
+    return _issue(task, line, values, blocking=True)
 
 
-def memcpy_async(bridge: Bridge, line: int, _codes: list[int], values: tuple[Any, ...]) -> None:
+def memcpy_async(task: CompiledTask, line: int, _codes: list[int], values: tuple[Any, ...]) -> None:
     """Arguments as those of `memcpy`."""
-    _issue(bridge, line, values, blocking=False)
+    _issue(task, line, values, blocking=False)
 
 
-def memcpy_nram(bridge: Bridge, line: int, _codes: list[int], values: tuple[Any, ...]) -> Waiting:
+def memcpy_nram(task: CompiledTask, line: int, _codes: list[int], values: tuple[Any, ...]) -> Waiting:
     """Arguments as those of `memcpy`, without a direction."""
     number = _DIRECTIONS.index("NRAM2NRAM")
-    return _issue(bridge, line, (*values[:3], number, *values[3:]), blocking=True)
+    return _issue(task, line, (*values[:3], number, *values[3:]), blocking=True)
 
 
-def _issue(bridge: Bridge, line: int, values: tuple[Any, ...], *, blocking: bool) -> Waiting:
+def _issue(task: CompiledTask, line: int, values: tuple[Any, ...], *, blocking: bool) -> Waiting:
     how = values[2:]
-    form = bridge.byte_forms.get(how)
+    form = task.byte_forms.get(how)
     if form is None:
-        dst, src, form = _new_form(bridge, values, how)
+        dst, src, form = _new_form(task, values, how)
     else:
-        dst, src = bridge.place(values[0]), bridge.place(values[1])
+        dst, src = task.place(values[0]), task.place(values[1])
         # On a memory core, each copy is checked for memories that the core lacks.
-        if not bridge.arrays.lacks_memory:
-            bridge.know(_prepared(bridge, line, form, blocking=blocking), line)
-    return copy_bytes(bridge.issuer, line, form, dst, src, blocking=blocking)
+        if not task.arrays.lacks_memory:
+            task.know(_prepared(task, line, form, blocking=blocking), line)
+    return copy_bytes(task.issuer, line, form, dst, src, blocking=blocking)
 
 
-def _prepared(bridge: Bridge, line: int, form: ByteForm, *, blocking: bool) -> Callable[[], Waiting | None]:
+def _prepared(task: CompiledTask, line: int, form: ByteForm, *, blocking: bool) -> Callable[[], Waiting | None]:
     """Return a function that repeats a copy with the addresses that the record has then."""
-    words, issuer = bridge.image.words, bridge.issuer
+    words, issuer = task.image.words, task.issuer
 
     def issue() -> Waiting | None:
-        dst, src = bridge.place(words[VALUES_WORD]), bridge.place(words[VALUES_WORD + 1])
+        dst, src = task.place(words[VALUES_WORD]), task.place(words[VALUES_WORD + 1])
         waits = copy_bytes(issuer, line, form, dst, src, blocking=blocking)
         return waits if blocking else None
 
     return issue
 
 
-def _new_form(bridge: Bridge, values: tuple[Any, ...], how: tuple[Any, ...]) -> tuple[Place, Place, ByteForm]:
+def _new_form(task: CompiledTask, values: tuple[Any, ...], how: tuple[Any, ...]) -> tuple[Place, Place, ByteForm]:
     """Return places and form of a copy; caches the form unless it depends on more than `how`."""
     # Floats become integers, as in C.
     numbers = [int(value) for value in values]
@@ -109,24 +109,24 @@ def _new_form(bridge: Bridge, values: tuple[Any, ...], how: tuple[Any, ...]) -> 
         )
     if MemoryKind.WRAM in (direction.source, direction.destination) and len(values) not in _WITH_CLUSTER:
         if direction.destination is MemoryKind.WRAM:
-            _note_filters(bridge, dst, size, strides)
-        form = byte_form(bridge.issuer, size, direction, tuple(strides))
-        return bridge.filter_place(dst, size), bridge.filter_place(src, size), form
+            _note_filters(task, dst, size, strides)
+        form = byte_form(task.issuer, size, direction, tuple(strides))
+        return task.filter_place(dst, size), task.filter_place(src, size), form
     if len(values) in _WITH_CLUSTER:
         if direction is not Direction.SRAM2SRAM:
             raise CopyError(f"memcpy in direction {direction.name} with a cluster: only SRAM2SRAM takes one; omit it")
-        target = bridge.remote(dst, strides.pop())
-        return target, bridge.place(src), byte_form(bridge.issuer, size, direction, tuple(strides))
-    form = bridge.byte_forms[how] = byte_form(bridge.issuer, size, direction, tuple(strides))
-    return bridge.place(dst), bridge.place(src), form
+        target = task.remote(dst, strides.pop())
+        return target, task.place(src), byte_form(task.issuer, size, direction, tuple(strides))
+    form = task.byte_forms[how] = byte_form(task.issuer, size, direction, tuple(strides))
+    return task.place(dst), task.place(src), form
 
 
-def _note_filters(bridge: Bridge, dst: int, size: int, strides: list[int]) -> None:
+def _note_filters(task: CompiledTask, dst: int, size: int, strides: list[int]) -> None:
     """Note whether a copy to WRAM writes filters in rows from lane to lane."""
-    if bridge.in_absent_memory(dst):
+    if task.in_absent_memory(dst):
         return
     loops = [(strides[2] + 1, strides[0])] if len(strides) == _STRIDED else []
     if len(strides) == _TWICE_STRIDED:
         loops = [(strides[1] + 1, strides[0]), (strides[3] + 1, strides[2])]
-    if bridge.filter_forms.copied(*bridge.locate(dst), size, loops):
-        bridge.forget()
+    if task.filter_forms.copied(*task.locate(dst), size, loops):
+        task.forget()

@@ -24,9 +24,9 @@ from mlusim.memory.view import View
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.bangc.execution.bridge import Bridge
+    from mlusim.bangc.execution.compiled_task import CompiledTask
 
-Handler = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Awaitable[Any] | None"]
+Handler = Callable[["CompiledTask", int, list[int], tuple[Any, ...]], "Awaitable[Any] | None"]
 
 _UINT8 = np.dtype(np.uint8)
 # dst, src, count, two loop counts minus one, and their strides in bytes on both sides.
@@ -35,9 +35,9 @@ _STRIDED_ATOMIC = 9
 _LARGE = 1 << 31
 
 
-def _strided(bridge: Bridge, code: int, address: int, count: int, loops: tuple[tuple[int, int], ...]) -> View:
+def _strided(task: CompiledTask, code: int, address: int, count: int, loops: tuple[tuple[int, int], ...]) -> View:
     """Return `count` elements over loops of (repetitions minus one, stride in bytes), innermost last."""
-    first = bridge.view(code, address, (count,))
+    first = task.view(code, address, (count,))
     shape = (*(more + 1 for more, _ in loops), count)
     strides = (*(stride for _, stride in loops), first.itemsize)
     reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + first.itemsize
@@ -46,23 +46,23 @@ def _strided(bridge: Bridge, code: int, address: int, count: int, loops: tuple[t
     return View.strided(first.allocation, first.offset, shape, strides, first.dtype)
 
 
-def _operand(bridge: Bridge, code: int, value: Any, shape: tuple[int, ...]) -> Any:
-    return bridge.view(code, value, shape) if code >= POINTER else value
+def _operand(task: CompiledTask, code: int, value: Any, shape: tuple[int, ...]) -> Any:
+    return task.view(code, value, shape) if code >= POINTER else value
 
 
 def _fetching(operation: str) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
+    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
         swaps = operation == COMPARE_AND_SWAP
         size = int(values[4 if swaps else 3]) if len(values) > (4 if swaps else 3) else 1
-        target = bridge.view(codes[1], values[1], (size,))
-        operands = [_operand(bridge, codes[at], values[at], (size,)) for at in range(2, 4 if swaps else 3)]
+        target = task.view(codes[1], values[1], (size,))
+        operands = [_operand(task, codes[at], values[at], (size,)) for at in range(2, 4 if swaps else 3)]
         compare = operands.pop(0) if swaps else None
-        if bridge.on_stack(values[0]):
+        if task.on_stack(values[0]):
             register = np.zeros(size, target.dtype)
-            waits = atomic(bridge.issuer, line, operation, target, operands[0], register=register, compare=compare)
+            waits = atomic(task.issuer, line, operation, target, operands[0], register=register, compare=compare)
             return _to_stack(values[0], register, waits)
-        old = bridge.view(codes[0], values[0], (size,))
-        return atomic(bridge.issuer, line, operation, target, operands[0], old=old, compare=compare)
+        old = task.view(codes[0], values[0], (size,))
+        return atomic(task.issuer, line, operation, target, operands[0], old=old, compare=compare)
 
     return handler
 
@@ -75,19 +75,19 @@ async def _to_stack(address: int, register: Array, waits: Awaitable[Any] | None)
 
 
 def _reducing(operation: str) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
+    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
         swaps = operation == COMPARE_AND_SWAP
         if len(values) == _STRIDED_ATOMIC:
             count, inner, outer = (int(value) for value in values[2:5])
             to_inner, to_outer, from_inner, from_outer = (int(value) for value in values[5:])
-            target = _strided(bridge, codes[0], values[0], count, ((outer, to_outer), (inner, to_inner)))
-            source = _strided(bridge, codes[1], values[1], count, ((outer, from_outer), (inner, from_inner)))
-            return atomic(bridge.issuer, line, operation, target, source)
+            target = _strided(task, codes[0], values[0], count, ((outer, to_outer), (inner, to_inner)))
+            source = _strided(task, codes[1], values[1], count, ((outer, from_outer), (inner, from_inner)))
+            return atomic(task.issuer, line, operation, target, source)
         size = int(values[2]) if len(values) == 3 and not swaps else 1
-        target = bridge.view(codes[0], values[0], (size,))
-        operands = [_operand(bridge, codes[at], values[at], (size,)) for at in range(1, 3 if swaps else 2)]
+        target = task.view(codes[0], values[0], (size,))
+        operands = [_operand(task, codes[at], values[at], (size,)) for at in range(1, 3 if swaps else 2)]
         compare = operands.pop(0) if swaps else None
-        return atomic(bridge.issuer, line, operation, target, operands[0], compare=compare)
+        return atomic(task.issuer, line, operation, target, operands[0], compare=compare)
 
     return handler
 
@@ -95,34 +95,32 @@ def _reducing(operation: str) -> Handler:
 def _setting(name: str, *, blocking: bool) -> Handler:
     """The value's C type is the element type; strides are in bytes, counts are repetitions minus one."""
 
-    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
+    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
         address, count, value, *loops = values
         code = POINTER | on_board(codes[2])
         if len(loops) == 4:
-            dst = _strided(bridge, code, address, count, ((loops[3], loops[2]), (loops[1], loops[0])))
+            dst = _strided(task, code, address, count, ((loops[3], loops[2]), (loops[1], loops[0])))
         elif loops:
-            dst = _strided(bridge, code, address, count, ((loops[1], loops[0]),))
+            dst = _strided(task, code, address, count, ((loops[1], loops[0]),))
         else:
-            dst = bridge.view(code, address, (count,))
-        return set_memory(bridge.issuer, line, name, dst, value, blocking=blocking)
+            dst = task.view(code, address, (count,))
+        return set_memory(task.issuer, line, name, dst, value, blocking=blocking)
 
     return handler
 
 
-def _moving(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+def _moving(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """dst, src, bytes; or with strides on both sides and the number of segments minus one."""
     del codes
     dst, src, size, *strides = values
     to_stride, from_stride, more = strides or (size, size, 0)
-    sides = [
-        _rows(bridge, address, stride, size, more + 1) for address, stride in ((dst, to_stride), (src, from_stride))
-    ]
-    uncached_vector.bang_move(bridge.issuer, line, *sides)
+    sides = [_rows(task, address, stride, size, more + 1) for address, stride in ((dst, to_stride), (src, from_stride))]
+    uncached_vector.bang_move(task.issuer, line, *sides)
 
 
-def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> View:
+def _rows(task: CompiledTask, address: int, stride: int, size: int, count: int) -> View:
     """Return `count` rows of `size` bytes, `stride` bytes apart."""
-    first = bridge.view(POINTER | 1, address, (size,))
+    first = task.view(POINTER | 1, address, (size,))
     if first.offset + (count - 1) * stride + size > first.allocation.nbytes:
         raise AccessError(f"{count} rows of {size} B, {stride} B apart, from {first!r} on end beyond the array")
     return View.strided(first.allocation, first.offset, (count, size), (stride, 1), _UINT8)
@@ -131,54 +129,56 @@ def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> V
 def _by_offsets(name: str, *, blocking: bool) -> Handler:
     """gather: dst rows in order, src rows at byte offsets; scatter the reverse. A null mask means no mask."""
 
-    async def both(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
-        if not bridge.issuer.board.has_gather:
-            arch = bridge.issuer.board.arch
+    async def both(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+        if not task.issuer.board.has_gather:
+            arch = task.issuer.board.arch
             raise OperandError(f"__{name} exists from arch 592 on; this board is arch {arch}: loop over __memcpy")
         # The offsets are read when the instruction begins, so wait for the instructions that compute them.
-        await syncs.sync(bridge.issuer, line, "sync_compute", COMPUTE_PIPES)
-        _issue_by_offsets(bridge, line, name, codes, values)
+        await syncs.sync(task.issuer, line, "sync_compute", COMPUTE_PIPES)
+        _issue_by_offsets(task, line, name, codes, values)
         if blocking:
-            await syncs.sync(bridge.issuer, line)
+            await syncs.sync(task.issuer, line)
 
-    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
-        return both(bridge, line, codes, values)
+    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
+        return both(task, line, codes, values)
 
     return handler
 
 
-def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], values: tuple[Any, ...]) -> None:
+def _issue_by_offsets(task: CompiledTask, line: int, name: str, codes: list[int], values: tuple[Any, ...]) -> None:
     dst_address, src_address, offset_address, *rest = values
     mask_address = rest.pop(0) if codes[3] >= POINTER else 0
     size = int(rest[0])
     # The direction follows from the memories of the addresses; the async builtin has no direction argument.
     stride, count = int(rest[-2]), int(rest[-1])
-    offsets_view = bridge.view(codes[2], offset_address, (count,))
-    bridge.issuer.unit.update_memory(bridge.issuer.task.now_ps)
+    offsets_view = task.view(codes[2], offset_address, (count,))
+    task.issuer.unit.update_memory(task.issuer.task.now_ps)
     offsets = offsets_view.typed().astype(np.int64)
     selected: Integers = np.arange(count)
     indices: tuple[View, ...] = (offsets_view,)
     if mask_address:
-        bits = bridge.view(POINTER | 1, mask_address, (-(-count // 8),))
+        bits = task.view(POINTER | 1, mask_address, (-(-count // 8),))
         selected = np.flatnonzero(np.unpackbits(bits.typed().view(np.uint8), count=count, bitorder="little"))
         indices = (offsets_view, bits)
     chosen = offsets[selected]
     far_address, near_address = (dst_address, src_address) if name == "scatter" else (src_address, dst_address)
-    _check_offsets(bridge, name, chosen, selected, far_address, size)
+    _check_offsets(task, name, chosen, selected, far_address, size)
     step = math.gcd(*chosen.tolist(), size) if len(chosen) else size
     reach = int(chosen.max()) // step + 1 if len(chosen) else 1
-    far = _rows(bridge, far_address, step, size, reach)
-    near = _rows(bridge, near_address, stride, size, count)
+    far = _rows(task, far_address, step, size, reach)
+    near = _rows(task, near_address, stride, size, count)
     rows = chosen // step
     dst, src = (far, near) if name == "scatter" else (near, far)
     dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
     loop = RowLoop(count, len(selected), dst_rows, src_rows, AddressInstructions(), indices, unread=True)
-    copy_loop(bridge.issuer, line, name, dst, src, loop, method="instruction")
+    copy_loop(task.issuer, line, name, dst, src, loop, method="instruction")
 
 
-def _check_offsets(bridge: Bridge, name: str, offsets: Integers, selected: Integers, address: int, size: int) -> None:
+def _check_offsets(
+    task: CompiledTask, name: str, offsets: Integers, selected: Integers, address: int, size: int
+) -> None:
     """Raise `AccessError` for the first byte offset whose segment leaves its array or tensor."""
-    far = bridge.pointer(address)
+    far = task.pointer(address)
     room = far.allocation.nbytes - far.offset
     wrong = np.flatnonzero((offsets < 0) | (offsets + size > room))
     if len(wrong):
@@ -191,12 +191,12 @@ def _check_offsets(bridge: Bridge, name: str, offsets: Integers, selected: Integ
         )
 
 
-def _rand(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+def _rand(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """Random numbers that differ by task and by call, and are reproducible."""
-    bridge.random_calls += 1
-    seed = bridge.issuer.task.index << 32 | bridge.random_calls
-    view = bridge.view(codes[0], values[0], (int(values[1]),))
-    vector.call(bridge.issuer, line, INSTRUCTIONS["rand"], (view, seed), {})
+    task.random_calls += 1
+    seed = task.issuer.task.index << 32 | task.random_calls
+    view = task.view(codes[0], values[0], (int(values[1]),))
+    vector.call(task.issuer, line, INSTRUCTIONS["rand"], (view, seed), {})
 
 
 def device_calls() -> dict[str, tuple[tuple[int, ...], Handler]]:

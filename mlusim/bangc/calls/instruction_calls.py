@@ -30,7 +30,7 @@ from mlusim.cores.instructions.vector_library import vector_casts, vector_functi
 from mlusim.errors import OperandError
 
 if TYPE_CHECKING:
-    from mlusim.bangc.execution.bridge import Bridge
+    from mlusim.bangc.execution.compiled_task import CompiledTask
     from mlusim.cores.instructions.record import Instruction
 
 _CONVERSIONS = (
@@ -136,7 +136,7 @@ def signature_handlers(
     known: dict[Any, tuple[CSignature, list[tuple[int, Any, bool]], list[Any]]] = {}
 
     def operands_of(
-        bridge: Bridge, codes: list[int], values: tuple[Any, ...]
+        task: CompiledTask, codes: list[int], values: tuple[Any, ...]
     ) -> tuple[Instruction, tuple[Any, ...]] | None:
         """Return the instruction with its operands and attributes; None for a call that represents several."""
         if element is not None:
@@ -163,25 +163,25 @@ def signature_handlers(
             if position < 0
             else values[position]
             if shape is None
-            else (bridge.filters if is_filter else bridge.view)(codes[position], values[position], shape)
+            else (task.filters if is_filter else task.view)(codes[position], values[position], shape)
             for position, shape, is_filter in operands
         ]
         return signature.instruction, (*arguments, *attributes)
 
-    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
-        found = operands_of(bridge, codes, values)
+    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
+        found = operands_of(task, codes, values)
         if found is None:
             for first in _segments(signatures, values) or ():
-                handler(bridge, line, codes[: len(first)], first)
+                handler(task, line, codes[: len(first)], first)
             return None
-        waiting = vector.call(bridge.issuer, line, *found, {})
-        return None if waiting is None else bridge.answer_later(waiting)
+        waiting = vector.call(task.issuer, line, *found, {})
+        return None if waiting is None else task.answer_later(waiting)
 
     def prepare(
-        bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
+        task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]
     ) -> Callable[[], Awaitable[None] | None] | None:
-        found = operands_of(bridge, codes, values)
-        return None if found is None else vector.prepared(bridge.issuer, line, *found)
+        found = operands_of(task, codes, values)
+        return None if found is None else vector.prepared(task.issuer, line, *found)
 
     return handler, prepare
 

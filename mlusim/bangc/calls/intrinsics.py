@@ -18,7 +18,7 @@ import numpy as np
 
 from mlusim.bangc.calls import copy_calls
 from mlusim.bangc.calls.assembly import run_statement
-from mlusim.bangc.calls.call_record import file_at
+from mlusim.bangc.calls.call_record import file_at, text_at
 from mlusim.bangc.calls.device_calls import device_calls
 from mlusim.bangc.calls.host_calls import HOST_CALLS
 from mlusim.bangc.calls.instruction_calls import result_types, signature_handlers, vector_intrinsics
@@ -33,11 +33,11 @@ from mlusim.memory.kinds import MemoryKind
 from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
-    from mlusim.bangc.execution.bridge import Bridge
+    from mlusim.bangc.execution.compiled_task import CompiledTask
 
-Handler = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Awaitable[None] | None"]
+Handler = Callable[["CompiledTask", int, list[int], tuple[Any, ...]], "Awaitable[None] | None"]
 # Returns a function that repeats the call with these values, or None if it cannot be repeated.
-Prepare = Callable[["Bridge", int, list[int], tuple[Any, ...]], "Callable[[], Awaitable[None] | None] | None"]
+Prepare = Callable[["CompiledTask", int, list[int], tuple[Any, ...]], "Callable[[], Awaitable[None] | None] | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ _NUMBERS = {kind: number for number, kind in enumerate((*KINDS, MemoryKind.GDRAM
 
 def _sync_of(name: str, pipes: int) -> Intrinsic:
     def prepare(
-        bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
+        task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]
     ) -> Callable[[], Awaitable[None] | None]:
         del codes, values
-        return syncs.prepared(bridge.issuer, line, name, pipes)
+        return syncs.prepared(task.issuer, line, name, pipes)
 
-    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
-        return prepare(bridge, line, codes, values)()
+    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
+        return prepare(task, line, codes, values)()
 
     return Intrinsic(f"__{name}", (0,), handler, prepare=prepare)
 
@@ -92,13 +92,13 @@ _OF_THE_CORES = "sync_all_ipu"
 
 
 def _barrier_of(name: str) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
+    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
         del codes, values
-        if name == _OF_THE_CORES and bridge.issuer.unit.is_memory_core:
+        if name == _OF_THE_CORES and task.issuer.unit.is_memory_core:
             # ASSUMED: kernels of the vendor call it without a test of the core, so a memory core passes.
-            bridge.note_passed(f"__{name}", line)
-            return syncs.sync(bridge.issuer, line)
-        return syncs.barrier(bridge.issuer, line, name)
+            task.note_passed(f"__{name}", line)
+            return syncs.sync(task.issuer, line)
+        return syncs.barrier(task.issuer, line, name)
 
     return handler
 
@@ -117,22 +117,22 @@ for _name in BARRIERS:
 
 
 def _lock_of(name: str) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
+    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
         """An MLU core passes its lock's number twice; a memory core names two locks (B) and acquires both, in order."""
         del codes
         first, second = (int(value) for value in values)
         equal = first == second
-        if equal == bridge.issuer.unit.is_memory_core:
+        if equal == task.issuer.unit.is_memory_core:
             whose, rule = ("a memory core", "different") if equal else ("an MLU core", "equal")
             raise OperandError(f"__bang_{name}({first}, {second}) on {whose}: its two numbers are {rule}")
-        return _change_both(bridge, line, name, (first,) if equal else tuple(sorted((first, second))))
+        return _change_both(task, line, name, (first,) if equal else tuple(sorted((first, second))))
 
     return handler
 
 
-async def _change_both(bridge: Bridge, line: int, name: str, numbers: tuple[int, ...]) -> None:
+async def _change_both(task: CompiledTask, line: int, name: str, numbers: tuple[int, ...]) -> None:
     for number in numbers:
-        await locks.change(bridge.issuer, line, name, number)
+        await locks.change(task.issuer, line, name, number)
 
 
 for _name in locks.LOCK_NAMES:
@@ -140,14 +140,14 @@ for _name in locks.LOCK_NAMES:
 
 
 @_intrinsic("__sync_io_move_compute", 0, 3, 6)
-def _sync_pipes(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
+def _sync_pipes(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
     """Six arguments name the waiting pipes and the awaited ones; here the task itself waits for all of them."""
     del codes
     flags = [bool(value) for value in values] or [True] * 3
     if len(flags) == 6:
         flags = [any(pair) for pair in zip(flags[:3], flags[3:], strict=True)]
     pipes = IO_PIPE * flags[0] | MOVE_PIPE * flags[1] | COMPUTE_PIPES * flags[2]
-    return syncs.sync(bridge.issuer, line, "sync_io_move_compute", pipes)
+    return syncs.sync(task.issuer, line, "sync_io_move_compute", pipes)
 
 
 _SYNCED_COPIES = (
@@ -167,79 +167,79 @@ _SYNCED_COPIES = (
 
 
 @_intrinsic(" ".join(f"__sync_copy_{pair}" for pair in _SYNCED_COPIES), 0)
-def _sync_copies(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
+def _sync_copies(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None]:
     del codes, values
-    return syncs.sync(bridge.issuer, line, "sync_io_move_compute", IO_PIPE | MOVE_PIPE)
+    return syncs.sync(task.issuer, line, "sync_io_move_compute", IO_PIPE | MOVE_PIPE)
 
 
 _SYNCS = ("sync;", "barrier.sync.local;")
 
 
 def _prepare_assembly(
-    bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]
+    task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]
 ) -> Callable[[], Awaitable[None] | None] | None:
     del codes
-    return syncs.prepared(bridge.issuer, line) if bridge.literal(values[0]).startswith(_SYNCS) else None
+    return syncs.prepared(task.issuer, line) if task.literal(values[0]).startswith(_SYNCS) else None
 
 
 @_intrinsic("__mlusim_assembly", *range(1, 9), returns="unsigned", prepare=_prepare_assembly)
-def _assembly(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
+def _assembly(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
     del codes
-    text = bridge.literal(values[0])
-    if run_statement(bridge, line, text, values[1:]):
+    text = task.literal(values[0])
+    if run_statement(task, line, text, values[1:]):
         return None
     raise KernelError(f"__asm__ {text!r} is not simulated; use the intrinsic that the statement stands for")
 
 
 @_intrinsic("__mlusim_unknown", 3, returns="::mlusim::Anything")
-def _unknown(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+def _unknown(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     del codes, line
     name, file, number = values
-    error = KernelError(bridge.module.unknown_text(bridge.text(name)))
+    error = KernelError(task.module.unknown_text(text_at(name)))
     raise_at(file_at(file), number, "kernel", error)
 
 
 @_intrinsic("__mlusim_vv_store", 3)
-def _vector_store(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
+def _vector_store(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
     """Store a vector register to NRAM: charged as one scalar store."""
-    view = bridge.view(codes[0], values[0], (values[2],))
-    bridge.issuer.unit.update_memory(bridge.issuer.unit.vector_free_ps)
+    view = task.view(codes[0], values[0], (values[2],))
+    task.issuer.unit.update_memory(task.issuer.unit.vector_free_ps)
     view.raw()[:] = np.frombuffer(ctypes.string_at(values[1], view.nbytes), view.raw().dtype)
-    return access(bridge.issuer, line, "vv_store", view, 1, write=True)
+    return access(task.issuer, line, "vv_store", view, 1, write=True)
 
 
 @_intrinsic("__mlusim_memory", 1, returns="int")
-def _memory(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+def _memory(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """Return the memory of an address: the numbers are those of `KINDS`, 4 for GDRAM, -1 for none."""
     del codes, line
     try:
-        kind = bridge.locate(values[0])[0].memory.kind
+        kind = task.locate(values[0])[0].memory.kind
     except AccessError:
-        bridge.answer(-1)
+        task.answer(-1)
     else:
-        bridge.answer(_NUMBERS[kind])
+        task.answer(_NUMBERS[kind])
 
 
 @_intrinsic("__mlusim_now", 0, returns="uint64_t")
-def _now(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+def _now(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """Return the simulated time of the task in microseconds."""
     del codes, line, values
-    bridge.clock_read = True
-    bridge.answer(bridge.issuer.task.now_ps // PS_PER_US)
+    task.clock_read = True
+    task.answer(task.issuer.task.now_ps // PS_PER_US)
 
 
 def _host_only(name: str) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
-        del bridge, line, codes, values
+    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+        del task, line, codes, values
         raise KernelError(f"{name} inside a kernel: it is a function of the host's runtime")
 
     return handler
 
 
 @_intrinsic("__mlusim_launch", 12)
-def _launch(bridge: Bridge, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
-    del codes, line
-    raise KernelError(f"{bridge.text(values[0])}<<<...>>> inside a kernel: launches are the host's")
+def _launch(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+    del task, codes, line
+    raise KernelError(f"{text_at(values[0])}<<<...>>> inside a kernel: launches are the host's")
 
 
 @lru_cache(maxsize=1)

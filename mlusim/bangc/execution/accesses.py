@@ -23,7 +23,7 @@ from mlusim.memory.view import View
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.bangc.execution.bridge import Bridge
+    from mlusim.bangc.execution.compiled_task import CompiledTask
     from mlusim.cores.issuer import Issuer
     from mlusim.memory.allocation import Allocation
     from mlusim.memory.bus import Loops
@@ -44,25 +44,25 @@ _DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 _BYTE = np.dtype(np.uint8)
 
 
-def drain(bridge: Bridge, function: str) -> Awaitable[None] | None:
+def drain(task: CompiledTask, function: str) -> Awaitable[None] | None:
     """Charge and log the accesses counted by the fibre; returns None if there is nothing to wait for."""
-    image = bridge.image
+    image = task.image
     count = image.words[RUN_COUNT_WORD]
     image.words[RUN_COUNT_WORD] = 0
     if count > 1:
-        return _several(bridge, function, image.runs[:count])
+        return _several(task, function, image.runs[:count])
     pc, address, stride, times, meta = _RUN.unpack_from(image.run_bytes)
-    bridge.accessed_since_ps = -1
+    task.accessed_since_ps = -1
     # With nothing else in between, the order of records says what was written first.
-    return _record_access(bridge, function, pc, address, ((times, stride),), meta | _FRESH)
+    return _record_access(task, function, pc, address, ((times, stride),), meta | _FRESH)
 
 
-async def _several(bridge: Bridge, function: str, runs: Array) -> None:
+async def _several(task: CompiledTask, function: str, runs: Array) -> None:
     count = len(runs)
-    bridge.accessed_since_ps = bridge.issuer.task.now_ps
+    task.accessed_since_ps = task.issuer.task.now_ps
     if count <= _FEW:
         for pc, address, stride, times, meta in runs.tolist():
-            waits = _record_access(bridge, function, pc, address, ((times, stride),), meta)
+            waits = _record_access(task, function, pc, address, ((times, stride),), meta)
             if waits is not None:
                 await waits
         return
@@ -71,14 +71,14 @@ async def _several(bridge: Bridge, function: str, runs: Array) -> None:
     grouped = runs[order]
     edges = np.flatnonzero((np.diff(grouped["pc"]) != 0) | (np.diff(grouped["meta"]) != 0)) + 1
     for part in np.split(grouped, edges):
-        await _group(bridge, function, part)
+        await _group(task, function, part)
 
 
-async def _group(bridge: Bridge, function: str, runs: Array) -> None:
+async def _group(task: CompiledTask, function: str, runs: Array) -> None:
     """Record runs of one instruction on one tensor."""
     pc, meta = int(runs["pc"][0]), int(runs["meta"][0])
     if len(runs) > _FEW and int(runs["count"].sum()) < _SHORT * len(runs):
-        await _scattered(bridge, function, pc, _addresses(runs), meta)
+        await _scattered(task, function, pc, _addresses(runs), meta)
         return
     starts = runs["address"].astype(np.int64)
     equal = (np.diff(runs["count"].astype(np.int64)) == 0) & (np.diff(runs["stride"]) == 0)
@@ -93,7 +93,7 @@ async def _group(bridge: Bridge, function: str, runs: Array) -> None:
         loops: Loops = ((times, stride),)
         if stop - position > 1:
             loops = ((stop - position, int(starts[position + 1] - starts[position])), *loops)
-        waits = _record_access(bridge, function, pc, int(starts[position]), loops, meta)
+        waits = _record_access(task, function, pc, int(starts[position]), loops, meta)
         if waits is not None:
             await waits
         position = stop
@@ -113,9 +113,9 @@ class _Shape:
 
     __slots__ = ("below", "dtype", "layout", "line", "name", "reach", "total", "write")
 
-    def __init__(self, bridge: Bridge, function: str, pc: int, loops: Loops, meta: int) -> None:
+    def __init__(self, task: CompiledTask, function: str, pc: int, loops: Loops, meta: int) -> None:
         size, self.write = meta & 0xFF, bool(meta >> 8 & 1)
-        self.line = bridge.line_at(pc, function)
+        self.line = task.line_at(pc, function)
         self.dtype = _DTYPES.get(size, _BYTE)
         self.total = math.prod(count for count, _ in loops)
         self.below = -sum(min((count - 1) * stride, 0) for count, stride in loops)
@@ -131,32 +131,32 @@ class _Shape:
 
 
 def _record_access(
-    bridge: Bridge, function: str, pc: int, address: int, loops: Loops, meta: int
+    task: CompiledTask, function: str, pc: int, address: int, loops: Loops, meta: int
 ) -> Awaitable[None] | None:
     """Record accesses in at most two loops."""
-    if bridge.arrays.lacks_memory and _is_skipped(bridge, function, pc, address, meta):
+    if task.arrays.lacks_memory and _is_skipped(task, function, pc, address, meta):
         return None
     seen, meta = not meta & _FRESH, meta & ~_FRESH
     key = (pc, meta, loops)
-    known = bridge.scalar_shapes.get(key)
+    known = task.scalar_shapes.get(key)
     if known is None:
-        known = bridge.scalar_shapes[key] = _Shape(bridge, function, pc, loops, meta)
-    allocation, offset = _inside(bridge, known.line, address - known.below, known.reach, write=known.write)
-    issuer: Issuer = bridge.issuer
+        known = task.scalar_shapes[key] = _Shape(task, function, pc, loops, meta)
+    allocation, offset = _inside(task, known.line, address - known.below, known.reach, write=known.write)
+    issuer: Issuer = task.issuer
     if known.total > 1:
         _charge_ordinary(issuer, known.line, known.total)
     if seen and not known.write and allocation.is_poisoned:
         issuer.log.seen.add(issuer.log.records.count)
     view = View(allocation, offset + known.below, known.layout)
-    since_ps = bridge.accessed_since_ps
+    since_ps = task.accessed_since_ps
     return access(issuer, known.line, known.name, view, known.total, write=known.write, since_ps=since_ps)
 
 
-def _is_skipped(bridge: Bridge, function: str, pc: int, address: int, meta: int) -> bool:
+def _is_skipped(task: CompiledTask, function: str, pc: int, address: int, meta: int) -> bool:
     """Return whether accesses of a memory core have no effect: on memory that it lacks, or stores that depend on it."""
     if meta & _DROPPED:
-        bridge.note_dropped("store", bridge.line_at(pc, function))
-    return bool(meta & _DROPPED) or bridge.in_absent_memory(address)
+        task.note_dropped("store", task.line_at(pc, function))
+    return bool(meta & _DROPPED) or task.in_absent_memory(address)
 
 
 def _charge_ordinary(issuer: Issuer, line: int, accesses: int) -> None:
@@ -164,14 +164,14 @@ def _charge_ordinary(issuer: Issuer, line: int, accesses: int) -> None:
     arithmetic(issuer, line, count=accesses * _ORDINARY_THIRDS // 3)
 
 
-async def _scattered(bridge: Bridge, function: str, pc: int, addresses: Array, meta: int) -> None:
+async def _scattered(task: CompiledTask, function: str, pc: int, addresses: Array, meta: int) -> None:
     """Record irregular accesses with an array of their addresses."""
-    if _is_skipped(bridge, function, pc, int(addresses[0]), meta):
+    if _is_skipped(task, function, pc, int(addresses[0]), meta):
         return
     size, write = meta & 0xFF, bool(meta >> 8 & 1)
     known = np.unique(addresses.astype(np.int64))
-    line = bridge.line_at(pc, function)
-    allocation, offset = _inside(bridge, line, int(known[0]), int(known[-1] - known[0]) + size, write=write)
+    line = task.line_at(pc, function)
+    allocation, offset = _inside(task, line, int(known[0]), int(known[-1] - known[0]) + size, write=write)
     offsets = known - known[0]
     dtype = _DTYPES.get(size, _BYTE)
     if (offsets % dtype.itemsize).any() or dtype.itemsize != size:
@@ -179,12 +179,12 @@ async def _scattered(bridge: Bridge, function: str, pc: int, addresses: Array, m
         offsets = np.unique((offsets[:, None] + np.arange(size)).reshape(-1))
     rows = offsets // dtype.itemsize
     view = View.strided(allocation, offset, (int(rows[-1]) + 1,), (dtype.itemsize,), dtype)
-    _charge_ordinary(bridge.issuer, line, len(addresses))
-    log = bridge.issuer.log
+    _charge_ordinary(task.issuer, line, len(addresses))
+    log = task.issuer.log
     record = log.count
     name = "store_rows" if write else "load_rows"
-    since_ps = bridge.accessed_since_ps
-    waiting = access(bridge.issuer, line, name, view, len(addresses), write=write, since_ps=since_ps)
+    since_ps = task.accessed_since_ps
+    waiting = access(task.issuer, line, name, view, len(addresses), write=write, since_ps=since_ps)
     if not (write or meta & _FRESH) and allocation.is_poisoned:
         log.seen.add(record)
     log.addresses[record] = {"dst" if write else "src": rows}
@@ -192,14 +192,14 @@ async def _scattered(bridge: Bridge, function: str, pc: int, addresses: Array, m
         await waiting
 
 
-def _inside(bridge: Bridge, line: int, address: int, nbytes: int, *, write: bool) -> tuple[Allocation, int]:
+def _inside(task: CompiledTask, line: int, address: int, nbytes: int, *, write: bool) -> tuple[Allocation, int]:
     try:
-        allocation, offset = bridge.place(address)
+        allocation, offset = task.place(address)
     except AccessError as error:
-        raise_at(*bridge.issuer.log.lines[line], bridge.explained(error))
+        raise_at(*task.issuer.log.lines[line], task.explained(error))
     if offset + nbytes > allocation.nbytes:
         verb = "writes" if write else "reads"
         span = f"{group_digits(offset)}..{group_digits(offset + nbytes)} of {allocation.name}"
         beyond = AccessError(f"plain C++ {verb} bytes {span}, which has {group_digits(allocation.nbytes)} B")
-        raise_at(*bridge.issuer.log.lines[line], beyond)
+        raise_at(*task.issuer.log.lines[line], beyond)
     return allocation, offset

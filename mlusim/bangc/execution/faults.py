@@ -27,7 +27,7 @@ from mlusim.errors import AccessError, KernelError, MissingDataError, MlusimErro
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.bangc.execution.bridge import Bridge
+    from mlusim.bangc.execution.compiled_task import CompiledTask
     from mlusim.bangc.execution.image import Image, Runtime
     from mlusim.bangc.module import Module
 
@@ -58,19 +58,19 @@ def print_text(image: Image) -> None:
     sys.stdout.flush()
 
 
-def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
+def raise_fault(task: CompiledTask, why: int, function: str) -> NoReturn:
     """Raise the error of a kernel's fault at the C++ line."""
-    image, module = bridge.image, bridge.module
+    image, module = task.image, task.module
     first, second, third = (image.words[FIRST + k] for k in range(3))
     location: SourceLine | None = None
     if why == WILD:
         location = fault_location(module, image)
-        error: MlusimError = _wild_access_error(bridge, first, third)
+        error: MlusimError = _wild_access_error(task, first, third)
         if _below_stack(image):
             error = AccessError(_overflow(image, "the kernel"))
     elif why == SIGNAL:
         location = fault_location(module, image)
-        error = signal_error(image, "the kernel", KERNEL_LIMIT_S, bridge.wild_text)
+        error = signal_error(image, "the kernel", KERNEL_LIMIT_S, task.wild_text)
     elif why == LEFT:
         error, location = left(module, image, "the kernel")
     elif why == PLACED:
@@ -78,7 +78,7 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
     else:
         error = KernelError(f"the kernel ended with {why}")
     file, line = location or (str(module.path), 1)
-    raise_at(file, line, function, bridge.explained(error, faults=why in (WILD, SIGNAL, LEFT)))
+    raise_at(file, line, function, task.explained(error, faults=why in (WILD, SIGNAL, LEFT)))
 
 
 def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLine | None]:
@@ -125,16 +125,16 @@ def location_of(module: Module, offset: int) -> SourceLine | None:
     return None if location is None or location[0].startswith(HEADERS) else location[:2]
 
 
-def _wild_access_error(bridge: Bridge, address: int, flags: int) -> MlusimError:
+def _wild_access_error(task: CompiledTask, address: int, flags: int) -> MlusimError:
     write, size = flags & 1, flags >> 1
     verb = "writes" if write else "reads"
-    for kind, base in enumerate(bridge.arrays.bases):
+    for kind, base in enumerate(task.arrays.bases):
         if 0 <= address - base < ARENA_BYTES:
             return AccessError(
-                f"plain C++ {verb} {size} B{_in_memory(bridge.image, kind, address - base)}; look at the index"
+                f"plain C++ {verb} {size} B{_in_memory(task.image, kind, address - base)}; look at the index"
             )
     try:
-        allocation, offset = bridge.locate(address)
+        allocation, offset = task.locate(address)
     except AccessError as error:
         return AccessError(f"plain C++ {verb} {size} B: {error.message}")
     if allocation.buffer is None:

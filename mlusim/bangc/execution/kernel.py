@@ -14,9 +14,9 @@ import numpy as np
 
 from mlusim.bangc.calls.type_codes import POINTER, dtype_of_code, kind_of
 from mlusim.bangc.execution import faults
-from mlusim.bangc.execution.bridge import Bridge
-from mlusim.bangc.execution.crossing import Crossing
+from mlusim.bangc.execution.compiled_task import CompiledTask
 from mlusim.bangc.execution.entry_points import EntryPoint, Parameter, signature_of
+from mlusim.bangc.execution.fibre_runner import FibreRunner
 from mlusim.bangc.execution.gdram_map import GdramMap
 from mlusim.bangc.execution.image import NO_RESERVE
 from mlusim.bangc.execution.lines import entry_function
@@ -85,19 +85,19 @@ async def execute(
         function, body: addresses in the binary: of the entry, and of the code that unpacks its arguments and calls it.
         blob: the arguments, as `pack` returns them.
     """
-    bridge = Bridge(core, module, image, gdram, name)
+    task = CompiledTask(core, module, image, gdram, name)
     memory = ctypes.create_string_buffer(blob, max(len(blob), _SLOT) + _SLOT)
     start = (ctypes.addressof(memory) + _SLOT - 1) // _SLOT * _SLOT
     ctypes.memmove(start, blob, len(blob))
     image.record.limit_ticks = faults.KERNEL_LIMIT_S
     module.runtime.library.mlusim_start(image.address, image.base + body, image.base + function, start)
-    crossing = Crossing(bridge, name, partial(meet, core), partial(settle, core))
+    runner = FibreRunner(task, name, partial(meet, core), partial(settle, core))
     with faults.guarded(module.runtime):
-        while (waits := crossing.advance()) is not None:
+        while (waits := runner.advance()) is not None:
             try:
                 await waits
             except MlusimError as error:
-                crossing.failed(error)
+                runner.failed(error)
 
 
 class _Meeting:

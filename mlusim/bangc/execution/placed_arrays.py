@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.bangc.execution.fixed_addresses import place
 from mlusim.bangc.execution.image import Image, Room
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.runtime_layout import ARENA_BYTES, KINDS, SRAM
 from mlusim.errors import AllocationError
+from mlusim.log_tables import AllocationRecord
 from mlusim.memory.allocation import POISON, Allocation, Memory
+from mlusim.memory.reused import Bytes
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 
@@ -136,7 +137,7 @@ class PlacedArrays:
         if kind in self._absent:
             made = self._placed[kind][number] = memory.place(offset, size, name, _NO_RECORD, None)
             return made
-        made = self._placed[kind][number] = place(self._core.issuer.chip, memory, self._task, name, offset, buffer)
+        made = self._placed[kind][number] = self._place(memory, name, offset, buffer)
         if array.initial:
             self._log.host_writes.add(made.identity)
         if number < (room.at_file_scope or 0) and len(self._module.entries) > 1:
@@ -145,6 +146,30 @@ class PlacedArrays:
             shared[key] = View.of(made, (size,), _UINT8)
         else:
             getattr(self._core, KINDS[kind].value).adopt(made)
+        return made
+
+    def _place(self, memory: Memory, name: str, address: int, buffer: Bytes) -> Allocation:
+        """Place an array with its own bytes at an address of a memory, as a linker does, and log it.
+
+        It may use the part that is reserved for the compiler, so the limit is the memory's total size.
+        """
+        log = self._log
+        held: Any = buffer if self._core.issuer.chip.data else None
+        made = memory.place(address, buffer.nbytes, name, len(log.allocations), held)
+        log.allocations.append(
+            AllocationRecord(
+                memory.kind.value,
+                memory.name,
+                name,
+                address,
+                buffer.nbytes,
+                self._task.index,
+                self._task.now_ps,
+                "uint8",
+                (buffer.nbytes,),
+                read_only=False,
+            )
+        )
         return made
 
     def _does_not_fit(self, kind: int, array: Any, memory: Any) -> str:

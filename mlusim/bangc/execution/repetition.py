@@ -12,7 +12,7 @@ from mlusim.log import SYNC
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.bangc.execution.bridge import Bridge
+    from mlusim.bangc.execution.compiled_task import CompiledTask
 
 # Number of calls before the first check. It doubles from check to check.
 _FIRST = 1 << 12
@@ -40,28 +40,28 @@ class Repetition:
         at: number of the next call to check.
     """
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, task: CompiledTask) -> None:
         self.at = _FIRST
-        self._bridge = bridge
+        self._task = task
         self._begun = 0
         self._state = 0
         self._digests: dict[int, set[Waiting]] = {}
         self._taken = 0
-        self._logged = bridge.issuer.log.count
+        self._logged = task.issuer.log.count
 
     def look(self, calls: int, function: str) -> bool:
         """Check the task before its next call; returns true if it repeats itself and other tasks should run first.
 
         Raises `OperationLimitError` at the line of a loop that never ends.
         """
-        bridge = self._bridge
-        state = bridge.image.state()
+        task = self._task
+        state = task.image.state()
         self.at = calls + 1
         if calls >= self._begun + _WINDOW:
             self._look_for_results(calls, function)
             self._begun, self._state, self._digests, self._taken = calls, state, {}, 0
-            bridge.clock_read = False
-        elif state == self._state and not bridge.clock_read and self._never_ends():
+            task.clock_read = False
+        elif state == self._state and not task.clock_read and self._never_ends():
             error = OperationLimitError(
                 f"the task has made {group_digits(calls)} calls of the simulator and repeats itself: its variables and "
                 "its memory are what they were a round before, and no other task changes anything: an endless loop"
@@ -73,7 +73,7 @@ class Repetition:
 
     def _look_for_results(self, calls: int, function: str) -> None:
         """Reject a loop that computes without writing outside its core, after a fifth of the limit."""
-        issuer = self._bridge.issuer
+        issuer = self._task.issuer
         log, first = issuer.log, self._logged
         self._logged = log.count
         if calls == _FIRST or calls * _SHARE < issuer.chip.max_operations:
@@ -93,17 +93,17 @@ class Repetition:
             raise_at(*self._place(function), error)
 
     def _never_ends(self) -> bool:
-        task, chip = self._bridge.issuer.task, self._bridge.issuer.chip
+        task, chip = self._task.issuer.task, self._task.issuer.chip
         if self._taken == _DIGESTS or task.pending_io or task.pending_move or task.unit.late_effects:
             return False
         self._taken += 1
         shared = 0
-        for allocation in self._bridge.gdram.allocations:
+        for allocation in self._task.gdram.allocations:
             if allocation.buffer is not None and not allocation.read_only:
                 shared = zlib.crc32(allocation.buffer.data, shared)
         digest = shared
         task.unit.settle()
-        for content in self._bridge.image.variables():
+        for content in self._task.image.variables():
             digest = zlib.crc32(content, digest)
         others = {unit.task for unit in chip.units() if unit.task is not None} - {task}
         waiting = {(other, other.operations) for other in others if other.waits_for}
@@ -116,9 +116,9 @@ class Repetition:
 
     def _place(self, function: str) -> tuple[str, int, str]:
         """Return file, line and function of the call, or of the plain access."""
-        bridge = self._bridge
-        if bridge.image.record.call.op >= 0:
-            line = bridge.site(function).line
+        task = self._task
+        if task.image.record.call.op >= 0:
+            line = task.site(function).line
         else:
-            line = bridge.line_at(int(bridge.image.runs["pc"][0]), function)
-        return bridge.issuer.log.lines[line]
+            line = task.line_at(int(task.image.runs["pc"][0]), function)
+        return task.issuer.log.lines[line]

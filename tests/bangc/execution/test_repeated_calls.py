@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim import Device, bangc
-from mlusim.bangc.execution.bridge import Bridge
+from mlusim.bangc.execution.compiled_task import CompiledTask
 from mlusim.errors import AccessError, CopyError
 from mlusim.log import Log
 from mlusim.memory.kinds import MemoryKind
@@ -61,9 +61,9 @@ def test_repeated_calls_use_their_own_values(module: bangc.Module, distinct: int
 def test_the_quick_lookup_of_an_address_finds_what_the_plain_one_finds(
     module: bangc.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick, kinds = Bridge.place, []
+    quick, kinds = CompiledTask.place, []
 
-    def checked(self: Bridge, address: int) -> Any:
+    def checked(self: CompiledTask, address: int) -> Any:
         for near in (address, address + 3, address):
             assert quick(self, near) == self.locate(near)
         with pytest.raises(AccessError):
@@ -71,7 +71,7 @@ def test_the_quick_lookup_of_an_address_finds_what_the_plain_one_finds(
         kinds.append(quick(self, address)[0].memory.kind)
         return quick(self, address)
 
-    monkeypatch.setattr(Bridge, "place", checked)
+    monkeypatch.setattr(CompiledTask, "place", checked)
     device = Device()
     x, out = device.upload(np.zeros(512, np.float32)), device.alloc(8192 + 512, np.float32)
     device.launch(module["repeated"], x, out, 7, dim=1, kind="BLOCK")

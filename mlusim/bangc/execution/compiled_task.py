@@ -58,11 +58,10 @@ _ON_A_MEMORY_CORE = (
 )
 
 
-class Bridge:
-    """One task: returns views and pointers for addresses, and processes the calls of its fibre."""
+class CompiledTask:
+    """One task of a compiled kernel: returns views and pointers for its addresses, and processes its calls."""
 
     def __init__(self, core: Core, module: Module, image: Image, gdram: GdramMap, function: str) -> None:
-        self.core = core
         self.module = module
         self.image = image
         self.gdram = gdram
@@ -247,7 +246,7 @@ class Bridge:
             known = self.view(code, address, shape)
             first = self.filter_forms.place(allocation, offset, known.nbytes)
             return known if first == offset else View.strided(allocation, first, shape, known.strides, known.dtype)
-        view = rows_view(self.core.board, allocation, offset, shape, dtype_of_code(code))
+        view = rows_view(self.issuer.board, allocation, offset, shape, dtype_of_code(code))
         last = offset + sum((extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True))
         if last >= allocation.nbytes:
             raise AccessError(
@@ -297,18 +296,9 @@ class Bridge:
             found = self._pcs[pc] = self.issuer.log.source_line(where[0], where[1], function)
         return found
 
-    def stack(self) -> tuple[int, int]:
-        """Address and size of the task's stack."""
-        return self.image.stack, self.image.stack_size
-
     def on_stack(self, address: int) -> bool:
         """Whether an address is that of a local variable of the task."""
-        base, size = self.stack()
-        return base <= address < base + size
-
-    def text(self, address: int) -> str:
-        """Return a string of the kernel."""
-        return text_at(address)
+        return self.image.stack <= address < self.image.stack + self.image.stack_size
 
     def literal(self, address: int) -> str:
         """Return an assembly statement with single blanks and a final semicolon."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlusim.bangc.calls.call_record import HEAD
 from mlusim.bangc.execution.accesses import drain
-from mlusim.bangc.execution.bridge import Bridge
+from mlusim.bangc.execution.compiled_task import CompiledTask
 from mlusim.bangc.execution.faults import print_text, raise_fault
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.repetition import Repetition
@@ -27,36 +27,36 @@ from mlusim.bangc.execution.runtime_layout import (
 )
 from mlusim.errors import MlusimError
 
-# What `Crossing.advance` continues with.
+# What `FibreRunner.advance` continues with.
 _CALL, _COUNTED, _CHECKED = range(3)
 _NO_LINE = -1
 
 
-class Crossing:
+class FibreRunner:
     """One task of a compiled kernel, as a sequence of waits.
 
     Args:
-        bridge: its bridge.
+        task: the task.
         name: the entry, for error messages.
         meet, settle: return awaitables: until the board's time reaches the task's; the same after the effects of issued
             vector instructions.
     """
 
     def __init__(
-        self, bridge: Bridge, name: str, meet: Callable[[], Awaitable[Any]], settle: Callable[[], Awaitable[Any]]
+        self, task: CompiledTask, name: str, meet: Callable[[], Awaitable[Any]], settle: Callable[[], Awaitable[Any]]
     ) -> None:
-        self._bridge = bridge
+        self._task = task
         self._name = name
         self._meet = meet
         self._settle = settle
-        self._resume: Any = bridge.module.runtime.resume
-        self._address: int = bridge.image.address
-        self._words: Any = bridge.image.words
-        self._call_bytes: Any = bridge.image.call_bytes
-        self._sites: dict[bytes, Any] = bridge.sites
-        self._known = bridge.known
-        self._drops: bool = bridge.issuer.unit.is_memory_core
-        self._repetition = Repetition(bridge)
+        self._resume: Any = task.module.runtime.resume
+        self._address: int = task.image.address
+        self._words: Any = task.image.words
+        self._call_bytes: Any = task.image.call_bytes
+        self._sites: dict[bytes, Any] = task.sites
+        self._known = task.known
+        self._drops: bool = task.issuer.unit.is_memory_core
+        self._repetition = Repetition(task)
         self._calls = 0
         self._next_look = self._repetition.at
         self._stage = _CALL
@@ -66,7 +66,7 @@ class Crossing:
 
     def advance(self) -> Awaitable[Any] | None:
         """Continue until the task has to wait, and return what for; None when the kernel has returned."""
-        bridge, words, call_bytes = self._bridge, self._words, self._call_bytes
+        task, words, call_bytes = self._task, self._words, self._call_bytes
         sites, known = self._sites, self._known
         stage, why = self._stage, self._why
         # Any, although it is what the caller waits for: mypyc would check another type at every call.
@@ -76,7 +76,7 @@ class Crossing:
             if stage == _CALL:
                 why = self._resume(self._address)
                 if words[RUN_COUNT_WORD]:
-                    waits = drain(bridge, self._name)
+                    waits = drain(task, self._name)
                     if waits is not None:
                         self._stage, self._why = _COUNTED, why
                         return waits  # type: ignore[no-any-return]  # see above
@@ -102,7 +102,7 @@ class Crossing:
                 else:
                     site = sites.get(call_bytes[HEAD].tobytes())
                     if site is None:
-                        site = bridge.site(self._name)
+                        site = task.site(self._name)
                     line = site.line
                     waits = self._issue(site)
             except MlusimError as error:
@@ -118,18 +118,18 @@ class Crossing:
         self._raise(self._line, error)
 
     def _raise(self, line: int, error: MlusimError) -> None:
-        bridge = self._bridge
-        file, number, function = bridge.issuer.log.lines[line]
-        raise_at(file, number, function, bridge.explained(error))
+        task = self._task
+        file, number, function = task.issuer.log.lines[line]
+        raise_at(file, number, function, task.explained(error))
 
     def _issue(self, site: Any) -> Any:
         """Execute a call that is not prepared."""
         values = site.values(self._call_bytes)
-        if self._drops and self._bridge.is_dropped(site, values):
-            self._bridge.answer(0)
-            self._bridge.issuer.skip()
+        if self._drops and self._task.is_dropped(site, values):
+            self._task.answer(0)
+            self._task.issuer.skip()
             return None
-        return site.issue(self._bridge, site.line, site.codes, values)
+        return site.issue(self._task, site.line, site.codes, values)
 
     def _repeats(self, why: int) -> bool:
         """Check for an endless loop; returns true if other tasks should run first."""
@@ -141,20 +141,20 @@ class Crossing:
 
     def _other(self, why: int) -> Awaitable[Any] | None:
         """Process what is not the call of an intrinsic."""
-        bridge = self._bridge
+        task = self._task
         if why == SETTLE:
             return self._settle()
         if why == DRAIN:
             # Time has advanced: the task's own loads may have ended, and it continues to read memory.
-            bridge.issuer.unit.settle()
+            task.issuer.unit.settle()
         elif why == SKIPPED:
             # All but the last, which follows, and checks the limit.
-            bridge.issuer.task.operations += bridge.image.record.skipped - 1
-            bridge.issuer.chip.skipped += bridge.image.record.skipped - 1
+            task.issuer.task.operations += task.image.record.skipped - 1
+            task.issuer.chip.skipped += task.image.record.skipped - 1
         elif why == PLACED:
-            bridge.arrays.place_new()
+            task.arrays.place_new()
         elif why == PRINT:
-            print_text(bridge.image)
+            print_text(task.image)
         else:
-            raise_fault(bridge, why, self._name)
+            raise_fault(task, why, self._name)
         return None
