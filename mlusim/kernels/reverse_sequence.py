@@ -11,6 +11,7 @@ charged to the scalar pipe.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlusim.kernels.boxes import boxed, front
@@ -32,68 +33,103 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     if core.is_memory_core:
         return
     settings = plan.parameters_as(SequenceParameters)
-    layout = settings.layout
-    source, target = x.reshape(layout.shape), out.reshape(layout.shape)
-    entries = layout.by_entry(source)
     buffers = 2 if settings.overlapped else 1
-    staged = settings.staged
     # On arch below 300 a contiguous move copies whole 128 B only (B), so bytes beyond the tile are moved with it.
     block = plan.board.vector_alignment_bytes // x.itemsize if core.board.needs_aligned_vectors else 1
     elements = round_up(settings.elements, block)
     results = [core.nram.alloc(elements, x.dtype, f"result {buffer}") for buffer in range(buffers)]
     loaded = results
     tiles = [*plan.tiles_of(core.task_id)]
-    if staged:
+    if settings.staged:
         loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
         if any(math.prod(tile.shape) % block for tile in tiles):
             await clear(core, loaded)
-    batch_lengths = Lengths(core, lengths, layout)
+    stages = _Stages(
+        core=core,
+        settings=settings,
+        source=x.reshape(settings.layout.shape),
+        target=out.reshape(settings.layout.shape),
+        lengths=Lengths(core, lengths, settings.layout),
+        loaded=loaded,
+        results=results,
+        block=block,
+        loads_whole_tiles=settings.staged and plan.tier == 1,
+    )
+    compute = stages.reverse if settings.staged else None
+    await run_stages(core, tiles, stages.load, compute, stages.store, overlapped=settings.overlapped, skippable=False)
 
-    async def load(position: int, tile: Tile) -> None:
-        if staged and plan.tier == 1:
-            core.memcpy_async(front(loaded[position % buffers], tile.shape), boxed(source, tile.start, tile.stop))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stages:
+    """The stages of one task: each takes the position of a tile among those of the task, and the tile.
+
+    Attributes:
+        core: the core.
+        settings: the parameters of the plan.
+        source, target: x and out, with the axes of `EntryLayout.shape`.
+        lengths: the lengths that the task has loaded.
+        loaded, results: the buffers that loads write and that stores read, of successive tiles in turn; the same ones
+            if entries are reversed by the loads.
+        block: a contiguous move copies a multiple of this many elements.
+        loads_whole_tiles: whether a tile of whole entries is one load, in their order.
+    """
+
+    core: Core
+    settings: SequenceParameters
+    source: View
+    target: View
+    lengths: Lengths
+    loaded: list[View]
+    results: list[View]
+    block: int
+    loads_whole_tiles: bool
+
+    async def load(self, position: int, tile: Tile) -> None:
+        """Load a tile: as it is, or for each entry the reversed rows and the others."""
+        core, layout = self.core, self.settings.layout
+        loaded = front(self.loaded[position % len(self.loaded)], tile.shape)
+        if self.loads_whole_tiles:
+            core.memcpy_async(loaded, boxed(self.source, tile.start, tile.stop))
             return
-        buffer = layout.by_entry(front(loaded[position % buffers], tile.shape))[0]
+        buffer, entries = layout.by_entry(loaded)[0], layout.by_entry(self.source)
         outer, first, start, left = layout.ordered(tile.start)
         _, last, stop, right = layout.ordered(tile.stop)
-        await batch_lengths.load(first, last)
+        await self.lengths.load(first, last)
         for index in range(last - first):
             entry = entries[outer, first + index, :, left:right]
-            reversed_rows = batch_lengths.reversed_rows(first + index, start, stop)
+            reversed_rows = self.lengths.reversed_rows(first + index, start, stop)
             if reversed_rows:
-                mirrored = batch_lengths.of(first + index) - start
+                mirrored = self.lengths.of(first + index) - start
                 rows = entry[mirrored - reversed_rows : mirrored]
-                core.memcpy_async(buffer[index, :reversed_rows], rows if staged else rows[_BACKWARD])
+                core.memcpy_async(buffer[index, :reversed_rows], rows if self.settings.staged else rows[_BACKWARD])
             if reversed_rows < stop - start:
                 core.memcpy_async(buffer[index, reversed_rows:], entry[start + reversed_rows : stop])
 
-    async def reverse(position: int, tile: Tile) -> None:
-        count = math.prod(tile.shape)
-        lanes = round_up(count, block)
+    async def reverse(self, position: int, tile: Tile) -> None:
+        """Move a loaded tile within NRAM, and reverse the first rows of its entries."""
+        core, layout, is_mirrored = self.core, self.settings.layout, self.settings.mirrored
+        loaded, result = self.loaded[position % len(self.loaded)], self.results[position % len(self.results)]
+        lanes = round_up(math.prod(tile.shape), self.block)
         # In the compute pipe, which mirrors follow in order, or on the Move pipe, which moves of rows follow.
-        (core.memcpy_async if settings.mirrored else core.move)(
-            results[position % buffers][:lanes], loaded[position % buffers][:lanes]
-        )
-        before = layout.by_entry(front(loaded[position % buffers], tile.shape))[0]
-        after = layout.by_entry(front(results[position % buffers], tile.shape))[0]
+        (core.memcpy_async if is_mirrored else core.move)(result[:lanes], loaded[:lanes])
+        before, after = (layout.by_entry(front(buffer, tile.shape))[0] for buffer in (loaded, result))
         _, first, start, _ = layout.ordered(tile.start)
         _, last, stop, _ = layout.ordered(tile.stop)
-        await batch_lengths.load(first, last)
+        await self.lengths.load(first, last)
         for index in range(last - first):
-            reversed_rows = batch_lengths.reversed_rows(first + index, start, stop)
+            reversed_rows = self.lengths.reversed_rows(first + index, start, stop)
             # A single row needs no reversal.
             if reversed_rows > 1:
                 to, rows = after[index, :reversed_rows], before[index, :reversed_rows]
-                if settings.mirrored:
+                if is_mirrored:
                     core.mirror(to.reshape(1, -1), rows.reshape(1, -1))
                 else:
                     core.move(to, rows[_BACKWARD])
 
-    def store(position: int, tile: Tile) -> None:
-        core.memcpy_async(boxed(target, tile.start, tile.stop), front(results[position % buffers], tile.shape))
-
-    compute = reverse if staged else None
-    await run_stages(core, tiles, load, compute, store, overlapped=settings.overlapped, skippable=False)
+    def store(self, position: int, tile: Tile) -> None:
+        """Store a reversed tile."""
+        result = front(self.results[position % len(self.results)], tile.shape)
+        self.core.memcpy_async(boxed(self.target, tile.start, tile.stop), result)
 
 
 async def clear(core: Core, buffers: list[View]) -> None:

@@ -14,7 +14,7 @@ from mlusim.hardware import Board
 from mlusim.planning.cost import load_cost, store_cost, vector_ps
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
-from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, task_counts
+from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, strategies_to_try, task_counts
 from mlusim.planning.split import MORE_NRAM, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits, plural
@@ -22,9 +22,10 @@ from mlusim.units import ceil_div, group_digits, plural
 # Whole vectors (G 5.3: 128 B per cycle, and the only length on arch below 300) and whole units of the DRAM bus.
 BLOCK_BYTES = 128
 
+_PINGPONG = "pingpong"
 STRATEGIES: dict[str, str] = {
     "auto": "the strategy with the shorter predicted time",
-    "pingpong": "two buffers per side: tile i + 1 is loaded and tile i - 1 stored while tile i is computed",
+    _PINGPONG: "two buffers per side: tile i + 1 is loaded and tile i - 1 stored while tile i is computed",
     "serial": "one buffer per side, twice as large: load, compute, store, one after the other",
 }
 
@@ -44,11 +45,8 @@ class ElementwiseParameters:
     block: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Split:
-    overlapped: bool
-    tasks: int
-    tiles: int
+# Its split is whether successive tiles overlap.
+_Candidate = Candidate[bool]
 
 
 def plan_elementwise(
@@ -83,13 +81,13 @@ def plan_elementwise(
         for candidate in costs.candidates(fitting, overlapped=overlapped)
     )
     candidate = next(iter(fastest.values()))
-    split = candidate.split
-    starts, stops = (bounds * block for bounds in cut_evenly(blocks, split.tiles))
+    overlapped = candidate.split
+    starts, stops = (bounds * block for bounds in cut_evenly(blocks, candidate.tiles))
     stops[-1] = count
-    largest = ceil_div(blocks, split.tiles) * block
-    nram_bytes = (1 + split.overlapped) * tile_bytes * largest
-    tiles_per_task = ceil_div(split.tiles, split.tasks)
-    share = ceil_div(count, split.tasks)
+    largest = ceil_div(blocks, candidate.tiles) * block
+    nram_bytes = (1 + overlapped) * tile_bytes * largest
+    tiles_per_task = ceil_div(candidate.tiles, candidate.tasks)
+    share = ceil_div(count, candidate.tasks)
     times = predicted_text({name: fast.predicted_ps for name, fast in fastest.items()})
     return Plan(
         operator=operator,
@@ -102,23 +100,23 @@ def plan_elementwise(
         ),
         arithmetic=(
             (
-                f"{group_digits(board.nram_usable_bytes)} B of NRAM // ({1 + split.overlapped} x {tile_bytes} B) = "
-                f"{group_digits(fitting_blocks[split.overlapped] * block)} elements"
+                f"{group_digits(board.nram_usable_bytes)} B of NRAM // ({1 + overlapped} x {tile_bytes} B) = "
+                f"{group_digits(fitting_blocks[overlapped] * block)} elements"
             ),
             (
-                f"{group_digits(count)} elements = {group_digits(blocks)} blocks = {group_digits(split.tiles)} tiles "
-                f"of up to {group_digits(largest)} elements"
+                f"{group_digits(count)} elements = {group_digits(blocks)} blocks = {group_digits(candidate.tiles)} "
+                f"tiles of up to {group_digits(largest)} elements"
             ),
         ),
         unit=unit,
         unit_bytes=share * (read_bytes + written_bytes),
         kind="BLOCK",
-        dim=(split.tasks, 1, 1),
+        dim=(candidate.tasks, 1, 1),
         output_shape=(count,),
         itemsize=written_bytes,
-        tiles=Tiles(in_runs(split.tiles, split.tasks), starts[:, None], stops[:, None], nram_bytes),
+        tiles=Tiles(in_runs(candidate.tiles, candidate.tasks), starts[:, None], stops[:, None], nram_bytes),
         nram_bytes=nram_bytes,
-        parameters=ElementwiseParameters(overlapped=split.overlapped, elements=largest, block=block),
+        parameters=ElementwiseParameters(overlapped=overlapped, elements=largest, block=block),
         predicted_ps=candidate.predicted_ps,
     )
 
@@ -128,7 +126,7 @@ def _fitting_blocks(board: Board, tile_bytes: int, block: int, strategy: str, op
 
     Raises `PlanError` if not one block fits.
     """
-    selected = [overlapped for overlapped in (True, False) if strategy in ("auto", _name(overlapped=overlapped))]
+    selected = [name == _PINGPONG for name in strategies_to_try(STRATEGIES, strategy)]
     usable = board.nram_usable_bytes
     needed = {overlapped: (1 + overlapped) * tile_bytes * block for overlapped in selected}
     fitting = {overlapped: usable // size for overlapped, size in needed.items() if size <= usable}
@@ -145,7 +143,7 @@ def _fitting_blocks(board: Board, tile_bytes: int, block: int, strategy: str, op
 
 
 def _name(*, overlapped: bool) -> str:
-    return "pingpong" if overlapped else "serial"
+    return _PINGPONG if overlapped else "serial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +157,9 @@ class _Costs:
     written_bytes: int
     passes: int
 
-    def candidates(self, fitting_blocks: int, *, overlapped: bool) -> list[Candidate[_Split]]:
+    def candidates(self, fitting_blocks: int, *, overlapped: bool) -> list[_Candidate]:
         """Return candidates with a few task and tile counts: fewer tiles are larger, more tiles overlap better."""
-        candidates: list[Candidate[_Split]] = []
+        candidates: list[_Candidate] = []
         for tasks in task_counts(self.board, self.blocks):
             share = ceil_div(self.blocks, tasks)
             fewest = ceil_div(share, fitting_blocks)
@@ -172,7 +170,7 @@ class _Costs:
             ]
         return candidates
 
-    def _predict(self, tasks: int, tiles: int, *, overlapped: bool) -> Candidate[_Split]:
+    def _predict(self, tasks: int, tiles: int, *, overlapped: bool) -> _Candidate:
         board = self.board
         elements = ceil_div(self.blocks, tiles) * self.block
         cost = TileCost(
@@ -188,5 +186,5 @@ class _Costs:
             ),
             tasks=tasks,
             tiles=tiles,
-            split=_Split(overlapped=overlapped, tasks=tasks, tiles=tiles),
+            split=overlapped,
         )

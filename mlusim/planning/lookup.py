@@ -12,7 +12,7 @@ from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup_geometry import ROUNDS, Extents, Lookups
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, tile_counts_below
-from mlusim.planning.split import MORE_NRAM, union1_launch
+from mlusim.planning.split import MORE_NRAM, buffer_bytes, union1_launch
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits, round_up
 
@@ -98,7 +98,7 @@ LookupCandidate = Candidate[LookupSplit]
 
 def check_room(problem: LookupProblem) -> None:
     """Raise `PlanError` if not one element fits in NRAM."""
-    if whole_nram_bytes(problem.board) < problem.itemsize:
+    if buffer_bytes(problem.board) < problem.itemsize:
         raise _no_room(problem)
 
 
@@ -246,8 +246,3 @@ def counts_to_hold(coordinates: int, capacities: Sequence[int], cores: int) -> l
 def nram_bytes(board: Board, buffers: Sequence[int]) -> int:
     """Return the NRAM that buffers of these sizes need, each rounded up to the alignment of allocations."""
     return sum(round_up(max(buffer, 1), board.vector_alignment_bytes) for buffer in buffers)
-
-
-def whole_nram_bytes(board: Board) -> int:
-    """Return the size of the largest possible NRAM buffer, rounded down to the alignment of allocations."""
-    return board.nram_usable_bytes // board.vector_alignment_bytes * board.vector_alignment_bytes

@@ -38,7 +38,6 @@ from mlusim.planning.lookup import (
     nothing_to_do,
     nram_bytes,
     plan_of,
-    whole_nram_bytes,
 )
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, selection_method
 from mlusim.planning.lookup_geometry import Extents, blocks, count_boxes, sizes_of_at_most
@@ -47,7 +46,7 @@ from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
 from mlusim.planning.scatter_chunk import Chunk, buffers_of, chunk_of, details_of, updated, ways_to_read
 from mlusim.planning.search import Candidate, best_by_strategy, fractions_of
-from mlusim.planning.split import boxes, cut, in_turn
+from mlusim.planning.split import boxes, buffer_bytes, cut, in_turn
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits
 
@@ -173,7 +172,7 @@ def _copy_candidate(problem: LookupProblem) -> LookupCandidate:
     """Return the candidate without lookups: tiles that fill NRAM, or one per core."""
     board, shape = problem.board, problem.lookups.x_shape
     elements = math.prod(shape)
-    limit = min(whole_nram_bytes(board) // problem.itemsize, ceil_div(elements, board.cores))
+    limit = min(buffer_bytes(board) // problem.itemsize, ceil_div(elements, board.cores))
     sizes = blocks(shape, limit)
     tiles = count_boxes(shape, sizes)
     grid = Grid.of_unions(board, tiles)
@@ -306,7 +305,7 @@ def _row_candidate(problem: LookupProblem, regions: Extents, parts: int = 1) -> 
     board, itemsize, lookups = problem.board, problem.itemsize, problem.lookups
     shape = lookups.x_shape
     arithmetic = _arithmetic(problem, regions, in_whole=True)
-    sizes = blocks(regions, whole_nram_bytes(board) // itemsize)
+    sizes = blocks(regions, buffer_bytes(board) // itemsize)
     staged = math.prod(sizes)
     tiles, count = count_boxes(regions, sizes), count_boxes(shape, regions)
     grid = Grid.of_unions(board, count)

@@ -20,7 +20,8 @@ time that hardly depends on the number of bins. Supports updates of single eleme
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,6 @@ from mlusim.planning.lookup import (
     nram_bytes,
     plan_of,
     unit_elements,
-    whole_nram_bytes,
 )
 from mlusim.planning.lookup_cost import selection_method
 from mlusim.planning.lookup_geometry import Extents, blocks
@@ -50,7 +50,7 @@ from mlusim.planning.scatter_binning import (
     sorting_ps,
 )
 from mlusim.planning.search import Candidate
-from mlusim.planning.split import boxes, cut, in_turn
+from mlusim.planning.split import boxes, buffer_bytes, cut, in_turn
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits, round_up
 
@@ -143,7 +143,7 @@ def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> L
     if binning is None:
         return None
     count, room = math.prod(lookups.positions), binning.updates_at_once
-    tile = size if in_nram else blocks((size,), whole_nram_bytes(board) // itemsize)[0]
+    tile = size if in_nram else blocks((size,), buffer_bytes(board) // itemsize)[0]
     update_bytes = [room * (binning.width + itemsize), binning.bounds_at_once * BOUNDS_BYTES]
     # In GDRAM, a region is copied before its updates are loaded.
     used = [nram_bytes(board, [*(binning.lookups_at_once * nbytes for nbytes in bytes_per_lookup), counters])]
@@ -153,17 +153,6 @@ def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> L
         else [nram_bytes(board, [tile * itemsize]), nram_bytes(board, update_bytes)]
     )
     method = selection_method(board, 1, itemsize, arithmetic) if in_nram else "a copy each"
-
-    def details() -> tuple[str, ...]:
-        return (
-            (
-                f"{group_digits(count)} lookups in {group_digits(binning.chunks)} chunks of up to "
-                f"{group_digits(binning.lookups_at_once)}; each lookup takes "
-                f"{group_digits(sum(bytes_per_lookup))} B of NRAM"
-            ),
-            f"{group_digits(bins)} regions of up to {group_digits(size)} elements, {group_digits(size * itemsize)} B",
-            f"a list of up to {group_digits(room)} updates: {group_digits(update_bytes[0])} B, applied by {method}",
-        )
 
     if in_nram:
         tier = 1 if bins == 1 or size % unit_elements(lookups) == 0 else 2
@@ -183,11 +172,31 @@ def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> L
             tier=tier,
             sizes=(tile,),
             nram_bytes=max(used),
-            details=details,
+            details=partial(_details, problem, binning, bytes_per_lookup, method),
             parameters=LookupParameters(lookups=lookups, strategy=strategy, arithmetic=arithmetic, method=method),
             binning=binning,
             sorts=True,
         ),
+    )
+
+
+def _details(
+    problem: LookupProblem, binning: Binning, bytes_per_lookup: tuple[int, ...], method: str
+) -> tuple[str, ...]:
+    """Describe a binning: its chunks, its regions and its lists of updates."""
+    lookups, room = math.prod(problem.lookups.positions), binning.updates_at_once
+    region_bytes, list_bytes = binning.size * problem.itemsize, room * (binning.width + problem.itemsize)
+    return (
+        (
+            f"{group_digits(lookups)} lookups in {group_digits(binning.chunks)} chunks of up to "
+            f"{group_digits(binning.lookups_at_once)}; each lookup takes "
+            f"{group_digits(sum(bytes_per_lookup))} B of NRAM"
+        ),
+        (
+            f"{group_digits(binning.bins)} regions of up to {group_digits(binning.size)} elements, "
+            f"{group_digits(region_bytes)} B"
+        ),
+        f"a list of up to {group_digits(room)} updates: {group_digits(list_bytes)} B, applied by {method}",
     )
 
 
@@ -197,9 +206,7 @@ def _arithmetic(problem: LookupProblem) -> IndexArithmetic:
     positional = any(
         to is not None and extent > 1 for to, extent in zip(lookups.x_axes, lookups.positions, strict=False)
     )
-    wide = problem.arithmetic(positional=positional).wide
-    binned = not problem.board.needs_aligned_vectors
-    return IndexArithmetic(columns=lookups.columns, positional=positional, narrowed=0, wide=wide, binned=binned)
+    return replace(problem.arithmetic(positional=positional), binned=not problem.board.needs_aligned_vectors)
 
 
 def _sorting_bytes(problem: LookupProblem, arithmetic: IndexArithmetic) -> tuple[int, ...]:
