@@ -12,7 +12,8 @@ from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.run import synchronize
-from mlusim.host.steady.steady import check_steady, timed, too_few
+from mlusim.host.steady.refusals import too_few
+from mlusim.host.steady.steady import check_steady, timed
 from mlusim.host.steady.watch import Watch
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan

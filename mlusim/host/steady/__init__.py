@@ -12,12 +12,14 @@ not extrapolated costs little more than without being watched.
 The run:
   steady                   `timed`: extrapolates, or runs in full
   watch                    watches a run, and decides what to skip
+  refusals                 why a run is not extrapolated
 
 What repeats:
   task_loops, periods      the loop that each task is in; where operations repeat
   pace, task_group         the pace of tasks and its uncertainty; that of tasks with the same loop, and their errors
 
 What is skipped:
+  skips                    the periods that each task skips
   fast_forward             a task skips operations
   declared_loop, pattern   loops declared by `Core.loop`; the records of their iterations
   expand                   the times of skipped operations

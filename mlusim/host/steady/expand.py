@@ -10,8 +10,8 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.host.steady.periods import SAME_COST
+from mlusim.host.steady.skips import Skip, SkippedPart
 from mlusim.host.steady.task_loops import Codes, cost_of
-from mlusim.host.steady.watch import Skip, SkippedPart
 from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord, LaunchRecord, SkippedRecord, TaskRecord
 

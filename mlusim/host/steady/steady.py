@@ -8,12 +8,10 @@ from typing import Protocol
 from mlusim.errors import InputError, MlusimError
 from mlusim.host.device import Device
 from mlusim.host.steady.expand import expand
-from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM
+from mlusim.host.steady.refusals import without_loops
 from mlusim.host.steady.watch import ALLOWED, Watch
 from mlusim.inputs import check_flags
 from mlusim.log import Log
-
-_FEWEST = WARM + MEASURED + LEFT
 
 
 class Run(Protocol):
@@ -44,7 +42,7 @@ def timed(run: Run, why: str = "") -> tuple[Device, Log]:
             # The kernels did not continue as expected; the full run shows whether the error is theirs.
         else:
             if not watch.skips:
-                device.log.unsteady = watch.why or watch.waits_for or _without_loops(device.log)
+                device.log.unsteady = watch.why or watch.waits_for or without_loops(device.log)
                 return device, device.log
             bound_ps = expand(device.log, watch.skips)
             if bound_ps is not None and bound_ps <= ALLOWED * max(launch.end_ps for launch in device.log.launches):
@@ -53,20 +51,6 @@ def timed(run: Run, why: str = "") -> tuple[Device, Log]:
     device = run()
     device.log.unsteady = why
     return device, device.log
-
-
-def too_few(repeats: int) -> str:
-    """Return why a loop with that many repeats is too short for extrapolation; empty if it may be long enough."""
-    return (
-        "" if repeats > _FEWEST else f"its tasks have {repeats} tiles each at most, and {_FEWEST} are simulated anyway"
-    )
-
-
-def _without_loops(log: Log) -> str:
-    """Return why nothing was skipped of a run whose tasks were never found in loops."""
-    if "load" in log.ops:
-        return "its tasks load values, and what they issue changes with them or repeats too few times"
-    return f"its tasks repeat no loop more than {_FEWEST} times"
 
 
 def check_steady(*, steady: bool, data: bool, check: bool = False) -> None:

@@ -10,22 +10,20 @@ Tasks meet the end with typical leads (`Pace.typical_changes`), and the bound in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES
-from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.host.steady.declared_loop import DeclaredLoop
 from mlusim.host.steady.fast_forward import FastForward
 from mlusim.host.steady.pace import pace_of
 from mlusim.host.steady.pattern import Pattern
+from mlusim.host.steady.refusals import unfit
+from mlusim.host.steady.skips import Skip, SkippedPart, periods_of_groups, periods_of_team, take_out, waits_in_pipe
 from mlusim.host.steady.task_group import TaskGroup
 from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM, Codes, TaskLoop, loop_end, teams
-from mlusim.log import NONE, SCALAR, Log
-from mlusim.memory.kinds import Direction
-from mlusim.records import INSTRUCTION
+from mlusim.log import NONE, Log
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
@@ -52,34 +50,6 @@ _FIRST_EVENTS, _MORE_EVENTS, _FEWEST = 500, 0.6, 2 * (WARM + MEASURED)
 _NO_PACE = "its tasks do not settle at one pace"
 _FOLLOWED = "what follows its loops depends on how its tasks overtake each other in them"
 _DRIFT = "its tasks drift apart: the run could end more than 0.5 % earlier or later than extrapolated"
-_BY_MEMORY_CORE = [code for code, direction in enumerate(Direction) if direction.by_memory_core]
-
-
-class SkippedPart(NamedTuple):
-    """Operations that one task skipped.
-
-    Attributes:
-        position: index in the task's records of the last completed operation; in time, the skipped ones follow it.
-        operations: number of skipped operations.
-        period: operations of a period.
-        forward: how they were issued; None if they were taken out of the pipe, two operations after `position`.
-        most: number of operations of the task, at most: the bound does not account for what follows the loop.
-    """
-
-    position: int
-    operations: int
-    period: int
-    forward: FastForward | None
-    most: float
-
-
-class Skip(NamedTuple):
-    """Operations skipped by all tasks: in simulated time (without it) the start, its length, and its error bound."""
-
-    now_ps: int
-    length_ps: int
-    bound_ps: float
-    parts: dict[int, SkippedPart]
 
 
 class Watch:
@@ -152,17 +122,7 @@ class Watch:
         since, begin = begin, begin + (end - begin) * _UNMEASURED
         if any(np.searchsorted(loop.ends, end) - np.searchsorted(loop.ends, begin) < MEASURED for loop in loops):
             return _MORE_EVENTS
-        by_group: dict[Any, list[TaskLoop]] = {}
-        for team in teams(loops):
-            by_group.setdefault(team[0].group, []).append(team[0])
-        groups = []
-        for members in by_group.values():
-            pace = pace_of(
-                [member.ends for member in members], [member.progress for member in members], begin, end, since
-            )
-            periods = min(self._loop_end(member) for member in members) / members[0].period.operations - pace.progress
-            groups.append(TaskGroup(codes, members, pace, periods))
-        return self._decide(loops, groups)
+        return self._decide(loops, self._groups_of(codes, loops, (since, begin, end)))
 
     def _loops_of(self, codes: Codes, tasks: list[Task]) -> list[TaskLoop]:
         """Return the loops of all tasks but those that wait at a barrier; empty if one is not in a loop."""
@@ -175,6 +135,24 @@ class Watch:
             elif not codes.waits_at_barrier(task):
                 return []
         return loops
+
+    def _groups_of(self, codes: Codes, loops: list[TaskLoop], times: tuple[float, float, float]) -> list[TaskGroup]:
+        """Return the groups of tasks in the same loop.
+
+        `times`: since when all of them are in it, and the first and the last time between which their pace is measured.
+        """
+        since, begin, end = times
+        by_group: dict[Any, list[TaskLoop]] = {}
+        for team in teams(loops):
+            by_group.setdefault(team[0].group, []).append(team[0])
+        groups = []
+        for members in by_group.values():
+            pace = pace_of(
+                [member.ends for member in members], [member.progress for member in members], begin, end, since
+            )
+            periods = min(self._loop_end(member) for member in members) / members[0].period.operations - pace.progress
+            groups.append(TaskGroup(codes, members, pace, periods))
+        return groups
 
     def _decide(self, loops: list[TaskLoop], groups: list[TaskGroup]) -> float:
         """Skip as much as the tasks' paces allow; returns as `_look`."""
@@ -236,7 +214,7 @@ class Watch:
         self, loops: list[TaskLoop], groups: list[TaskGroup], length_ps: float, bound_ps: float, allowed_ps: float
     ) -> float:
         """Let every task skip the operations of that time; returns as `_look`."""
-        own_periods, length_ps, unlike_ps = _periods_of_groups(groups, length_ps)
+        own_periods, length_ps, unlike_ps = periods_of_groups(groups, length_ps)
         bound_ps += unlike_ps
         if bound_ps > allowed_ps / _RESERVE or min(own_periods.values()) < 1:
             return _MORE_EVENTS
@@ -247,7 +225,7 @@ class Watch:
             return self._look()
         parts = self._parts(loops, own_periods, shares=any(group.shares for group in groups))
         in_pipe = {
-            loop.task.index: _waits_in_pipe(loop, parts[loop.task.index].operations, self._chip.environment.now)
+            loop.task.index: waits_in_pipe(loop, parts[loop.task.index].operations, self._chip.environment.now)
             for loop in loops
             if parts
         }
@@ -256,7 +234,7 @@ class Watch:
         for loop in chain.from_iterable(teams(loops)):
             part = parts[loop.task.index]
             if in_pipe[loop.task.index]:
-                _take_out(loop.task, part.operations)
+                take_out(loop.task, part.operations)
             else:
                 declared, iterations = by_task.get(loop.task.index, (None, 0))
                 issuer = loop.task.issuer
@@ -278,7 +256,7 @@ class Watch:
         """
         parts: dict[int, SkippedPart] = {}
         for team in teams(loops):
-            periods_of = _periods_of(team, own_periods[team[0].task.index])
+            periods_of = periods_of_team(team, own_periods[team[0].task.index])
             if not periods_of:
                 return {}
             for loop, periods in zip(team, periods_of, strict=True):
@@ -303,75 +281,3 @@ class Watch:
         log, unit = self._chip.log, self._chip.board.dram_unit_bytes
         declared_loops = {task: declared for task, (declared, _) in by_task.items()}
         return by_task, Pattern(log, declared_loops, records, int(each), unit)
-
-
-def _periods_of_groups(groups: list[TaskGroup], length_ps: float) -> tuple[dict[int, int], float, float]:
-    """By first task of a team, return the periods that it skips; their time, and by how much that of groups differs.
-
-    The slowest group skips whole periods, which the other ones match as well as they can.
-    """
-    own_periods: dict[int, int] = {}
-    unlike_ps = 0.0
-    for group in sorted(groups, key=lambda group: -group.pace.period_ps):
-        pace = group.pace
-        periods = length_ps / pace.period_ps
-        each = (round(periods) if own_periods else int(periods)) + pace.typical_changes(periods, group.alone_ps)
-        group_ps = float(each.mean()) * pace.period_ps
-        if not own_periods:
-            length_ps = group_ps
-        unlike_ps += abs(group_ps - length_ps)
-        own_periods |= dict(zip((member.task.index for member in group.members), each.tolist(), strict=True))
-    return own_periods, length_ps, unlike_ps
-
-
-def _periods_of(team: list[TaskLoop], periods: int) -> list[int]:
-    """Return the periods that each task of a team skips if the first one skips `periods`; empty if that is impossible.
-
-    All have to skip equally many rounds of each barrier.
-    """
-    each = []
-    for loop in team:
-        rounds = {divmod(periods * team[0].rounds.get(name, 0), times) for name, times in loop.rounds.items()}
-        whole = [own for own, rest in rounds or {(periods, 0)} if not rest]
-        if len(whole) != 1 or len(rounds) > 1:
-            return []
-        each.append(whole[0])
-    return each
-
-
-def _waits_in_pipe(loop: TaskLoop, operations: int, now: int) -> bool | None:
-    """Whether the next operations of a task, but the current one, wait in its pipe.
-
-    None if some do and some do not, or if some are not ready yet: they do not begin earlier if others are skipped.
-    """
-    ahead = loop.records[loop.position + 2 : loop.position + 2 + operations]
-    if len(ahead) < operations:
-        return False
-    queue = [*islice(loop.task.unit.io.engine.queue, operations)]
-    if not np.array_equal([transfer.record for transfer in queue], ahead):
-        return None
-    return True if loop.task.now_ps + max(transfer.latency_ps for transfer in queue) <= now else None
-
-
-def _take_out(task: Task, operations: int) -> None:
-    queue = task.unit.io.engine.queue
-    for _ in range(operations):
-        queue.popleft()
-    task.pending_io -= operations
-
-
-def unfit(log: Log) -> str:
-    """Return why operations of a run cannot be skipped; empty if they can."""
-    ops = set(log.ops)
-    table, rows = log.records.instructions()
-    of = {name: table[:, INSTRUCTION.index(name)] for name in ("direction", "pipe")}
-    if log.loops or log.addresses:
-        return "what its loops of rows or elements do depends on data"
-    if ops & {*LOCK_NAMES, *ATOMIC_NAMES, *SET_NAMES}:
-        return "it has locks or atomics, whose order is decided by time"
-    if np.isin(of["direction"], _BY_MEMORY_CORE).any():
-        return "it copies by memory cores, whose copies several calls share"
-    scalar = np.flatnonzero((of["pipe"] == SCALAR)[rows])
-    if (log.records.column("dst_alloc", scalar) != NONE).any():
-        return "it has scalar stores, and loads may depend on them"
-    return ""

@@ -1,0 +1,46 @@
+"""Why a run is simulated in full: what makes its operations unpredictable, or its loops too short."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES
+from mlusim.cores.synchronisation.locks import LOCK_NAMES
+from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM
+from mlusim.log import NONE, SCALAR, Log
+from mlusim.memory.kinds import Direction
+from mlusim.records import INSTRUCTION
+
+_FEWEST = WARM + MEASURED + LEFT
+_BY_MEMORY_CORE = [code for code, direction in enumerate(Direction) if direction.by_memory_core]
+
+
+def unfit(log: Log) -> str:
+    """Return why operations of a run cannot be skipped; empty if they can."""
+    ops = set(log.ops)
+    table, rows = log.records.instructions()
+    of = {name: table[:, INSTRUCTION.index(name)] for name in ("direction", "pipe")}
+    if log.loops or log.addresses:
+        return "what its loops of rows or elements do depends on data"
+    if ops & {*LOCK_NAMES, *ATOMIC_NAMES, *SET_NAMES}:
+        return "it has locks or atomics, whose order is decided by time"
+    if np.isin(of["direction"], _BY_MEMORY_CORE).any():
+        return "it copies by memory cores, whose copies several calls share"
+    scalar = np.flatnonzero((of["pipe"] == SCALAR)[rows])
+    if (log.records.column("dst_alloc", scalar) != NONE).any():
+        return "it has scalar stores, and loads may depend on them"
+    return ""
+
+
+def too_few(repeats: int) -> str:
+    """Return why a loop with that many repeats is too short for extrapolation; empty if it may be long enough."""
+    return (
+        "" if repeats > _FEWEST else f"its tasks have {repeats} tiles each at most, and {_FEWEST} are simulated anyway"
+    )
+
+
+def without_loops(log: Log) -> str:
+    """Return why nothing was skipped of a run whose tasks were never found in loops."""
+    if "load" in log.ops:
+        return "its tasks load values, and what they issue changes with them or repeats too few times"
+    return f"its tasks repeat no loop more than {_FEWEST} times"
