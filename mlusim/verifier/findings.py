@@ -16,7 +16,7 @@ from mlusim.verifier.races.source_loops import function_around
 ERROR, HINT = "error", "hint"
 
 # Descriptions of the kinds, in report order: causes before consequences.
-KINDS = {
+_ERRORS = {
     "hang": "a deadlock: tasks wait forever",
     "endless": "a task does not end",
     "access": "an access outside an allocation or a view, or a write to an input",
@@ -37,6 +37,8 @@ KINDS = {
     "written-again": "bytes of an output are written more than once",
     "not-planned": "the run does not do what its plan says",
     "wrong-value": "the output differs from the reference",
+}
+_HINTS = {
     "unused": "an allocation is never used",
     "left": "memory is left allocated",
     "unread": "nothing reads a result",
@@ -48,20 +50,8 @@ KINDS = {
     "memory-core": "a memory core runs code for the MLU cores",
     "unsynced": "a program uses memory without waiting for its transfer",
 }
-HINTS = frozenset(
-    {
-        "unused",
-        "left",
-        "unread",
-        "redundant-sync",
-        "unawaited",
-        "overlapping-copy",
-        "lookup-again",
-        "unselected",
-        "memory-core",
-        "unsynced",
-    }
-)
+KINDS = _ERRORS | _HINTS
+HINTS = frozenset(_HINTS)
 
 _BOLD, _RED, _YELLOW, _CYAN, _DIM, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
 

@@ -317,10 +317,16 @@ def _packed(columns: Sequence[Array]) -> Integers | None:
         return None
     packed, count = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
-        low, high = int(column.min()), int(column.max())
-        if (high - low + 1) * count > _MAX_SPREAD * len(packed):
+        low = int(column.min())
+        extent = int(column.max()) - low
+        if extent > np.iinfo(np.int64).max:
             return None
-        if high > low:
-            packed += (column.astype(np.int64) - low) * count
-        count *= high - low + 1
+        # Wide columns are usually of multiples, such as offsets of rows.
+        unit = int(np.gcd.reduce(column.astype(np.int64) - low)) if extent >= len(packed) else 1
+        values = extent // unit + 1
+        if values * count > _MAX_SPREAD * len(packed):
+            return None
+        if values > 1:
+            packed += (column.astype(np.int64) - low) // unit * count
+        count *= values
     return packed

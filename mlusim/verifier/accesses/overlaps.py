@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.log import NONE
 from mlusim.verifier.accesses.cells import runs_of
 from mlusim.verifier.accesses.geometry import distinct, expand, group_rows, overlap, shared
 from mlusim.verifier.accesses.table import Accesses
@@ -22,8 +21,6 @@ Pairs = tuple[Integers, Integers]
 FEW_PAIRS = 1 << 21
 _BATCH_PAIRS = 1 << 18
 _BATCH = 1 << 12
-# Length of a table by kind of pair, at most.
-_MAX_KINDS = 1 << 22
 
 
 def in_batches(accesses: Accesses, a: Integers, b: Integers, delta: Integers) -> Iterator[Integers]:
@@ -88,41 +85,10 @@ def disjoint(accesses: Accesses) -> bool:
 def _exactly(accesses: Accesses, one: Integers, other: Integers, delta: Integers) -> Integers:
     """Return the indices of the pairs of geometries, `delta` bytes apart, that share a byte."""
     geometries = accesses.geometries
-    packed = _packed(one, other, delta)
-    if packed is None:
-        first, kind, _ = group_rows(one, other, delta)
-    else:
-        # A row of each kind of pair, the last one: no sorting, which most of the time would go to.
-        row_of = np.full(int(packed.max()) + 1, NONE)
-        row_of[packed] = np.arange(len(packed))
-        first, kind = row_of[row_of >= 0], packed
+    first, kind, _ = group_rows(one, other, delta)
     pairs = zip(one[first].tolist(), other[first].tolist(), delta[first].tolist(), strict=True)
     hit = np.array([overlap(geometries[x], distance, geometries[y], 0) for x, y, distance in pairs], bool)
-    if packed is not None:
-        hits = np.zeros(len(row_of), bool)
-        hits[packed[first]] = hit
-        hit = hits
     return np.flatnonzero(hit[kind])
-
-
-def _packed(one: Integers, other: Integers, delta: Integers) -> Integers | None:
-    """Return a number for each kind of pair, from 0 on, or None if a table of these numbers would be long."""
-    number, count = np.zeros(len(one), np.int64), 1
-    for column in (delta, one, other):
-        low = int(column.min())
-        steps = column - low
-        extent = int(steps.max())
-        unit = int(np.gcd.reduce(steps)) if extent >= len(steps) else 1
-        if unit > 1:
-            steps //= unit
-        extent = extent // unit + 1
-        if extent > 1:
-            steps *= count
-            number += steps
-        count *= extent
-        if count > _MAX_KINDS:
-            return None
-    return number
 
 
 def shared_bytes(accesses: Accesses, a: int, b: int, delta: int = 0) -> Pairs:

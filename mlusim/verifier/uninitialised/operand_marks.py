@@ -6,7 +6,7 @@ have the same mark. Then an operation takes the largest of a few numbers instead
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -37,10 +37,6 @@ class OperandMarks:
     def __contains__(self, alloc: int) -> bool:
         """Whether the marks of an allocation are kept here."""
         return alloc in self._marks
-
-    def __iter__(self) -> Iterator[int]:
-        """Return the allocations whose marks are kept here."""
-        return iter(self._marks)
 
     def add(self, alloc: int) -> bool:
         """Keep the marks of an allocation here, none at first, and return whether that is possible."""

@@ -1,4 +1,4 @@
-"""Pairs of accesses are compared once per kind, whether kinds are numbered by a table or by sorting."""
+"""Pairs of accesses are compared once per kind: rows are grouped by a table or by sorting; disjoint accesses."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ TILES = st.tuples(
 NUMBERS = st.integers(0, 6)
 
 
+def assert_grouped(*columns):
+    """Rows are in the same groups as NumPy's."""
+    first, kind, times = group_rows(*columns)
+    _, expected = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    assert np.array_equal(kind[:, None] == kind, expected[:, None] == expected)
+    assert np.array_equal(first, [np.flatnonzero(kind == group)[0] for group in range(len(first))])
+    assert np.array_equal(times, np.bincount(kind))
+
+
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, st.integers(-40, 40).map(lambda step: step * 3136)), min_size=1))
-def test_pairs_have_one_number_if_they_are_alike(pairs):
-    columns = [np.array(column, np.int64) for column in zip(*pairs, strict=True)]
-    packed = overlaps._packed(*columns)
-    assert packed is not None
-    assert packed.min() >= 0
-    _, kind, _ = group_rows(*columns)
-    assert np.array_equal(packed[:, None] == packed, kind[:, None] == kind)
+def test_rows_with_multiples_of_a_number_are_grouped(rows):
+    assert_grouped(*(np.array(column, np.int64) for column in zip(*rows, strict=True)))
 
 
 @given(st.lists(TILES, min_size=1, max_size=12))
@@ -38,7 +42,7 @@ def test_accesses_are_disjoint_if_no_byte_is_in_two(tiles):
     assert overlaps.disjoint(accesses) == (len(np.unique(every)) == len(every))
 
 
-@pytest.mark.parametrize("far", [1 << 40, 1 << 61])
-def test_pairs_too_far_apart_for_a_table_are_sorted(far):
-    delta = np.array([0, 1, far])
-    assert overlaps._packed(np.zeros(3, np.int64), np.zeros(3, np.int64), delta) is None
+@pytest.mark.parametrize("low", [0, -(1 << 62)])
+@pytest.mark.parametrize("far", [1 << 40, 1 << 61, (1 << 62) + 3])
+def test_rows_too_far_apart_for_a_table_are_grouped(low, far):
+    assert_grouped(np.zeros(4, np.int64), np.array([low, low + 2, far, low], np.int64))
