@@ -13,6 +13,7 @@ from mlusim.bangc.compiler import toolchain
 from mlusim.bangc.compiler.compilation import Options
 from mlusim.bangc.compiler.debug_lines import line_table
 from mlusim.bangc.compiler.entries import Entry
+from mlusim.bangc.compiler.headers import board_defines
 from mlusim.bangc.compiler.translation import translate
 from mlusim.bangc.compiler.unknown_names import not_simulated
 from mlusim.bangc.execution.device_variables import DeviceVariables
@@ -246,7 +247,7 @@ def _line_of(binary: Path, address: int) -> tuple[str, int, str] | None:
 
 def _board_key(on: Board) -> tuple[Any, ...]:
     """Return the properties of a board that compiled code depends on."""
-    return (*toolchain.board_defines(on), on.vector_alignment_bytes)
+    return (*board_defines(on), on.vector_alignment_bytes)
 
 
 def compile(  # noqa: A001 - the public name

@@ -60,6 +60,17 @@ _ENUMERATIONS = {
     "overlap": ("ACC", "COVER"),
     "mode": ("EQ", "NE", "LT", "LE", "GT", "GE"),
 }
+# The element type of a fill by the ending of its name; otherwise it is the C type of the value.
+_ELEMENTS = {
+    "half": type_code(FLOAT, 2),
+    "float": type_code(FLOAT, 4),
+    "short": type_code(SIGNED, 2),
+    "int": type_code(SIGNED, 4),
+    "unsigned_short": type_code(UNSIGNED, 2),
+    "unsigned_int": type_code(UNSIGNED, 4),
+}
+# Numbers of arguments of conversions and fills with strides.
+_STRIDED_CONVERSIONS, _STRIDED_FILLS = (6, 7), (5, 7)
 
 
 def vector_intrinsics() -> dict[str, list[CSignature]]:
@@ -94,9 +105,6 @@ def _with_registers(signatures: list[CSignature]) -> list[CSignature]:
     ]
 
 
-_STRIDED_CONVERSIONS, _STRIDED_FILLS = (6, 7), (5, 7)
-
-
 def result_types(signatures: list[CSignature]) -> dict[int, str]:
     """Return the C++ return type of an intrinsic, by its number of arguments."""
     instruction = signatures[0].instruction
@@ -116,46 +124,62 @@ def result_types(signatures: list[CSignature]) -> dict[int, str]:
     return types
 
 
-# The element type of a fill by the ending of its name; otherwise it is the C type of the value.
-_ELEMENTS = {
-    "half": type_code(FLOAT, 2),
-    "float": type_code(FLOAT, 4),
-    "short": type_code(SIGNED, 2),
-    "int": type_code(SIGNED, 4),
-    "unsigned_short": type_code(UNSIGNED, 2),
-    "unsigned_int": type_code(UNSIGNED, 4),
-}
+class SignatureCalls:
+    """The calls of one intrinsic.
 
+    Args:
+        name: its name.
+        signatures: its argument lists.
+    """
 
-def signature_handlers(
-    name: str, signatures: list[CSignature]
-) -> tuple[Callable[..., Awaitable[None] | None], Callable[..., Any]]:
-    """Return the handler of an intrinsic, and a function that prepares a call for repetition."""
-    element = _ELEMENTS.get(name.removeprefix("__nramset_")) if name.startswith("__nramset_") else None
-    chosen: dict[tuple[int, ...], tuple[CSignature, list[int], list[int]]] = {}
-    known: dict[Any, tuple[CSignature, list[tuple[int, Any, bool]], list[Any]]] = {}
+    def __init__(self, name: str, signatures: list[CSignature]) -> None:
+        self._name = name
+        self._signatures = signatures
+        self._element = _ELEMENTS.get(name.removeprefix("__nramset_")) if name.startswith("__nramset_") else None
+        # By the codes of its values: signature, arguments that decide how the call is read, and counts that are floats.
+        self._chosen: dict[tuple[int, ...], tuple[CSignature, list[int], list[int]]] = {}
+        # By these codes and arguments: what `_plan` returns.
+        self._plans: dict[Any, tuple[CSignature, list[tuple[int, Any, bool]], list[Any]]] = {}
 
-    def operands_of(
-        task: CompiledTask, codes: list[int], values: tuple[Any, ...]
+    def issue(self, task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
+        """Execute a call: the instruction, or one for each segment."""
+        found = self._operands(task, codes, values)
+        if found is None:
+            for segment in _segments(self._signatures, values) or ():
+                self.issue(task, line, codes[: len(segment)], segment)
+            return None
+        waiting = vector.call(task.issuer, line, *found, {})
+        return None if waiting is None else task.answer_later(waiting)
+
+    def prepare(
+        self, task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]
+    ) -> Callable[[], Awaitable[None] | None] | None:
+        """Return a function that repeats a call; None for a call that represents several."""
+        found = self._operands(task, codes, values)
+        return None if found is None else vector.prepared(task.issuer, line, *found)
+
+    def _operands(
+        self, task: CompiledTask, codes: list[int], values: tuple[Any, ...]
     ) -> tuple[Instruction, tuple[Any, ...]] | None:
         """Return the instruction with its operands and attributes; None for a call that represents several."""
-        if element is not None:
-            codes = [POINTER | element, codes[1], element]
+        if self._element is not None:
+            codes = [POINTER | self._element, codes[1], self._element]
         types = tuple(codes)
-        choice = chosen.get(types)
+        choice = self._chosen.get(types)
         if choice is None:
-            if _segments(signatures, values) is not None:
+            if _segments(self._signatures, values) is not None:
                 return None
-            signature = _choose(name, signatures, codes)
-            choice = chosen[types] = signature, _deciding(signature, codes), _counts_given_as_floats(signature, codes)
+            signature = _choose(self._name, self._signatures, codes)
+            choice = signature, _deciding(signature, codes), _counts_given_as_floats(signature, codes)
+            self._chosen[types] = choice
         signature, deciding, floats = choice
         if floats:
             # Converted as in C.
             values = tuple(int(value) if position in floats else value for position, value in enumerate(values))
         key = (types, *[values[position] for position in deciding])
-        plan = known.get(key)
+        plan = self._plans.get(key)
         if plan is None:
-            plan = known[key] = _plan(signature, codes, values)
+            plan = self._plans[key] = _plan(signature, codes, values)
         signature, operands, attributes = plan
         codes = _typed_by_values(signature, codes)
         arguments = [
@@ -167,23 +191,6 @@ def signature_handlers(
             for position, shape, is_filter in operands
         ]
         return signature.instruction, (*arguments, *attributes)
-
-    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
-        found = operands_of(task, codes, values)
-        if found is None:
-            for first in _segments(signatures, values) or ():
-                handler(task, line, codes[: len(first)], first)
-            return None
-        waiting = vector.call(task.issuer, line, *found, {})
-        return None if waiting is None else task.answer_later(waiting)
-
-    def prepare(
-        task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]
-    ) -> Callable[[], Awaitable[None] | None] | None:
-        found = operands_of(task, codes, values)
-        return None if found is None else vector.prepared(task.issuer, line, *found)
-
-    return handler, prepare
 
 
 def _deciding(signature: CSignature, codes: list[int]) -> list[int]:

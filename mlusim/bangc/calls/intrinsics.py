@@ -21,7 +21,7 @@ from mlusim.bangc.calls.assembly import run_statement
 from mlusim.bangc.calls.call_record import file_at, text_at
 from mlusim.bangc.calls.device_calls import device_calls
 from mlusim.bangc.calls.host_calls import HOST_CALLS
-from mlusim.bangc.calls.instruction_calls import result_types, signature_handlers, vector_intrinsics
+from mlusim.bangc.calls.instruction_calls import SignatureCalls, result_types, vector_intrinsics
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.runtime_layout import KINDS
 from mlusim.cores.scalar import access
@@ -253,8 +253,8 @@ def intrinsics() -> tuple[Intrinsic, ...]:
     for name, signatures in vector_intrinsics().items():
         if name not in known:
             results = result_types(signatures)
-            handler, prepare = signature_handlers(name, signatures)
-            known[name] = Intrinsic(name, tuple(sorted(results)), handler, results, prepare)
+            calls = SignatureCalls(name, signatures)
+            known[name] = Intrinsic(name, tuple(sorted(results)), calls.issue, results, calls.prepare)
     return tuple(known[name] for name in sorted(known))
 
 

@@ -13,7 +13,9 @@ Rewriting, line by line, of what C++ does not have:
 Compilation:
   translation              all files of a program: rewritten, compiled, and again with what the compiler says of names
   compilation              preprocess, compile and link
-  toolchain                compilers, their options, and the cache of binaries
+  toolchain                compilers and their options
+  headers                  the headers that every file includes, and the names that they declare
+  cache                    the cache of compiled files
   linking                  undefined functions raise an error when they are called
   loading                  test loads, which run static initializers
   compiler_messages        messages at the user's lines

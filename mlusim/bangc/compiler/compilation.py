@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlusim.bangc.compiler import toolchain
+from mlusim.bangc.compiler import cache, headers, toolchain
 from mlusim.bangc.compiler.compiler_messages import compiler_text
 from mlusim.bangc.compiler.linking import link, link_text
 from mlusim.bangc.compiler.loading import check_that_it_loads
@@ -35,19 +35,19 @@ class Options:
 def preprocess(path: Path, on: Board, options: Options) -> str:
     """Return the text of a file with headers and macros expanded. Raises `CompileError` at the user's line."""
     compiler = options.compiler
-    command = [*compiler.command, f"-std={options.std}", *toolchain.board_defines(on)]
+    command = [*compiler.command, f"-std={options.std}", *headers.board_defines(on)]
     # Macros of the C library's headers come before them, others after this package's, which use ordinary names.
     early = [macro for macro in options.define if macro.startswith("_") or macro.partition("=")[0] == "NDEBUG"]
     command += [f"-D{macro}" for macro in early]
-    generated = toolchain.generated_headers(compiler, options.std)
-    folders = [str(path.parent), *options.include, str(toolchain.INCLUDE), str(generated)]
+    generated = headers.generated_headers(compiler, options.std)
+    folders = [str(path.parent), *options.include, str(cache.INCLUDE), str(generated)]
     command += [word for folder in folders for word in ("-I", folder)]
     if compiler.gnu:
         # A precompiled header is only valid for these options; its path is part of the text.
         command += [*compiler.options, *compiler.instrumentation, "-fpch-preprocess", "-fno-working-directory"]
-    command += ["-include", str(generated / toolchain.START)]
+    command += ["-include", str(generated / headers.START)]
     if len(early) < len(options.define):
-        later = toolchain.macro_header(tuple(macro for macro in options.define if macro not in early))
+        later = headers.macro_header(tuple(macro for macro in options.define if macro not in early))
         command += ["-include", str(later)]
     command += ["-E", "-x", "c++", str(path)]
     done = toolchain.run(command)
@@ -85,9 +85,9 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     """Build the shared object of some files, or return it from the cache."""
     compiler = options.compiler
     _check_sizes(texts)
-    folder = toolchain.cache_folder()
+    folder = cache.cache_folder()
     words = _key_words(options)
-    key = toolchain.content_key("\0".join(text.text for text in texts), *words)
+    key = cache.content_key("\0".join(text.text for text in texts), *words)
     target = folder / f"{key}.so"
     failed = folder / f"{key}.errors.json"
     if target.exists():
@@ -104,7 +104,7 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
             try:
                 objects[:] = _objects(paths, contents, options, work)
             except CompilerError as error:
-                toolchain.publish(failed, json.dumps([error.message, error.full]).encode())
+                cache.publish(failed, json.dumps([error.message, error.full]).encode())
                 raise
 
         compile_with()
@@ -113,7 +113,7 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
         if done.returncode:
             raise CompileError(link_text(done.stderr))
         check_that_it_loads(paths[0], linked, runtime)
-        toolchain.publish(target, linked.read_bytes())
+        cache.publish(target, linked.read_bytes())
     return target
 
 
@@ -133,12 +133,12 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
 
     A program of many files is then compiled again only where it changes.
     """
-    compiler, folder = options.compiler, toolchain.cache_folder()
+    compiler, folder = options.compiler, cache.cache_folder()
     errors: dict[int, str] = {}
 
     def compiled(number: int) -> Path:
         made = work / f"kernel{number}.o"
-        kept = folder / f"{toolchain.content_key(contents[number], *_key_words(options))}.o"
+        kept = folder / f"{cache.content_key(contents[number], *_key_words(options))}.o"
         if kept.exists():
             return kept
         source = made.with_suffix(".cpp")
@@ -148,7 +148,7 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
         if done.returncode:
             errors[number] = done.stderr
         elif len(paths) > 1:
-            toolchain.publish(kept, made.read_bytes())
+            cache.publish(kept, made.read_bytes())
         return made
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from mlusim.bangc.compiler.toolchain import INCLUDE
+from mlusim.bangc.compiler.cache import INCLUDE
 
 # File and line of C++ source.
 SourceLine = tuple[str, int]

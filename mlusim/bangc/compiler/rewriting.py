@@ -21,10 +21,10 @@ from mlusim.bangc.compiler.entries import (
     registrations,
     rewrite_main,
 )
+from mlusim.bangc.compiler.headers import DECLARATIONS, header_words
 from mlusim.bangc.compiler.launches import rewrite_launch
 from mlusim.bangc.compiler.memory_arrays import SPACES, MemoryArrays
 from mlusim.bangc.compiler.source import Source, Token, joined, source_of
-from mlusim.bangc.compiler.toolchain import DECLARATIONS, header_words
 from mlusim.bangc.compiler.undeclared_names import OWN, LearnedNames
 from mlusim.bangc.compiler.unknown_names import is_unknown
 

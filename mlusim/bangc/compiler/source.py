@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mlusim.bangc.compiler.toolchain import INCLUDE, cache_folder
+from mlusim.bangc.compiler.cache import INCLUDE, cache_folder
 
 _MARKER = re.compile(r'^# (\d+) "([^"]*)"([ \d]*)\n', re.MULTILINE)
 _TOKEN = re.compile(

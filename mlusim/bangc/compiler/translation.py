@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlusim.bangc.compiler import toolchain
+from mlusim.bangc.compiler import headers
 from mlusim.bangc.compiler.compilation import CompilerError, Options, build, check, preprocess
 from mlusim.bangc.compiler.device_functions import declared_functions, own_functions
 from mlusim.bangc.compiler.rewriting import Rewritten, rewrite
@@ -59,7 +59,7 @@ def translate(
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
         syntax_only: only check for errors.
     """
-    toolchain.generated_headers(options.compiler, options.std)
+    headers.generated_headers(options.compiler, options.std)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         plain = list(pool.map(partial(preprocess, on=on, options=options), files))
     own = own_functions(declared_functions(source_of(text)) for text in plain) if len(files) > 1 else frozenset()

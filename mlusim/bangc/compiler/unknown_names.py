@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from mlusim.bangc.calls import intrinsics
-from mlusim.bangc.compiler import toolchain
+from mlusim.bangc.compiler.headers import header_names
 from mlusim.cores.instructions.conversion import conversion
 from mlusim.errors import nearest
 
 
 def is_unknown(name: str) -> bool:
     """Whether a name belongs to BANG C, but is in neither the table of intrinsics nor the headers."""
-    if not looks_like(name) or name in intrinsics.names() or name in toolchain.header_names():
+    if not looks_like(name) or name in intrinsics.names() or name in header_names():
         return False
     return name.startswith("__bang_") or conversion(name) is None
 
@@ -66,7 +66,7 @@ def _remedy(name: str) -> str:
 
 def _known_names() -> set[str]:
     """Return names that a kernel may call, conversions of scalars included."""
-    known = {other for other in toolchain.header_names() if looks_like(other) and not other.endswith("__")}
+    known = {other for other in header_names() if looks_like(other) and not other.endswith("__")}
     for other in intrinsics.names():
         scalar = other.replace("__bang_", "__", 1)
         known.update((other, scalar) if conversion(scalar) is not None else (other,))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.bangc.calls.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
 from mlusim.bangc.compiler.debug_lines import SourceLine
-from mlusim.bangc.host.memory import HostMemory
+from mlusim.bangc.host.memory import ProgramMemory
 from mlusim.bangc.host.missing_waits import MissingWaits
 from mlusim.errors import InputError, KernelError
 from mlusim.hardware.host_launch import host_launch_us
@@ -43,7 +43,7 @@ class _Placed(NamedTuple):
     idle: bool
 
 
-class Cnrt(HostMemory):
+class Cnrt(ProgramMemory):
     """The runtime of one program.
 
     Attributes:

@@ -42,8 +42,8 @@ _DTYPES: dict[int, Any] = {
 _ROUNDINGS = tuple(ROUND[mode] for mode in ("rm", "tz", "oz", "up", "dn", "rn"))
 
 
-class HostMemory:
-    """A program's memory on the device.
+class ProgramMemory:
+    """The memory of a program: on the device, and what it allocates on the host.
 
     Attributes:
         device: the simulated board.

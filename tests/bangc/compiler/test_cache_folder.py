@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from mlusim.bangc.compiler import toolchain
+from mlusim.bangc.compiler import cache
 from mlusim.errors import InputError
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    toolchain.cache_folder.cache_clear()
+    cache.cache_folder.cache_clear()
     yield
-    toolchain.cache_folder.cache_clear()
+    cache.cache_folder.cache_clear()
 
 
 def no_home():
@@ -24,18 +24,18 @@ def no_home():
 
 def test_a_home_that_can_be_written(monkeypatch, tmp_path):
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    assert toolchain.cache_folder() == tmp_path / "home" / ".cache" / "mlusim" / "bangc"
+    assert cache.cache_folder() == tmp_path / "home" / ".cache" / "mlusim" / "bangc"
 
 
 def test_no_home(monkeypatch, tmp_path):
     monkeypatch.setattr(Path, "home", no_home)
-    assert toolchain.cache_folder().parent == tmp_path
+    assert cache.cache_folder().parent == tmp_path
 
 
 def test_a_home_of_another_user(monkeypatch, tmp_path):
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     monkeypatch.setattr(os, "access", lambda folder, mode: mode != os.W_OK)
-    assert toolchain.cache_folder().parent == tmp_path
+    assert cache.cache_folder().parent == tmp_path
 
 
 def test_a_full_disk_names_the_folder(monkeypatch, tmp_path):
@@ -43,9 +43,9 @@ def test_a_full_disk_names_the_folder(monkeypatch, tmp_path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    monkeypatch.setattr(toolchain, "atomic_write", full)
-    folder = toolchain.cache_folder()
+    monkeypatch.setattr(cache, "atomic_write", full)
+    folder = cache.cache_folder()
     with pytest.raises(
         InputError, match=f"^{folder}, the folder of compiled kernels, cannot be written: No space left"
     ):
-        toolchain.publish(folder / "kernel.so", b"")
+        cache.publish(folder / "kernel.so", b"")

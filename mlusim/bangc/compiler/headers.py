@@ -1,0 +1,102 @@
+"""The headers of compiled files: the package's own, those that are generated, and the names that they declare."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from mlusim.bangc.calls.intrinsics import declarations, names
+from mlusim.bangc.compiler import toolchain
+from mlusim.bangc.compiler.cache import INCLUDE, cache_folder, content_key, publish
+from mlusim.files import scratch_folder
+from mlusim.hardware import Board
+
+# Location of the declarations of intrinsics for the compiler: no line in this folder is the user's.
+DECLARATIONS = INCLUDE / "mlusim_intrinsics.h"
+START = "mlusim_start.h"
+# Suffixes that the headers' macros of scalar functions append to a name.
+_ROUNDED = tuple(f"{kind}_{rounding}" for kind in ("f32", "f16") for rounding in ("rn", "dn", "up", "tz"))
+_SCALAR_ENDINGS = {
+    "FLOATS": _ROUNDED,
+    "RECIPROCALS": _ROUNDED,
+    "INTEGERS": ("s32", "u32"),
+    "LONGS": ("s64", "u64"),
+    "ATOMICS": ("s32", "s16", "u32", "u16"),
+    "SWAPS": ("s32", "s16", "u32", "u16"),
+    "UNSIGNED_ATOMICS": ("u32", "u16"),
+    "FLOAT_ATOMICS": ("f32", "f16"),
+}
+
+
+@lru_cache(maxsize=1)
+def header_names() -> frozenset[str]:
+    """Return words of the headers that begin with two underscores: scalar intrinsics that are plain C++."""
+    names: set[str] = set()
+    for path in INCLUDE.rglob("*.h"):
+        text = path.read_text(encoding="utf-8")
+        names.update(re.findall(r"\b__\w+", text))
+        names.update(f"__vv_{name}" for name in re.findall(r"MLUSIM_VV2\((\w+)", text))
+        for name in re.findall(r"MLUSIM_SCALAR2?\((\w+)", text):
+            names.update((f"__cn_scalar_{name}_f32", f"__cn_scalar_{name}_f16", f"__nv_{name}f"))
+        for kinds, name in re.findall(r"MLUSIM_SCALAR_(\w+)\((\w+)", text):
+            names.update(f"__cn_scalar_{name}_{ending}" for ending in _SCALAR_ENDINGS.get(kinds, ()))
+    return frozenset(names)
+
+
+@lru_cache(maxsize=1)
+def header_words() -> frozenset[str]:
+    """Return every word of the headers and of calls in rewritten text: intrinsics among them are always declared."""
+    texts = (path.read_text(encoding="utf-8") for path in INCLUDE.rglob("*.h"))
+    own = {name for name in names() if name.startswith("__mlusim_")}
+    return frozenset(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)) | own
+
+
+@lru_cache(maxsize=8)
+def generated_headers(compiler: toolchain.Compiler, std: str) -> Path:
+    """Return the folder of the header that declares the instructions, and of `START`, precompiled if possible.
+
+    The header that comes before every file is 1.3 MB with the C++ headers that it includes: g++ parses it only once.
+    """
+    words = (f"-std={std}", *compiler.options, *compiler.instrumentation)
+    declared = f'#line 1 "{DECLARATIONS}"\n{declarations(header_words())}'
+    folder = cache_folder() / f"include-{content_key(declared, *compiler.command, compiler.version, *words)}"
+    target = folder / START
+    if not target.exists():
+        folder.mkdir(exist_ok=True)
+        publish(folder / DECLARATIONS.name, declared.encode())
+        if compiler.gnu:
+            with scratch_folder() as work:
+                made = work / "start.h.gch"
+                own = ["-I", str(INCLUDE), "-I", str(folder), "-x", "c++-header", str(INCLUDE / "mlu.h")]
+                # If it cannot be precompiled, it is read as text.
+                if not toolchain.run([*compiler.command, *words, *own, "-o", str(made)]).returncode:
+                    publish(folder / f"{START}.gch", made.read_bytes())
+        publish(target, b'#include "mlu.h"\n')
+    return folder
+
+
+def macro_header(macros: tuple[str, ...]) -> Path:
+    """Return a header that defines macros, each `NAME` or `NAME=VALUE` as after the option `-D` of a compiler."""
+    lines = ['#line 1 "<command-line>"']
+    for macro in macros:
+        name, equals, value = macro.partition("=")
+        lines.append(f"#define {name} {value if equals else '1'}")
+    text = "\n".join([*lines, ""])
+    target = cache_folder() / f"macros-{content_key(text)}.h"
+    if not target.exists():
+        publish(target, text.encode())
+    return target
+
+
+def board_defines(board: Board) -> list[str]:
+    """Return the macros that the vendor's compiler defines for a board."""
+    kib = 1024
+    return [
+        "-D__BANG__=1",
+        "-D__mlu__=1",
+        f"-D__BANG_ARCH__={board.arch}",
+        f"-D__MLU_NRAM_SIZE__={board.nram_bytes // kib}",
+        f"-D__MLU_WRAM_SIZE__={board.wram_bytes // kib}",
+        f"-D__MLU_SRAM_SIZE__={board.sram_bytes // kib}",
+    ]
