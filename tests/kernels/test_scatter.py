@@ -7,8 +7,8 @@ import pytest
 
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
-from mlusim.hardware import board
 from mlusim.units import round_up
+from tests.support.operator_runs import any_bits, on, opaque, operations, same_bits
 
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 # What strategy "bins" sorts with.
@@ -21,23 +21,6 @@ WAYS = [
 ]
 # Elements of 1, 2, 4, 8 and 16 bytes.
 DTYPES = ("bool", "int8", "float16", "float32", "int64", "complex128")
-
-
-def on(name, nram_bytes=None, **changes):
-    if nram_bytes is not None:
-        changes |= {"nram_bytes": nram_bytes, "nram_reserved_bytes": 0}
-    return board(name).replace(**changes) if changes else board(name)
-
-
-def any_bits(rng, shape, dtype):
-    """All bit patterns: signalling NaN, -0.0, bool bytes other than 0 and 1."""
-    itemsize = np.dtype(dtype).itemsize
-    return rng.integers(0, 256, (*shape, itemsize), np.uint8).view(dtype).reshape(shape)
-
-
-def opaque(array):
-    """Elements that NumPy moves without looking at them."""
-    return np.ascontiguousarray(array).view(f"V{array.dtype.itemsize}")
 
 
 def put(x, index, src, axis):
@@ -55,16 +38,6 @@ def put_rows(x, index, src):
     for place in np.ndindex(index.shape[:-1]):
         out[tuple(index[place])] = src[place]
     return out
-
-
-def same_bits(result, expected):
-    return result.output.shape == expected.shape and result.output.tobytes() == expected.tobytes()
-
-
-def operations(result):
-    """How many of each operation the log has."""
-    codes = result.log.columns()["op"]
-    return {name: int((codes == code).sum()) for code, name in enumerate(result.log.ops) if (codes == code).any()}
 
 
 @pytest.mark.grid(3)

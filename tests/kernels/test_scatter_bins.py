@@ -14,17 +14,12 @@ from hypothesis import strategies as st
 import mlusim
 from mlusim import ops
 from mlusim.errors import PlanError
-from mlusim.hardware import board
 from mlusim.kernels.scatter_bins import run_lists
+from tests.support.operator_runs import on
 
 # The vector instructions of the first cannot sort; scalar loops do.
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 RNG = np.random.default_rng(7)
-
-
-def on(name: str, nram_bytes: int | None = None):
-    chosen = board(name)
-    return chosen if nram_bytes is None else chosen.replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
 
 
 def expected(x, index, src, axis):

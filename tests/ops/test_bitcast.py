@@ -14,16 +14,12 @@ from mlusim import dtypes
 from mlusim.errors import InputError
 from mlusim.hardware import board
 from mlusim.ops import bitcast_convert, plan_bitcast_convert
+from tests.support.operator_runs import any_bits
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(5)
 STRATEGIES = ("view", "copy")
 REAL = [dtype for dtype in dtypes.ALL if not dtypes.is_complex(dtype)]
-
-
-def bits(shape: tuple[int, ...], dtype: Any) -> Array:
-    raw = RNG.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8)
-    return raw.view(dtype).reshape(shape)
 
 
 def check(x: Array, target: Any, shape: tuple[int, ...], **options: Any) -> None:
@@ -64,14 +60,14 @@ class TestTheDocument:
         if end.itemsize > origin.itemsize:
             ratio = end.itemsize // origin.itemsize
             if shape[-1] == ratio:
-                check(bits(shape, origin), end, shape[:-1])
+                check(any_bits(RNG, shape, origin), end, shape[:-1])
                 return
             with pytest.raises(InputError, match=rf"so the last dimension must be {ratio}, and its last dimension is"):
-                bitcast_convert(bits(shape, origin), target)
-            check(bits((*shape, ratio), origin), end, shape)
+                bitcast_convert(any_bits(RNG, shape, origin), target)
+            check(any_bits(RNG, (*shape, ratio), origin), end, shape)
         else:
             ratio = origin.itemsize // end.itemsize
-            check(bits(shape, origin), end, shape if ratio == 1 else (*shape, ratio))
+            check(any_bits(RNG, shape, origin), end, shape if ratio == 1 else (*shape, ratio))
 
 
 class TestResults:
@@ -86,7 +82,7 @@ class TestResults:
         else:
             ratio = source.itemsize // target.itemsize
             expected = (*extents, ratio) if ratio > 1 else tuple(extents)
-        x = bits(tuple(extents), source)
+        x = any_bits(RNG, tuple(extents), source)
         axes = data.draw(st.permutations(range(x.ndim)))
         inverse = np.argsort(axes)
         # The same elements, laid out in another order: bytes count in C order all the same.
@@ -94,7 +90,7 @@ class TestResults:
         check(x, target, expected)
 
     def test_there_and_back(self):
-        x = bits((3, 5), np.float64)
+        x = any_bits(RNG, (3, 5), np.float64)
         for target in ("float32", "uint8", "bfloat16", "int64"):
             there = bitcast_convert(x, target).output
             assert bitcast_convert(there, "float64").output.tobytes() == x.tobytes()
@@ -121,9 +117,9 @@ class TestResults:
         check(np.zeros((*shape, 2), np.float32), np.dtype("float64"), shape)
 
     def test_complex(self):
-        x = bits((4,), np.complex128)
+        x = any_bits(RNG, (4,), np.complex128)
         check(x, np.dtype("complex64"), (4, 2))
-        check(bits((4, 2), np.complex64), np.dtype("complex128"), (4,))
+        check(any_bits(RNG, (4, 2), np.complex64), np.dtype("complex128"), (4,))
 
 
 class TestViewAndCopy:
@@ -154,7 +150,7 @@ class TestViewAndCopy:
     @pytest.mark.parametrize("name", ["mlu270-s4", "mlu370-x4", "mlu590-h8"])
     def test_copies_in_many_tiles(self, name):
         on = board(name).replace(nram_bytes=1024, nram_reserved_bytes=0)
-        x = bits((70, 1001), np.int16)
+        x = any_bits(RNG, (70, 1001), np.int16)
         result = bitcast_convert(x, "uint8", strategy="copy", device=on, dma="late")
         assert len(result.plan.tiles) > result.plan.tasks
         assert result.output.tobytes() == x.tobytes()

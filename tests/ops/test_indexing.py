@@ -10,6 +10,7 @@ from hypothesis import given
 from mlusim import ops
 from mlusim.errors import InputError
 from mlusim.hardware import board
+from tests.support.operator_runs import any_bits, opaque
 
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 STRATEGIES = ("auto", "slab", "rows")
@@ -20,23 +21,13 @@ def small_board(name, usable_bytes):
     return board(name).replace(nram_bytes=usable_bytes + 1024, nram_reserved_bytes=1024)
 
 
-def any_bits(rng, shape, dtype):
-    dtype = np.dtype(dtype)
-    return rng.integers(0, 256, (*shape, dtype.itemsize), np.uint8).view(dtype).reshape(shape)
-
-
 def bits(array):
     array = np.ascontiguousarray(array)
     return array.reshape(-1).view(np.uint8)
 
 
-def untouched(array):
-    """Elements that NumPy moves without looking at them: bool bytes other than 0 and 1 stay as they are."""
-    return np.ascontiguousarray(array).view(f"V{array.dtype.itemsize}")
-
-
 def gather_loop(x, index, axis):
-    x = untouched(x)
+    x = opaque(x)
     out = np.empty(index.shape, x.dtype)
     for place in np.ndindex(index.shape):
         source = list(place)
@@ -46,7 +37,7 @@ def gather_loop(x, index, axis):
 
 
 def scatter_loop(x, index, src, axis):
-    out, src = untouched(x).copy(), untouched(src)
+    out, src = opaque(x).copy(), opaque(src)
     for place in np.ndindex(index.shape):
         target = list(place)
         target[axis] = index[place]

@@ -13,31 +13,15 @@ from numpy.lib.stride_tricks import as_strided
 
 from mlusim import dtypes
 from mlusim.errors import BoardError, InputError, PlanError
-from mlusim.hardware import Board, board
 from mlusim.ops import flip, plan_reverse, plan_reverse_sequence, reverse, reverse_sequence
 from mlusim.planning.reverse import STRATEGIES
 from mlusim.planning.reverse_sequence import STRATEGIES as SEQUENCE_STRATEGIES
+from tests.support.operator_runs import any_bits, on, same_bits
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 NRAM_BYTES = st.sampled_from([1024, 4096, 1 << 16, None])
-
-
-def on(name: str, nram_bytes: int | None) -> Board:
-    chosen = board(name)
-    return chosen if nram_bytes is None else chosen.replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
-
-
-def bits(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Random bits as elements of a type: signalling NaNs, bool bytes other than 0 and 1, and the rest."""
-    raw = RNG.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8)
-    return raw.view(dtype).reshape(shape)
-
-
-def same_bits(result: Any, expected: Array) -> bool:
-    output = result.output
-    return output.dtype == expected.dtype and output.shape == expected.shape and output.tobytes() == expected.tobytes()
 
 
 @st.composite
@@ -51,7 +35,7 @@ def arrays(draw: st.DrawFn, *, least_rank: int = 0, least_extent: int = 0) -> Ar
     large = [0] * rank
     for axis, (extent, step) in enumerate(zip(shape, steps, strict=True)):
         large[order[axis]] = extent * abs(step)
-    x = bits(tuple(large), draw(st.sampled_from(dtypes.ALL))).transpose(order)
+    x = any_bits(RNG, tuple(large), draw(st.sampled_from(dtypes.ALL))).transpose(order)
     return x[tuple(slice(None, None, step) for step in steps)]
 
 
@@ -93,7 +77,7 @@ class TestReverse:
     @pytest.mark.parametrize("name", BOARDS)
     @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
     def test_every_type_keeps_its_bits(self, dtype, name, strategy):
-        x = bits((3, 8, 37), dtype)
+        x = any_bits(RNG, (3, 8, 37), dtype)
         assert same_bits(reverse(x, [0, 2], device=on(name, 4096), strategy=strategy), np.flip(x, (0, 2)))
 
     @pytest.mark.grid(4)
@@ -115,7 +99,7 @@ class TestReverse:
 
     def test_rank_0_and_no_axes(self):
         assert same_bits(reverse(np.float32(-0.0), []), np.array(-0.0, np.float32))
-        x = bits((5, 7), np.float64)
+        x = any_bits(RNG, (5, 7), np.float64)
         result = reverse(x, ())
         assert same_bits(result, x)
         assert not np.shares_memory(result.output, x)
@@ -241,13 +225,13 @@ class TestReverseSequence:
     )
     @pytest.mark.parametrize("axes", [(1, 0), (0, 1), (2, 0), (0, 2), (1, 2)])
     def test_all_tiers(self, axes, nram_bytes, shape, name, strategy):
-        x = bits(shape, np.int16)
+        x = any_bits(RNG, shape, np.int16)
         lengths = RNG.integers(0, shape[axes[0]] + 1, shape[axes[1]]).astype(np.int32)
         result = reverse_sequence(x, lengths, *axes, device=on(name, nram_bytes), strategy=strategy)
         assert same_bits(result, by_entries(x, lengths, *axes))
 
     def test_full_lengths_are_a_flip_and_zero_lengths_a_copy(self):
-        x = bits((4, 9, 5), np.float32)
+        x = any_bits(RNG, (4, 9, 5), np.float32)
         assert same_bits(reverse_sequence(x, np.full(4, 9)), np.flip(x, 1))
         assert same_bits(reverse_sequence(x, np.zeros(4, np.int32)), x)
 

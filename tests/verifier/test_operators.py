@@ -9,19 +9,14 @@ import pytest
 
 from mlusim import ops
 from mlusim.errors import PlanError
-from mlusim.hardware import Board, board
 from mlusim.ops.bitcast_convert import STRATEGIES as BITCAST
 from mlusim.planning import elementwise, gather, reverse, reverse_sequence, scatter, tin_shift
+from tests.support.operator_runs import on
 
 RNG = np.random.default_rng(0)
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 # NRAM sizes, of which some operator has each of its tiers with the shapes below.
 NRAM_BYTES = (None, 1 << 14, 1 << 11)
-
-
-def on(name: str, nram_bytes: int | None) -> Board:
-    chosen = board(name)
-    return chosen if nram_bytes is None else chosen.replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
 
 
 X = RNG.standard_normal((3, 6, 8, 75)).astype(np.float32)
