@@ -19,9 +19,9 @@ from mlusim import Board, Core, Device, View, board
 ROUNDS, OPERATIONS, ELEMENTS = 7, 20_000, 1024
 
 
-async def copies(core: Core, x: View, out: View, turns: int) -> None:
+async def copies(core: Core, x: View, out: View, times: int) -> None:
     row = core.nram.alloc(x.shape[1], x.dtype)
-    for _ in range(turns):
+    for _ in range(times):
         await core.memcpy(row, x[core.task_id])
         await core.memcpy(out[core.task_id], row)
 
@@ -35,11 +35,11 @@ def simulate(cores: int, on: Board) -> float:
     device = Device(on)
     x = device.upload(np.zeros((cores, ELEMENTS), np.float32))
     out = device.alloc(x.shape, x.dtype)
-    turns = OPERATIONS // (2 * cores)
-    device.launch(copies, x, out, turns, dim=cores, kind="BLOCK")
+    times = OPERATIONS // (2 * cores)
+    device.launch(copies, x, out, times, dim=cores, kind="BLOCK")
     begin = cpu_s()
     device.synchronize()
-    return (cpu_s() - begin) / (2 * cores * turns)
+    return (cpu_s() - begin) / (2 * cores * times)
 
 
 def copy_bytes() -> float:

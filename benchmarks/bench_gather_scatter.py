@@ -9,14 +9,20 @@ NumPy indexes faster. Gather runs on two boards, scatter on five.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import product
+from operator import truediv
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from mlusim import ops
 from mlusim.errors import PlanError
 
+Array = np.ndarray[Any, Any]
 SHAPES = {"slab fits": (65_536, 64), "slab is cut": (2_048, 2_048), "one row": (1, 4_194_304), "one axis": (4_194_304,)}
 BOARDS = {
     "gather": ("mlu370-x4", "mlu590-h8"),
@@ -26,56 +32,81 @@ STRATEGIES = {"gather": ("slab", "rows"), "scatter": ("slab", "rows", "bins")}
 ROUNDS, BOUND = 3, 20.0
 
 
+@dataclass(frozen=True)
+class Case:
+    """A gather or scatter: the operator, and its arguments."""
+
+    operator: str
+    x: Array
+    index: Array
+    axis: int
+
+    def strategies(self, device: str) -> tuple[str, list[str]]:
+        """Return the strategy that "auto" takes on a board, and all that fit there."""
+        plan = ops.plan_gather if self.operator == "gather" else ops.plan_scatter
+        fitting = []
+        for strategy in STRATEGIES[self.operator]:
+            with suppress(PlanError):
+                plan(self.x.shape, self.x.shape, self.axis, index_dtype="int32", device=device, strategy=strategy)
+                fitting.append(strategy)
+        chosen = plan(self.x.shape, self.x.shape, self.axis, index_dtype="int32", device=device)
+        return chosen.parameters.strategy, fitting
+
+    def by_numpy(self, index: Array) -> Array:
+        """Compute it with NumPy, by an index of int64."""
+        if self.operator == "gather":
+            return np.take_along_axis(self.x, index, self.axis)
+        out = self.x.copy()
+        np.put_along_axis(out, index, self.x, self.axis)
+        return out
+
+    def by_mlusim(self, device: str, strategy: str) -> Any:
+        """Run it on a board."""
+        if self.operator == "gather":
+            return ops.gather(self.x, self.index, self.axis, device=device, strategy=strategy)
+        return ops.scatter(self.x, self.index, self.x, self.axis, device=device, strategy=strategy)
+
+
+def measure(case: Case, device: str, strategy: str) -> tuple[float, float, float, Any]:
+    """Return the median seconds of NumPy and of mlusim, the median of their ratios, and a result."""
+    wide = case.index.astype(np.int64)
+    numpy_s, ours_s = [], []
+    for _ in range(ROUNDS):
+        begin = perf_counter()
+        expected = case.by_numpy(wide)
+        numpy_s.append(perf_counter() - begin)
+        begin = perf_counter()
+        result = case.by_mlusim(device, strategy)
+        ours_s.append(perf_counter() - begin)
+        assert np.array_equal(result.output, expected)
+    return median(numpy_s), median(ours_s), median(map(truediv, ours_s, numpy_s)), result
+
+
 def main() -> None:
+    """Print a row for each case, board and strategy that fits."""
     rng = np.random.default_rng(0)
     print(
         f"{'operator':8} {'shape':18} {'board':10} {'strategy':9} {'tier':>4} {'numpy':>9} {'mlusim':>9} ratio "
         f"{'simulated':>10}"
     )
-    worst = chosen_worst = 0.0
-    for words, shape in SHAPES.items():
-        x = rng.standard_normal(shape, np.float32)
+    ratios, of_auto = [], []
+    for (words, shape), operator in product(SHAPES.items(), BOARDS):
         axis = len(shape) - 1
         index = rng.integers(0, shape[axis], shape).astype(np.int32)
-        wide = index.astype(np.int64)
-        for name in ("gather", "scatter"):
-            for board in BOARDS[name]:
-                plan_of = ops.plan_gather if name == "gather" else ops.plan_scatter
-                chosen = plan_of(shape, shape, axis, index_dtype="int32", device=board).parameters.strategy
-                for strategy in STRATEGIES[name]:
-                    try:
-                        plan_of(shape, shape, axis, index_dtype="int32", device=board, strategy=strategy)
-                    except PlanError:
-                        continue  # a slab does not fit
-                    ratios, numpy_s, ours_s = [], [], []
-                    for _ in range(ROUNDS):
-                        begin = perf_counter()
-                        if name == "gather":
-                            expected = np.take_along_axis(x, wide, axis)
-                        else:
-                            expected = x.copy()
-                            np.put_along_axis(expected, wide, x, axis)
-                        numpy_s.append(perf_counter() - begin)
-                        begin = perf_counter()
-                        if name == "gather":
-                            result = ops.gather(x, index, axis, device=board, strategy=strategy)
-                        else:
-                            result = ops.scatter(x, index, x, axis, device=board, strategy=strategy)
-                        ours_s.append(perf_counter() - begin)
-                        assert result.output is not None
-                        assert np.array_equal(result.output, expected)
-                        ratios.append(ours_s[-1] / numpy_s[-1])
-                    assert result.plan is not None
-                    worst = max(worst, median(ratios))
-                    if strategy == chosen:
-                        chosen_worst = max(chosen_worst, median(ratios))
-                    marked = strategy + "*" * (strategy == chosen)
-                    print(
-                        f"{name:8} {words:18} {board:10} {marked:9} {result.plan.tier:4} "
-                        f"{1e3 * median(numpy_s):6.0f} ms {1e3 * median(ours_s):6.0f} ms {median(ratios):5.1f} "
-                        f"{result.time_us:7.0f} us"
-                    )
-    print(f"worst ratio {worst:.1f}, of what auto takes (*) {chosen_worst:.1f}, bound {BOUND:.0f}")
+        case = Case(operator, rng.standard_normal(shape, np.float32), index, axis)
+        for device in BOARDS[operator]:
+            chosen, fitting = case.strategies(device)
+            for strategy in fitting:
+                numpy_s, ours_s, ratio, result = measure(case, device, strategy)
+                ratios.append(ratio)
+                if strategy == chosen:
+                    of_auto.append(ratio)
+                marked = strategy + "*" * (strategy == chosen)
+                print(
+                    f"{operator:8} {words:18} {device:10} {marked:9} {result.plan.tier:4} {1e3 * numpy_s:6.0f} ms "
+                    f"{1e3 * ours_s:6.0f} ms {ratio:5.1f} {result.time_us:7.0f} us"
+                )
+    print(f"worst ratio {max(ratios):.1f}, of what auto takes (*) {max(of_auto):.1f}, bound {BOUND:.0f}")
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ def bare(processes: int) -> float:
 async def blocking_copy(core: Core, x: View, times: int) -> None:
     """Copies of one row each, with both views sliced."""
     held = core.nram.alloc((4, ROW), x.dtype)
-    for turn in range(times):
-        await core.memcpy(held[turn & 3], x[turn & 63])
+    for step in range(times):
+        await core.memcpy(held[step & 3], x[step & 63])
 
 
 async def asynchronous_copy(core: Core, x: View, times: int) -> None:
@@ -63,16 +63,16 @@ async def asynchronous_copy(core: Core, x: View, times: int) -> None:
 async def vector(core: Core, x: View, times: int) -> None:
     """Additions of a row, views sliced."""
     held = core.nram.alloc((4, ROW), x.dtype)
-    for turn in range(times):
-        row = held[turn & 3]
+    for step in range(times):
+        row = held[step & 3]
         core.add(row, row, row)
 
 
 async def vector_of_rows(core: Core, x: View, times: int) -> None:
     """Additions of two rows into a third, all of one buffer."""
     held = core.nram.alloc((4, ROW), x.dtype)
-    for turn in range(times):
-        core.add(held[turn & 3], held[turn + 1 & 3], held[turn + 2 & 3])
+    for step in range(times):
+        core.add(held[step & 3], held[step + 1 & 3], held[step + 2 & 3])
 
 
 async def sync(core: Core, x: View, times: int) -> None:
@@ -83,8 +83,8 @@ async def sync(core: Core, x: View, times: int) -> None:
 
 async def scalar_load(core: Core, x: View, times: int) -> None:
     """Loads of one element of GDRAM."""
-    for turn in range(times):
-        await core.load(x[turn & 63, 0])
+    for step in range(times):
+        await core.load(x[step & 63, 0])
 
 
 KERNELS: dict[str, tuple[Callable[..., Any], float]] = {
