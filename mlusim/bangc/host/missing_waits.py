@@ -82,7 +82,7 @@ class MissingWaits:
         # Those that a blocking call has waited for, although it named another queue or none. ASSUMED: it does.
         self._assumed_done: set[int] = set()
         # Copies with a hint: what else uses their memory has the same cause.
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._suspects: list[_Suspect] = []
 
     def launched(
@@ -127,20 +127,20 @@ class MissingWaits:
 
     def in_flight(self) -> list[tuple[int, int, int]]:
         """Host memory that copies may still use: address, bytes and flags of `Range`."""
-        return in_flight([span for number, span in self._host_spans() if number not in self._told])
+        return in_flight([span for number, span in self._host_spans() if number not in self._reported])
 
     def touched(self, address: int, *, write: bool, location: SourceLine) -> None:
         """Handle an access of the program's own to host memory in flight; one for each copy."""
         for number, span in self._host_spans():
-            if number not in self._told and span.first <= address < span.end and (write or span.writes):
-                self._told.add(number)
+            if number not in self._reported and span.first <= address < span.end and (write or span.writes):
+                self._reported.add(number)
                 self._unsynced("main", location, self._pending[number])
                 return
 
     def ended(self) -> None:
         """Report copies to the host that the program has not waited for at its end, and those beside launches."""
         for number, pending in self._pending.items():
-            if pending.to_host and number not in self._told:
+            if pending.to_host and number not in self._reported:
                 self._remark(pending.name, pending.location, f"nothing waits for {pending.name}, and main ends")
         use = LaunchUse(self._log)
         found: set[tuple[str, SourceLine]] = set()
@@ -174,15 +174,15 @@ class MissingWaits:
     ) -> None:
         """Compare a copy with all that is pending and not before it in its queue."""
         ordered = self._before.get(queue, set())
-        told = False
+        is_reported = False
         for number, pending in self._pending.items():
             if number in ordered:
                 continue
             if not pending.is_copy:
                 self._suspect(name, location, pending, pending.launch, spans, used & pending.memory)
-            elif not told and conflict(spans, pending.spans):
-                told = True
-                self._told.add(number)
+            elif not is_reported and conflict(spans, pending.spans):
+                is_reported = True
+                self._reported.add(number)
                 self._unsynced(name, location, pending)
 
     def _suspect(

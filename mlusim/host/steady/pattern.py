@@ -94,6 +94,28 @@ class Pattern:
         offsets = np.stack([rows[name] for name in _OFFSETS], axis=2)
         # Offsets in a buffer belong to the class; those in GDRAM depend on the item.
         contents = np.dstack([rows["instruction"], rows["line"], np.where(buffers < NONE, offsets, 0)])
+        offsets = offsets.reshape(len(rows), -1)
+        self.buffers, self._phase, kind, differ = self._classes(contents, buffers)
+        self._like_phase = np.unique(self._phase[self._issued], return_index=True)[1]
+        issued_kinds = kind[self._issued]
+        by_kind = np.argsort(kind, kind="stable")
+        bounds = np.searchsorted(kind[by_kind], np.arange(int(kind.max()) + 2))
+        for number, (first, end) in enumerate(pairwise(bounds.tolist())):
+            members, issued = by_kind[first:end], np.flatnonzero(issued_kinds == number)
+            if not differ[issued].any() and not self._fit(members, issued, offsets, unit):
+                self._fit_by_task(members, issued, offsets, unit)
+        self._known &= (self._index >= BEFORE) & (self._phase >= 0)
+
+    def _classes(self, contents: Integers, buffers: Integers) -> tuple[int, Integers, Integers, Flags]:
+        """Divide the iterations into classes, such that those of a class have issued the same instructions each time.
+
+        Args:
+            contents: (issued iterations, operations, values) what an iteration has issued, without its buffers.
+            buffers: (issued iterations, operations, operands) the codes of its buffers.
+
+        Returns how many buffers the loop uses in turn, the least number that explains them; by iteration, which of them
+        and its class; and by issued iteration, whether it differs from others of its class.
+        """
         distances = self._distances()
         for count in _BUFFERS:
             # The buffers used depend on the index of the iteration; or the whole iteration does.
@@ -101,26 +123,17 @@ class Pattern:
             for kind in (distances, self._numbered([distances, phase])):
                 differ = _differ(contents, kind[self._issued]) | _differ(buffers, phase[self._issued])
                 if not differ.any():
-                    break
-            else:
-                continue
-            break
-        self.buffers, self._phase = count, phase
-        self._like_phase = np.unique(phase[self._issued], return_index=True)[1]
-        issued_kinds = kind[self._issued]
-        by_kind = np.argsort(kind, kind="stable")
-        bounds = np.searchsorted(kind[by_kind], np.arange(int(kind.max()) + 2))
-        for number in range(len(bounds) - 1):
-            members, issued = by_kind[bounds[number] : bounds[number + 1]], np.flatnonzero(issued_kinds == number)
-            if not differ[issued].any() and not self._fit(members, issued, offsets.reshape(len(rows), -1), unit):
-                # Addresses may differ by task.
-                for first, end in self._range.values():
-                    own = members[slice(*np.searchsorted(members, (first, end)))]
-                    of_task = self._issued[issued]
-                    own_issued = issued[(of_task >= first) & (of_task < end)]
-                    if len(own_issued):
-                        self._fit(own, own_issued, offsets.reshape(len(rows), -1), unit)
-        self._known &= (self._index >= BEFORE) & (phase >= 0)
+                    return count, phase, kind, differ
+        return count, phase, kind, differ
+
+    def _fit_by_task(self, members: Integers, issued: Integers, offsets: Integers, unit: int) -> None:
+        """Determine the addresses of a class that differ by task; arguments as those of `_fit`."""
+        for first, end in self._range.values():
+            own = members[slice(*np.searchsorted(members, (first, end)))]
+            of_task = self._issued[issued]
+            own_issued = issued[(of_task >= first) & (of_task < end)]
+            if len(own_issued):
+                self._fit(own, own_issued, offsets, unit)
 
     def _fit(self, members: Integers, issued: Integers, offsets: Integers, unit: int) -> bool:
         """Determine the addresses of a class; return whether they are affine functions of the items.
