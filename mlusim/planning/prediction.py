@@ -77,6 +77,14 @@ class Grid:
             _waiting_ps(self.on_dram, cost.dram_ps / self.board.dram_mixed_efficiency, cycle_ps),
         )
 
+    def streamed_ps(self, cost: Cost) -> float:
+        """Return the time that the DRAM takes for the copies of all tiles.
+
+        The first loads and the last stores have it to themselves; in between, reads and writes mix.
+        """
+        mixed = (self.each - 1) / self.each
+        return self.tiles * cost.dram_ps * ((1 - mixed) + mixed / self.board.dram_mixed_efficiency)
+
     def launch_ps(self, first_ps: float, next_ps: float, dram_ps: float = 0.0) -> int:
         """Return the time of the launch.
 
@@ -133,31 +141,44 @@ def predict_ps(grid: Grid, tile: TileCost, *, overlapped: bool, queued: bool = F
         overlapped: successive tiles are in different stages at the same time.
         queued: the copies of all tiles are issued back to back, without syncs.
     """
-    board, load, store, within_ps = grid.board, tile.load, tile.store, tile.within_ps
-    if not overlapped and not queued:
-        return predict_serial_ps(grid, (load, Cost(within_ps), store))
-    copied, issue_ps = load + store, _OTHER_INSTRUCTIONS * board.cycles_ps(board.issue_cycles)
-    load_ps, store_ps = grid.at_once_ps(load), grid.at_once_ps(store)
-    first_ps = load_ps + within_ps + store_ps + issue_ps
-    # The first loads and the last stores have the DRAM to themselves; in between, reads and writes mix.
-    mixed = (grid.each - 1) / grid.each
-    streamed_ps = grid.tiles * copied.dram_ps * ((1 - mixed) + mixed / board.dram_mixed_efficiency)
     if overlapped:
-        # A load is issued right after a store, so its start-up overlaps the store.
-        hidden_ps = min(store.alone_ps, load.own_ps)
-        in_order_ps = 0 if board.has_independent_move else tile.move_ps
-        copying_ps = grid.out_of_step_ps(copied.alone_ps + issue_ps - hidden_ps + in_order_ps, copied)
-        next_ps = max(copying_ps, within_ps)
-        if grid.each > 1 and (tile.compute_ps or tile.move_ps):
-            # The first tile is computed while the second is loaded, and the last while the one before it is stored.
-            two_ps = load_ps + max(load_ps, within_ps) + max(store_ps, within_ps) + store_ps + 2 * issue_ps
-            first_ps = two_ps - next_ps
-        return grid.launch_ps(first_ps, next_ps, streamed_ps + copied.own_ps + within_ps)
-    # Back-to-back copies in the one IO pipe: every start-up but the first overlaps the previous copy.
+        return _predict_overlapped_ps(grid, tile)
+    if queued:
+        return _predict_queued_ps(grid, tile)
+    return predict_serial_ps(grid, (tile.load, Cost(tile.within_ps), tile.store))
+
+
+def _predict_overlapped_ps(grid: Grid, tile: TileCost) -> int:
+    """`predict_ps` for successive tiles in different stages."""
+    board, load, store, within_ps = grid.board, tile.load, tile.store, tile.within_ps
+    copied, issue_ps = load + store, _issue_ps(board)
+    load_ps, store_ps = grid.at_once_ps(load), grid.at_once_ps(store)
+    # A load is issued right after a store, so its start-up overlaps the store.
+    hidden_ps = min(store.alone_ps, load.own_ps)
+    in_order_ps = 0 if board.has_independent_move else tile.move_ps
+    copying_ps = grid.out_of_step_ps(copied.alone_ps + issue_ps - hidden_ps + in_order_ps, copied)
+    next_ps = max(copying_ps, within_ps)
+    first_ps = load_ps + within_ps + store_ps + issue_ps
+    if grid.each > 1 and (tile.compute_ps or tile.move_ps):
+        # The first tile is computed while the second is loaded, and the last while the one before it is stored.
+        two_ps = load_ps + max(load_ps, within_ps) + max(store_ps, within_ps) + store_ps + 2 * issue_ps
+        first_ps = two_ps - next_ps
+    return grid.launch_ps(first_ps, next_ps, grid.streamed_ps(copied) + copied.own_ps + within_ps)
+
+
+def _predict_queued_ps(grid: Grid, tile: TileCost) -> int:
+    """`predict_ps` for back-to-back copies in the one IO pipe: every start-up but the first overlaps a copy."""
+    load, store, within_ps = tile.load, tile.store, tile.within_ps
+    copied, issue_ps = load + store, _issue_ps(grid.board)
+    first_ps = grid.at_once_ps(load) + within_ps + grid.at_once_ps(store) + issue_ps - store.own_ps
     copying_ps = grid.out_of_step_ps(copied.transfer_ps, copied)
-    return grid.launch_ps(
-        first_ps - store.own_ps, max(copying_ps, issue_ps + tile.scalar_ps), streamed_ps + load.own_ps + within_ps
-    )
+    next_ps = max(copying_ps, issue_ps + tile.scalar_ps)
+    return grid.launch_ps(first_ps, next_ps, grid.streamed_ps(copied) + load.own_ps + within_ps)
+
+
+def _issue_ps(board: Board) -> int:
+    """Return the time in which a core issues the other instructions of a tile."""
+    return _OTHER_INSTRUCTIONS * board.cycles_ps(board.issue_cycles)
 
 
 def predict_serial_ps(
@@ -172,7 +193,7 @@ def predict_serial_ps(
         rounds, times: stages executed `times` times per tile.
     """
     board = grid.board
-    issue_ps = _OTHER_INSTRUCTIONS * board.cycles_ps(board.issue_cycles)
+    issue_ps = _issue_ps(board)
     at_first = (*before, *stages, *rounds)
     in_step_ps = sum(map(grid.in_step_ps, at_first)) + issue_ps
     first_ps = sum(map(grid.at_once_ps, at_first)) + issue_ps
