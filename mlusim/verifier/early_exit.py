@@ -28,7 +28,6 @@ from mlusim.log import NONE, Log
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.locks_left import locks_in_use
 from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.order.jobs import job_of
 from mlusim.verifier.order.lanes import LANES
 
 _LINE = re.compile(r"[^\s,]+\.\w+:\d+")
@@ -192,8 +191,8 @@ def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | Non
         replace(site_of(log, int(order.record[positions[0]]), "waits", "sync"), end_ps=-1)
         for positions in by_line.values()
     )
-    jobs = {job_of(log, task) for tasks in by_name.values() for task in tasks}
-    returned = [task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and job_of(log, task) in jobs]
+    jobs = {order.job[task] for tasks in by_name.values() for task in tasks}
+    returned = [task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and order.job[task] in jobs]
     at = "; ".join(
         f"{site.location} {_names(log, order.task[positions].tolist())}"
         for site, positions in zip(sites, by_line.values(), strict=True)

@@ -3,7 +3,6 @@
 Within a task, and by syncs, barriers and locks:
   lanes                    operations that are in order among themselves
   happens_before           the order that the hardware guarantees
-  jobs                     the tasks that are on the chip together
 
 By data:
   handshakes               the order between tasks that atomics establish

@@ -274,6 +274,26 @@ class Order:
         return np.array([record.launch for record in self.log.tasks], np.int64)
 
     @cached_property
+    def job(self) -> list[tuple[int, ...]]:
+        """By task, its job: tasks of one job are placed on the chip together, and can wait for each other.
+
+        The launch, and the position of the task's union in the grid or, for BLOCK, the task itself.
+        """
+        cores: dict[int, int] = {}
+        for record in self.log.tasks:
+            if not record.is_memory_core:
+                cores[record.launch] = max(cores.get(record.launch, 1), record.core + 1)
+        jobs: list[tuple[int, ...]] = []
+        for task, record in enumerate(self.log.tasks):
+            launch = self.log.launches[record.launch]
+            if launch.kind == "BLOCK":
+                jobs.append((record.launch, task))
+            else:
+                row, x = divmod(record.task_id, launch.dim[0])
+                jobs.append((record.launch, row, x // (int(launch.kind.removeprefix("UNION")) * cores[record.launch])))
+        return jobs
+
+    @cached_property
     def launches_in_order(self) -> Flags:
         """(launches, launches): whether the two are ordered, in either direction, or identical."""
         queue = np.array([record.queue for record in self.log.launches], np.int64)

@@ -15,7 +15,6 @@ from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.order.jobs import job_of
 from mlusim.verifier.races.atomic_remedies import flags_first
 from mlusim.verifier.races.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.races.executions import executions_of
@@ -96,7 +95,7 @@ class RaceSearch:
         pairs = zip(*(self.order.task_of[self.accesses.record[rows[tasks]]].tolist() for rows in (a, b)), strict=True)
         return any(
             self.log.tasks[one].cluster != self.log.tasks[other].cluster
-            and job_of(self.log, one) == job_of(self.log, other)
+            and self.order.job[one] == self.order.job[other]
             for one, other in pairs
         )
 
@@ -147,7 +146,7 @@ class RaceSearch:
         positions = [self._position(row) for row in (a, b)]
         tasks = [int(self.order.task[position]) for position in positions]
         lines = [self.log.lines[int(self.order.line[position])] for position in positions]
-        jobs = {job_of(self.log, task) for task in tasks}
+        jobs = {self.order.job[task] for task in tasks}
         queues = sorted({self.log.launches[launch].queue for launch, *_ in jobs})
         if len(queues) > 1:
             return Span(("queues", *queues, bisect_right(self.log.host_waits, min(jobs)[0])), 0, 1)

@@ -13,7 +13,6 @@ from mlusim.log import SCALAR, Log
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Site, in_one_function
 from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.order.jobs import job_of
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled, waits_for_flag
 from mlusim.verifier.races.iterations import Iterations
@@ -50,7 +49,7 @@ class TaskRemedies:
     def of(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
         """Return the sync that would order two accesses, if any, with rule and remedy."""
         tasks = self._tasks(a, b)
-        jobs = [job_of(self.log, task) for task in tasks]
+        jobs = [self.order.job[task] for task in tasks]
         if jobs[0][0] != jobs[1][0]:
             return _between_launches(second)
         if self._update_in_turn(a, b):
