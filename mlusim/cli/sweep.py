@@ -22,7 +22,7 @@ from mlusim.cli.provenance import made_by
 from mlusim.cli.sweep_options import RUN_OPTIONS, SECTIONS, axis_options, several_options
 from mlusim.cli.sweep_table import print_sweep
 from mlusim.errors import InputError, MlusimError
-from mlusim.files import is_kernel_name
+from mlusim.files import is_kernel_name, provenance_path
 
 if TYPE_CHECKING:
     from mlusim.explore.axes import Axes
@@ -203,7 +203,6 @@ def _sweep(
     from mlusim.explore.runner import Runner
     from mlusim.explore.store import Store
     from mlusim.explore.sweeping import merge_files, run_axes
-    from mlusim.files import provenance_path
 
     target = None if output is None else _table_file(output)
     if not no_db:
@@ -224,12 +223,7 @@ def _sweep(
     sweep.made_by = made_by()
     for line in sweep.damaged:
         click.echo(f"warning: {line}", err=True)
-    written = []
-    if target is not None:
-        written.append(sweep.save(target))
-        written += [provenance_path(target)] if target.suffix.lower() == ".csv" else []
-    if draw is not None and sweep.done:
-        written.append(draw(sweep))
+    written = _write(sweep, target, draw)
     if as_json:
         show.print_json(sweep.to_json() | {"written": [str(path) for path in written]})
     elif not quiet:
@@ -237,6 +231,17 @@ def _sweep(
         for path in written:
             show.print_text(f"wrote {path}")
     _raise_for_failures(sweep)
+
+
+def _write(sweep: Sweep, target: Path | None, draw: Callable[[Sweep], Path] | None) -> list[Path]:
+    """Write the table and the picture, as far as requested; return the files."""
+    written = []
+    if target is not None:
+        written.append(sweep.save(target))
+        written += [provenance_path(target)] if target.suffix.lower() == ".csv" else []
+    if draw is not None and sweep.done:
+        written.append(draw(sweep))
+    return written
 
 
 def _table_file(output: str) -> Path:
@@ -287,7 +292,7 @@ def _raise_for_failures(sweep: Sweep) -> None:
 
 def _plotter(
     axes: Axes, plot: str | None, against: str | None, picture: str | None, output: str | None
-) -> Callable[[Sweep], Any] | None:
+) -> Callable[[Sweep], Path] | None:
     """Return the function that draws the picture, checked before anything runs; None without --picture."""
     from mlusim.analysis.sweep_plot import check_plot
     from mlusim.explore.point import FIGURES, Point

@@ -34,7 +34,6 @@ from mlusim.analysis.style import (
     WRITE,
     time_unit,
 )
-from mlusim.arrays import Numbers
 from mlusim.units import PS_PER_US, group_digits
 
 Figure = dict[str, Any]
@@ -84,54 +83,40 @@ def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figur
     return {"data": traces, "layout": common | layout}
 
 
+def _line(name: str, x: list[float], y: list[float], look: dict[str, Any], hover: str = "") -> dict[str, Any]:
+    """Return a trace of a line, with the text shown on hovering; by default it has none."""
+    text_of_point = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    return {"type": "scatter", "name": name, "x": x, "y": y, "mode": "lines", "line": look} | text_of_point
+
+
+def _area(name: str, x: list[float], y: list[float], colour: str, stack: str, hover: str) -> dict[str, Any]:
+    """Return a trace of an area with steps, stacked on those before it."""
+    look = {"shape": "hv", "width": 0.5, "color": colour}
+    return _line(name, x, y, look, hover) | {"stackgroup": stack, "fillcolor": colour}
+
+
 def bandwidth(records: LogColumns, bound: LowerBound) -> Figure:
     """Bytes on the DRAM bus over time, read and write stacked, with the peak, the mean and the bound."""
     series = bandwidth_of(records, _BINS)
     unit, scale = time_unit(records.time_ps)
     at = short((series.edges_ps - series.edges_ps[0]) / scale)
-
-    def area(name: str, rates: Numbers, colour: str) -> dict[str, Any]:
+    ends = [at[0], at[-1]]
+    traces = []
+    for name, rates, colour in (("read", series.read, READ), ("write", series.write, WRITE)):
         heights = short(rates, 5)
-        return {
-            "type": "scatter",
-            "name": name,
-            "x": at,
-            "y": [*heights, heights[-1]],
-            "mode": "lines",
-            "line": {"shape": "hv", "width": 0.5, "color": colour},
-            "stackgroup": "bus",
-            "fillcolor": colour,
-            "hovertemplate": f"{name} %{{y:.1f}} GB/s<extra></extra>",
-        }
-
-    def level(name: str, value: float, dash: str) -> dict[str, Any]:
-        return {
-            "type": "scatter",
-            "name": f"{name}, {value:.1f} GB/s",
-            "x": [at[0], at[-1]],
-            "y": short([value, value]),
-            "mode": "lines",
-            "line": {"color": BLACK, "width": 1.5, "dash": dash},
-            "hoverinfo": "skip",
-        }
-
+        traces.append(_area(name, at, [*heights, heights[-1]], colour, "bus", f"{name} %{{y:.1f}} GB/s"))
+    for name, rate, dash in (("peak of the board", series.peak, "solid"), ("mean of the run", series.mean, "dash")):
+        look = {"color": BLACK, "width": 1.5, "dash": dash}
+        traces.append(_line(f"{name}, {rate:.1f} GB/s", ends, short([rate, rate]), look))
     stop = min(bound.io_ps / scale, at[-1])
-    compulsory = {
-        "type": "scatter",
-        "name": "lower bound: the compulsory bytes at the peak",
-        "x": short([0, 0, stop, stop]),
-        "y": short([0, series.peak, series.peak, 0]),
-        "mode": "lines",
-        "line": {"color": FLOOR, "width": 2, "dash": "dot"},
-        "hoverinfo": "skip",
-    }
-    traces = [
-        area("read", series.read, READ),
-        area("write", series.write, WRITE),
-        level("peak of the board", series.peak, "solid"),
-        level("mean of the run", series.mean, "dash"),
-        compulsory,
-    ]
+    traces.append(
+        _line(
+            "lower bound: the compulsory bytes at the peak",
+            short([0, 0, stop, stop]),
+            short([0, series.peak, series.peak, 0]),
+            {"color": FLOOR, "width": 2, "dash": "dot"},
+        )
+    )
     top = 1.06 * max(series.peak, float((series.read + series.write).max()))
     return figure(
         traces,
@@ -214,35 +199,16 @@ def occupancy(memory: Occupancy, time_ps: int) -> Figure:
     """Allocated bytes of one memory over time, by buffer."""
     unit, scale = time_unit(time_ps)
     at = short(memory.at_ps / scale)
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "name": text(name),
-            "x": at,
-            "y": nbytes.tolist(),
-            "mode": "lines",
-            "line": {"shape": "hv", "width": 0.5, "color": BUFFER_COLOURS[index]},
-            "stackgroup": "buffers",
-            "fillcolor": BUFFER_COLOURS[index],
-            "hovertemplate": f"{text(name)}: %{{y:,}} B<extra></extra>",
-        }
-        for index, (name, nbytes) in enumerate(zip(memory.names, memory.nbytes, strict=True))
+    traces = [
+        _area(text(name), at, nbytes.tolist(), colour, "buffers", f"{text(name)}: %{{y:,}} B")
+        for name, nbytes, colour in zip(memory.names, memory.nbytes, BUFFER_COLOURS, strict=False)
     ]
     end = max(at[-1], float(f"{time_ps / scale:.6g}"))
     # Small peaks would be invisible on the scale of all usable bytes.
     top = memory.usable_bytes if memory.peak_bytes > _LITTLE * memory.usable_bytes else memory.peak_bytes
     beyond = "" if top == memory.usable_bytes else ", beyond the axis"
-    traces.append(
-        {
-            "type": "scatter",
-            "name": f"usable, {group_digits(memory.usable_bytes)} B{beyond}",
-            "x": [0, end],
-            "y": [memory.usable_bytes, memory.usable_bytes],
-            "mode": "lines",
-            "line": {"color": BLACK, "width": 1.5},
-            "hoverinfo": "skip",
-        }
-    )
+    usable = f"usable, {group_digits(memory.usable_bytes)} B{beyond}"
+    traces.append(_line(usable, [0, end], [memory.usable_bytes] * 2, {"color": BLACK, "width": 1.5}))
     return figure(
         traces,
         330,
@@ -260,10 +226,7 @@ def roofline(chart: Roofline) -> Figure:
         # At small sizes the total time is the fixed time: a dashed line leaves the line beneath it visible.
         dash = next(bars) if roof.is_bar else "dash" if roof.colour == ROOF else "solid"
         look = {"color": roof.colour, "width": 1.5 if roof.is_bar else 2, "dash": dash}
-        traces.append(
-            {"type": "scatter", "name": roof.name, "x": short(roof.x), "y": short(roof.y), "mode": "lines"}
-            | {"line": look, "hovertemplate": f"{roof.name}: %{{y:.4g}} {chart.y_label}<extra></extra>"}
-        )
+        traces.append(_line(roof.name, short(roof.x), short(roof.y), look, f"{roof.name}: %{{y:.4g}} {chart.y_label}"))
     for point, symbol, colour in zip(chart.points, ("circle", "diamond-open"), (FLOOR, BUS), strict=False):
         traces.append(
             {"type": "scatter", "name": point.name, "x": short([point.x]), "y": short([point.y]), "mode": "markers"}
