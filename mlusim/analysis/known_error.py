@@ -12,7 +12,7 @@ distance of the run to the measurements determines which predictions count:
 
 The band is conformal: given n errors of a level, the ceil(0.9 (n + 1))-th smallest absolute log error, symmetric. It is
 widened by the part of the run's time that depends on parameters assumed for its board: 20 % of that part, added in
-quadrature. `coverage` leaves out each kind in turn, and counts its rows within the band of the others.
+quadrature. `band_coverage` leaves out each kind in turn, and counts its rows within the band of the others.
 """
 
 from __future__ import annotations

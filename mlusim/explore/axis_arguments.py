@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeGuard
 
+from mlusim.cores.tasks.launch_checks import as_grid
 from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError, it_has, shown
 from mlusim.explore.axes import Axes
@@ -14,7 +15,6 @@ from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, nu
 from mlusim.explore.user_kernels import UserKernel, kernel_of
 from mlusim.files import is_kernel_name
 from mlusim.host.arguments import assign, parse_argument
-from mlusim.host.run import three_axes
 from mlusim.host.steady.steady import check_steady
 from mlusim.inputs import as_count, as_mapping, as_shape, check_choice, check_operations
 from mlusim.ops.commands import Command, command_of
@@ -145,7 +145,7 @@ def _own_kernel(
         raise InputError(f"{which}: {name} is a function of your own, which no planner splits: omit it")
     launch = {key: options.pop(key) for key in _LAUNCH if key in options}
     if "dim" in launch:
-        launch["dim"] = [three_axes(dim) for dim in launch["dim"]]
+        launch["dim"] = [as_grid(dim) for dim in launch["dim"]]
     for operations in launch.get("theory_ops", ()):
         check_operations(operations)
     of_the_launch = [key for key in launch if key != "theory_ops"]

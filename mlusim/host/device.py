@@ -123,7 +123,7 @@ class Device(DeviceMemory):
         self,
         kernel: Kernel,
         *arguments: Any,
-        dim: tuple[int, int, int] | int | None = None,
+        dim: tuple[int, ...] | int | None = None,
         kind: str = "UNION1",
         queue: Queue | None = None,
         **settings: Any,
@@ -133,7 +133,7 @@ class Device(DeviceMemory):
         Args:
             kernel: an `async def` function whose first parameter is its `Core`.
             arguments: its other arguments: views of this device, and anything else that it accepts.
-            dim: the grid (x, y, z); by default one task per core of the board.
+            dim: the grid (x, y, z), whose last axes may be left out; by default one task per core of the board.
             kind: BLOCK, or UNIONn, which requires dim.x to be a multiple of the cores of n clusters.
             queue: by default the device's own queue.
             settings: keyword arguments of the kernel.

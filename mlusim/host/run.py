@@ -156,7 +156,7 @@ def launch(
     uploaded = upload(device, [*placed, *named], [*placed.values(), *named.values()])
     values = uploaded.arguments
     keywords = dict(zip(named, values[len(placed) :], strict=True))
-    device.launch(kernel, *values[: len(placed)], dim=three_axes(dim), kind=kind, **keywords)
+    device.launch(kernel, *values[: len(placed)], dim=dim, kind=kind, **keywords)
     return uploaded
 
 
@@ -215,8 +215,3 @@ def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str,
             raise TypeError(
                 f"{name} has no parameter {setting!r}: {near}{has}; mlusim.{of.__name__} has {', '.join(own)}"
             )
-
-
-def three_axes(dim: tuple[int, ...] | int | None) -> Any:
-    """Extend a grid of one or two axes to three."""
-    return (*dim, 1, 1)[: max(3, len(dim))] if isinstance(dim, tuple) and dim else dim

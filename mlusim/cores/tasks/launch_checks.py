@@ -36,7 +36,7 @@ LAUNCH_SETTINGS = {
     "board": "device",
 }
 _AXES = 3
-_GRID = "a grid is three integers (x, y, z), or one"
+_GRID = "a grid is three integers (x, y, z), or fewer"
 
 
 def kernel_name(kernel: object) -> str:
@@ -62,13 +62,17 @@ def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
 
 
 def as_grid(dim: Any) -> tuple[Any, ...]:
-    """Return a grid from an integer or a sequence; other values are wrapped in a tuple for `check_launch` to reject."""
+    """Return a grid of three axes from an integer, or from a sequence, whose missing axes have the extent 1.
+
+    Other values are wrapped in a tuple for `check_launch` to reject.
+    """
     if isinstance(dim, int | np.integer) and not isinstance(dim, bool):
         return (int(dim), 1, 1)
     extents = as_tuple(dim)
     if not isinstance(extents, tuple):
         return (dim,)
-    return tuple(int(extent) if isinstance(extent, np.integer) else extent for extent in extents)
+    grid = tuple(int(extent) if isinstance(extent, np.integer) else extent for extent in extents)
+    return grid + (1,) * (_AXES - len(grid)) if grid else grid
 
 
 def check_launch(
