@@ -14,11 +14,12 @@ Checks:
   early_exit, locks_left   deadlocks, errors in kernels, locks that are not released
   reference, producer      wrong values, and the operation that computed them
   unused, unread           unused allocations and leaks, and results on chip that nothing reads
+  replaced                 results that are replaced before anything reads them
   hints, remarks           redundant syncs, and observations made while the run went on
 
 Results:
   findings                 a finding, its text and its JSON; `consequences` folds findings into their cause
-  call_sites               the calls of a helper function that an operation may come from
+  source_loops             loops and branches of a source file; `call_sites`: the calls that an operation may come from
   report                   all findings and figures of a run, as text, JSON or a picture
 
 `mlusim.verify`, which runs a kernel and checks its log, is in `mlusim.host.verify`.

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from mlusim.log import Log
-from mlusim.verifier.races.source_loops import calls_from, function_around
+from mlusim.verifier.source_loops import calls_from, function_around
 
 # Records of the log, of all tasks, that are searched on either side of the operation.
 _NEARBY = 2000

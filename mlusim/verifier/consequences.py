@@ -7,14 +7,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.accesses.table import COLLECT, SORTING
+from mlusim.verifier.findings import PRIVATE, Finding, Site
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
-# A wrong value may stop the run or change its control flow.
-_PRIVATE = ("nram", "wram", "ldram")
 # A counter that hands out work has at most this size.
 _COUNTER_BYTES = 8
+# A wrong value may stop the run or change its control flow.
 _BAD_VALUES = ("race", "task-race", "uninitialised")
 
 
@@ -22,6 +22,7 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
     """Fold consequences into the finding of their cause.
 
     A consequence that has another cause, too, reappears once this one is fixed. Findings without a cause are unchanged.
+    Of two findings of a kind that explain each other, the first is the cause.
     """
     findings = list(findings)
     number = 0
@@ -29,7 +30,14 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
         consequence = findings[number]
         explains = _EXPLAINS.get(consequence.kind, _nothing)
         chosen = next(
-            (at for at, finding in enumerate(findings) if at != number and explains(finding, consequence)), None
+            (
+                at
+                for at, finding in enumerate(findings)
+                if at != number
+                and explains(finding, consequence)
+                and not (at > number and finding.kind == consequence.kind and explains(consequence, finding))
+            ),
+            None,
         )
         if chosen is None:
             number += 1
@@ -66,8 +74,9 @@ def _remedy(cause: Finding, consequence: Finding) -> str:
     if consequence.kind == "never-written" and _of_two_launches(cause, consequence):
         unwritten = consequence.fields["tensor"]
         return f"pass {unwritten}, which is never written, to one of the two launches\nor {cause.remedy}"
-    if consequence.kind == "never-written" and cause.kind in ("written-again", "task-race") and len(cause.lines) == 1:
-        part = f"correct the part of {consequence.fields['tensor']} at {cause.sites[0].location}"
+    if consequence.kind == "never-written" and cause.kind in ("written-again", "task-race"):
+        lines = " or ".join(dict.fromkeys(site.location for site in cause.sites))
+        part = f"correct the part of {consequence.fields['tensor']} at {lines}"
         return f"{part}: other bytes of it are never written\nor {cause.remedy}"
     return cause.remedy
 
@@ -94,15 +103,27 @@ def _stop(cause: Finding, stop: Finding) -> bool:
     )
 
 
+def _misleads(cause: Finding) -> bool:
+    """Return whether a bad value reaches scalar code or an address."""
+    return any(
+        _gives_a_number(finding.sites[-1])
+        for finding in (cause, *cause.folded)
+        if finding.kind in _BAD_VALUES and finding.sites
+    )
+
+
 def _gives_a_number(reader: Site) -> bool:
     """Return whether an operation passes what it reads to scalar code, or uses it as addresses."""
     instruction = INSTRUCTIONS.get(reader.operation)
     passes = reader.pipe == "scalar" or (instruction is not None and (instruction.to_register or instruction.counts))
-    return reader.role != "writes" and (passes or reader.operation in BY_OFFSETS)
+    return reader.role != "writes" and (passes or reader.operation in (*BY_OFFSETS, COLLECT, *SORTING))
 
 
 def _race(cause: Finding, race: Finding) -> bool:
-    """Return whether a racing line also reads uninitialised bytes of the buffer, or leaves it: its part is wrong."""
+    """Return whether a racing line reads uninitialised bytes of the buffer, writes beside them, or leaves it.
+
+    Its part is wrong.
+    """
     if cause.kind == "access":
         at = (cause.fields.get("file"), cause.fields.get("line"))
         leaves = f"<view of {race.fields['buffer']} (" in cause.title or (race.writes_twice and race.lines == {at})
@@ -110,6 +131,11 @@ def _race(cause: Finding, race: Finding) -> bool:
     if cause.kind != "uninitialised" or race.kind not in ("race", "task-race"):
         return False
     reader = replace(cause, sites=cause.sites[:1]).lines
+    if race.kind == "race" and not race.writes_twice and race.fields["buffer"] == cause.fields["buffer"]:
+        # The line that writes the buffer beside the bytes that are read.
+        beside = cause.sites[0].file, cause.fields["beside_line"]
+        if any(beside in finding.lines for finding in (race, *race.folded)):
+            return True
     return any(
         (finding.fields.get("buffer") == cause.fields["buffer"] or race.fields.get("wrong_index"))
         and reader <= finding.lines
@@ -142,11 +168,11 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     if cause.kind == "endless":
         # The tasks do the same again and again.
         return race.writes_twice and len(race.lines) == 1
-    counts = cause.kind == "task-race" and any(
-        site.role == "reads" and (site.pipe == "scalar" or cause.nbytes <= _COUNTER_BYTES) for site in cause.sites
-    )
-    if counts:
-        return race.writes_twice and len(race.lines) == 1 and race.fields["buffer"] != cause.fields["buffer"]
+    if cause.kind in _BAD_VALUES and race.writes_twice and len(race.lines) == 1:
+        small = cause.kind == "task-race" and cause.nbytes <= _COUNTER_BYTES
+        counts = any(_gives_a_number(site) or (small and site.role == "reads") for site in cause.sites)
+        if counts and race.fields["buffer"] != cause.fields["buffer"]:
+            return True
     return _race(cause, race)
 
 
@@ -158,6 +184,10 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     """Fold wrong values into the first bad value, and those that are not written, or written again, into that."""
     if cause.kind == "swallowed" or any(finding.kind in _CAUSES for finding in (cause, *cause.folded)):
         return True
+    if cause.kind == "wrong-value":
+        # Outputs that nothing writes lack the same store; others may have been computed by the same line.
+        nothing_writes = not cause.sites and not wrong.sites
+        return nothing_writes or bool({*cause.fields["through"]} & {*wrong.fields["through"]})
     wrongly = [
         finding
         for finding in (cause, *cause.folded)
@@ -184,15 +214,18 @@ def _lookup(cause: Finding, lookup: Finding) -> bool:
 def _uninitialised(cause: Finding, read: Finding) -> bool:
     """Return whether a part of the output read is never written, or two tasks write other bytes in their place.
 
-    A line that reads too much of its buffer, and then leaves it or its tensor, has a wrong size.
+    Buffers that lack the same part lack the same iteration of a loop. A line that reads too much of its buffer, and
+    then leaves it or its tensor, has a wrong size.
     """
     buffer = read.fields["buffer"]
     if cause.kind == "swallowed":
         return True
+    if cause.kind == "uninitialised":
+        return read.nbytes < read.fields["of_bytes"] and _share(cause) == _share(read)
     if cause.kind == "access":
         return replace(read, sites=read.sites[:1]).lines == {(cause.fields.get("file"), cause.fields.get("line"))}
     if cause.kind == "hang":
-        return read.fields["memory"] not in _PRIVATE and _hangs_with(cause, read)
+        return read.fields["memory"] not in PRIVATE and _hangs_with(cause, read)
     if cause.kind in ("race", "task-race") and cause.writes_twice:
         if cause.fields["buffer"] == buffer:
             return cause.kind == "task-race" or cause.nbytes == read.nbytes
@@ -204,10 +237,10 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
 def _never_written(cause: Finding, gap: Finding) -> bool:
     """Return whether the same line writes other bytes twice instead, or another output twice in place of this one.
 
-    An operation whose error the kernel caught does not happen. Outputs that lack the same part lack the same iteration
-    of a loop.
+    An operation whose error the kernel caught does not happen, nor may one whose bound or address is a bad value.
+    Outputs that lack the same part lack the same iteration of a loop.
     """
-    if cause.kind == "swallowed":
+    if cause.kind == "swallowed" or _misleads(cause):
         return True
     if cause.kind == "never-written":
         return bool(gap.sites and cause.sites) and _share(cause) == _share(gap)
@@ -217,7 +250,8 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     if cause.kind == "written-again" and cause.fields["tensor"] != gap.fields["tensor"]:
         return not gap.sites and gap.nbytes == cause.nbytes and len(cause.lines) > 1
     tensor = cause.fields.get("tensor", cause.fields.get("buffer"))
-    return instead and tensor == gap.fields["tensor"] and gap.lines == cause.lines
+    same = gap.lines == cause.lines or (gap.lines < cause.lines and gap.nbytes == cause.nbytes)
+    return instead and tensor == gap.fields["tensor"] and bool(gap.lines) and same
 
 
 def _share(gap: Finding) -> tuple[Fraction, ...]:
@@ -231,6 +265,8 @@ def _written_again(cause: Finding, again: Finding) -> bool:
 
     Without the race, it might read what it replaces.
     """
+    if _misleads(cause):
+        return True
     if cause.kind == "written-again":
         return cause.lines == again.lines
     if cause.kind == "uninitialised":

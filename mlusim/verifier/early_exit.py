@@ -204,6 +204,8 @@ def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | Non
     title, remedy = _deadlock(log, by_name, holders, returned=bool(returned))
     if returned and all(log.tasks[task].is_memory_core for task in returned):
         remedy = _without_memory_cores(sites[0], list(by_name)) or remedy
+    if alone := _passed_alone(log, order, waiting):
+        remedy = f"{alone}\nor {remedy}"
     return Finding(
         kind="hang",
         title=title,
@@ -243,6 +245,29 @@ def _without_memory_cores(waits: Site, barriers: list[str]) -> str:
         return ""
     leave = "let the memory cores reach it, too, and not return before the last"
     return f"{leave}\nor, if they need not wait, {waits.call(f'{instead}()')} in its place"
+
+
+def _passed_alone(log: Log, order: Order, waiting: Integers) -> str:
+    """Return the remedy for a barrier of the cores alone, passed instead of the one in which a memory core waits."""
+    for position in waiting.tolist():
+        name = log.ops[int(order.op[position])]
+        memory_core = log.tasks[int(order.task[position])]
+        if not memory_core.is_memory_core or name not in _OF_CORES_ALONE:
+            continue
+        codes = {code: other for code, other in enumerate(log.ops) if other in (name, *_OF_CORES_ALONE.values())}
+        same = [code for code, other in codes.items() if other == name]
+        turn = np.count_nonzero(order.op[order.first[order.task[position]] : position] == same[0])
+        for task, record in enumerate(log.tasks):
+            if record.is_memory_core or (record.launch, record.cluster) != (memory_core.launch, memory_core.cluster):
+                continue
+            own = np.arange(order.first[task], order.first[task + 1])
+            own = own[np.isin(order.op[own], list(codes)) & ~np.isin(own, waiting)]
+            passed = own[np.flatnonzero(np.cumsum(order.op[own] == same[0]) == turn)]
+            passed = passed[order.op[passed] != same[0]][:1].tolist()
+            for other in passed:
+                site = site_of(log, int(order.record[other]), "passed", "sync")
+                return f"{site.call(f'{name}()')} in place of {site.call(f'{site.operation}()')} at {site.location}"
+    return ""
 
 
 def _deadlock(log: Log, waiting: dict[str, list[int]], holders: dict[int, int], *, returned: bool) -> tuple[str, str]:

@@ -11,9 +11,11 @@ from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.log import PIPES, Log
 from mlusim.units import format_ns, group_digits
 from mlusim.verifier.call_sites import CallSite, call_sites
-from mlusim.verifier.races.source_loops import function_around
+from mlusim.verifier.source_loops import function_around
 
 ERROR, HINT = "error", "hint"
+# The memories that each core has of its own.
+PRIVATE = ("nram", "wram", "ldram")
 
 # Descriptions of the kinds, in report order: causes before consequences.
 _ERRORS = {

@@ -12,6 +12,9 @@ from mlusim.verifier.accesses.geometry import Geometry, element_starts, shared
 from mlusim.verifier.accesses.table import BY_ROWS, Accesses
 from mlusim.verifier.uninitialised.marks import elementwise, is_copy
 
+# Operations that made a wrong value which are looked up.
+_MOST_MAKERS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -68,6 +71,24 @@ def producer_of(
                 itemsize = log.boxes[int(columns[f"{side}_box"][producer])].itemsize
                 reads.append(Read(int(columns[f"{side}_alloc"][producer]), origin, itemsize))
     return Producer(producer, tuple(reads))
+
+
+def came_through(log: Log, columns: dict[str, Integers], accesses: Accesses, store: int, byte: int) -> list[int]:
+    """Return the records that made what a record stores to a byte, as far as they are copies or elementwise."""
+    made: dict[int, None] = {}
+    todo = [(store, byte)]
+    while todo and len(made) < _MOST_MAKERS:
+        record, at = todo.pop()
+        for side in ("a", "b"):
+            origin = _source_byte(log, columns, record, side, at)
+            if origin is None:
+                continue
+            itemsize = log.boxes[int(columns[f"{side}_box"][record])].itemsize
+            maker = last_writer(accesses, int(columns[f"{side}_alloc"][record]), origin, itemsize, record)
+            if maker != NONE and maker not in made:
+                made[maker] = None
+                todo.append((maker, origin))
+    return list(made)
 
 
 def _source_byte(log: Log, columns: dict[str, Integers], record: int, side: str, byte: int) -> int | None:

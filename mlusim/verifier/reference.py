@@ -17,7 +17,7 @@ from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.accesses.table import accesses_of
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.producer import Read, last_writer, producer_of
+from mlusim.verifier.producer import Read, came_through, last_writer, producer_of
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
 _ROUNDING = 2.0**-10
@@ -59,7 +59,7 @@ def differs(
     first = output.offset + np.array(output.strides or (0,), np.int64) @ positions
     starts, stops = union(first, first + itemsize)
     index = tuple(positions[:, 0].tolist()) if result.shape else ()
-    writer, read = _origin(log, identity, int(first[0]), result.dtype, repeat)
+    writer, read, through = _origin(log, identity, int(first[0]), result.dtype, repeat)
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
@@ -75,7 +75,7 @@ def differs(
         )
         if writer
         else "no operation writes this element",
-        fields={"tensor": allocation.name, "elements": len(wrong)},
+        fields={"tensor": allocation.name, "elements": len(wrong), "through": through},
     )
 
 
@@ -126,30 +126,33 @@ def _if_rounding(result: Array, expected: Array, wrong: Array) -> str:
 
 def _origin(
     log: Log, identity: int, byte: int, dtype: np.dtype[Any], repeat: Callable[[int], Mapping[int, Array]] | None
-) -> tuple[tuple[Site, ...], str]:
-    """Return the last writer of an element with the producer of the bytes it stored, and the producer's operands."""
+) -> tuple[tuple[Site, ...], str, list[str]]:
+    """Return the last writer of an element with the producer of the bytes it stored, and the producer's operands.
+
+    Also returns the lines that made the element before its store, as `kernel.py:41`.
+    """
     columns, nbytes = log.columns(), dtype.itemsize
     accesses = accesses_of(log, columns)
     store = last_writer(accesses, identity, byte, nbytes, len(log))
     if store == NONE:
-        return (), ""
+        return (), "", []
     sites = [site_of(log, store, "writes")]
+    makers = came_through(log, columns, accesses, store, byte)
+    through = sorted({site_of(log, record, "makes").location for record in makers})
     made = producer_of(log, columns, accesses, store, byte, nbytes)
     if made is None:
-        return tuple(sites), ""
+        return tuple(sites), "", through
     sites.append(site_of(log, made.record, "makes"))
     on_chip = [read for read in made.reads if log.allocations[read.alloc].memory in ("nram", "sram")]
     if not on_chip or repeat is None:
-        return tuple(sites), ""
+        return tuple(sites), "", through
     values = repeat(int(columns["start_ps"][made.record]))
     texts = []
     for read in on_chip:
         array = values.get(read.alloc)
         if array is not None and (text := _operand(log, made.record, read, array, dtype)):
             texts.append(text)
-    if not texts:
-        return tuple(sites), ""
-    return tuple(sites), f"{sites[1].operation} read {' and '.join(texts)}"
+    return tuple(sites), f"{sites[1].operation} read {' and '.join(texts)}" if texts else "", through
 
 
 def _operand(log: Log, record: int, read: Read, array: Array, dtype: np.dtype[Any]) -> str:

@@ -178,7 +178,7 @@ def test_bytes_that_no_task_wrote():
          task 0, cluster 0 core 0, io pipe, TIME ns to TIME ns
   bytes  held[0:8, 6:8], 64 B in NRAM
   rule   fresh memory holds its previous contents, not zeros
-  remedy write these bytes first (memcpy, fill, write_zero), or read only bytes that were written
+  remedy write these bytes before HERE (memcpy, fill, write_zero), or read only bytes that were written
          or correct the part of held at HERE, which writes other bytes of it""",
     )
 

@@ -284,7 +284,8 @@ def test_a_barrier_reaches_all_clusters_that_exchange_rows(barrier):
         assert verify(kernel, *arguments, kind="UNION2", dim=8, reference={"out": np.roll(X, -1, 0)}).ok
     else:
         finding = the_only_error(kernel, *arguments, kind="UNION2", dim=8)
-        assert finding.remedy.startswith("`await core.sync_all_ipu()` in all cores of the union")
+        narrow = f"in place of `await core.{barrier}()` at" if barrier else "in all cores of the union"
+        assert finding.remedy.startswith(f"`await core.sync_all_ipu()` {narrow}")
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -14,7 +14,7 @@ from mlusim.cores.sets_and_atomics import FETCHING
 from mlusim.log import Log
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.races.source_loops import (
+from mlusim.verifier.source_loops import (
     Lines,
     exclude_each_other,
     is_passed_every_iteration,
@@ -96,6 +96,19 @@ class Iterations:
         (file, one, _), (other_file, other, _) = self._source(a), self._source(b)
         loop = lines_of_loop(file, *sorted((one, other)))
         return file == other_file and loop[0] > 0 and (self.is_later(a, b, loop) or self.is_later(b, a, loop))
+
+    def are_as_many(self, file: str, loop: Lines, task: int) -> bool:
+        """Return whether all MLU cores of a task's job that enter a loop have as many iterations of it.
+
+        Only then may a barrier stand in it.
+        """
+        job = self.order.job
+        cores = (
+            number
+            for number, record in enumerate(self.log.tasks)
+            if not record.is_memory_core and job[number] == job[task]
+        )
+        return len({len(self._starts(number, file, loop)) for number in cores} - {0}) <= 1
 
     def is_later(self, a: int, b: int, loop: Lines) -> bool:
         """Return whether the task of the second access is in a later iteration of a loop than that of the first."""

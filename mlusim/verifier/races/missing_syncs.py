@@ -1,13 +1,14 @@
 """Grouping of races that one additional sync would fix into one finding.
 
-A sync has a location in the source: before a line, after a line, at the end of a loop body, or in a copy that blocks.
+A sync has a location in the source: before a line, after a line, at the end or the beginning of a loop body, or in a
+copy that blocks.
 It fixes a race within a task if the task passes that location between the two operations. Races with a common location
 are therefore one missing sync, and are reported together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site, between, in_one_function
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, on_the_vector_pipe
-from mlusim.verifier.races.source_loops import loop_repeated
+from mlusim.verifier.source_loops import loop_repeated, loops_around
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
@@ -48,12 +49,16 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A race within a task: the positions of its two operations, the first and the last time, and its finding."""
+    """A race within a task: the positions of its two operations, the first and the last time, and its finding.
+
+    `part`: the remedy if a part of the buffer is wrong there; empty if nothing tells so.
+    """
 
     first: int
     second: int
     last: tuple[int, int]
     finding: Finding
+    part: str = ""
 
 
 def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Finding, set[Point]]]:
@@ -68,7 +73,10 @@ def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Find
                 for point in points:
                     fixed_by.setdefault((point, sync), []).append(number)
         if not fixed_by:
-            result |= {number: (races[number].finding, points) for number, points in remaining.items()}
+            result |= {
+                number: (_with_part(races[number].finding, [races[number]]), points)
+                for number, points in remaining.items()
+            }
             break
         # Prefer the sync that fixes the most races, then the one that waits for less, then that of the earliest race.
         (point, _), together = min(
@@ -78,8 +86,15 @@ def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Find
         others = [races[number].finding for number in together if number != main]
         shared = set.intersection(*(remaining.pop(number) for number in together))
         finding = races[main].finding
-        result[together[0]] = (_reported_together(finding, others, point) if others else finding, shared)
+        finding = _reported_together(finding, others, point) if others else finding
+        result[together[0]] = (_with_part(finding, [races[number] for number in (main, *together)]), shared)
     return _fold_wrong_indices([result[number] for number in sorted(result)])
+
+
+def _with_part(finding: Finding, races: Iterable[Race]) -> Finding:
+    """Return a finding of races with the remedy of the first one that accesses a wrong part of the buffer."""
+    part = next((race.part for race in races if race.part), "")
+    return replace(finding, remedy=f"{part}\nor {finding.remedy}") if part else finding
 
 
 def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tuple[Finding, set[Point]]]:
@@ -92,9 +107,14 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
         seldom = _is_seldom(finding)
         same = next((at for at, (race, _) in enumerate(result) if seldom and _share_a_line(race, finding)), None)
         if same is None:
-            index = f"{_other_index(finding, *finding.sites)}\nor {finding.remedy}"
-            named = replace(finding, remedy=index, fields=finding.fields | {"wrong_index": True})
-            result.append((named if seldom else finding, points))
+            index = _other_index(finding, *finding.sites)
+            named = finding
+            if seldom:
+                fields = finding.fields | {"wrong_index": True}
+                named = replace(finding, remedy=f"{index}\nor {finding.remedy}", fields=fields)
+            elif _is_partial(finding):
+                named = replace(finding, remedy=f"{finding.remedy}\nor {index}")
+            result.append((named, points))
         else:
             main, its_points = result[same]
             (common,) = [site for site in main.sites if (site.file, site.line) in finding.lines][:1]
@@ -109,11 +129,16 @@ def _is_seldom(finding: Finding) -> bool:
     Executions that something else orders before the second line count as little as those that it does not follow. If
     the first executions race alone, a sync is missing before a loop.
     """
-    return all(
-        race.fields["comparable"] >= _FEW_EXECUTIONS * race.fields["tasks"]
-        and race.times <= _SELDOM * race.fields["comparable"]
-        for race in (finding, *finding.folded)
-    ) and not all(race.fields["first_executions"] for race in (finding, *finding.folded))
+    return _is_partial(finding) and all(
+        race.fields["comparable"] >= _FEW_EXECUTIONS * race.fields["tasks"] for race in (finding, *finding.folded)
+    )
+
+
+def _is_partial(finding: Finding) -> bool:
+    """Return whether only a part of the executions of each first line race, and not only the first ones."""
+    races = (finding, *finding.folded)
+    partial = all(race.times <= _SELDOM * race.fields["comparable"] for race in races)
+    return partial and not all(race.fields["first_executions"] for race in races)
 
 
 def _share_a_line(one: Finding, other: Finding) -> bool:
@@ -249,7 +274,7 @@ def _points(log: Log, order: Order, race: Race) -> set[Point]:
 
     The last time, a pipeline may pass fewer lines than the first time: it no longer loads.
     """
-    copies = {Point(3, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
+    copies = {Point(4, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
     points = _passed(log, order, race.first, race.second)
     return copies | (points & _passed(log, order, *race.last) or points)
 
@@ -268,6 +293,9 @@ def _passed(log: Log, order: Order, first: int, second: int) -> set[Point]:
         begin = loop_repeated(file, line, next_line, once=once) if file == next_file else 0
         if begin:
             points.add(Point(2, "loop", file, begin))
+        for loop in loops_around(next_file, next_line):
+            if loop[0] == begin or file != next_file or not loop[0] <= line <= loop[1]:
+                points.add(Point(3, "begin", next_file, loop[0]))
     return points
 
 
@@ -296,8 +324,9 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
     if point.kind == "copy":
         remedy = f"wait for the copy at {name}: {site.call('memcpy(...)')}"
         sync = main.fields["sync"]
-    elif point.kind == "loop":
-        remedy = f"{waits}, at the end of the loop at {name}"
+    elif point.kind in ("loop", "begin"):
+        end_or_beginning = "end" if point.kind == "loop" else "beginning"
+        remedy = f"{waits}, at the {end_or_beginning} of the loop at {name}"
     elif len(locations) == 1:
         remedy = f"{waits}, {locations.pop()}"
     else:

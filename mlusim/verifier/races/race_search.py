@@ -22,8 +22,8 @@ from mlusim.verifier.races.iterations import Iterations
 from mlusim.verifier.races.missing_syncs import Point, Race, Span, fold_between, fold_races, fold_under_barriers
 from mlusim.verifier.races.ordered_otherwise import drop_ordered
 from mlusim.verifier.races.race_findings import RaceFindings
-from mlusim.verifier.races.replaced import replaces_unread
 from mlusim.verifier.races.task_remedies import TaskRemedies
+from mlusim.verifier.replaced import replaces_unread
 
 # Of many pairs of accesses, the first ones are examined, and the last one or as many of the last.
 _FIRST_PAIRS = 8
@@ -119,16 +119,14 @@ class RaceSearch:
         before = [self._last_before(second, one, other) for second in (b, last)]
         finding = self._findings.within_task(a, b, occurrences.times)
         finding = replace(finding, fields=finding.fields | executions_of(self.order, self.accesses, one, other))
-        pairs = zip(one[:_FIRST_PAIRS].tolist(), other[:_FIRST_PAIRS].tolist(), strict=True)
-        examined = (replaces_unread(self.log, self.accesses, self.order, *pair) for pair in (*pairs, occurrences.last))
-        if which := next(filter(None, examined), ""):
+        part = ""
+        if which := replaces_unread(self.accesses, self.order, a, b):
             first, second = (site.location for site in finding.sites)
-            index = (
+            part = (
                 f"correct the part of {finding.fields['buffer']} at {first} or {second}: the {which} of them replaces "
-                "what was copied there before anything reads it"
+                "what was written there before anything reads it"
             )
-            finding = replace(finding, remedy=f"{index}\nor {finding.remedy}")
-        return Race(before[0], self._position(b), (before[1], self._position(last)), finding)
+        return Race(before[0], self._position(b), (before[1], self._position(last)), finding, part)
 
     def _last_before(self, b: int, one: Integers, other: Integers) -> int:
         """Return the position of the last operation that races with that of `b`, of pairs of the same two lines.

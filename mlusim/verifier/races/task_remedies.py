@@ -15,13 +15,14 @@ from mlusim.verifier.findings import Site, in_one_function
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled, waits_for_flag
+from mlusim.verifier.races.barrier_places import barrier_moved, on_both_paths, wider_barrier
 from mlusim.verifier.races.iterations import Iterations
-from mlusim.verifier.races.source_loops import (
+from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
+from mlusim.verifier.source_loops import (
     exclude_each_other,
     line_passed_by_all,
     lines_of_loop,
 )
-from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
 
 _OWN_BYTES = "give each task bytes of its own"
 
@@ -76,7 +77,10 @@ class TaskRemedies:
             choices = [*special, *general]
         else:
             part = self._part_of_others(a, b, first, second)
-            choices = [*special, *part, *self._barrier_moved(a, b, sync, second), barrier, _OWN_BYTES, *general]
+            at = self._position(a), self._position(b)
+            instead = wider_barrier(self.log, self.order, *at, sync, first)
+            instead = instead or barrier_moved(self.log, self.order, *at, sync, second)
+            choices = [*special, *part, *instead, barrier, _OWN_BYTES, *general]
         return sync, rule, any_of(choices)
 
     def _of_update(self, a: int, first: Site, second: Site, tasks: list[int], *, one_job: bool) -> tuple[str, str, str]:
@@ -86,35 +90,19 @@ class TaskRemedies:
         if is_split_twice(self.log, self.accesses, self.order, int(self.accesses.alloc[a]), tasks):
             return "", rule, any_of([_OWN_BYTES, f"if both updates are meant, {lock}", atomic])
         loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
-        if not (self.apart and one_job and first.file == second.file and loop[0]):
+        in_one_loop = one_job and first.file == second.file and loop[0] > 0
+        if not (self.apart and in_one_loop and self.iterations.are_as_many(first.file, loop, tasks[0])):
             return "", rule, any_of([lock, atomic, _OWN_BYTES])
         sync, all_of = self._barrier(tasks)
         end = f"at the end of the loop at {Path(first.file).name}:{loop[0]}"
         return sync, rule, any_of([f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES])
 
-    def _barrier_moved(self, a: int, b: int, sync: str, second: Site) -> list[str]:
-        """Return the remedy for a barrier that follows an access in its loop and would order it if it came before.
-
-        Only if the two tasks do different things: then all of them pass the barriers that they should, too late.
-        """
-        order = self.order
-        first, last = (int(order.position[self.accesses.record[row]]) for row in (a, b))
-        one, other = (set(order.line[order.first[task] : order.first[task + 1]]) for task in self._tasks(a, b))
-        if order.line[last] in one or order.line[first] in other:
-            return []
-        behind = np.arange(last + 1, order.first[int(order.task[last]) + 1])
-        behind = behind[order.is_barrier[behind]][:1]
-        if not len(behind) or behind[0] + 1 >= order.first[int(order.task[last]) + 1]:
-            return []
-        file, line, _ = self.log.lines[int(order.line[behind[0]])]
-        in_loop = lines_of_loop(file, *sorted((line, second.line)))[0] and file == second.file
-        if not in_loop or self.log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
-            return []
-        return [f"move the barrier at {Path(file).name}:{line} before {second.location}"]
-
     def _tasks(self, a: int, b: int) -> list[int]:
         tasks: list[int] = self.order.task_of[self.accesses.record[[a, b]]].tolist()
         return tasks
+
+    def _position(self, row: int) -> int:
+        return int(self.order.position[self.accesses.record[row]])
 
     def _source(self, row: int) -> tuple[str, int, str]:
         """Return file, line and function of an access."""
@@ -123,12 +111,14 @@ class TaskRemedies:
     def _update_in_turn(self, a: int, b: int) -> bool:
         """Return whether both tasks update the bytes: they load them first, and store them as often as they load them.
 
-        Of a line that stores and loads at once, such as an atomic, that is no update.
+        What they do before and after the barriers around that does not count. Of a line that stores and loads at once,
+        such as an atomic, that is no update.
         """
         meeting = np.flatnonzero(self.accesses.meeting(a) & self.accesses.meeting(b))
-        task = self.order.task_of[self.accesses.record[meeting]]
-        for number in self._tasks(a, b):
-            own = meeting[task == number]
+        at = self.order.position[self.accesses.record[meeting]]
+        for row, number in zip((a, b), self._tasks(a, b), strict=True):
+            segment = self.order.segment[self._position(row)]
+            own = meeting[(self.order.task[at] == number) & (self.order.segment[at] == segment)]
             write, record = self.accesses.write[own], self.accesses.record[own]
             loads, stores = np.unique(record[~write]), np.unique(record[write])
             if not len(loads) or len(loads) != len(stores) or loads[0] >= stores[0]:
@@ -226,6 +216,8 @@ class TaskRemedies:
             return f"after {begin.location} and before {end.location}", True
         if loop:
             return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
+        if paths := on_both_paths(self.log, self.order, self._position(a), self._position(b)):
+            return paths, False
         last = line_passed_by_all(end.file, begin.line, end.line) if begin.file == end.file else end.line
         return f"after {begin.location} and before {Path(end.file).name}:{last}", False
 

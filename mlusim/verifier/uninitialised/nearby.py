@@ -1,21 +1,23 @@
-"""The write beside bytes that nothing has written: its part of the buffer may be the wrong one, or too short."""
+"""Bytes that nothing has written: the write beside them, whose part may be wrong, and where the missing one belongs."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.log import Log
 from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.findings import Site
+from mlusim.verifier.source_loops import begin_of_outermost, function_around
 
 
-def write_beside(log: Log, columns: dict[str, Integers], accesses: Accesses, read: int, first: int, end: int) -> str:
-    """Return the line of the nearest write to other bytes of a buffer before a read of it, as `kernel.py:41`.
+def write_beside(
+    log: Log, columns: dict[str, Integers], accesses: Accesses, read: int, first: int, end: int
+) -> tuple[str, int]:
+    """Return file and line of the nearest write to other bytes of a buffer before a read of it.
 
     Of equally near ones, a write that ends before the bytes comes first: it may be too short. Then the last one counts.
-    It is empty if there is none, and for the line that reads.
+    The result is ("", 0) if there is none, or no source, and for the line that reads.
 
     Args:
         log, columns, accesses: the run.
@@ -27,9 +29,34 @@ def write_beside(log: Log, columns: dict[str, Integers], accesses: Accesses, rea
     line = columns["line"]
     before = before[line[accesses.record[before]] != line[record]]
     if not len(before):
-        return ""
+        return "", 0
     behind, ahead = first - accesses.high[before], accesses.low[before] - end
     distance = np.maximum(np.maximum(behind, ahead), 0)
     nearest = before[np.lexsort((before, behind >= 0, -distance))[-1]]
     file, number, _ = log.lines[int(line[accesses.record[nearest]])]
-    return f"{Path(file).name}:{number}" if number else ""
+    return (file, number) if number else ("", 0)
+
+
+def missing_write(accesses: Accesses, read: int, sites: tuple[Site, ...], beside: tuple[str, int]) -> int:
+    """Return the line before which the missing write of a core's own buffer belongs, in the file of its read.
+
+    It comes before the first line that writes the buffer, be it an accumulation or the write beside the bytes, and
+    before the loops and branches around this line that do not reach the use of the bytes: a loop would clear what it
+    has made. The result is 0 if the line is unknown.
+
+    Args:
+        accesses: those of the run.
+        read: row of the read.
+        sites: the read and, if it is another operation, that through which the bytes take effect.
+        beside: as `write_beside` returns it.
+    """
+    reads, used = sites[0], sites[-1]
+    own = accesses.record == accesses.record[read]
+    updates = bool((accesses.write[own] & (accesses.alloc[own] == accesses.alloc[read])).any())
+    file, line = (reads.file, reads.line) if updates or not beside[1] else beside
+    if beside[1] and not updates:
+        used = reads
+    places = ((file, line), (used.file, used.line), (reads.file, reads.line))
+    if len({(place[0], function_around(*place)) for place in places}) > 1:
+        return 0
+    return begin_of_outermost(file, line, used.line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,13 +14,14 @@ from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.findings import PRIVATE, Finding, Site, site_of
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import LANES
+from mlusim.verifier.replaced import replaced_before
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
-from mlusim.verifier.uninitialised.nearby import write_beside
+from mlusim.verifier.uninitialised.nearby import missing_write, write_beside
 from mlusim.verifier.uninitialised.reads import (
     Ranges,
     UninitialisedRead,
@@ -28,6 +30,8 @@ from mlusim.verifier.uninitialised.reads import (
     uninitialised_reads,
 )
 from mlusim.verifier.uninitialised.unselected import Unselected
+
+_WRITE_FIRST = "write these bytes first"
 
 
 def find_uninitialised(
@@ -90,7 +94,7 @@ class _Findings:
 
     def _finding(self, effect: _Effect, times: int, *, is_hint: bool) -> Finding:
         read, allocation = effect.read, self.log.allocations[effect.read.alloc]
-        sites = self._sites(effect)
+        sites, before, beside = self._sites(effect), 0, ("", 0)
         if is_hint:
             words = _unselected(allocation.name, sites)
         elif self.accesses.write[read.row]:
@@ -100,14 +104,33 @@ class _Findings:
             later = _later_launch(self.log, self.order, self.accesses, read.row) if in_gdram else ""
             bytes_read = int(read.starts[0]), int(read.stops[-1])
             beside = write_beside(self.log, self.columns, self.accesses, read.row, *bytes_read)
+            replacing = replaced_before(self.accesses, self.order, read.row)
+            before = missing_write(self.accesses, read.row, sites, beside) if allocation.memory in PRIVATE else 0
             words = _uninitialised(allocation, sites, partly=read.partly, later=later, beside=beside)
+            if replacing >= 0:
+                words = replace(words, remedy=f"{self._part(allocation.name, replacing)}\nor {words.remedy}")
         return replace(
             words,
             region=f"{describe(allocation, read.starts, read.stops)} in {allocation.memory.upper()}",
             nbytes=int((read.stops - read.starts).sum()),
             sites=sites,
             times=times,
-            fields={"buffer": allocation.name, "memory": allocation.memory},
+            fields={
+                "buffer": allocation.name,
+                "memory": allocation.memory,
+                "first_byte": int(read.starts[0]),
+                "end_byte": int(read.stops[-1]),
+                "of_bytes": allocation.nbytes,
+                "before_line": before,
+                "beside_line": beside[1],
+            },
+        )
+
+    def _part(self, buffer: str, row: int) -> str:
+        """Return the remedy for a write that replaces an unread result, while other bytes lack a write."""
+        location = site_of(self.log, int(self.accesses.record[row]), "").location
+        return (
+            f"correct the part of {buffer} at {location}: it replaces what was written there before anything reads it"
         )
 
     def _sites(self, effect: _Effect) -> tuple[Site, ...]:
@@ -138,7 +161,17 @@ def _fold_readers(log: Log, findings: list[tuple[Finding, Ranges]]) -> list[Find
                 break
         else:
             groups.append((buffer, [ranges], [finding]))
-    return [replace(main, folded=tuple(others)) if others else main for _, _, (main, *others) in groups]
+    return [_placed(main, others) for _, _, (main, *others) in groups]
+
+
+def _placed(main: Finding, others: Sequence[Finding]) -> Finding:
+    """Return a finding with others folded into it, and with the line before which their missing write belongs."""
+    lines = [finding.fields["before_line"] for finding in (main, *others)]
+    remedy = main.remedy
+    if all(lines) and len({finding.sites[0].file for finding in (main, *others)}) == 1:
+        before = f"{Path(main.sites[0].file).name}:{min(lines)}"
+        remedy = remedy.replace(_WRITE_FIRST, f"write these bytes before {before}")
+    return replace(main, folded=tuple(others), remedy=remedy)
 
 
 def _buffer_of(log: Log, finding: Finding) -> tuple[str, ...]:
@@ -163,16 +196,23 @@ def _later_launch(log: Log, order: Order, accesses: Accesses, read: int) -> str:
 
 
 def _uninitialised(
-    allocation: AllocationRecord, sites: tuple[Site, ...], *, partly: bool, later: str, beside: str
+    allocation: AllocationRecord,
+    sites: tuple[Site, ...],
+    *,
+    partly: bool,
+    later: str,
+    beside: tuple[str, int],
 ) -> Finding:
     """Return the words of a finding: a read of bytes that nothing has written.
 
-    `later`: the kernel of a later launch that writes them. `beside`: the line that writes other bytes of the buffer.
+    `later`: the kernel of a later launch that writes them. `beside`: file and line that write other bytes of the
+    buffer.
     """
     buffer = allocation.name
-    remedy = f"write these bytes first ({_writers(sites[0])}), or read only bytes that were written"
-    if beside:
-        remedy += f"\nor correct the part of {buffer} at {beside}, which writes other bytes of it"
+    remedy = f"{_WRITE_FIRST} ({_writers(sites[0])}), or read only bytes that were written"
+    file, line = beside
+    if line:
+        remedy += f"\nor correct the part of {buffer} at {Path(file).name}:{line}, which writes other bytes of it"
     if later:
         remedy = f"launch {later}, which writes these bytes later, before this kernel\nor {remedy}"
     # Memory without a parameter's name is not an argument, such as what a host program allocates.

@@ -166,5 +166,5 @@ def test_a_ring_with_too_few_slots_is_named(slots):
     (finding,) = report.errors
     load, compute = (site.location for site in finding.sites)
     assert finding.remedy.startswith(
-        f"correct the part of ring at {load} or {compute}: the first of them replaces what was copied there before"
+        f"correct the part of ring at {load} or {compute}: the first of them replaces what was written there before"
     )

@@ -106,6 +106,18 @@ def exclude_each_other(file: str, one: int, other: int) -> bool:
     )
 
 
+def on_separate_paths(file: str, one: int, other: int) -> bool:
+    """Return whether no task passes both lines: an `if` separates them, or the branch of the upper one returns."""
+    upper, lower = sorted((one, other))
+    structure = _structure(file)
+    return exclude_each_other(file, one, other) or any(
+        _within(upper, branch)
+        and not _within(lower, branch)
+        and any(_within(line, branch) for line in structure.returns)
+        for branch in structure.conditional
+    )
+
+
 def line_passed_by_all(file: str, first: int, last: int) -> int:
     """Return the last line at which a barrier may stand between two lines of a function so that all tasks pass it.
 
@@ -115,9 +127,18 @@ def line_passed_by_all(file: str, first: int, last: int) -> int:
     structure = _structure(file)
     if first >= last or exclude_each_other(file, first, last) or not _same_function(file, first, last):
         return last
-    around = [part for part in (*structure.loops, *structure.ifs) if _within(last, part) and not _within(first, part)]
+    outermost = begin_of_outermost(file, last, first)
     left = [part for part in structure.ifs if any(_within(line, part) for line in structure.returns)]
-    return min(part[0] for part in (*around, *left, (last, last)) if first < part[0] <= last)
+    return min(line for line in (outermost, *(part[0] for part in left), last) if first < line <= last)
+
+
+def begin_of_outermost(file: str, line: int, other: int) -> int:
+    """Return the first line of the outermost loop or `if` around a line that is not around another one, or the line."""
+    structure = _structure(file)
+    return min(
+        (part[0] for part in (*structure.loops, *structure.ifs) if _within(line, part) and not _within(other, part)),
+        default=line,
+    )
 
 
 def is_passed_every_iteration(file: str, loop: Lines, line: int) -> bool:

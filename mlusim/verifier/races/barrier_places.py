@@ -1,0 +1,144 @@
+"""Where a barrier belongs that the two tasks of a race pass too late, with too few tasks, or at lines of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.log import Log
+from mlusim.verifier.findings import Site
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.source_loops import (
+    function_around,
+    line_passed_by_all,
+    lines_of_loop,
+    loops_around,
+    on_separate_paths,
+)
+
+
+def barrier_moved(log: Log, order: Order, first: int, last: int, sync: str, second: Site) -> list[str]:
+    """Return the remedy for a barrier that follows an access in its loop and would order it if it came before.
+
+    Only if the two tasks do different things: then all of them pass the barriers that they should, too late.
+
+    Args:
+        log, order: the run.
+        first, last: the positions of the two operations.
+        sync: the barrier.
+        second: the site of the second operation.
+    """
+    if not _have_lines_of_their_own(order, first, last):
+        return []
+    behind = _barriers(order, int(order.task[last]))
+    behind = behind[behind > last][:1]
+    if not len(behind) or behind[0] + 1 >= order.first[int(order.task[last]) + 1]:
+        return []
+    file, line, _ = log.lines[int(order.line[behind[0]])]
+    loop = lines_of_loop(file, *sorted((line, second.line)))[0] if file == second.file else 0
+    if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
+        return []
+    before = line_passed_by_all(file, loop, second.line)
+    return [f"move the barrier at {_location(file, line)} before {_location(file, before)}"]
+
+
+def wider_barrier(log: Log, order: Order, first: int, last: int, sync: str, site: Site) -> list[str]:
+    """Return the remedy for a barrier that both tasks pass between two operations, each with tasks of its own only."""
+    after, before = (_passes(order, _barriers(order, int(order.task[position]))) for position in (first, last))
+    common = [passed for passed, position in after.items() if position > first and before.get(passed, last) < last]
+    if not common:
+        return []
+    (file, line, _), name = log.lines[common[0][0]], log.ops[int(order.op[after[common[0]]])]
+    return [f"{site.call(f'{sync}()')} in place of {site.call(f'{name}()')} at {_location(file, line)}"]
+
+
+def on_both_paths(log: Log, order: Order, first: int, last: int) -> str:
+    """Return where a barrier belongs on the path of the memory core, and where on that of the MLU cores.
+
+    It is empty if both tasks of the race are of one kind, if no `if` separates their lines, or if a loop around one of
+    them has a barrier: then one of its iterations lacks one.
+    """
+    kinds = [log.tasks[int(order.task[position])].is_memory_core for position in (first, last)]
+    (file, line, _), (other_file, other, _) = (log.lines[int(order.line[position])] for position in (first, last))
+    one_function = file == other_file and function_around(file, line) == function_around(file, other)
+    if kinds[0] == kinds[1] or not one_function or not on_separate_paths(file, line, other):
+        return ""
+    passed = [_passed_by_all_alike(log, order, position, file) for position in (first, last)]
+    loops = [loops_around(file, number) for number in (line, other)]
+    if other not in passed[1] or any(
+        _has_barrier(log, order, position, loops) for position, loops in zip((first, last), loops, strict=True)
+    ):
+        return ""
+    end = max((loop[1] for loop in loops[0]), default=line)
+    following = min((number for number in passed[0] if number > end), default=0)
+    # The barriers of all cores that both tasks pass must stay in the same order.
+    earlier, of_other = (_of_all_cores(log, order, position) for position in (first, last))
+    begin = min((loop[0] for loop in loops[1]), default=other)
+    if len(of_other) > len(earlier):
+        begin = log.lines[int(order.line[of_other[len(earlier)]])][1]
+    if len(of_other) < len(earlier) or loops_around(file, begin) not in ([], loops[1]):
+        return ""
+    places = [
+        f"before {_location(file, line_passed_by_all(file, end, following))}"
+        if following
+        else f"after {_location(file, line)}",
+        f"before {_location(file, begin)}",
+    ]
+    return ", ".join(
+        f"{place} in the {'memory ' if kind else ''}cores" for place, kind in zip(places, kinds, strict=True)
+    )
+
+
+def _have_lines_of_their_own(order: Order, first: int, last: int) -> bool:
+    """Return whether neither of two tasks passes the line of the other's operation."""
+    one, other = (
+        set(order.line[order.first[task] : order.first[task + 1]]) for task in order.task[[first, last]].tolist()
+    )
+    return order.line[last] not in one and order.line[first] not in other
+
+
+def _barriers(order: Order, task: int) -> Integers:
+    """Return the positions of the barriers of a task."""
+    own = np.arange(order.first[task], order.first[task + 1])
+    return own[order.is_barrier[own]]
+
+
+def _of_all_cores(log: Log, order: Order, position: int) -> Integers:
+    """Return the positions of the barriers of MLU cores and memory cores that a task passes before an operation."""
+    barriers = _barriers(order, int(order.task[position]))
+    codes = [code for code, name in enumerate(log.ops) if name in ("sync_cluster", "sync_all")]
+    return barriers[np.isin(order.op[barriers], codes) & (barriers < position)]
+
+
+def _passes(order: Order, positions: Integers) -> dict[tuple[int, int], int]:
+    """Return the positions by their line and how often their task has passed it before."""
+    times: dict[int, int] = {}
+    passes = {}
+    for position, line in zip(positions.tolist(), order.line[positions].tolist(), strict=True):
+        times[line] = times.get(line, -1) + 1
+        passes[line, times[line]] = position
+    return passes
+
+
+def _passed_by_all_alike(log: Log, order: Order, position: int, file: str) -> set[int]:
+    """Return the lines of a file that all tasks pass that belong to the job of an operation and are of its kind."""
+    task = int(order.task[position])
+    alike = [
+        number
+        for number, record in enumerate(log.tasks)
+        if record.is_memory_core == log.tasks[task].is_memory_core and order.job[number] == order.job[task]
+    ]
+    codes = set.intersection(*(set(order.line[order.first[one] : order.first[one + 1]].tolist()) for one in alike))
+    return {log.lines[code][1] for code in codes if log.lines[code][0] == file}
+
+
+def _has_barrier(log: Log, order: Order, position: int, loops: list[tuple[int, int]]) -> bool:
+    """Return whether the task of an operation passes a barrier at a line in one of the loops around it."""
+    lines = {log.lines[code][1] for code in order.line[_barriers(order, int(order.task[position]))].tolist()}
+    return any(loop[0] <= line <= loop[1] for loop in loops for line in lines)
+
+
+def _location(file: str, line: int) -> str:
+    return f"{Path(file).name}:{line}"

@@ -1,0 +1,71 @@
+"""Results that are replaced before anything reads them: a part of a buffer is wrong there, and no sync is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.order.happens_before import Order
+
+# Executions of a line that are examined for what they replace; the last one is examined, too.
+_FIRST_EXECUTIONS = 8
+# Writes before an uninitialised read that are examined likewise.
+_FIRST_WRITES = 32
+
+
+def replaces_unread(accesses: Accesses, order: Order, a: int, b: int) -> str:
+    """Return which line of a race replaces unread results: "first", "second" or "".
+
+    The first one replaces what a copy or an instruction wrote to the same bytes. So does the second one with its
+    result, and does not read these bytes: it may read others of the buffer instead. The first one of a race writes.
+    """
+    if not accesses.write[a]:
+        return ""
+    record, near = accesses.record, _of_task_and_buffer(accesses, order, a)
+    for name, row in (("first", a), ("second", b)):
+        same_line = order.line_of[record[near]] == order.line_of[record[row]]
+        writes = near[same_line & accesses.write[near]].tolist()
+        if any(_replaces(accesses, near, write) for write in (*writes[:_FIRST_EXECUTIONS], *writes[-1:])):
+            return name
+    return ""
+
+
+def replaced_before(accesses: Accesses, order: Order, read: int) -> int:
+    """Return the first write of a task to the buffer of its read, and before it, that replaces an unread result; or -1.
+
+    Of the writes, the first ones are examined, and the last one.
+    """
+    near = _of_task_and_buffer(accesses, order, read)
+    writes = near[accesses.write[near] & (accesses.record[near] < accesses.record[read])].tolist()
+    examined = (*writes[:_FIRST_WRITES], *writes[-1:])
+    return next((write for write in examined if _replaces(accesses, near, write)), -1)
+
+
+def _of_task_and_buffer(accesses: Accesses, order: Order, row: int) -> Integers:
+    """Return the accesses by the task of an access to its allocation."""
+    of_task = order.task_of[accesses.record] == order.task_of[accesses.record[row]]
+    return np.flatnonzero(of_task & (accesses.alloc == accesses.alloc[row]))
+
+
+def _replaces(accesses: Accesses, near: Integers, row: int) -> bool:
+    """Return whether the last earlier operation of its task on the bytes of a write wrote the same bytes.
+
+    An operation that reads the bytes that it writes uses what it replaces. A fill may clear what a copy then fills.
+
+    Args:
+        accesses: those of the run.
+        near: the rows of the task and the allocation of the write.
+        row: the write.
+    """
+    record = accesses.record
+    rows = near[(accesses.low[near] < accesses.high[row]) & (accesses.high[near] > accesses.low[row])]
+    rows = rows[record[rows] <= record[row]]
+    own = record[rows] == record[row]
+    if own.all() or not accesses.write[rows[own]].all():
+        return False
+    last = rows[~own]
+    last = last[record[last] == record[last].max()]
+    same = (accesses.low[last] == accesses.low[row]) & (accesses.high[last] == accesses.high[row])
+    is_fill = accesses.write[record == record[last[0]]].all()
+    return bool((accesses.write[last] & same).any()) and not is_fill
