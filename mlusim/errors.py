@@ -156,6 +156,11 @@ def it_has(names: Iterable[str]) -> str:
     return f"it has {', '.join(names) or 'none'}"
 
 
+def flag_of(name: str) -> str:
+    """Return the command-line option of a parameter: `--index-shape`."""
+    return f"--{name.replace('_', '-')}"
+
+
 def shown(value: object) -> str:
     """Return the repr of a value for a message: one line; if long, an array by its shape, and others cut."""
     try:

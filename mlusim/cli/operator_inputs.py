@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.operators import ENTRIES, flag, options_of
+from mlusim.cli.operators import ENTRIES, options_of
 from mlusim.cli.option_types import ELEMENT_TYPE, FILE, SHAPE, complete_from
-from mlusim.errors import InputError
+from mlusim.errors import InputError, flag_of
 
 if TYPE_CHECKING:
     from mlusim.arrays import Array
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def input_options(command: Command) -> list[click.Parameter]:
     """Return the options of an operator's inputs and attributes."""
     own: list[click.Parameter] = [
-        click.Option([flag(tensor.flag_name)], type=FILE, metavar="FILE", help=tensor.help)
+        click.Option([flag_of(tensor.flag_name)], type=FILE, metavar="FILE", help=tensor.help)
         for tensor in command.operator.inputs
     ]
     return [
@@ -30,7 +30,7 @@ def input_options(command: Command) -> list[click.Parameter]:
             ["--shape"], type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196 or 2x8x256x196."
         ),
         click.Option(
-            [flag(command.operator.data_option), "random_dtype"],
+            [flag_of(command.operator.data_option), "random_dtype"],
             type=ELEMENT_TYPE,
             metavar="DTYPE",
             help="With --shape: element type. [default: float32]",
@@ -61,7 +61,7 @@ def read_inputs(
     """Return the operator's inputs: all from files, or all random. Raises `InputError`."""
     from mlusim.host.array_files import read_array
 
-    flags = {tensor.flag_name: flag(tensor.flag_name) for tensor in command.operator.inputs}
+    flags = {tensor.flag_name: flag_of(tensor.flag_name) for tensor in command.operator.inputs}
     files = {name: options[name] for name in flags if options[name] is not None}
     if options["shape"] is not None:
         if files:
@@ -79,8 +79,9 @@ def read_inputs(
         context = click.get_current_context(silent=True)
         path = context.command_path if context else f"mlusim run {command.name}"
         raise InputError(f"missing {' and '.join(missing)}{random}; see `{path} --help`")
-    random_only = {attribute.name: flag(attribute.name) for attribute in command.operator.example_attributes}
-    for name, option in {"random_dtype": flag(command.operator.data_option), "seed": "--seed", **random_only}.items():
+    random_only = {"random_dtype": flag_of(command.operator.data_option), "seed": "--seed"}
+    random_only |= {attribute.name: flag_of(attribute.name) for attribute in command.operator.example_attributes}
+    for name, option in random_only.items():
         if options[name] is not None:
             raise InputError(f"{option} is for random inputs: it goes with --shape, not with files")
     return [read_array(flags[name], files[name]) for name in flags]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli.option_types import ELEMENT_TYPE, INTEGERS, SHAPE
+from mlusim.errors import flag_of
 
 if TYPE_CHECKING:
     from mlusim.ops.commands import Command
@@ -61,18 +62,13 @@ class Entries(Mapping[str, "Command"]):
 ENTRIES = Entries()
 
 
-def flag(name: str) -> str:
-    """Return the option for a parameter: `--index-shape`."""
-    return f"--{name.replace('_', '-')}"
-
-
 def options_of(attributes: tuple[Attribute, ...]) -> list[click.Parameter]:
     """Return click's options for attributes of an operator, or of its example inputs."""
     return [_option(attribute) for attribute in attributes]
 
 
 def _option(attribute: Attribute) -> click.Option:
-    name, text = flag(attribute.name), attribute.help
+    name, text = flag_of(attribute.name), attribute.help
     if attribute.kind == "flag":
         return click.Option([name], is_flag=True, help=text)
     kinds: dict[str, tuple[Any, str | None]] = {

@@ -16,12 +16,12 @@ from mlusim.cli.files import check_csv, check_file
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import argument_options, bind_compile_options, given, settings_of, with_compile_options
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
-from mlusim.cli.operators import flag, options_of
+from mlusim.cli.operators import options_of
 from mlusim.cli.options import COMPILE_OPTIONS, parameters
 from mlusim.cli.provenance import made_by
 from mlusim.cli.sweep_options import RUN_OPTIONS, SECTIONS, axis_options, several_options
 from mlusim.cli.sweep_table import print_sweep
-from mlusim.errors import InputError, MlusimError
+from mlusim.errors import InputError, MlusimError, flag_of
 from mlusim.files import is_kernel_name, provenance_path
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SweepGroup(OperatorGroup):
 def _make_operator(command: Command) -> click.Command:
     own = options_of(command.all_attributes)
     dtype = click.option(
-        flag(command.operator.data_option),
+        flag_of(command.operator.data_option),
         "element_type",
         multiple=True,
         metavar="DTYPES",

@@ -11,7 +11,7 @@ from mlusim.cli import show
 from mlusim.cli.files import check_file
 from mlusim.cli.kernel_arguments import given, kernel_command, settings_of
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
-from mlusim.cli.operators import flag, options_of
+from mlusim.cli.operators import options_of
 from mlusim.cli.option_types import ELEMENT_TYPE, NEW_FILE, SHAPE, complete_from
 from mlusim.cli.options import (
     device_name_option,
@@ -23,6 +23,7 @@ from mlusim.cli.options import (
     workers_option,
 )
 from mlusim.cli.tune_table import PLANS_SHOWN, print_tuning
+from mlusim.errors import flag_of
 
 if TYPE_CHECKING:
     from mlusim.explore.tuning import Tuning
@@ -33,7 +34,7 @@ _OUTPUT = ("show_all", "full", "as_json", "quiet")
 
 def _make_operator(command: Command) -> click.Command:
     dtype = click.option(
-        flag(command.operator.data_option),
+        flag_of(command.operator.data_option),
         "element_type",
         type=ELEMENT_TYPE,
         metavar="DTYPE",

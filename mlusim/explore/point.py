@@ -18,7 +18,7 @@ from mlusim.explore.kernel_call import KernelCall, absolute, contents
 from mlusim.explore.model_hash import model_hash
 from mlusim.explore.python_files import importable_from, where_in
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
-from mlusim.explore.user_kernels import UserKernel, described
+from mlusim.explore.user_kernels import UserKernel, restored
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.commands import command_of
@@ -202,7 +202,7 @@ def kernel_call(payload: Mapping[str, Any]) -> KernelCall:
     shape = payload["shape"]
     launch = {name: _tupled(value) for name, value in payload["launch"].items()}
     return KernelCall(
-        kernel=described(payload["kernel"]),
+        kernel=restored(payload["kernel"]),
         arguments=tuple(payload["arguments"]),
         shape=None if shape is None else tuple(shape),
         dtype=dtype_of(payload["dtype"]),

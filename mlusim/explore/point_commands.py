@@ -8,11 +8,12 @@ from typing import Any
 
 from mlusim.bangc.kernel_files import compile_words
 from mlusim.dtypes import dtype_name
+from mlusim.errors import flag_of
 from mlusim.explore.axes import Axes
 from mlusim.explore.kernel_call import OF_A_RUN
 from mlusim.explore.point import Point, option_json
 from mlusim.hardware import Board
-from mlusim.ops.commands import command_of, flag_of
+from mlusim.ops.commands import command_of
 
 
 def operator_command(point: Point, axes: Axes, device: Any) -> str:

@@ -89,7 +89,7 @@ def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise InputError(f"{shown}: cannot be loaded: {where_in(error, path)}{_described(error, path)}") from error
+        raise InputError(f"{shown}: cannot be loaded: {where_in(error, path)}{_error_text(error, path)}") from error
     finally:
         _files_loading.pop()
     function: Function | None = module.__dict__.get(name)
@@ -156,7 +156,7 @@ def where_in(error: BaseException, path: Path | str) -> str:
     return f"line {lines[-1]}: " if lines else ""
 
 
-def _described(error: BaseException, path: Path) -> str:
+def _error_text(error: BaseException, path: Path) -> str:
     """Return the type and the text of an error; a syntax error in the file itself without the place, which is known."""
     text = error.msg if isinstance(error, SyntaxError) and error.filename == str(path) else error
     return f"{type(error).__name__}: {text}"

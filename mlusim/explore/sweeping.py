@@ -340,7 +340,7 @@ def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     if shard is None:
         return 0, 1
     numbers = as_tuple(shard)
-    if not isinstance(numbers, tuple) or len(numbers) != len(("part", "parts")):
+    if not isinstance(numbers, tuple) or len(numbers) != 2:
         raise InputError(f"shard={shown(shard)}: give (part, parts), such as (1, 4)")
     part, parts = (as_count("shard", number) for number in numbers)
     if not 1 <= part <= parts:

@@ -25,12 +25,11 @@ _ATTRS = "PANDAS_ATTRS"  # key of a Parquet file's metadata that `pandas.read_pa
 
 def columns_of(rows: Rows) -> list[str]:
     """Return every column of any row: the request, the figures, the outcome."""
-    longest: dict[str, None] = {}
-    for row in sorted(rows, key=len, reverse=True)[:1]:
-        longest |= dict.fromkeys(row)
+    longest: dict[str, Any] = max(rows, key=len, default={})
+    names = dict.fromkeys(longest)
     for row in rows:
-        longest |= dict.fromkeys(name for name in row if name not in longest)
-    return [*(name for name in longest if name not in _LAST), *(name for name in _LAST if name in longest)]
+        names |= dict.fromkeys(row)
+    return [*(name for name in names if name not in _LAST), *(name for name in _LAST if name in names)]
 
 
 def data_frame(rows: Rows, about: Mapping[str, Any]) -> DataFrame:

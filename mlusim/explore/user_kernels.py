@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -114,9 +114,9 @@ def kernel_of(kernel: Function | str, version: str = "") -> UserKernel:
     else:
         raise InputError(f"{shown(kernel)} is neither the name of an operator nor a function")
     with importable_from(source["file"] if "text" in source else ""):
-        described = _described(function, name, version, **source)
-    _loaded[described.sha256] = function
-    return described
+        user_kernel = _user_kernel(function, name, version, **source)
+    _loaded[user_kernel.sha256] = function
+    return user_kernel
 
 
 def load(kernel: Mapping[str, Any]) -> Function:
@@ -176,13 +176,12 @@ def _pickled(function: Function) -> str:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def described(kernel: Mapping[str, Any]) -> UserKernel:
+def restored(kernel: Mapping[str, Any]) -> UserKernel:
     """Restore a `UserKernel` from its payload, in any process."""
-    return _described(load(kernel), kernel["name"], kernel["version"], file=kernel["file"], text=kernel["text"])
+    return _user_kernel(load(kernel), kernel["name"], kernel["version"], file=kernel["file"], text=kernel["text"])
 
 
-def _described(function: Function, name: str, version: str, **source: str) -> UserKernel:
-    launches = not inspect.iscoroutinefunction(function)
+def _user_kernel(function: Function, name: str, version: str, **source: str) -> UserKernel:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -192,27 +191,11 @@ def _described(function: Function, name: str, version: str, **source: str) -> Us
         for parameter in parameters
         if parameter.default is parameter.empty and parameter.kind not in VARIABLE
     )
-    settings = {
-        parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty
-    }
-    if not launches and all(
-        parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD) for parameter in parameters
-    ):
-        raise InputError(f"{name} takes no core, the first parameter of a kernel: write async def {name}(core, ...)")
-    if inspect.isasyncgenfunction(function):
-        raise InputError(f"{name}({', '.join(required)}) has a `yield`, and a kernel has none: store its values")
-    if launches and inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004 - a coroutine function?
-        raise InputError(f"{name} is an object whose `__call__` is a kernel: give that method a name of the file")
-    if launches and required[:1] == ("core",):
-        raise InputError(
-            f"{name}({', '.join(required)}) is a plain function, and a kernel is an `async def`: write "
-            f"async def {name}(core, ...), with `await` before copies and syncs"
-        )
-    if launches and len(required) != 3:
-        raise InputError(
-            f"{name}({', '.join(required)}) is a plain function, which is called as {name}(device, shape, "
-            "dtype, **settings): it uploads, allocates and launches; a kernel is an `async def`"
-        )
+    launches = not inspect.iscoroutinefunction(function)
+    if launches:
+        _check_launching(function, name, required)
+    else:
+        _check_kernel(name, parameters)
     sha256, unknown = _digest(function, version)
     return UserKernel(
         name=name,
@@ -222,6 +205,33 @@ def _described(function: Function, name: str, version: str, **source: str) -> Us
         function=function,
         launches=launches,
         tensors=required[1:],
-        settings=settings,
+        settings={
+            parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty
+        },
         **source,
     )
+
+
+def _check_kernel(name: str, parameters: Sequence[inspect.Parameter]) -> None:
+    """Raise `InputError` for a kernel without a parameter for its core."""
+    if all(parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD) for parameter in parameters):
+        raise InputError(f"{name} takes no core, the first parameter of a kernel: write async def {name}(core, ...)")
+
+
+def _check_launching(function: Function, name: str, required: tuple[str, ...]) -> None:
+    """Raise `InputError` for a plain function that cannot be called as (device, shape, dtype, **settings)."""
+    signature = f"{name}({', '.join(required)})"
+    if inspect.isasyncgenfunction(function):
+        raise InputError(f"{signature} has a `yield`, and a kernel has none: store its values")
+    if inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004 - a coroutine function?
+        raise InputError(f"{name} is an object whose `__call__` is a kernel: give that method a name of the file")
+    if required[:1] == ("core",):
+        raise InputError(
+            f"{signature} is a plain function, and a kernel is an `async def`: write async def {name}(core, ...), with "
+            "`await` before copies and syncs"
+        )
+    if len(required) != 3:
+        raise InputError(
+            f"{signature} is a plain function, which is called as {name}(device, shape, dtype, **settings): it "
+            "uploads, allocates and launches; a kernel is an `async def`"
+        )

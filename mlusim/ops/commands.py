@@ -11,7 +11,7 @@ from typing import Any
 
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
-from mlusim.errors import InputError, it_has, nearest, shown
+from mlusim.errors import InputError, flag_of, it_has, nearest, shown
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.call import Call, Input
@@ -108,11 +108,6 @@ class Command:
         chosen = operator.strategy(strategy)
         operator.infer(*map(tensor_of, inputs), **attributes)
         return operator.prepared(device, chosen, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
-
-
-def flag_of(name: str) -> str:
-    """Return the command-line option of a parameter: `--index-shape`."""
-    return f"--{name.replace('_', '-')}"
 
 
 def _commands() -> dict[str, Command]:
