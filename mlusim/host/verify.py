@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from mlusim.inputs import as_text, check_flags, check_operations
 from mlusim.planning.plan import Plan
 from mlusim.results.memory_state import Repeat
 from mlusim.verifier.check import check_log, check_rewrites, with_findings
-from mlusim.verifier.findings import Finding
 from mlusim.verifier.report import Report
 
 
@@ -77,17 +76,18 @@ def verify(
     if plan is not None and dim is None:
         dim, kind = plan.dim, plan.kind
 
-    on_new_device = _OnNewDevice(
-        kernel,
-        placed,
-        named,
-        dim=dim,
-        kind=kind,
-        options={"data": data, "dma": dma, "max_operations": max_operations, "stall_s": stall_s},
-        device=device,
-    )
+    def start() -> tuple[Device, Uploaded]:
+        started = Device(board(device), data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
+        return started, launch(started, kernel, placed, named, dim=dim, kind=kind)
+
+    def buffers_at(time_ps: int) -> Mapping[int, Array]:
+        # Each call uses a fresh device.
+        device_then, _ = start()
+        return device_then.buffers_at(time_ps)
+
+    repeat: Repeat | None = buffers_at if data else None
     try:
-        simulated, run = on_new_device.launched()
+        simulated, run = start()
         _check_names(rewrites, list(run.outputs))
         expected = expected_outputs(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
     except AwaitError as error:
@@ -97,57 +97,22 @@ def verify(
         raise error.with_traceback(None) from None
     simulated.watch_host_data()
     stopped = _error_of(simulated)
-    repeat: Repeat | None = on_new_device.buffers_at if data else None
+    findings = list(simulated.host_data)
     outputs: dict[str, Array] = {}
-    wrong: list[Finding] = []
     if stopped is None and data:
         outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
-        wrong = differences(simulated.log, run.outputs, expected, outputs, tolerances, repeat)
+        findings += differences(simulated.log, run.outputs, expected, outputs, tolerances, repeat)
+    name = kernel_name(kernel)
     report = check_log(
-        simulated.log,
-        simulated.board,
-        name=kernel_name(kernel),
-        plan=plan,
-        rewrites=rewrites,
-        planned=planned,
-        stopped=stopped,
+        simulated.log, simulated.board, name=name, plan=plan, rewrites=rewrites, planned=planned, stopped=stopped
     )
     result = simulated.result(report.name, theory_ops=theory_ops)
     result.plan, result.repeat = plan, repeat
     if len(outputs) == 1:
         result.output = next(iter(outputs.values()))
-    report = replace(with_findings(report, [*simulated.host_data, *wrong]), outputs=outputs, result=result)
+    report = replace(with_findings(report, findings), outputs=outputs, result=result)
     result.report = report
     return report
-
-
-@dataclass(frozen=True, slots=True)
-class _OnNewDevice:
-    """A kernel and its arguments, launched on a new device each time.
-
-    Attributes:
-        kernel, placed, named: the kernel, and its arguments as `by_name` returns them.
-        dim, kind: of the launch.
-        options: those of the device.
-        device: a preset's name, a TOML file, or a board.
-    """
-
-    kernel: Kernel
-    placed: Mapping[str, Any]
-    named: Mapping[str, Any]
-    dim: tuple[int, ...] | int | None
-    kind: str
-    options: Mapping[str, Any]
-    device: str | Path | Board
-
-    def launched(self) -> tuple[Device, Uploaded]:
-        """Return a new device on which the kernel is queued, and its arguments there."""
-        device = Device(board(self.device), **self.options)
-        return device, launch(device, self.kernel, self.placed, self.named, dim=self.dim, kind=self.kind)
-
-    def buffers_at(self, time_ps: int) -> Mapping[int, Array]:
-        """Return the contents of all on-chip buffers at a time, by allocation: the kernel runs again until then."""
-        return self.launched()[0].buffers_at(time_ps)
 
 
 def _refused(idle: Device, kernel: Kernel, error: AwaitError) -> Report:
