@@ -11,7 +11,7 @@ device.launch(module["name"], x, out, 8)
   execution                the tasks of a compiled kernel
   host                     files with `main`, and CNRT
 
-In C and C++: `include/` has the headers, `runtime.cpp` the fibres and the instrumentation.
+In C and C++: `include/` has the headers, `runtime/` the fibres and the instrumentation.
 """
 
 from mlusim.bangc.module import Module, compile  # noqa: A004 - mlusim.bangc.compile, as users read it

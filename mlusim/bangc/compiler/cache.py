@@ -15,7 +15,7 @@ from mlusim.files import atomic_write
 
 # The package's own sources, on which all output of compilers depends: the runtime and the headers.
 _BANGC = Path(__file__).resolve().parent.parent
-RUNTIME, INCLUDE = _BANGC / "runtime.cpp", _BANGC / "include"
+RUNTIME, INCLUDE = _BANGC / "runtime" / "runtime.cpp", _BANGC / "include"
 
 
 @lru_cache(maxsize=1)
@@ -33,7 +33,7 @@ def cache_folder() -> Path:
 @lru_cache(maxsize=1)
 def _own_sources() -> str:
     digest = hashlib.sha256()
-    for path in sorted([RUNTIME, *INCLUDE.rglob("*.h")]):
+    for path in sorted([RUNTIME, *RUNTIME.parent.glob("*.h"), *INCLUDE.rglob("*.h")]):
         digest.update(path.read_bytes())
     digest.update(table_digest().encode())
     return digest.hexdigest()

@@ -19,7 +19,7 @@ from mlusim.bangc.execution.image import load_runtime
 
 _UNDEFINED = 5
 _MOST_LINES = 40
-# Functions counted by the runtime as accesses (`runtime.cpp`), also if headers of C++ call the compiler's builtins.
+# Functions that the runtime counts as accesses (`runtime/accesses.h`), also if headers of C++ call the builtins.
 _COPIES = ("memcpy", "memmove", "memset")
 # Functions wrapped by the headers (`output.h`): kernels have no heap and no exceptions.
 _HEAP = (

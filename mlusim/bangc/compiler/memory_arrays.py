@@ -6,7 +6,7 @@ from mlusim.bangc.compiler.source import Source, Token, joined, matching, quoted
 from mlusim.bangc.compiler.undeclared_names import OWN
 from mlusim.errors import CompileError
 
-# Added to a memory's number: the array may be another file's, as in `runtime.cpp`.
+# Added to a memory's number: the array may be another file's, as in `runtime/arrays.h`.
 _EXTERN = 8
 SPACES = {"__mlusim_nram": 0, "__mlusim_wram": 1, "__mlusim_shared": 2, "__mlusim_ldram": 3}
 # Words of variables in GDRAM; they also stand before functions.

@@ -3,7 +3,7 @@
 Tasks:
   kernel                   an entry as a kernel of the simulator; `entry_points`: its address and parameters
   image                    a copy of the binary for each core, and its fibre
-  runtime_layout           what Python and `runtime.cpp` share
+  runtime_layout           what Python and `runtime/fibre.h` share
   fibre_runner             runs a task from one call of the simulator to the next
 
 Memory:

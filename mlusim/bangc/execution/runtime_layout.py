@@ -1,4 +1,4 @@
-"""What Python and `runtime.cpp` share: structures, limits, and the codes that a fibre stops with."""
+"""What Python and `runtime/fibre.h` share: structures, limits, and the codes that a fibre stops with."""
 
 from __future__ import annotations
 

@@ -1,0 +1,129 @@
+// Abnormal ends of compiled code: wild addresses, signals, `abort`, `exit`, and loops without end.
+#pragma once
+
+#include "fibre.h"
+#include <csignal>
+#include <cstdio>
+#include <execinfo.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+// Data of a fault: the last access before it, the stack's pointer, active calls and words of the stack. The process of
+// a program shares it with its parent.
+struct Fault {
+    Word number, address, pc, accessed, sp, count, words[STACK_WORDS];
+};
+static Fault *fault;
+// Whether a program runs in a process of its own; whether `backtrace` runs, and where to go on if that fails.
+static bool own_process, tracing;
+static jmp_buf untraced;
+// The instruction of the last access; seconds of processor time without a call, and `resumed` at the last of them.
+static volatile Word accessed, ticks, last_seen;
+
+// Describe a fault for Python: the active calls, and where it happened.
+static void remember(Word number, Word address, Word pc, Word sp) {
+    Word low = Word(current->stack) + GUARD, room = STACK_WORDS;
+    if (sp < low && sp > low - 2 * GUARD) sp = low;
+    Word rest = low + current->stack_size - 2 * GUARD - sp;
+    fault->number = number;
+    fault->address = address;
+    fault->pc = pc;
+    fault->accessed = accessed;
+    fault->sp = sp;
+    // The active calls; then the words of the stack, in case it was overwritten.
+    fault->count = 0;
+    tracing = true;
+    if (!_setjmp(untraced)) fault->count = backtrace((void **)fault->words, FRAMES);
+    tracing = false;
+    room -= fault->count;
+    if (rest > current->stack_size) rest = 0;
+    Word words = rest / 8 < room ? rest / 8 : room;
+    memcpy(fault->words + fault->count, (void *)sp, words * 8);
+    fault->count += words;
+}
+[[noreturn]] static void wild(Word address, Word pc, Word flags) {
+    remember(0, address, pc, Word(__builtin_frame_address(0)));
+    leave(WILD, address, pc, flags);
+}
+
+// Called by the headers for `abort`, `exit`, a failed assertion, an exception that nothing catches, and the heap.
+EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int line) {
+    if (!current && kind == HEAP) return;  // a kernel runs, and a thread of the program's own beside it
+    if (!current) {
+        if (kind != EXIT) fprintf(stderr, "%s:%d: %s\n", file, line, text);
+        fflush(stdout);
+        _exit(kind == EXIT ? atoi(text) : 1);
+    }
+    remember(0, 0, 0, Word(__builtin_frame_address(0)));
+    leave(LEFT, Word(kind) | Word(line) << 8, Word(text), Word(file));
+}
+
+static const int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGVTALRM, SIGINT};
+enum { COUNT = sizeof SIGNALS / sizeof *SIGNALS };
+static struct sigaction before[COUNT];
+
+static void on_signal(int number, siginfo_t *info, void *context) {
+    bool is_fault = number != SIGVTALRM && number != SIGINT;
+    if (tracing && is_fault) _longjmp(untraced, 1);
+    if (!current) {
+        if (number == SIGINT) before[COUNT - 1].sa_handler(number);
+        if (is_fault) {
+            signal(number, SIG_DFL);
+            raise(number);
+        }
+        return;
+    }
+    if (number == SIGVTALRM) {
+        ticks = last_seen == resumed ? ticks + 1 : 0;
+        last_seen = resumed;
+        if (!foreign && ticks < current->limit_ticks) return;
+    }
+    const mcontext_t &machine = ((ucontext_t *)context)->uc_mcontext;
+#ifdef __x86_64__
+    Word pc = Word(machine.gregs[REG_RIP]), sp = Word(machine.gregs[REG_RSP]);
+#else
+    Word pc = Word(machine.pc), sp = Word(machine.sp);
+#endif
+    remember(foreign ? 0 : number, is_fault ? Word(info->si_addr) : 0, pc, sp);
+    foreign = 0;
+    // The heap of a process that has come to this may be corrupted, and its locks held.
+    if (own_process && !current->device && number != SIGINT) _exit(1);
+    leave(SIGNAL, number, 0, 0);
+}
+
+// Return where the data of faults is written; `own`: from now on, the program runs in a process of its own.
+EXPORT Fault *mlusim_fault(int own) {
+    void *first;
+    own_process = own;
+    backtrace(&first, 1);  // load the library that it needs now, not in a signal handler
+    if (!fault) {
+        int access = PROT_READ | PROT_WRITE;
+        fault = (Fault *)mmap(nullptr, sizeof(Fault), access, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    }
+    return fault;
+}
+
+// Handle the signals of faults, and a tick per second of processor time; or restore the handlers.
+EXPORT void mlusim_guard(int on) {
+    static stack_t own, old;
+    static char room[1 << 16];
+    static int depth;
+    if (on ? depth++ : --depth) return;
+    itimerval period = {{on, 0}, {on, 0}};
+    if (on) {
+        own.ss_sp = room;
+        own.ss_size = sizeof room;
+        runner = pthread_self();
+        sigaltstack(&own, &old);
+        struct sigaction action = {};
+        action.sa_sigaction = on_signal;
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+        for (int k = 0; k < COUNT; ++k) sigaction(SIGNALS[k], &action, &before[k]);
+    }
+    setitimer(ITIMER_VIRTUAL, &period, nullptr);
+    if (!on) {
+        for (int k = 0; k < COUNT; ++k) sigaction(SIGNALS[k], &before[k], nullptr);
+        sigaltstack(&old, nullptr);
+    }
+}
