@@ -86,15 +86,15 @@ class Point:
     columns: Mapping[str, Any] = field(default_factory=dict)
     nram_is_swept: bool = False
 
-    def payload(self, *, here: bool = True) -> dict[str, Any]:
-        """Return the point as plain values for `run_point`; `here`: it will run in this process."""
+    def payload(self) -> dict[str, Any]:
+        """Return the point as plain values for `run_point` in this process."""
         kernel = self.kernel
         # Included only if set, so that points of earlier sweeps keep their keys.
         steady = {"steady": True} if self.steady else {}
         return steady | {
             "model": model_hash(),
             "operator": self.operator,
-            "kernel": None if kernel is None else kernel.payload() if here else kernel.sendable,
+            "kernel": None if kernel is None else kernel.payload(),
             "arguments": absolute(self.arguments),
             "shape": self.shape,
             "dtype": dtype_name(self.dtype),
@@ -106,6 +106,10 @@ class Point:
             "data": self.data,
             "seed": self.seed,
         }
+
+    def sendable(self) -> dict[str, Any]:
+        """Return the point as plain values for `run_point` in another process. Raises `InputError`."""
+        return self.payload() | ({} if self.kernel is None else {"kernel": self.kernel.sendable})
 
     def key(self) -> str:
         """Return the sha256 of everything that determines the outcome, including kernel, board and model."""

@@ -18,7 +18,7 @@ from typing import Any, Self
 from loky import cpu_count
 
 from mlusim.errors import InputError, MlusimError, shown
-from mlusim.explore.point import STALE, run_point
+from mlusim.explore.point import STALE, Point, run_point
 from mlusim.explore.store import DIED
 from mlusim.processes import without_interrupts, worker_pool
 
@@ -54,21 +54,16 @@ class Runner:
         self.workers = cpu_count() if workers is None else workers
         self._pool: Executor | None = None
 
-    @property
-    def local(self) -> bool:
-        """Whether points run in this process."""
-        return self._client is None and self.workers == 0
+    def run(self, points: Iterable[tuple[Any, Point]]) -> Iterator[tuple[Any, Answer]]:
+        """Run points, each with a tag; yield tag and answer of each as it finishes.
 
-    def run(self, payloads: Iterable[tuple[Any, Payload]]) -> Iterator[tuple[Any, Answer]]:
-        """Run payloads of `Point.payload`, each with a tag; yield tag and answer of each as it finishes.
-
-        Raises `MlusimError` if no process can be started.
+        Raises `InputError` for a kernel that cannot go to another process, and `MlusimError` if none can be started.
         """
-        if self.local:
-            for tag, payload in payloads:
-                yield tag, run_point(payload)
+        if self._client is None and self.workers == 0:
+            for tag, point in points:
+                yield tag, run_point(point.payload())
             return
-        remaining = iter(payloads)
+        remaining = ((tag, point.sendable()) for tag, point in points)
         while True:
             suspects: list[tuple[Any, Payload]] = []
             yield from self._run_until_death(remaining, suspects)

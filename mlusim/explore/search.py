@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.errors import AllocationError, PlanError
 from mlusim.explore.axes import Axes
@@ -44,6 +44,14 @@ class _PlanSeries:
         last = self.times[-_MAX_WORSE - 1 :]
         if len(last) > _MAX_WORSE and min(last) == last[0]:
             self.ended = True
+
+
+class _Trial(NamedTuple):
+    """A point of a series, and the digest of its plan."""
+
+    series: _PlanSeries
+    point: Point
+    signature: str
 
 
 class Search:
@@ -81,13 +89,9 @@ class Search:
         if self.tried and not self.at_lower_bound:
             self._round([(_PlanSeries(self._fastest()[0].strategy), limit) for limit in self._around_the_best()])
 
-    def _round(self, trials: list[tuple[_PlanSeries, int | None]]) -> None:
-        points: list[tuple[_PlanSeries, Point, str]] = []
-        for series, limit in trials:
-            prepared = self._planned(series, limit)
-            if prepared is not None:
-                points.append((series, *prepared))
-        for (series, point, signature), row in self._simulated(points):
+    def _round(self, limits: list[tuple[_PlanSeries, int | None]]) -> None:
+        planned = (self._planned(series, limit) for series, limit in limits)
+        for (series, point, signature), row in self._simulated([trial for trial in planned if trial is not None]):
             if row["status"] == DONE:
                 self._seen[signature] = row["time_ps"]
                 self.tried.append((point, row))
@@ -97,7 +101,7 @@ class Search:
                 series.ended = True
                 self.refused.append((point.strategy or "", point.nram_limit_bytes, row["message"]))
 
-    def _planned(self, series: _PlanSeries, limit: int | None) -> tuple[Point, str] | None:
+    def _planned(self, series: _PlanSeries, limit: int | None) -> _Trial | None:
         """Return the next point of a series whose plan is new; None if there is none."""
         while not series.ended:
             changed: dict[str, Any] = {"strategy": series.strategy, "nram_limit_bytes": limit}
@@ -114,30 +118,26 @@ class Search:
             signature = _signature(plan)
             if signature not in self._seen:
                 self._seen[signature] = 0
-                return point, signature
+                return _Trial(series, point, signature)
             self.repeats += 1
             if self._seen[signature]:
                 series.record_time(self._seen[signature])
             limit = series.limit
         return None
 
-    def _simulated(
-        self, points: list[tuple[_PlanSeries, Point, str]]
-    ) -> Iterator[tuple[tuple[_PlanSeries, Point, str], dict[str, Any]]]:
-        keys = {point.key(): item for item in points for point in [item[1]]}
-        done = self._store.read(self._store.known(keys))
-        fresh = [(key, item[1].payload(here=self._runner.local)) for key, item in keys.items() if key not in done]
+    def _simulated(self, trials: list[_Trial]) -> Iterator[tuple[_Trial, dict[str, Any]]]:
+        by_key = {trial.point.key(): trial for trial in trials}
+        done = self._store.read(self._store.known(by_key))
+        fresh = [(key, trial.point) for key, trial in by_key.items() if key not in done]
         self._bar.more(len(fresh))
         for key, (status, message, figures, _) in self._runner.run(fresh):
-            done[key] = keys[key][1].outcome(status, message, figures)
+            done[key] = by_key[key].point.outcome(status, message, figures)
             self._store.add(key, done[key])
             self._bar.step()
         # In the order of the strategies, independent of completion order.
-        for key, item in keys.items():
-            yield (
-                item,
-                {**item[1].columns, **done[key].row, "status": done[key].status, "message": done[key].message},
-            )
+        for key, trial in by_key.items():
+            status, message, row = done[key]
+            yield trial, {**trial.point.columns, **row, "status": status, "message": message}
 
     def _fastest(self) -> tuple[Point, dict[str, Any]]:
         return min(self.tried, key=lambda item: item[1]["time_ps"])

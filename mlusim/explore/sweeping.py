@@ -286,17 +286,17 @@ def run_axes(
     host_s = 0.0
     counts: Counter[str] = Counter()
 
-    def payloads() -> Iterable[tuple[str, dict[str, Any]]]:
+    def unfinished() -> Iterable[tuple[str, Point]]:
         for key, point in fresh.items():
             # Another sweep on this file may have finished the point meanwhile.
             if store.path is None or key not in store.known([key], retry=retry):
-                yield key, point.payload(here=runner.local)
+                yield key, point
             else:
                 bar.step(_state(counts))
 
     with Bar("sweeping", len(fresh), shown=progress) as bar:
         try:
-            for key, (status, message, figures, seconds) in runner.run(payloads()):
+            for key, (status, message, figures, seconds) in runner.run(unfinished()):
                 store.add(key, fresh[key].outcome(status, message, figures))
                 counts[status] += 1
                 host_s += seconds
