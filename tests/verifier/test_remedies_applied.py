@@ -68,10 +68,12 @@ def test_the_first_remedy_mends(name, tmp_path):
         ("upsample-same", "correct the part of out at {0}:16 or {0}:17: other bytes of it are never written"),
         ("adam-three", "correct the part of b at {0}:11: it replaces what was written there before anything reads it"),
         ("dequant-other", "correct the part of f at {0}:16 or {0}:20: the first of them replaces what was written"),
+        ("avgpool_rows-short", "correct the part of band at {0}:16, which writes other bytes of it"),
+        ("outer_product_sram-asy", "wait for the copy at {0}:14: `await core.memcpy(...)`"),
         ("checksum_lock-none", "hold the same lock in every task from {0}:16 to {0}:18: `await core.lock(0)`"),
     ],
 )
-def test_a_wrong_part_or_a_missing_lock_comes_first(name, remedy, tmp_path):
+def test_what_mends_comes_first(name, remedy, tmp_path):
     case = BY_NAME[name]
     (finding,) = report_of(case, tmp_path).errors
     assert finding.remedy.startswith(remedy.format(f"{case.name}.py"))

@@ -281,8 +281,11 @@ def _points(log: Log, order: Order, race: Race) -> set[Point]:
 
 def _passed(log: Log, order: Order, first: int, second: int) -> set[Point]:
     """Return the locations that a task passes between two positions."""
-    lines = order.line[first : min(second, first + _MAX_STEPS) + 1]
-    steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1), axis=0)
+    end = min(second, first + _MAX_STEPS) + 1
+    lines, ops = order.line[first:end], order.op[first:end]
+    # Different operations of one line are one statement: nothing can stand between them.
+    apart = (lines[:-1] != lines[1:]) | (ops[:-1] == ops[1:])
+    steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1)[apart], axis=0)
     points = set()
     task = int(order.task[first])
     times = np.bincount(order.line[order.first[task] : order.first[task + 1]], minlength=len(log.lines))

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.log import Log
+from mlusim.log import SCALAR, Log
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Site
-from mlusim.verifier.source_loops import begin_of_outermost, function_around
+from mlusim.verifier.source_loops import begin_of_outermost, function_around, loops_around
 
 
-def write_beside(
-    log: Log, columns: dict[str, Integers], accesses: Accesses, read: int, first: int, end: int
-) -> tuple[str, int]:
-    """Return file and line of the nearest write to other bytes of a buffer before a read of it.
+class Beside(NamedTuple):
+    """The write to other bytes of a buffer: its file and line, and whether scalar code stores single elements there."""
+
+    file: str = ""
+    line: int = 0
+    is_scalar: bool = False
+
+
+def write_beside(log: Log, columns: dict[str, Integers], accesses: Accesses, read: int, first: int, end: int) -> Beside:
+    """Return the nearest write to other bytes of a buffer before a read of it.
 
     Of equally near ones, a write that ends before the bytes comes first: it may be too short. Then the last one counts.
-    The result is ("", 0) if there is none, or no source, and for the line that reads.
+    Its line is 0 if there is none, or no source, and for the line that reads.
 
     Args:
         log, columns, accesses: the run.
@@ -29,23 +37,31 @@ def write_beside(
     line = columns["line"]
     before = before[line[accesses.record[before]] != line[record]]
     if not len(before):
-        return "", 0
+        return Beside()
     behind, ahead = first - accesses.high[before], accesses.low[before] - end
     distance = np.maximum(np.maximum(behind, ahead), 0)
     nearest = before[np.lexsort((before, behind >= 0, -distance))[-1]]
     file, number, _ = log.lines[int(line[accesses.record[nearest]])]
-    return (file, number) if number else ("", 0)
+    scalar = bool(columns["pipe"][accesses.record[nearest]] == SCALAR)
+    return Beside(file, number, scalar) if number else Beside()
 
 
-def missing_write(accesses: Accesses, read: int, sites: tuple[Site, ...], beside: tuple[str, int]) -> int:
+def missing_write(
+    log: Log,
+    columns: dict[str, Integers],
+    accesses: Accesses,
+    read: int,
+    sites: tuple[Site, ...],
+    beside: Beside,
+) -> int:
     """Return the line before which the missing write of a core's own buffer belongs, in the file of its read.
 
     It comes before the first line that writes the buffer, be it an accumulation or the write beside the bytes, and
     before the loops and branches around this line that do not reach the use of the bytes: a loop would clear what it
-    has made. The result is 0 if the line is unknown.
+    has made. So would one that carries the bytes from iteration to iteration. The result is 0 if the line is unknown.
 
     Args:
-        accesses: those of the run.
+        log, columns, accesses: the run.
         read: row of the read.
         sites: the read and, if it is another operation, that through which the bytes take effect.
         beside: as `write_beside` returns it.
@@ -53,10 +69,21 @@ def missing_write(accesses: Accesses, read: int, sites: tuple[Site, ...], beside
     reads, used = sites[0], sites[-1]
     own = accesses.record == accesses.record[read]
     updates = bool((accesses.write[own] & (accesses.alloc[own] == accesses.alloc[read])).any())
-    file, line = (reads.file, reads.line) if updates or not beside[1] else beside
-    if beside[1] and not updates:
-        used = reads
+    file, line = reads.file, reads.line
+    if beside.line and not updates:
+        (file, line), used = beside[:2], reads
     places = ((file, line), (used.file, used.line), (reads.file, reads.line))
     if len({(place[0], function_around(*place)) for place in places}) > 1:
         return 0
-    return begin_of_outermost(file, line, used.line)
+    before = begin_of_outermost(file, line, used.line)
+    inner = max((loop for loop in loops_around(file, reads.line)), default=(0, 0))
+    writes = np.flatnonzero(accesses.meeting(read) & accesses.write & (accesses.record >= accesses.record[read]))
+    lines = {log.lines[code][1] for code in np.unique(columns["line"][accesses.record[writes]]).tolist()}
+    carried = (file, line) == (reads.file, reads.line) and any(inner[0] <= one <= inner[1] for one in lines)
+    return inner[0] if carried and before == line and inner[0] else before
+
+
+def is_written_later(accesses: Accesses, read: int, first: int, end: int) -> bool:
+    """Return whether any operation of the run writes between two bytes of the allocation of a read."""
+    writes = accesses.write & (accesses.alloc == accesses.alloc[read])
+    return bool((writes & (accesses.low < end) & (accesses.high > first)).any())

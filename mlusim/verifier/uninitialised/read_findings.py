@@ -21,7 +21,7 @@ from mlusim.verifier.replaced import replaced_before
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
-from mlusim.verifier.uninitialised.nearby import missing_write, write_beside
+from mlusim.verifier.uninitialised.nearby import Beside, is_written_later, missing_write, write_beside
 from mlusim.verifier.uninitialised.reads import (
     Ranges,
     UninitialisedRead,
@@ -94,7 +94,7 @@ class _Findings:
 
     def _finding(self, effect: _Effect, times: int, *, is_hint: bool) -> Finding:
         read, allocation = effect.read, self.log.allocations[effect.read.alloc]
-        sites, before, beside = self._sites(effect), 0, ("", 0)
+        sites, before, beside = self._sites(effect), 0, Beside()
         if is_hint:
             words = _unselected(allocation.name, sites)
         elif self.accesses.write[read.row]:
@@ -104,11 +104,10 @@ class _Findings:
             later = _later_launch(self.log, self.order, self.accesses, read.row) if in_gdram else ""
             bytes_read = int(read.starts[0]), int(read.stops[-1])
             beside = write_beside(self.log, self.columns, self.accesses, read.row, *bytes_read)
-            replacing = replaced_before(self.accesses, self.order, read.row)
-            before = missing_write(self.accesses, read.row, sites, beside) if allocation.memory in PRIVATE else 0
-            words = _uninitialised(allocation, sites, partly=read.partly, later=later, beside=beside)
-            if replacing >= 0:
-                words = replace(words, remedy=f"{self._part(allocation.name, replacing)}\nor {words.remedy}")
+            if allocation.memory in PRIVATE:
+                before = missing_write(self.log, self.columns, self.accesses, read.row, sites, beside)
+            likely, other = self._wrong_parts(effect.read, allocation, beside)
+            words = _uninitialised(allocation, sites, partly=read.partly, later=later, likely=likely, other=other)
         return replace(
             words,
             region=f"{describe(allocation, read.starts, read.stops)} in {allocation.memory.upper()}",
@@ -122,16 +121,34 @@ class _Findings:
                 "end_byte": int(read.stops[-1]),
                 "of_bytes": allocation.nbytes,
                 "before_line": before,
-                "beside_line": beside[1],
+                "beside_line": beside.line,
             },
         )
 
-    def _part(self, buffer: str, row: int) -> str:
-        """Return the remedy for a write that replaces an unread result, while other bytes lack a write."""
-        location = site_of(self.log, int(self.accesses.record[row]), "").location
-        return (
-            f"correct the part of {buffer} at {location}: it replaces what was written there before anything reads it"
-        )
+    def _wrong_parts(
+        self, read: UninitialisedRead, allocation: AllocationRecord, beside: Beside
+    ) -> tuple[list[str], list[str]]:
+        """Return the remedies for writes to a wrong part of the buffer: the likely ones, and the others.
+
+        Likely is one that replaces an unread result, or a copy beside bytes of a core's own buffer that nothing writes
+        in the whole run.
+        """
+        likely: list[str] = []
+        other: list[str] = []
+        name = allocation.name
+        row = replaced_before(self.accesses, self.order, read.row)
+        replacing = site_of(self.log, int(self.accesses.record[row]), "") if row >= 0 else None
+        if replacing is not None:
+            why = "it replaces what was written there before anything reads it"
+            likely.append(f"correct the part of {name} at {replacing.location}: {why}")
+        if beside.line and (replacing is None or (replacing.file, replacing.line) != (beside.file, beside.line)):
+            location = f"{Path(beside.file).name}:{beside.line}"
+            written = is_written_later(self.accesses, read.row, int(read.starts[0]), int(read.stops[-1]))
+            unlikely = beside.is_scalar or allocation.memory not in PRIVATE or written
+            (other if unlikely else likely).append(
+                f"correct the part of {name} at {location}, which writes other bytes of it"
+            )
+        return likely, other
 
     def _sites(self, effect: _Effect) -> tuple[Site, ...]:
         """Return the read and, if it is another operation, that through which the bytes take effect."""
@@ -201,18 +218,16 @@ def _uninitialised(
     *,
     partly: bool,
     later: str,
-    beside: tuple[str, int],
+    likely: Sequence[str],
+    other: Sequence[str],
 ) -> Finding:
     """Return the words of a finding: a read of bytes that nothing has written.
 
-    `later`: the kernel of a later launch that writes them. `beside`: file and line that write other bytes of the
-    buffer.
+    `later`: the kernel of a later launch that writes them. `likely`, `other`: remedies that come first, and last.
     """
     buffer = allocation.name
-    remedy = f"{_WRITE_FIRST} ({_writers(sites[0])}), or read only bytes that were written"
-    file, line = beside
-    if line:
-        remedy += f"\nor correct the part of {buffer} at {Path(file).name}:{line}, which writes other bytes of it"
+    write = f"{_WRITE_FIRST} ({_writers(sites[0])}), or read only bytes that were written"
+    remedy = "\nor ".join((*likely, write, *other))
     if later:
         remedy = f"launch {later}, which writes these bytes later, before this kernel\nor {remedy}"
     # Memory without a parameter's name is not an argument, such as what a host program allocates.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from findings import ONE, X, the_only_error
 from mlusim import Output, verify
 
@@ -18,8 +20,8 @@ def test_uninitialised_bytes_name_the_line_that_writes_beside_them():
 
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
     line = kernel.__code__.co_firstlineno + 4
-    assert finding.remedy.endswith(
-        f"\nor correct the part of spill at test_nearby_writes.py:{line}, which writes other bytes of it"
+    assert finding.remedy.startswith(
+        f"correct the part of spill at test_nearby_writes.py:{line}: it replaces what was written there before anything"
     )
     assert verify(kernel, X, Output.like(X), 8, **ONE, reference=X).ok
 
@@ -37,7 +39,26 @@ def test_uninitialised_bytes_name_the_write_that_ends_before_them():
     finding = the_only_error(kernel, X, Output((8,)), **ONE)
     assert finding.region == "whole[7], 4 B in NRAM"
     line = kernel.__code__.co_firstlineno + 3
-    assert finding.remedy.endswith(
-        f"\nor correct the part of whole at test_nearby_writes.py:{line}, which writes other bytes of it"
+    assert finding.remedy.startswith(
+        f"correct the part of whole at test_nearby_writes.py:{line}, which writes other bytes of it\nor write these"
     )
     assert verify(kernel, X, Output((8,)), 0, **ONE, reference=X[0] + 2 * X[1]).ok
+
+
+def test_bytes_carried_from_iteration_to_iteration_are_written_before_their_loop():
+    async def kernel(core, x, out, clear=False):
+        state = core.nram.alloc(8, x.dtype, "state")
+        if clear:
+            core.write_zero(state)
+        for row in range(8):
+            tile = core.nram.alloc(8, x.dtype, "tile")
+            await core.memcpy(tile, x[row])
+            core.add(state, state, tile)
+            await core.memcpy(out[row], state)
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    line = kernel.__code__.co_firstlineno + 4
+    assert finding.remedy.startswith(
+        f"write these bytes before test_nearby_writes.py:{line} (memcpy, fill, write_zero)"
+    )
+    assert verify(kernel, X, Output.like(X), True, **ONE, reference=np.cumsum(X, 0)).ok
