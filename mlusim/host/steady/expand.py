@@ -11,7 +11,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.host.steady.periods import SAME_COST
 from mlusim.host.steady.skips import Skip, SkippedPart
-from mlusim.host.steady.task_loops import Codes, cost_of
+from mlusim.host.steady.task_loops import RunSoFar, cost_of
 from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord, LaunchRecord, SkippedRecord, TaskRecord
 
@@ -30,14 +30,14 @@ def expand(log: Log, skips: Sequence[Skip]) -> float | None:
     those before them, and the log is useless.
     """
     # Costs are compared below: which of them count as equal depends on what else there is.
-    codes = Codes(log, costs=False)
+    run = RunSoFar(log, costs=False)
     tasks = []
     for number in range(len(log.tasks)):
         own = [(skip, skip.parts.get(number)) for skip in skips]
         if sum(part is not None for _, part in own) > 1:
             return None
-        tasks.append(_TaskRecords(codes.records_of(number), own))
-    unlike = [task.unlike(log, codes.codes) for task in tasks]
+        tasks.append(_TaskRecords(run.records_of(number), own))
+    unlike = [task.unlike(log, run.codes) for task in tasks]
     if None in unlike:
         return None
     unlike_ps = max(error for error in unlike if error is not None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mlusim.host.steady.pace import Pace
-from mlusim.host.steady.task_loops import LEFT, Codes, TaskLoop
+from mlusim.host.steady.task_loops import LEFT, RunSoFar, TaskLoop
 
 # Standard deviation of the changes of leads, in periods, from which on tasks are at any point of their loops.
 _OUT_OF_STEP = 0.4
@@ -20,13 +20,13 @@ class TaskGroup:
     """Tasks in the same loop.
 
     Attributes:
-        codes: the codes of the log.
+        run: the run so far.
         members: one task of each team.
         pace: their pace.
         periods: mean number of periods left.
     """
 
-    codes: Codes
+    run: RunSoFar
     members: list[TaskLoop]
     pace: Pace
     periods: float
@@ -34,12 +34,12 @@ class TaskGroup:
     @cached_property
     def alone_ps(self) -> int:
         """Time of a period without other tasks."""
-        return max(map(self.codes.alone_ps, self.members))
+        return max(map(self.run.alone_ps, self.members))
 
     @cached_property
     def shares(self) -> bool:
         """Whether tasks share a full link, so that they overtake each other at random."""
-        return len(self.members) > 1 and any(map(self.codes.waits, self.members))
+        return len(self.members) > 1 and any(map(self.run.waits, self.members))
 
     def in_step(self) -> bool:
         """Whether tasks that share a link are at the same points of their loops as at first.

@@ -47,8 +47,13 @@ class TaskLoop(NamedTuple):
     group: tuple[Any, ...]
 
 
-class Codes:
-    """The codes, tasks and times of the records of a log at one moment."""
+class RunSoFar:
+    """The records of a log at one moment, by task.
+
+    Attributes:
+        codes: by record, the code of its operation (`codes_of`): equal for operations of a kind and, unless `costs` is
+            False, of a cost.
+    """
 
     def __init__(self, log: Log, *, costs: bool = True) -> None:
         self._log = log
@@ -152,13 +157,13 @@ def loop_end(log: Log, launch: int, issued: int) -> tuple[int, int]:
 
     Of several tasks, the least number; 0 if one is not in a loop. Of those that follow, the largest number.
     """
-    codes = Codes(log)
+    run = RunSoFar(log)
     ends, follow = [], []
     for number, task in enumerate(log.tasks):
-        own = codes.records_of(number)
+        own = run.records_of(number)
         if task.launch != launch or task.is_memory_core or not len(own):
             continue
-        period = period_at(codes.codes[own], issued - 1, MEASURED) if issued <= len(own) else None
+        period = period_at(run.codes[own], issued - 1, MEASURED) if issued <= len(own) else None
         ends.append(0 if period is None else issued + period.after * period.operations)
         follow.append(len(own) - max(ends[-1], issued))
     return min(ends, default=0), max(follow, default=0)

@@ -22,7 +22,7 @@ from mlusim.host.steady.pattern import Pattern
 from mlusim.host.steady.refusals import unfit
 from mlusim.host.steady.skips import Skip, SkippedPart, periods_of_groups, periods_of_team, take_out, waits_in_pipe
 from mlusim.host.steady.task_group import TaskGroup
-from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM, Codes, TaskLoop, loop_end, teams
+from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM, RunSoFar, TaskLoop, loop_end, teams
 from mlusim.log import NONE, Log
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class Watch:
         self.why = unfit(self._chip.log)
         if self.why:
             return 0.0
-        codes = Codes(self._chip.log)
-        loops = self._loops_of(codes, tasks)
+        run = RunSoFar(self._chip.log)
+        loops = self._loops_of(run, tasks)
         if not loops:
             return 2 * _MORE_EVENTS
         begin = max(float(loop.ends[WARM]) for loop in loops)
@@ -122,21 +122,21 @@ class Watch:
         since, begin = begin, begin + (end - begin) * _UNMEASURED
         if any(np.searchsorted(loop.ends, end) - np.searchsorted(loop.ends, begin) < MEASURED for loop in loops):
             return _MORE_EVENTS
-        return self._decide(loops, self._groups_of(codes, loops, (since, begin, end)))
+        return self._decide(loops, self._groups_of(run, loops, (since, begin, end)))
 
-    def _loops_of(self, codes: Codes, tasks: list[Task]) -> list[TaskLoop]:
+    def _loops_of(self, run: RunSoFar, tasks: list[Task]) -> list[TaskLoop]:
         """Return the loops of all tasks but those that wait at a barrier; empty if one is not in a loop."""
         now = self._chip.environment.now
         loops = []
         for task in tasks:
-            loop = codes.loop_of(task, now)
+            loop = run.loop_of(task, now)
             if loop is not None:
                 loops.append(loop)
-            elif not codes.waits_at_barrier(task):
+            elif not run.waits_at_barrier(task):
                 return []
         return loops
 
-    def _groups_of(self, codes: Codes, loops: list[TaskLoop], times: tuple[float, float, float]) -> list[TaskGroup]:
+    def _groups_of(self, run: RunSoFar, loops: list[TaskLoop], times: tuple[float, float, float]) -> list[TaskGroup]:
         """Return the groups of tasks in the same loop.
 
         `times`: since when all of them are in it, and the first and the last time between which their pace is measured.
@@ -151,7 +151,7 @@ class Watch:
                 [member.ends for member in members], [member.progress for member in members], begin, end, since
             )
             periods = min(self._loop_end(member) for member in members) / members[0].period.operations - pace.progress
-            groups.append(TaskGroup(codes, members, pace, periods))
+            groups.append(TaskGroup(run, members, pace, periods))
         return groups
 
     def _decide(self, loops: list[TaskLoop], groups: list[TaskGroup]) -> float:
