@@ -13,6 +13,7 @@ from mlusim.errors import AllocationError, InputError, shown
 from mlusim.inputs import as_array, as_shape, as_text, check_flags
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
+from mlusim.memory.reused import aligned_bytes
 from mlusim.memory.view import View
 
 
@@ -61,8 +62,11 @@ class DeviceMemory:
         adopt = None
         # A broadcast array may be far larger than its memory: allocation refuses it.
         if (self._chip.data or keep_data) and array.nbytes <= self.board.gdram_bytes:
-            contiguous = array.copy(order="C") if writable else np.ascontiguousarray(array)
-            adopt = contiguous.reshape(-1).view(np.uint8)
+            if writable:
+                adopt = aligned_bytes(array.nbytes)
+                np.copyto(adopt.view(array.dtype).reshape(array.shape), array)
+            else:
+                adopt = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         allocation = self._chip.allocate(
             self._chip.gdram,
             array.nbytes,

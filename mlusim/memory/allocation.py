@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from mlusim.arrays import Array
 from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.deferred import Deferred
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.reused import Bytes, on_chip_bytes, recycle, reused_bytes
+from mlusim.memory.reused import Bytes, aligned_bytes, on_chip_bytes, recycle, reused_bytes
 from mlusim.units import MIB, format_bytes, group_digits, round_up
 
 # Every byte of fresh memory has this value: NaN as a float, -1 as a signed integer, and rarely a correct result.
@@ -208,7 +207,7 @@ class Memory:
 
     def _bytes(self, allocation: Allocation, *, overwritten: bool) -> Bytes:
         if self.kind.off_chip:
-            fresh = reused_bytes(allocation.nbytes) if overwritten else np.empty(allocation.nbytes, np.uint8)
+            fresh = reused_bytes(allocation.nbytes) if overwritten else aligned_bytes(allocation.nbytes)
             if allocation.nbytes <= _POISONED_BYTES:
                 fresh.fill(POISON)
             return fresh

@@ -23,6 +23,9 @@ from mlusim.units import MIB, round_up
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
+# ASSUMED: alignment of the board's allocations. Compiled kernels see addresses of the host; kernels of the vendor round
+# these down to multiples of 64 B.
+ADDRESS_BYTES = 512
 # The C library itself reuses smaller blocks.
 _MIN_BYTES = MIB
 # Limit on the memory that is held for later results.
@@ -47,17 +50,24 @@ class _Owner:
         self.__array_interface__ = block.__array_interface__
 
 
+def aligned_bytes(nbytes: int) -> Bytes:
+    """Return uninitialised bytes at a multiple of `ADDRESS_BYTES`."""
+    block = np.empty(nbytes + ADDRESS_BYTES, np.uint8)
+    start = -int(block.__array_interface__["data"][0]) % ADDRESS_BYTES
+    return block[start : start + nbytes]
+
+
 def reused_bytes(nbytes: int) -> Bytes:
     """Return uninitialised bytes, those of an earlier block of the same size if one is free.
 
     The block is free again when the last array that refers to it is gone. At most 256 MiB are held free.
     """
     if not _MIN_BYTES <= nbytes <= _MAX_FREE_RESULT_BYTES:
-        return np.empty(nbytes, np.uint8)
+        return aligned_bytes(nbytes)
     try:
         block = _free[nbytes].pop()
     except (KeyError, IndexError):
-        block = np.empty(nbytes, np.uint8)
+        block = aligned_bytes(nbytes)
     owner = _Owner(block)
     finalize(owner, _release, block).atexit = False
     array: np.ndarray[Any, np.dtype[np.uint8]] = np.asarray(owner)

@@ -174,6 +174,32 @@ def _issue_by_offsets(task: CompiledTask, line: int, name: str, codes: list[int]
     copy_loop(task.issuer, line, name, dst, src, loop, method="instruction")
 
 
+def _extension(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any]:
+    """dst, src, counts, bytes, direction, number of segments: segment i of src, counts[i] times, one after another.
+
+    ASSUMED: no public header declares it. A document of mlu-ops says that each position is extended to a number of
+    times, and its kernel uses dst without a sync. The time is that of a gather within NRAM.
+    """
+
+    async def both() -> None:
+        if not task.issuer.board.has_gather:
+            arch = task.issuer.board.arch
+            raise OperandError(f"__extension exists from arch 592 on; this board is arch {arch}: loop over __memcpy")
+        await syncs.sync(task.issuer, line, "sync_compute", COMPUTE_PIPES)
+        dst, src, counts_address = values[:3]
+        size, number = int(values[3]), int(values[5])
+        counts = task.view(codes[2], counts_address, (number,))
+        task.issuer.unit.update_memory(task.issuer.task.now_ps)
+        rows = np.repeat(np.arange(number), counts.typed().astype(np.int64))
+        if len(rows):
+            sides = _rows(task, dst, size, size, len(rows)), _rows(task, src, size, size, number)
+            loop = RowLoop(len(rows), len(rows), None, rows, AddressInstructions(), (counts,))
+            copy_loop(task.issuer, line, "extension", *sides, loop, method="instruction")
+        await syncs.sync(task.issuer, line)
+
+    return both()
+
+
 def _check_offsets(
     task: CompiledTask, name: str, offsets: Integers, selected: Integers, address: int, size: int
 ) -> None:
@@ -210,6 +236,7 @@ def device_calls() -> dict[str, tuple[tuple[int, ...], Handler]]:
         calls[f"__{memory}set"] = ((3, 5, 7), _setting(f"{memory}set", blocking=True))
     calls["__nramset_async"] = ((3, 5, 7), _setting("nramset_async", blocking=False))
     calls["__bang_rand"] = ((2,), _rand)
+    calls["__extension"] = ((6,), _extension)
     calls["__bang_move"] = ((3, 6), _moving)
     for name in ("gather", "scatter"):
         for prefix in ("__", "__bang_"):

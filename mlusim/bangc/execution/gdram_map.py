@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from mlusim.bangc.execution.runtime_layout import Range
 from mlusim.memory.allocation import Allocation
+from mlusim.memory.reused import ADDRESS_BYTES, aligned_bytes
 from mlusim.units import group_digits
 
 # An address outside all memories is described by the nearest tensor, if it is nearer than this.
@@ -30,10 +31,14 @@ class GdramMap:
                 continue
             if allocation.buffer is None:
                 found.append((reserve + allocation.address, allocation.nbytes, 2, allocation))
-            else:
-                found.append(
-                    (int(allocation.buffer.ctypes.data), allocation.nbytes, int(allocation.read_only), allocation)
-                )
+                continue
+            address = int(allocation.buffer.ctypes.data)
+            if address % ADDRESS_BYTES and allocation.read_only:
+                # An array of the user, which was not copied when it was uploaded.
+                own = aligned_bytes(allocation.nbytes)
+                own[:] = allocation.buffer
+                allocation.buffer, address = own, int(own.ctypes.data)
+            found.append((address, allocation.nbytes, int(allocation.read_only), allocation))
         found.sort(key=lambda entry: entry[0])
         self.bases = [entry[0] for entry in found]
         self.allocations = [entry[3] for entry in found]

@@ -83,6 +83,37 @@ def test_gather_accepts_byte_offsets_from_arch_592(memory: Module) -> None:
         older.synchronize()
 
 
+@pytest.mark.parametrize(("counts", "width"), [([2, 0, 3, 1], 1), ([1, 1], 5), ([0, 7], 4)])
+def test_extension_repeats_segments_from_arch_592(memory: Module, counts: list[int], width: int) -> None:
+    x = np.arange(len(counts) * width, dtype=np.float32).reshape(-1, width)
+    expected = (np.repeat(x, counts, axis=0) + 1) * 2
+    module = bangc.compile(KERNELS / "memory.mlu", "mlu590-h8")
+    device = Device("mlu590-h8")
+    out = device.alloc(expected.shape, "float32")
+    arguments = (device.upload(np.array(counts, np.uint8)), out, len(counts), width, expected.size)
+    device.launch(module["extended"], device.upload(x), *arguments, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(out).tolist() == expected.tolist()
+    device.verify().check()
+    older = Device("mlu370-x4")
+    arguments = (older.upload(np.array(counts, np.uint8)), older.alloc(expected.size, "float32"))
+    older.launch(memory["extended"], older.upload(x), *arguments, len(counts), width, 0, dim=1, kind="BLOCK")
+    with pytest.raises(OperandError, match=r"__extension exists from arch 592 on; this board is arch 372"):
+        older.synchronize()
+
+
+@pytest.mark.parametrize("first", range(0, 64, 7))
+def test_tensors_begin_at_aligned_addresses(memory: Module, first: int) -> None:
+    """Whatever the address of the user's array is: kernels round addresses down."""
+    x = np.arange(1000, dtype=np.int8)[first:]
+    device = Device()
+    views = device.upload(x), device.upload(x, writable=True), device.alloc(5, "int8"), device.alloc(4, "int32")
+    device.launch(memory["phases"], *views, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(views[-1]).tolist() == [0, 0, 0, 0]
+    assert device.download(views[0]).tolist() == device.download(views[1]).tolist() == x.tolist()
+
+
 @pytest.mark.parametrize("dma", ["complete", "late"])
 def test_plain_cpp_sees_large_tiles_that_were_left_in_the_input(memory: Module, dma: str) -> None:
     x = np.arange(1, 24577, dtype=np.int32)
