@@ -89,7 +89,6 @@ SAME = {
     "cnDeviceGetAttribute": "cnrtDeviceGetAttribute",
     **dict.fromkeys(("cnCtxCreate", "cnSharedContextAcquire"), "cnCtxGetCurrent"),
     "cnCtxGetConfigParam": "cnGetCtxConfigParam",
-    "cnGetVersion": "cnrtRuntimeGetVersion",
     "__mlusim_device_name": "mlusim_device_name",
 }
 # Functions with an argument that is a float.

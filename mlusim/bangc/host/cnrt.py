@@ -185,8 +185,11 @@ class Cnrt(ProgramMemory):
         return 0
 
     def cnrtRuntimeGetVersion(self, target: int) -> int:
-        self.write(target, "<i", 0)
-        return 0
+        """The version in one number, as `CNRT_VERSION` of the header. ASSUMED: the function encodes it likewise."""
+        return self._version((target,), (_encoded(_CNRT_VERSION),))
+
+    def cnGetVersion(self, target: int) -> int:
+        return self._version((target,), (_encoded(_CNDRV_VERSION),))
 
     def cnrtGetLibVersion(self, *targets: int) -> int:
         return self._version(targets, _CNRT_VERSION)
@@ -285,6 +288,11 @@ class Cnrt(ProgramMemory):
     def cnGetErrorString(self, status: int, target: int) -> int:
         self.write(target, "<Q", self.cnrtGetErrorStr(status))
         return 0
+
+
+def _encoded(version: tuple[int, int, int]) -> int:
+    major, minor, patch = version
+    return major * 10_000 + minor * 100 + patch
 
 
 def _succeed(*_: Any) -> int:

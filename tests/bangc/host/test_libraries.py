@@ -91,6 +91,7 @@ def test_runtime_queries_return_the_boards_properties(capsys: pytest.CaptureFixt
         "device 2, host 1, pinned 3",
         "quantized 8 48, back 1.0 6.0",
         "driver 6.0",
+        "version ok",
         "cnrtErrorNoMem again",
         "PASSED",
     ]
