@@ -65,22 +65,17 @@ def entry_point(image: Image, record: Any) -> EntryPoint:
 
 def signature_of(point: EntryPoint) -> inspect.Signature:
     """Return the signature of a kernel: `core` and the entry's own parameters, each with its `ParameterType`."""
-    seen: dict[str, int] = {}
+    names: list[str] = []
     parameters = [inspect.Parameter("core", inspect.Parameter.POSITIONAL_ONLY)]
     for parameter in point.parameters:
-        usable = (
-            parameter.name.isidentifier() and not iskeyword(parameter.name) and parameter.name not in ("core", *seen)
-        )
-        name = (
-            parameter.name
-            if usable
-            else f"{parameter.name}_"
-            if iskeyword(parameter.name)
-            else f"{parameter.name}_{len(seen)}"
-        )
-        seen[name] = 1
+        name = parameter.name
+        if iskeyword(name):
+            name = f"{name}_"
+        elif not name.isidentifier() or name in ("core", *names):
+            name = f"{name}_{len(names)}"
+        names.append(name)
         parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=parameter.type))
     try:
         return inspect.Signature(parameters)
     except ValueError as error:
-        raise MlusimError(f"{point.name}: its parameters {list(seen)} are not names: {error}") from error
+        raise MlusimError(f"{point.name}: its parameters {names} are not names: {error}") from error
