@@ -75,7 +75,7 @@ def _remedy(cause: Finding, consequence: Finding) -> str:
         unwritten = consequence.fields["tensor"]
         return f"pass {unwritten}, which is never written, to one of the two launches\nor {cause.remedy}"
     if consequence.kind == "never-written" and cause.kind in ("written-again", "task-race"):
-        lines = " or ".join(dict.fromkeys(site.location for site in cause.sites))
+        lines = " or ".join(dict.fromkeys(site.location for site in cause.sites if site.role == "writes"))
         part = f"correct the part of {consequence.fields['tensor']} at {lines}"
         return f"{part}: other bytes of it are never written\nor {cause.remedy}"
     return cause.remedy
@@ -245,6 +245,12 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     if cause.kind == "never-written":
         return bool(gap.sites and cause.sites) and _share(cause) == _share(gap)
     if _of_two_launches(cause, gap):
+        return True
+    # A racing line may write as many bytes of the tensor as are missing.
+    if cause.kind == "task-race" and (cause.fields["buffer"], cause.nbytes * cause.times) == (
+        gap.fields["tensor"],
+        gap.nbytes,
+    ):
         return True
     instead = cause.kind == "written-again" or (cause.kind == "task-race" and cause.writes_twice)
     if cause.kind == "written-again" and cause.fields["tensor"] != gap.fields["tensor"]:

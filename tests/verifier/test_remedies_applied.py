@@ -70,6 +70,7 @@ def test_the_first_remedy_mends(name, tmp_path):
         ("dequant-other", "correct the part of f at {0}:16 or {0}:20: the first of them replaces what was written"),
         ("avgpool_rows-short", "correct the part of band at {0}:16, which writes other bytes of it"),
         ("outer_product_sram-asy", "wait for the copy at {0}:14: `await core.memcpy(...)`"),
+        ("softmax_two_clusters-ws0", "correct the part of ws at {0}:15: other bytes of it are never written"),
         ("checksum_lock-none", "hold the same lock in every task from {0}:16 to {0}:18: `await core.lock(0)`"),
     ],
 )

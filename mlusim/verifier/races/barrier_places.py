@@ -41,6 +41,8 @@ def barrier_moved(log: Log, order: Order, first: int, last: int, sync: str, seco
     if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
         return []
     before = line_passed_by_all(file, loop, second.line)
+    if before == line:
+        return []
     return [f"move the barrier at {_location(file, line)} before {_location(file, before)}"]
 
 
