@@ -107,6 +107,11 @@ class LowerBound:
     losses_ps: Mapping[str, int]
     core_losses_ps: Integers = field(repr=False)
 
+    @property
+    def largest_loss(self) -> str:
+        """Name of the largest loss."""
+        return max(self.losses_ps, key=lambda name: self.losses_ps[name])
+
 
 def lower_bound_of(records: LogColumns, metrics: Metrics) -> LowerBound:
     """Return the lower bound of a run and the losses above it."""

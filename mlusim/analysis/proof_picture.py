@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.analysis.style import BLACK, new_figure, nothing_ran
+from mlusim.analysis.style import BLACK, INK, new_figure
 from mlusim.units import plural
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def draw_proof(maps: Sequence[ProofMap], title: str, about: str = "") -> Figure:
 
     if not maps:
         figure = new_figure(2.2, title, about)
-        nothing_ran(figure.subplots(), "no output: nothing to prove")
+        figure.text(0.5, 0.5, "no output: nothing to prove", ha="center", va="center", color=INK)
         return figure
     figure = new_figure(0.8 + 3.2 * len(maps), title, about)
     for axes, proof_map in zip(figure.subplots(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):

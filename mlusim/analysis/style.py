@@ -16,7 +16,6 @@ from mlusim.files import atomic_write, writing
 from mlusim.units import PS_PER_NS, PS_PER_US
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -170,9 +169,3 @@ def time_unit(span_ps: int) -> tuple[str, int]:
     if span_ps >= 10_000 * PS_PER_US:
         return "ms", 1000 * PS_PER_US
     return ("us", PS_PER_US) if span_ps >= PS_PER_US else ("ns", PS_PER_NS)
-
-
-def nothing_ran(axes: Axes, why: str) -> None:
-    """Show a message instead of empty axes."""
-    axes.set_axis_off()
-    axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes, color=INK)

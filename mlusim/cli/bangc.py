@@ -10,7 +10,7 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.help_format import SectionedCommand
-from mlusim.cli.kernel_arguments import argument_options, given
+from mlusim.cli.kernel_arguments import argument_options, call_of
 from mlusim.cli.kernel_run import run_kernel
 from mlusim.cli.operator_group import help_if_alone
 from mlusim.cli.options import (
@@ -122,30 +122,8 @@ for _option in argument_options():
 
 
 def _entry(module: Module, entry: str, device: Board, outputs: Outputs, **options: Any) -> int:
-    import inspect
-
-    from mlusim.explore.kernel_call import KernelCall
-    from mlusim.explore.user_kernels import UserKernel
-
-    kernel = module[entry]
-    names = tuple(inspect.signature(kernel).parameters)[1:]
-    call = KernelCall(
-        kernel=UserKernel(
-            name=kernel.__name__,
-            sha256=module.binary.stem,
-            function=kernel,
-            launches=False,
-            tensors=names,
-            settings={},
-            file=str(module.path),
-        ),
-        arguments=tuple(options["arg"]),
-        shape=options["shape"],
-        dtype=options["dtype"] or "float32",
-        launch=given(dim=options["dim"], kind=options["kind"]),
-        seed=options["seed"],
-        theory_ops=options["theory_ops"],
-    )
+    arguments = {name: options[name] for name in ("arg", "shape", "dtype", "seed", "dim", "kind", "theory_ops")}
+    call = call_of(module[entry], settings=(), **arguments)
     return run_kernel(
         call,
         device,

@@ -22,7 +22,7 @@ _GIVEN, _FORCE = "mlusim.paths", "mlusim.force"
 _PART = re.compile(r"(.*\.(?:npz|npy|py|mlu)):[^:/\\]*", re.IGNORECASE | re.DOTALL)  # file.npz:key, file.py:function
 
 
-class Given(NamedTuple):
+class NamedPath(NamedTuple):
     """A path on a command line: the option's name, its text, and whether the command writes it."""
 
     option: str
@@ -42,7 +42,7 @@ def register(ctx: click.Context | None, param: click.Parameter | None, text: str
         # Messages use the first long name, like the checks of the commands.
         names = [name for name in param.opts if name.startswith("--")]
         option = names[0] if names else (param.name or "").upper()
-        ctx.meta.setdefault(_GIVEN, {})[Given(option, text, writes)] = None
+        ctx.meta.setdefault(_GIVEN, {})[NamedPath(option, text, writes)] = None
 
 
 def _keep_force(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
@@ -67,7 +67,7 @@ def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:
     path = Path(text)
     context = click.get_current_context(silent=True)
     others = [] if context is None else [*context.meta.get(_GIVEN, ())]
-    others += [Given("", path, writes=False) for path in inputs]
+    others += [NamedPath("", path, writes=False) for path in inputs]
     if is_device_or_fifo(path):
         return
     for other in others:

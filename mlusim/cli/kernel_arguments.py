@@ -84,7 +84,7 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
 
 
 def call_of(
-    kernel_name: str,
+    named: str | Callable[..., Any],
     *,
     arg: Sequence[str],
     settings: Sequence[str],
@@ -95,11 +95,11 @@ def call_of(
     kind: str | None,
     theory_ops: int | None = None,
 ) -> KernelCall:
-    """Return the kernel of `FILE.py:KERNEL` with its arguments. Raises `InputError`."""
+    """Return a kernel, named as `FILE.py:KERNEL` or itself, with its arguments. Raises `InputError`."""
     from mlusim.explore.kernel_call import KernelCall
     from mlusim.explore.user_kernels import kernel_of
 
-    kernel = kernel_of(kernel_name)
+    kernel = kernel_of(named)
     values = settings_of(kernel, settings)
     ambiguous = [name for name, options in values.items() if len(options) != 1]
     if ambiguous:

@@ -92,8 +92,8 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
     above = result.time_ps - bound.time_ps
     largest_loss = ""
     if above:
-        first = max(bound.losses_ps, key=lambda key: bound.losses_ps[key])
-        largest_loss = f"{LOSSES[first]} ({percent(bound.losses_ps[first] / result.board.cores / above)})"
+        share = bound.losses_ps[bound.largest_loss] / result.board.cores / above
+        largest_loss = f"{LOSSES[bound.largest_loss]} ({percent(share)})"
     times = f"{result.time_ps / bound.time_ps:.2f}" if bound.time_ps else ""
     return [
         # A path relative to the folder: a name such as `javascript:...` is not an address, and `#` begins no fragment.

@@ -118,7 +118,7 @@ class Sections:
         above = result.time_ps - bound.time_ps
         if not above:
             return "The run takes no longer than its lower bound."
-        name = max(bound.losses_ps, key=lambda key: bound.losses_ps[key])
+        name = bound.largest_loss
         share = bound.losses_ps[name] / result.board.cores / above
         return (
             f"The run takes {us_text(above)} more than its lower bound; the largest part of that, {percent(share)}, is "
