@@ -206,7 +206,7 @@ class Board:
     cluster_barrier_ps: int
     union_barrier_ps: int
 
-    sources: Mapping[str, str] = field(repr=False)
+    sources: Mapping[str, str] = field(repr=False, hash=False)  # a mapping has no hash
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -78,6 +78,10 @@ class Result(RunFigures):
         self.made_by: dict[str, Any] = {}
         self.outputs: Mapping[str, Array] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A run can be repeated only in its own process: the kernel may be a local function.
+        return self.__dict__ | {"repeat": None}
+
     def memory_at(self, time_ns: float, core: int = 0) -> MemoryState:
         """Return the state of a core's memories at a time: buffers, their last writers, operations in flight.
 
@@ -86,7 +90,7 @@ class Result(RunFigures):
             core: index of the core on the board.
 
         Values are available if the run can be repeated, as after `mlusim.verify`: the kernel then runs again up to that
-        time.
+        time. A copy of the result, or one from another process, has no values.
         Raises `InputError` for a core or a time outside the run.
         """
         if isinstance(time_ns, bool) or not isinstance(time_ns, int | float) or not abs(time_ns) < math.inf:

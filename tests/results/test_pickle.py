@@ -49,3 +49,28 @@ def test_a_device_is_not_duplicated(duplicate):
     """A copy would share the memories of the first."""
     with pytest.raises(TypeError, match=r"^a Device cannot be copied or pickled: create one in each process"):
         duplicate(mlusim.Device())
+
+
+def test_the_report_of_a_verification_is_the_same_after_pickling():
+    async def races(core, x, out):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(x.shape, x.dtype)
+        core.memcpy_async(tile, x)
+        await core.memcpy(out, tile)
+
+    x = np.arange(8, dtype=np.int32)
+    report = mlusim.verify(races, x, mlusim.Output.like(x))
+    other = pickle.loads(pickle.dumps(report))
+    assert other.text() == report.text()
+    assert other.result.time_ps == report.result.time_ps
+    with pytest.raises(mlusim.VerificationError) as raised:
+        report.check()
+    assert pickle.loads(pickle.dumps(raised.value)).report.text() == report.text()
+
+
+def test_boards_are_keys_of_caches():
+    first, second = mlusim.board("mlu370-x4"), mlusim.board("mlu370-x4")
+    other = first.replace(clusters=2, max_union=2)
+    assert {first: 1, other: 2}[second] == 1
+    assert {first: 1, other: 2}[pickle.loads(pickle.dumps(other))] == 2
