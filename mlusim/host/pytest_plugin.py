@@ -6,7 +6,8 @@
 The fixture `verify_kernel` has the arguments of `mlusim.verify`, returns its report, and fails the test with the text
 of the report if it has errors. `--mlusim-check` verifies every mlusim operator called in a test, `--mlusim-devices`
 everything that runs on a `Device` created by the test. A test whose kernels write outputs more than once on purpose is
-marked `@pytest.mark.mlusim(rewrites=("out",))`.
+marked `@pytest.mark.mlusim(rewrites=("out",))`. Tracebacks of mlusim's errors show the lines of the test and the kernel,
+not those between them; `--full-trace` shows all.
 pytest loads the plugin automatically if mlusim is installed; otherwise use `-p mlusim.host.pytest_plugin`.
 """
 
@@ -128,9 +129,38 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
     return chosen
 
 
+def _is_explained(raised: pytest.ExceptionInfo[BaseException]) -> bool:
+    from mlusim.errors import MlusimError
+
+    return isinstance(raised.value, MlusimError)
+
+
+def _hide_internals(error: BaseException | None) -> None:
+    """Hide the frames of mlusim and SimPy between a test and its kernel, whose errors explain themselves.
+
+    pytest reads `__tracebackhide__` among the globals of a frame, too. `--full-trace` shows all frames.
+    """
+    while error is not None:
+        trace = error.__traceback__
+        while trace is not None:
+            values = trace.tb_frame.f_globals
+            if str(values.get("__name__")).partition(".")[0] in {"mlusim", "simpy"}:
+                values["__tracebackhide__"] = _is_explained
+            trace = trace.tb_next
+        error = error.__cause__
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """With --mlusim-devices, verify the devices of a test that has passed."""
+    """With --mlusim-devices, verify the devices of a test that passes; shorten the traceback of one that fails."""
+    try:
+        return (yield from _verified_call(item))
+    except Exception as error:
+        _hide_internals(error)
+        raise
+
+
+def _verified_call(item: pytest.Item) -> Generator[None, Any, Any]:
     chosen = _marked(item)
     if not item.config.getoption("--mlusim-devices") or not chosen.pop("verify", True):
         return (yield)

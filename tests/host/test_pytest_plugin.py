@@ -126,7 +126,35 @@ def test_operator():
     mlusim.ops.scatter(np.zeros((4, 2), np.float32), np.array([[0, 0], [0, 0]]), np.ones((2, 2), np.float32))
 """
 
-SUITE = {"fixture": FIXTURE, "markers": MARKERS, "hints": HINTS, "operators": OPERATORS, "devices": DEVICES}
+ERRORS = """
+async def raises(core, x, out):
+    divide(core)
+
+def divide(core):
+    return 1 // core.task_id
+
+async def too_large(core, x, out):
+    core.nram.alloc(10**7, x.dtype)
+
+def test_raises():
+    mlusim.run(raises, X, Output.like(X), kind="BLOCK", dim=1)
+
+def test_too_large():
+    mlusim.run(too_large, X, Output.like(X), kind="BLOCK", dim=1)
+
+def test_internal(monkeypatch):
+    monkeypatch.setattr(mlusim.Device, "synchronize", None)
+    mlusim.run(sound, X, Output.like(X), kind="BLOCK", dim=1)
+"""
+
+SUITE = {
+    "errors": ERRORS,
+    "fixture": FIXTURE,
+    "markers": MARKERS,
+    "hints": HINTS,
+    "operators": OPERATORS,
+    "devices": DEVICES,
+}
 
 
 class Suite:
@@ -228,3 +256,12 @@ def test_a_flag_verifies_the_devices_of_a_test(plain: Suite, folder: Path) -> No
     asked = Suite(folder, "--mlusim-devices", "--strict-markers", "test_devices.py")
     assert asked.passed("devices") == dict.fromkeys(every - {"short"}, True) | {"short": False}
     assert "never-written: short on mlu370-x4: 1 error (4 operations of 2 tasks)\n" in asked.failure("short")
+
+
+def test_tracebacks_show_the_test_and_the_kernel(plain: Suite) -> None:
+    """The frames between them are hidden, except where the error is not one of mlusim's."""
+    raises, too_large, internal = (plain.failure(name) for name in ("raises", "too_large", "internal"))
+    assert re.findall(r"^(\S+):\d+: ", raises, re.MULTILINE) == ["test_errors.py"] * 5
+    assert re.findall(r"^(\S+):\d+: ", too_large, re.MULTILINE) == ["test_errors.py"] * 2
+    assert "E   " + " " * 4 + "mlusim.errors.AllocationError: task 0 (cluster 0, core 0), test_errors.py:" in too_large
+    assert re.search(r"^\S*mlusim\S+\.py:\d+: TypeError", internal, re.MULTILINE)
