@@ -25,6 +25,7 @@ from mlusim.inputs import as_path
 from mlusim.log_tables import AllocationRecord, Box, LaunchRecord, LoopRecord, Remark, SkippedRecord, TaskRecord
 from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
 from mlusim.records import Records
+from mlusim.units import plural
 
 # Records read at once, to save memory on long logs.
 _PIECE = 100_000
@@ -137,7 +138,7 @@ class Log:
         return self.records.count
 
     def __repr__(self) -> str:
-        return f"<log of {self.board}: {len(self)} records of {len(self.tasks)} tasks>"
+        return f"<log of {self.board}: {plural(len(self), 'record')} of {plural(len(self.tasks), 'task')}>"
 
     @property
     def count(self) -> int:

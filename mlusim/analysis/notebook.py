@@ -10,7 +10,7 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.small_pictures import CURVE_PX, bandwidth_areas, share_bar, swatches
 from mlusim.analysis.style import BLACK, INK, PAPER
 from mlusim.analysis.summary import percent, us_text
-from mlusim.units import format_bytes
+from mlusim.units import format_bytes, plural
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -41,7 +41,7 @@ def result_html(result: Result) -> str:
     ]
     if result.plan is not None:
         plan = result.plan
-        facts.insert(0, ("split", f"strategy {plan.strategy}, tier {plan.tier}; {plan.tasks} tasks"))
+        facts.insert(0, ("split", f"strategy {plan.strategy}, tier {plan.tier}; {plural(plan.tasks, 'task')}"))
     if result.stopped:
         facts.insert(0, ("stopped", result.stopped))
     if result.output is not None:

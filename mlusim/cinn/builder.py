@@ -20,6 +20,7 @@ from mlusim.ops.operator import Operator
 from mlusim.ops.registry import OPERATORS
 from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
 from mlusim.ops.scatter import SCATTER, SCATTER_ND
+from mlusim.units import plural
 
 Axes = int | Sequence[int]
 VariableOrName = Variable | str
@@ -263,7 +264,8 @@ class NetBuilder:
         return "\n".join([f"net {self.name}", *lines])
 
     def __repr__(self) -> str:
-        return f"<NetBuilder {self.name!r}: {len(self._inputs)} inputs, {len(self._instructions)} operators>"
+        inputs, operators = plural(len(self._inputs), "input"), plural(len(self._instructions), "operator")
+        return f"<NetBuilder {self.name!r}: {inputs}, {operators}>"
 
     def _add(
         self,

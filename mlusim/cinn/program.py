@@ -20,6 +20,7 @@ from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
 from mlusim.ops.call import RunOptions
 from mlusim.ops.operator import apply_on_device
+from mlusim.units import plural
 
 
 class Program:
@@ -56,7 +57,7 @@ class Program:
         return self.instructions[position]
 
     def __repr__(self) -> str:
-        return f"<program {self.name!r} on {self.board.name}: {len(self)} operators>"
+        return f"<program {self.name!r} on {self.board.name}: {plural(len(self), 'operator')}>"
 
     def execute(self, inputs: Mapping[Any, ArrayLike], **options: Unpack[RunOptions]) -> NetResult:
         """Run the net on a new device.

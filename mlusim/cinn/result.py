@@ -16,7 +16,7 @@ from mlusim.hardware import Board
 from mlusim.log import Log
 from mlusim.results.figures import RunFigures
 from mlusim.results.result import Result
-from mlusim.units import group_digits
+from mlusim.units import group_digits, plural
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +114,8 @@ class NetResult(RunFigures):
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<result of net {self.name!r} on {self.board.name}: {self.time_us:.2f} us, {len(self.steps)} operators>"
+        operators = plural(len(self.steps), "operator")
+        return f"<result of net {self.name!r} on {self.board.name}: {self.time_us:.2f} us, {operators}>"
 
 
 def _figures(run: Result | NetResult) -> tuple[str, str, str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mlusim.cli import show
 from mlusim.cli.files import check_csv, check_directory, check_file, check_output, is_device_or_fifo, write_bytes
 from mlusim.cli.provenance import made_by, verification_json
+from mlusim.units import plural
 
 if TYPE_CHECKING:
     from mlusim.ops.sensitivity import Sensitivity
@@ -134,7 +135,7 @@ def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list
         beside = (
             "" if is_device_or_fifo(outputs.operations) else f", and {outputs.operations.name}.json: their provenance"
         )
-        lines.append(f"wrote {outputs.operations}: {result.log.count} operations{beside}")
+        lines.append(f"wrote {outputs.operations}: {plural(result.log.count, 'operation')}{beside}")
     return written, lines
 
 

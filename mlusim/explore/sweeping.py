@@ -147,7 +147,7 @@ class Sweep:
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {status}" for status, count in self.counts.items() if count)
-        return f"<sweep of {len(self)} points: {counts or 'none'}>"
+        return f"<sweep of {plural(len(self), 'point')}: {counts or 'none'}>"
 
     def _repr_html_(self) -> str:
         from mlusim.analysis.notebook import table_html

@@ -81,7 +81,7 @@ class Tuning:
         chosen = _settings(best, self.axes) if self.axes else str(best.get("plan_strategy", ""))
         return (
             f"<tuning of {self.operator} on {self.board.name}: best {chosen or 'as it is'}, {best['time_us']:.2f} us, "
-            f"{len(self.rows)} plans ran>"
+            f"{plural(len(self.rows), 'plan')} ran>"
         )
 
     def _repr_html_(self) -> str:

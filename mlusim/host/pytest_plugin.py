@@ -6,8 +6,8 @@
 The fixture `verify_kernel` has the arguments of `mlusim.verify`, returns its report, and fails the test with the text
 of the report if it has errors. `--mlusim-check` verifies every mlusim operator called in a test, `--mlusim-devices`
 everything that runs on a `Device` created by the test. A test whose kernels write outputs more than once on purpose is
-marked `@pytest.mark.mlusim(rewrites=("out",))`. Tracebacks of mlusim's errors show the lines of the test and the kernel,
-not those between them; `--full-trace` shows all.
+marked `@pytest.mark.mlusim(rewrites=("out",))`. Tracebacks of mlusim's errors show the lines of the test and of
+the kernel, not those between them; `--full-trace` shows all.
 pytest loads the plugin automatically if mlusim is installed; otherwise use `-p mlusim.host.pytest_plugin`.
 """
 

@@ -214,7 +214,7 @@ def test_a_script_needs_no_main_guard(tmp_path, workers):
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, env=os.environ, check=False
     )
-    assert (done.stdout, done.stderr) == ("<sweep of 2 points: 2 done>\n<sweep of 1 points: 1 done>\n", "")
+    assert (done.stdout, done.stderr) == ("<sweep of 2 points: 2 done>\n<sweep of 1 point: 1 done>\n", "")
 
 
 def test_a_neighbouring_file_does_not_shadow_installed_modules(tmp_path):

@@ -10,7 +10,7 @@ from mlusim.analysis.page.embed import asset, plotly_bundle, script_json
 from mlusim.analysis.page.footer import footer
 from mlusim.analysis.page.parts import esc, head
 from mlusim.analysis.page.sections import Sections
-from mlusim.units import group_digits
+from mlusim.units import plural
 
 # To ?present, and back to the page as it is.
 _LECTURE = '<a class="lecture" href="?present">For a lecture</a><a class="ends-lecture" href="?">As a page</a>'
@@ -68,7 +68,7 @@ def _about(result: Result) -> str:
     plan = result.plan
     tensors = f"output {' x '.join(map(str, plan.output_shape)) or 'of rank 0'}, " if plan is not None else ""
     split = f"strategy {plan.strategy}, tier {plan.tier}, " if plan is not None else "a user's kernel, "
-    return f"{tensors}{split}{group_digits(len(result.log))} records of {group_digits(len(result.log.tasks))} tasks"
+    return f"{tensors}{split}{plural(len(result.log), 'record')} of {plural(len(result.log.tasks), 'task')}"
 
 
 def _stopped(result: Result) -> str:

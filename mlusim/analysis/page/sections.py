@@ -18,7 +18,7 @@ from mlusim.analysis.page.tiles import tile_data, tile_map
 from mlusim.analysis.page.timeline import CauseSpans, cause_spans, timeline_data
 from mlusim.analysis.style import core_colours
 from mlusim.analysis.summary import figures, percent, split_rows, us_text
-from mlusim.units import PS_PER_US, format_ns, group_digits, short_bytes
+from mlusim.units import PS_PER_US, format_ns, group_digits, plural, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -215,7 +215,7 @@ class Sections:
             f"{group_digits(len(plan.tiles))} tiles; {esc(tiles.verdict)}. Hover over a tile for its core, "
             "iteration, box and bytes."
         )
-        spoken = f"{group_digits(len(plan.tiles))} tiles of {plan.tasks} tasks."
+        spoken = f"{plural(len(plan.tiles), 'tile')} of {plural(plan.tasks, 'task')}."
         return (
             f'<div class="controls"><label>Colour by <select id="tile-choice">{options}</select></label></div>'
             + self._chart("tile", caption, spoken)
