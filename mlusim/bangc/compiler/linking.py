@@ -78,13 +78,18 @@ _AT = r">>> defined at (?:.*\()?([^()\n]+)"
 _TWICE_LLVM = re.compile(rf"duplicate symbol: (.+)\n{_AT}\)?\n(?:>>> +\S+\n)?{_AT}")
 
 
+# Earlier versions of the wheel say: unsupported linker arg: --wrap.
+_UPDATE = "; programs of several files need ziglang 0.17 or later, or g++ or clang++ (pip install 'ziglang>=0.17')"
+
+
 def link_text(text: str) -> str:
     """Return what the linker says, in the words of the files."""
     found = {match[2]: (match[3], match[1]) for match in _TWICE_GNU.finditer(text)}
     found |= {match[1]: (match[2], match[3]) for match in _TWICE_LLVM.finditer(text)}
     if not found:
         lines = [line for line in text.splitlines() if line.strip()]
-        return "the files do not link:\n" + "\n".join(lines[:_MOST_LINES])
+        remedy = _UPDATE if "--wrap" in text else ""
+        return f"the files do not link{remedy}:\n" + "\n".join(lines[:_MOST_LINES])
     # LLVM's has no line for a variable.
     locations = {
         name: f", at {first} and at {second}" if ":" in first + second else ""

@@ -9,6 +9,7 @@ import pytest
 
 from mlusim import Device, bangc
 from mlusim.bangc.compiler import debug_lines, toolchain
+from mlusim.bangc.compiler.linking import link_text
 from mlusim.bangc.host.program import run_program
 from mlusim.errors import CompileError
 
@@ -156,3 +157,8 @@ def test_only_the_lines_of_files_that_are_asked_for_are_read(tmp_path: Path, mon
     assert place is not None
     assert place[:2] == (str(b), 3)
     assert len(read) == 1
+
+
+def test_a_linker_without_wrap_is_named_with_the_remedy():
+    text = link_text("error: unsupported linker arg: --wrap\n")
+    assert re.fullmatch(r"the files do not link; .* \(pip install 'ziglang>=0\.17'\):\nerror: unsupp.*--wrap", text)
