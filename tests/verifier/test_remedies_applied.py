@@ -68,6 +68,7 @@ def test_the_first_remedy_mends(name, tmp_path):
         ("upsample-same", "correct the part of out at {0}:16 or {0}:17: other bytes of it are never written"),
         ("adam-three", "correct the part of b at {0}:11: it replaces what was written there before anything reads it"),
         ("dequant-other", "correct the part of f at {0}:16 or {0}:20: the first of them replaces what was written"),
+        ("byte_form-seg2", "correct the part of t at {0}:8, which writes other bytes of it"),
         ("avgpool_rows-short", "correct the part of band at {0}:16, which writes other bytes of it"),
         ("outer_product_sram-asy", "wait for the copy at {0}:14: `await core.memcpy(...)`"),
         ("softmax_two_clusters-ws0", "correct the part of ws at {0}:15: other bytes of it are never written"),

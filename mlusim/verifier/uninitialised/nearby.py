@@ -83,7 +83,8 @@ def missing_write(
     return inner[0] if carried and before == line and inner[0] else before
 
 
-def is_written_later(accesses: Accesses, read: int, first: int, end: int) -> bool:
-    """Return whether any operation of the run writes between two bytes of the allocation of a read."""
-    writes = accesses.write & (accesses.alloc == accesses.alloc[read])
+def another_line_writes(columns: dict[str, Integers], accesses: Accesses, read: int, first: int, end: int) -> bool:
+    """Return whether a line of the run, other than that of a read, writes between two bytes of its allocation."""
+    line = columns["line"][accesses.record]
+    writes = accesses.write & (accesses.alloc == accesses.alloc[read]) & (line != line[read])
     return bool((writes & (accesses.low < end) & (accesses.high > first)).any())

@@ -21,7 +21,7 @@ from mlusim.verifier.replaced import replaced_before
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
-from mlusim.verifier.uninitialised.nearby import Beside, is_written_later, missing_write, write_beside
+from mlusim.verifier.uninitialised.nearby import Beside, another_line_writes, missing_write, write_beside
 from mlusim.verifier.uninitialised.reads import (
     Ranges,
     UninitialisedRead,
@@ -143,7 +143,9 @@ class _Findings:
             likely.append(f"correct the part of {name} at {replacing.location}: {why}")
         if beside.line and (replacing is None or (replacing.file, replacing.line) != (beside.file, beside.line)):
             location = f"{Path(beside.file).name}:{beside.line}"
-            written = is_written_later(self.accesses, read.row, int(read.starts[0]), int(read.stops[-1]))
+            written = another_line_writes(
+                self.columns, self.accesses, read.row, int(read.starts[0]), int(read.stops[-1])
+            )
             unlikely = beside.is_scalar or allocation.memory not in PRIVATE or written
             (other if unlikely else likely).append(
                 f"correct the part of {name} at {location}, which writes other bytes of it"
