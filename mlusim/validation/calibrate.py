@@ -33,7 +33,8 @@ from mlusim.validation.recreate import recreate, simulated_us
 _SKEWS = (0.5, 1.0, 2.0)
 _LONG_US = 60.0  # above this time, the launch skew has no visible effect
 _DIFFERENCE = 0.1  # relative change of a parameter for its finite difference
-_ROUNDS = 3
+_ROUNDS = 6
+_PARTS = (1.0, 0.5, 0.25, 0.125)  # of a step, tried in this order
 _ROW_SIGMA = 0.05  # relative, of a measurement and its re-creation
 _STEP = 0.5  # largest step of a parameter, as a logarithm
 
@@ -105,17 +106,32 @@ class Fit:
         return float(misses @ misses) + sum(pull * pull for pull in pulls)
 
     def solve(self, report: Callable[[str], None] = print, rounds: int = _ROUNDS) -> tuple[Values, Numbers]:
-        """Return the best values, rounded, and the slopes at the initial values, which all steps use."""
+        """Return the best values, rounded, and the slopes of the last step.
+
+        The slopes are computed anew for each step. If a step does not lower the cost, a half of it is tried, then a
+        quarter, then an eighth: the times are not linear in the parameters.
+        """
         values, best = self.initial, self.cost(self.initial)
-        slopes = self.slopes(values)
         for _ in range(rounds):
-            stepped = self.step(values, slopes)
-            cost = self.cost(stepped)
-            report(f"cost {best:.1f} -> {cost:.1f}")
-            if cost >= best:
+            slopes = self.slopes(values)
+            full = self.step(values, slopes)
+            for part in _PARTS:
+                stepped = between(values, full, part)
+                cost = self.cost(stepped)
+                if cost < best:
+                    break
+            else:
                 break
+            report(f"cost {best:.1f} -> {cost:.1f}")
             values, best = stepped, cost
         return tuple(rounded(item, value) for item, value in zip(self.parameters, values, strict=True)), slopes
+
+
+def between(values: Values, stepped: Values, part: float) -> Values:
+    """Return the values after a part of a step, in logarithms like the step."""
+    return tuple(
+        value * (new / value) ** part if value else part * new for value, new in zip(values, stepped, strict=True)
+    )
 
 
 def before(name: str) -> Board:

@@ -42,14 +42,14 @@ class Parameter:
 
 PARAMETERS = (
     Parameter(
-        fields=("dma_read_latency_ps",),
+        fields=("dma_read_latency_ps", "dma_write_latency_ps"),
         low=150_000,
         high=1_200_000,
         step=5_000,
         prior_sigma=0.3,
         known_on="mlu590-h8",
-        measurements=("rows", "copy-1.57MB", "copy-8.4MB", "matmul-blocks"),
-        why="start-up of a load that nothing overlaps",
+        measurements=("rows", "copy-1.57MB", "copy-8.4MB", "matmul-blocks", "fill-one"),
+        why="start-up of a load or a store that nothing overlaps",
     ),
     Parameter(
         fields=("vector_log_cycles",),

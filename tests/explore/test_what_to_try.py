@@ -18,7 +18,7 @@ def parts(core, x, rows):
     return range(core.task_id * rows, 0 if core.is_memory_core else x.shape[0], core.task_dim * rows)
 
 
-async def small_tiles(core, x, out, rows=4):
+async def small_tiles(core, x, out, rows=2):
     held = None if core.is_memory_core else core.nram.alloc((rows, x.shape[1]), x.dtype)
     for row in parts(core, x, rows):
         await core.memcpy(held, x[row : row + rows])
@@ -31,7 +31,7 @@ async def large_tiles(core, x, out):
     await small_tiles(core, x, out, 64)
 
 
-async def two_buffers(core, x, out, rows=4):
+async def two_buffers(core, x, out, rows=2):
     if core.is_memory_core:
         return
     held, todo = core.nram.alloc((2, rows, x.shape[1]), x.dtype), [*parts(core, x, rows)]

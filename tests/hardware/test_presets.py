@@ -45,7 +45,7 @@ ASSUMED_EVERYWHERE = [
     *("dram_mixing_reach", "dram_share_spread"),
     *(f"vector_{kind}_cycles" for kind in ("divide", "exp", "root", "trig", "activation")),
     *("core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "memory_core_bandwidth_bytes_per_s"),
-    *("dma_write_latency_ps", "dram_latency_growth"),
+    "dram_latency_growth",
     *("sram_bandwidth_bytes_per_s", "core_sram_bandwidth_bytes_per_s", "sram_latency_ps"),
     "move_bytes_per_cycle",
     *("scalar_loop_cycles", "scalar_sram_cycles", "issue_cycles"),
@@ -56,7 +56,7 @@ PORTS_OF_CLUSTERS = ["cluster_read_bandwidth_bytes_per_s", "cluster_write_bandwi
 # Fitted to measurements of one board, or of one family.
 FITTED_ON_M9 = ["kernel_start_ps", "cluster_start_ps"]
 FITTED_ON_H8 = [
-    *("dma_read_latency_ps", "vector_log_cycles"),
+    *("dma_read_latency_ps", "dma_write_latency_ps", "vector_log_cycles"),
     *("vector_startup_cycles", "move_startup_cycles", "tensor_startup_cycles"),
 ]
 FITTED_ON_X8 = ["tensor_efficiency"]

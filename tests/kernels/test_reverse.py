@@ -63,7 +63,8 @@ class TestWhatIsIssued:
         [((64, 32), (1,), 1), ((64, 32), (0,), 2), ((64, 32), (0, 1), 1), ((8, 8, 32), (0, 2), 3), ((64, 32), (), 0)],
     )
     def test_mirrors(self, shape, axes, mirrors):
-        on = small("mlu370-x4", 1 << 16).replace(clusters=1, cores_per_cluster=1, max_union=1)
+        # A slow issue makes few instructions the fastest, whatever the calibration says.
+        on = small("mlu370-x4", 1 << 16).replace(clusters=1, cores_per_cluster=1, max_union=1, issue_cycles=40)
         result = ops.reverse(np.zeros(shape, np.float32), axes, strategy="mirror", device=on)
         assert result.plan.tier == 1
         assert count(result, "mirror") == mirrors * len(result.plan.tiles)

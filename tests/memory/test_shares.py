@@ -106,7 +106,7 @@ def time_of(name: str, instructions: int, *, skew_ps: int = 5_000, tile: int = 6
         *((name, 24, 1.06) for name in ("mlu270-s4", "mlu370-x4", "mlu590-m9")),
         # On MLU290 four cores share a port that is full, and so few average out over more tiles only. With equal
         # shares its times differ by a third and more.
-        ("mlu290-m5", 24, 1.08),
+        ("mlu290-m5", 24, 1.1),
         pytest.param("mlu290-m5", 192, 1.06, marks=pytest.mark.slow),
     ],
 )

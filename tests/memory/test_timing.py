@@ -76,3 +76,14 @@ def test_gaps_are_never_faster(dst: MemoryKind, src: MemoryKind):
         gapped = by_views(wide, buffer(src, (16, segment)))
         for name in ("mlu220-m2", "mlu290-m5", "mlu370-x4", "mlu590-h8"):
             assert cost_ps(name, gapped) >= cost_ps(name, dense)
+
+
+@pytest.mark.parametrize("name", [each.name for each in presets()])
+@pytest.mark.parametrize("nbytes", [128, 4096, 64 * 1024, 512 * 1024])
+def test_accesses_have_the_order_of_the_guide(name: str, nbytes: int):
+    """G 5.3: contiguous reads are the fastest, then contiguous writes, strided reads and strided writes."""
+    contiguous, strided = buffer(GDRAM, (nbytes // 64, 64)), buffer(GDRAM, (nbytes // 64, 128))[:, :64]
+    held = buffer(NRAM, (nbytes // 64, 64))
+    shapes = [by_views(held, contiguous), by_views(contiguous, held), by_views(held, strided), by_views(strided, held)]
+    costs = [cost_ps(name, shape) for shape in shapes]
+    assert costs == sorted(costs)
