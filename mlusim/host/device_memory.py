@@ -143,7 +143,7 @@ class DeviceMemory:
         self._check_ran(f"download of {view!r}")
         array = view.typed().view()
         allocation = view.allocation
-        if allocation.identity in self.log.windows and view.nbytes == allocation.nbytes and not allocation.read_only:
+        if self.log.launches and view.nbytes == allocation.nbytes and not allocation.read_only:
             # The host reads all of it, also what no launch got.
             self.log.host_read_parts.setdefault(allocation.identity, set()).add((0, allocation.nbytes))
         if view.allocation.read_only:

@@ -12,7 +12,7 @@ from mlusim.verifier.findings import Finding
 
 
 def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
-    """Find allocations that are never accessed, except outputs passed to a launch: those count as never written."""
+    """Find allocations never accessed, except outputs that a launch or the host gets: those count as never written."""
     used = np.zeros(len(log.allocations), bool)
     used[accesses.alloc] = True
     used[list(accesses.unknown)] = True
@@ -20,7 +20,8 @@ def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
     in_use = set()
     for identity, record in enumerate(log.allocations):
         # Arrays of a file are for all its kernels. An operator without work launches nothing and accesses nothing.
-        outputs = is_output(record) and identity in log.windows and identity not in log.host_writes
+        wanted = identity in log.windows or identity in log.host_read_parts
+        outputs = is_output(record) and wanted and identity not in log.host_writes
         if record.nbytes and identity not in log.of_file and (record.task != NONE or (log.launches and not outputs)):
             key = (record.name, record.memory, "task" if record.task != NONE else f"host {identity}")
             names.setdefault(key, []).append(identity)

@@ -23,7 +23,9 @@ def test_a_reference_is_an_array_a_function_or_a_mapping(reference):
     assert verify(double, X, Output.like(X), reference=reference, **ONE).ok
     wrong = verify(double, X, Output.like(X), 3.0, reference=reference, **ONE)
     assert [finding.kind for finding in wrong.errors] == ["wrong-value"]
-    assert wrong.errors[0].fields == {"tensor": "out", "elements": 63}
+    fields = wrong.errors[0].fields
+    assert (fields["tensor"], fields["elements"]) == ("out", 63)
+    assert [line.partition(":")[0] for line in fields["through"]] == ["doubling.py"] * 2
 
 
 def test_a_reference_may_compute_in_place():

@@ -122,7 +122,12 @@ class Coverage:
             return use, findings
         if use.unwritten_bytes and identity not in self.log.host_writes:
             beside = cells.runs((writes > 0) & ~expected)
-            findings.append(self._never_written(allocation, cells, (writes == 0) & expected, rows, plan, beside))
+            never = self._never_written(allocation, cells, (writes == 0) & expected, rows, plan, beside)
+            if identity not in self.log.windows:
+                # The host copies it back.
+                remedy = f"pass {allocation.name} to the launch that should write it, or do not copy it back"
+                never = replace(never, remedy=remedy)
+            findings.append(never)
         if use.rewritten_bytes and not (allowed or allocation.workspace):
             findings.append(self._written_again(allocation, cells, rewrites, rows, plan))
         if plan is not None and (kind == _TILE).any():

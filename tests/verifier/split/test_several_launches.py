@@ -31,6 +31,27 @@ def test_a_row_that_no_launch_gets_is_found_once_the_host_reads_the_tensor(begin
         assert (finding.kind, finding.region) == ("never-written", "out[4, 0:8], 32 B")
 
 
+def test_a_tensor_that_no_launch_gets_is_found_if_the_host_reads_it():
+    async def copy(core, x, out):
+        tile = core.nram.alloc(x.shape, x.dtype, "tile")
+        await core.memcpy(tile, x)
+        await core.memcpy(out, tile)
+
+    device = mlusim.Device()
+    x, first, second = (device.upload(X, "x"), *(device.alloc(X.shape, X.dtype, name) for name in ("first", "second")))
+    device.launch(copy, x, first, kind="BLOCK", dim=1)
+    device.synchronize()
+    device.download(first)
+    assert device.verify().ok
+    device.download(second)
+    (finding,) = device.verify().findings
+    assert (finding.kind, finding.title) == ("never-written", "second is never written")
+    assert finding.remedy == "pass second to the launch that should write it, or do not copy it back"
+    device.launch(copy, x, second, kind="BLOCK", dim=1)
+    device.synchronize()
+    assert device.verify().ok
+
+
 def test_a_store_at_a_wrong_address_is_one_finding_with_the_values_that_it_displaces():
     async def kernel(core, x, out, early=0):
         tile = core.nram.alloc(8, x.dtype, "tile")
