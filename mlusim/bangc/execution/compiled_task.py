@@ -176,7 +176,8 @@ class CompiledTask:
             f"{near}, if it is not an address of the host"
             if near
             else "it is neither a tensor of the device nor an array with a memory space (__nram__, __wram__, "
-            "__mlu_shared__, __ldram__); instructions take neither local variables nor memory of the host"
+            "__mlu_shared__, __ldram__); instructions take neither local variables nor memory of the host: copy to an "
+            "array first, and pass tensors or memory of cnrtMalloc"
         )
 
     def place(self, address: int) -> Place:
