@@ -64,7 +64,8 @@ class Result(RunFigures):
         sources: Mapping[str, str] | None = None,
     ) -> None:
         self.operator = operator
-        self.output = output
+        # `| Any` is `| None` without a test for it at each use, as typeshed has it for `re.Match.group`.
+        self.output: Array | Any = output
         self.board = board
         self.plan = plan
         self.log = log
