@@ -2,7 +2,8 @@
 
 Cores that share a full link overtake each other at random, but the link does the same work in any case. The pace of all
 tasks together is therefore well known long before that of one task is. At the end, tasks run out of work at different
-times; the others then speed up until each reaches the limit of its own port, and only from then on is time lost.
+times; the others then speed up until each reaches the limit of its own port, and only from then on is time lost. Where
+the ports of clusters are full, and not the DRAM, only the other cores of a cluster speed up: the last cluster decides.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Pace(NamedTuple):
         progress: mean number of periods of a task at the end of the measured time.
         measured: mean number of periods in the measured time.
         leads: (tasks,) periods by which each task is ahead of the mean.
+        links: (tasks,) the number of the full link that each task shares with others.
         drift: standard deviation of the change of leads in a period, in periods, if all periods are independent.
         growth: upper limit of the exponent with which changes grow with the number of periods.
         slower_before: by how much the mean period was longer before the measured time, relative to it.
@@ -47,6 +49,7 @@ class Pace(NamedTuple):
     progress: float
     measured: float
     leads: Numbers
+    links: Integers
     drift: float
     growth: float
     slower_before: float = 0.0
@@ -75,11 +78,15 @@ class Pace(NamedTuple):
             alone_ps: time of a period without other tasks.
         """
         leads = self.leads + changes
-        count = len(self.leads)
-        # The task with the least work ends first; then the others share its part of the link.
-        work = np.diff(np.sort(-leads, axis=1), axis=1, prepend=0.0)
-        slowdown = np.maximum(alone_ps / self.period_ps, np.arange(count, 0, -1) / count).clip(max=1.0)
-        lost: Numbers = (work * slowdown).sum(axis=1) + leads.mean(axis=1)
+        ends = []
+        for link in np.unique(self.links):
+            of_link = leads[:, self.links == link]
+            count = of_link.shape[1]
+            # The task with the least work ends first; then the others share its part of the link.
+            work = np.diff(np.sort(-of_link, axis=1), axis=1, prepend=0.0)
+            slowdown = np.maximum(alone_ps / self.period_ps, np.arange(count, 0, -1) / count).clip(max=1.0)
+            ends.append((work * slowdown).sum(axis=1))
+        lost: Numbers = np.max(ends, axis=0) + leads.mean(axis=1)
         return lost
 
     def typical_changes(self, periods: float, alone_ps: float) -> Integers:
@@ -135,6 +142,8 @@ def pace_of(
         progress: by task, the number of periods that it has executed by each of these.
         begin, end: the time to measure, within the ends of every task.
         since: time since which all tasks are in the loop, if that is earlier.
+
+    All tasks are taken to share one link.
     """
     grid = np.linspace(begin, end, _PARTS + 1)
     steps = np.array([np.interp(grid, *task) for task in zip(ends, progress, strict=True)])
@@ -153,6 +162,7 @@ def pace_of(
         progress=float(means[-1]),
         measured=measured,
         leads=leads[:, -1],
+        links=np.zeros(len(leads), np.int64),
         drift=drift,
         growth=growth,
         slower_before=slower_before,

@@ -12,6 +12,7 @@ from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.host.steady.periods import Period, codes_of, period_at
 from mlusim.log import IO, NONE, Log
 from mlusim.records import INSTRUCTION
+from mlusim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from mlusim.cores.tasks.task import Task
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # Periods that a task executes before it counts as steady, periods then measured, and periods simulated at its end.
 WARM, MEASURED, LEFT = 4, 16, 4
+# Part of the time from which on a port that transfers counts as full.
+_FULL = 0.9
 # A copy that takes longer than alone by more than this factor shares its link.
 _LONGER = 1.001
 
@@ -34,6 +37,7 @@ class TaskLoop(NamedTuple):
         ends: end times of one operation of each period.
         progress: by these times, the periods that the task has executed since it began.
         rounds: by barrier, the number of times that a period passes it.
+        neighbours: number of MLU cores of its cluster that run a task, its own included.
         group: tasks with the same group execute the same loop next to equally many neighbours.
     """
 
@@ -44,6 +48,7 @@ class TaskLoop(NamedTuple):
     ends: Numbers
     progress: Numbers
     rounds: dict[str, int]
+    neighbours: int
     group: tuple[Any, ...]
 
 
@@ -101,6 +106,7 @@ class RunSoFar:
             ends=all_ends[marks].astype(np.float64),
             progress=(marks + 1) / length,
             rounds={name: names.count(name) for name in BARRIERS if name in names},
+            neighbours=neighbours,
             group=(length, neighbours, np.sort(codes[position + 1 - length : position + 1]).tobytes()),
         )
 
@@ -113,6 +119,25 @@ class RunSoFar:
         ].T
         took_ps = self._log.records.column("end_ps", records) - self._log.records.column("start_ps", records)
         return bool(((took_ps > alone_ps * _LONGER) & (pipe == IO)).any())
+
+    def links(self, loops: Sequence[TaskLoop], period_ps: float) -> Integers:
+        """Return the number of the full link that each of some tasks in the same loop shares with others.
+
+        That is the port of its cluster, if the cores of the cluster fill it in one direction; else all share the DRAM.
+        """
+        first, board = loops[0], loops[0].task.chip.board
+        end = first.position + 1
+        rows = self._rows[first.records[end - first.period.operations : end]]
+        needed_ps = max(
+            int(self._table[rows, INSTRUCTION.index(f"bus_{way}_bytes")].sum()) * first.neighbours * PS_PER_S / rate
+            for way, rate in (
+                ("read", board.cluster_read_bandwidth_bytes_per_s),
+                ("write", board.cluster_write_bandwidth_bytes_per_s),
+            )
+        )
+        if needed_ps < _FULL * period_ps:
+            return np.zeros(len(loops), np.int64)
+        return np.array([loop.task.unit.cluster.index for loop in loops], np.int64)
 
     def alone_ps(self, loop: TaskLoop) -> int:
         """Return the time that a period of a task takes without other tasks, or more.

@@ -151,6 +151,7 @@ class Watch:
                 [member.ends for member in members], [member.progress for member in members], begin, end, since
             )
             periods = min(self._loop_end(member) for member in members) / members[0].period.operations - pace.progress
+            pace = pace._replace(links=run.links(members, pace.period_ps))
             groups.append(TaskGroup(run, members, pace, periods))
         return groups
 

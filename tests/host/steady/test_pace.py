@@ -77,6 +77,16 @@ def test_a_full_link_hides_the_drift() -> None:
     assert errors[2] < errors[0] / 3
 
 
+def test_tasks_with_links_of_their_own_do_not_speed_up() -> None:
+    """Two tasks for each link are between one link for all tasks and one for each."""
+    pace = measured(ends(0, compensates=False))
+    links = [np.zeros(_TASKS, np.int64), np.arange(_TASKS) // 2, np.arange(_TASKS)]
+    errors = [pace._replace(links=numbers).end_error(_SKIPPED, 0.1) for numbers in links]
+    assert errors == sorted(errors)
+    assert errors[2] > errors[0]
+    assert errors[2] == pytest.approx(pace.end_error(_SKIPPED, pace.period_ps))
+
+
 def test_regular_periods_have_no_error() -> None:
     progress = np.arange(1.0, 100)
     pace = pace_of([progress * 7.0] * 3, [progress] * 3, 35.0, 600.0)

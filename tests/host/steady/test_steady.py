@@ -229,6 +229,17 @@ def test_law_of_runs_whose_future_differs_from_their_past(
     check_law(kernel, board, clusters, waves, rows, columns)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("gigabytes", [6, 12])
+def test_law_where_the_ports_of_clusters_are_full(gigabytes: int) -> None:
+    """On MLU290, only the cores of a cluster speed up when one of them ends."""
+    x = tensor(235 * gigabytes, 1024, 1024)
+    full, quick = (ops.cast(x, "float16", device="mlu290", data=False, steady=steady) for steady in (False, True))
+    assert abs(quick.time_ps / full.time_ps - 1) <= _MOST
+    assert dict(quick.bus_bytes) == dict(full.bus_bytes)
+    assert gigabytes < 12 or quick.steady.operations
+
+
 def test_loops_behind_each_other_on_a_full_link_are_simulated() -> None:
     """How long the second one takes depends on how the tasks overtake each other in the first one."""
     x = tensor(16 * 600, 4096)
