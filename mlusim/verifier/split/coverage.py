@@ -122,12 +122,7 @@ class Coverage:
             return use, findings
         if use.unwritten_bytes and identity not in self.log.host_writes:
             beside = cells.runs((writes > 0) & ~expected)
-            never = self._never_written(allocation, cells, (writes == 0) & expected, rows, plan, beside)
-            if identity not in self.log.windows:
-                # The host copies it back.
-                remedy = f"pass {allocation.name} to the launch that should write it, or do not copy it back"
-                never = replace(never, remedy=remedy)
-            findings.append(never)
+            findings.append(self._never_written(identity, cells, (writes == 0) & expected, rows, plan, beside))
         if use.rewritten_bytes and not (allowed or allocation.workspace):
             findings.append(self._written_again(allocation, cells, rewrites, rows, plan))
         if plan is not None and (kind == _TILE).any():
@@ -212,7 +207,7 @@ class Coverage:
 
     def _never_written(
         self,
-        allocation: AllocationRecord,
+        identity: int,
         cells: Cells,
         bad: Flags,
         rows: Integers,
@@ -220,6 +215,7 @@ class Coverage:
         beside: tuple[Integers, Integers],
     ) -> Finding:
         """`beside`: bytes that are written in parts of the allocation that no launch got, such as padding of rows."""
+        allocation = self.log.allocations[identity]
         starts, stops = cells.runs(bad)
         nbytes = int((stops - starts).sum())
         nearest = self._writer_beside(cells, bad, rows)
@@ -229,6 +225,9 @@ class Coverage:
         whole = nbytes == allocation.nbytes
         beside_bytes = int((beside[1] - beside[0]).sum())
         remedy = "look for a bound that is too small, or a tile that is skipped"
+        if not len(rows) and identity not in self.log.windows:
+            # The host copies it back. Launches of BANG C programs have no windows: theirs may have got it.
+            remedy = f"pass {allocation.name} to the launch that should write it, or do not copy it back\nor {remedy}"
         if beside_bytes and sites:
             remedy = (
                 f"correct the address or the stride at {sites[0].location}: {format_bytes(beside_bytes)} beside the "
