@@ -4,6 +4,7 @@
   check_by_default         over that of every operator and device in a block
 
 What the checks work on:
+  run                      the log of a run, with its accesses and their order: what every check gets
   accesses                 the bytes that each operand of the log reads or writes
   order                    what is in order with what
 

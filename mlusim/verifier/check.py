@@ -9,19 +9,17 @@ from mlusim.errors import InputError, PlanError, shown
 from mlusim.hardware import Board
 from mlusim.log import Log
 from mlusim.planning.plan import Plan
-from mlusim.verifier.accesses.table import accesses_of
 from mlusim.verifier.consequences import fold_consequences
 from mlusim.verifier.early_exit import find_swallowed, stop_finding
 from mlusim.verifier.findings import KINDS, Finding
 from mlusim.verifier.hints import find_overlapping_copies, find_redundant, find_unawaited
 from mlusim.verifier.locks_left import find_locks_left
 from mlusim.verifier.memory_needed import check_memory_needed
-from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.races.conflicts import Space
-from mlusim.verifier.races.race_search import RaceSearch
+from mlusim.verifier.races.race_search import find_races
 from mlusim.verifier.races.releases import find_releases
 from mlusim.verifier.remarks import find_remarks
 from mlusim.verifier.report import Report
+from mlusim.verifier.run import Run
 from mlusim.verifier.split.balance import balance_of, memory_traffic, traffic_of
 from mlusim.verifier.split.coverage import Coverage
 from mlusim.verifier.split.plan_comparison import nram_beyond_plan
@@ -68,35 +66,32 @@ def check_log(
     Not seen: accesses by host code; in a timing-only run, the rows accessed by an instruction with offsets in NRAM.
     """
     check_memory_needed(len(log))
-    columns = log.records.columns_used()
-    order = Order(log, columns)
-    accesses = accesses_of(log, columns)
-    space = Space(log)
-    findings = [] if stopped is None else [stop_finding(stopped, log, columns, order)]
+    run = Run(log)
+    findings = [] if stopped is None else [stop_finding(stopped, run)]
     if plan is not None:
         findings += prove(plan)
         rewrites = rewrites or plan.rewrites
     findings += find_swallowed(log)
-    races = RaceSearch(log, columns, accesses, space, order).find()
+    races = find_races(run)
     findings += races
-    released = find_releases(log, accesses, order)
+    released = find_releases(run)
     findings += released
-    uninitialised, padding = find_uninitialised(log, columns, accesses, order)
+    uninitialised, padding = find_uninitialised(run)
     findings += uninitialised
-    findings += find_remarks(log, columns, padding)
-    uses, wrong = Coverage(log, accesses, order, plan, rewrites, planned).measure()
+    findings += find_remarks(run, padding)
+    uses, wrong = Coverage(run, plan, rewrites, planned).measure()
     if plan is not None:
         wrong += nram_beyond_plan(log, plan)
     if stopped is None:
         findings += wrong
-        findings += find_locks_left(log, columns)
-        findings += find_unused(log, accesses)
-        findings += find_unread(log, columns, accesses, order)
-        findings += find_overlapping_copies(log, columns)
-        findings += find_unawaited(log, order)
+        findings += find_locks_left(run)
+        findings += find_unused(run)
+        findings += find_unread(run)
+        findings += find_overlapping_copies(run)
+        findings += find_unawaited(run)
         # If the rows accessed are unknown, so is what a sync protects.
-        if not (races or released or accesses.unknown):
-            findings += find_redundant(log, columns, accesses, space, order)
+        if not (races or released or run.accesses.unknown):
+            findings += find_redundant(run)
     if left:
         findings += find_left(log)
     return Report(
@@ -104,9 +99,9 @@ def check_log(
         board=board.name,
         findings=tuple(sort_findings(findings)),
         tensors=tuple(uses),
-        balance=balance_of(log, accesses, order, board) if log.tasks else None,
-        traffic=tuple(traffic_of(log, columns)),
-        memories=memory_traffic(log, accesses),
+        balance=balance_of(run, board) if log.tasks else None,
+        traffic=tuple(traffic_of(run)),
+        memories=memory_traffic(run),
         stopped=stopped is not None,
         log=log,
         records=len(log),

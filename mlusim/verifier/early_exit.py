@@ -25,10 +25,9 @@ from mlusim.errors import (
     OperationLimitError,
 )
 from mlusim.log import NONE, Log
-from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.locks_left import locks_in_use
-from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.order.lanes import LANES
+from mlusim.verifier.run import Run
 
 _LINE = re.compile(r"[^\s,]+\.\w+:\d+")
 _KINDS: dict[type[BaseException], str] = {
@@ -63,10 +62,10 @@ _WAITS_FOR = {
 }
 
 
-def stop_finding(error: BaseException, log: Log, columns: dict[str, Integers], order: Order) -> Finding:
+def stop_finding(error: BaseException, run: Run) -> Finding:
     """Return the finding for an error that ended a run."""
     if isinstance(error, HangError) and not error.location:
-        finding = _hang(log, columns, order)
+        finding = _hang(run)
         if finding is not None:
             return finding
         return Finding(kind="hang", title=error.message)
@@ -75,14 +74,14 @@ def stop_finding(error: BaseException, log: Log, columns: dict[str, Integers], o
     location = error.location if isinstance(error, MlusimError) else ""
     raised = error.__cause__ or error
     at = _file_and_line(
-        _line_of(location), log, raised.__traceback__, error.file if isinstance(error, AwaitError) else ""
+        _line_of(location), run.log, raised.__traceback__, error.file if isinstance(error, AwaitError) else ""
     )
     source = _source_line(at) or _source(error.__traceback__)
     return Finding(
         kind=kind,
         title=text,
         location=_with_source(location, source),
-        sites=_acquired_by_itself(log, columns, text, location) if kind == "hang" else (),
+        sites=_acquired_by_itself(run, text, location) if kind == "hang" else (),
         rule=_RULES.get(kind, ""),
         remedy=_remedy(kind, text),
         fields={"error": type(error).__name__, **_as_fields(at)},
@@ -100,10 +99,10 @@ def _remedy(kind: str, text: str) -> str:
     return ""
 
 
-def _acquired_by_itself(log: Log, columns: dict[str, Integers], text: str, location: str) -> tuple[Site, ...]:
+def _acquired_by_itself(run: Run, text: str, location: str) -> tuple[Site, ...]:
     """Return where a task acquired the lock that it waits for itself."""
-    held = locks_in_use(log, columns)
-    sites = [site_of(log, record, "locks", "sync") for (_, lock), record in held.items() if f"lock {lock}," in text]
+    held = locks_in_use(run)
+    sites = [run.site(record, "locks") for (_, lock), record in held.items() if f"lock {lock}," in text]
     return tuple(site for site in sites if location.startswith(site.owner))
 
 
@@ -171,8 +170,9 @@ def _as_fields(at: tuple[str, int]) -> dict[str, str | int]:
     return {"file": file, "line": line} if line else {}
 
 
-def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | None:
+def _hang(run: Run) -> Finding | None:
     """Return the finding for a hang: the tasks that wait at each barrier and lock, and those that have returned."""
+    log, order = run.log, run.order
     open_tasks = [task for task, record in enumerate(log.tasks) if record.end_ps < 0]
     last = order.first[np.array(open_tasks, np.int64) + 1] - 1
     lock = log.ops.index("lock") if "lock" in log.ops else NONE
@@ -188,8 +188,7 @@ def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | Non
         by_line.setdefault(int(order.line[position]), []).append(position)
         by_name.setdefault(name, []).append(int(order.task[position]))
     sites = tuple(
-        replace(site_of(log, int(order.record[positions[0]]), "waits", "sync"), end_ps=-1)
-        for positions in by_line.values()
+        replace(run.site(int(order.record[positions[0]]), "waits"), end_ps=-1) for positions in by_line.values()
     )
     jobs = {order.job[task] for tasks in by_name.values() for task in tasks}
     returned = [task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and order.job[task] in jobs]
@@ -197,20 +196,20 @@ def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | Non
         f"{site.location} {_names(log, order.task[positions].tolist())}"
         for site, positions in zip(sites, by_line.values(), strict=True)
     )
-    held = locks_in_use(log, columns)
+    held = locks_in_use(run)
     waits_at = set(order.record[waiting].tolist())
     holders = {number: task for (task, number), record in held.items() if record not in waits_at}
     locked = {number: held[task, number] for number, task in holders.items()}
     title, remedy = _deadlock(log, by_name, holders, returned=bool(returned))
     if returned and all(log.tasks[task].is_memory_core for task in returned):
         remedy = _without_memory_cores(sites[0], list(by_name)) or remedy
-    if alone := _passed_alone(log, order, waiting):
+    if alone := _passed_alone(run, waiting):
         remedy = f"{alone}\nor {remedy}"
     return Finding(
         kind="hang",
         title=title,
         location=f"{at}; " + (f"returned: {_names(log, returned)}" if returned else "none has returned"),
-        sites=(*sites, *_causes(log, order, by_name, locked, returned)),
+        sites=(*sites, *_causes(run, by_name, locked, returned)),
         rule="; ".join(dict.fromkeys(_WAITS_FOR[name.partition(" ")[0]] for name in by_name)),
         remedy=remedy,
         fields={
@@ -222,20 +221,17 @@ def _hang(log: Log, columns: dict[str, Integers], order: Order) -> Finding | Non
     )
 
 
-def _causes(
-    log: Log, order: Order, waiting: Collection[str], locked: Mapping[int, int], returned: list[int]
-) -> tuple[Site, ...]:
+def _causes(run: Run, waiting: Collection[str], locked: Mapping[int, int], returned: list[int]) -> tuple[Site, ...]:
     """Return where the locks that tasks wait for were acquired, or else the last operation of a task that returned.
 
     `locked`: by lock, the record with which a task acquired it.
     """
+    order = run.order
     if any(name.startswith("lock ") for name in waiting):
         held = [locked[number] for number in locked if f"lock {number}" in waiting]
-        return tuple(site_of(log, record, "locks", "sync") for record in held)
+        return tuple(run.site(record, "locks") for record in held)
     last = [int(order.first[task + 1]) - 1 for task in returned if order.first[task] < order.first[task + 1]]
-    return tuple(
-        site_of(log, int(order.record[position]), "last", LANES[int(order.lane[position])]) for position in last[:1]
-    )
+    return tuple(run.site(int(order.record[position]), "last") for position in last[:1])
 
 
 def _without_memory_cores(waits: Site, barriers: list[str]) -> str:
@@ -247,8 +243,9 @@ def _without_memory_cores(waits: Site, barriers: list[str]) -> str:
     return f"{leave}\nor, if they need not wait, {waits.call(f'{instead}()')} in its place"
 
 
-def _passed_alone(log: Log, order: Order, waiting: Integers) -> str:
+def _passed_alone(run: Run, waiting: Integers) -> str:
     """Return the remedy for a barrier of the cores alone, passed instead of the one in which a memory core waits."""
+    log, order = run.log, run.order
     for position in waiting.tolist():
         name = log.ops[int(order.op[position])]
         memory_core = log.tasks[int(order.task[position])]
@@ -265,7 +262,7 @@ def _passed_alone(log: Log, order: Order, waiting: Integers) -> str:
             passed = own[np.flatnonzero(np.cumsum(order.op[own] == same[0]) == turn)]
             passed = passed[order.op[passed] != same[0]][:1].tolist()
             for other in passed:
-                site = site_of(log, int(order.record[other]), "passed", "sync")
+                site = run.site(int(order.record[other]), "passed")
                 return f"{site.call(f'{name}()')} in place of {site.call(f'{site.operation}()')} at {site.location}"
     return ""
 

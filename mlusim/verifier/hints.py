@@ -7,26 +7,26 @@ from collections.abc import Iterator
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.log import SYNC, Log
+from mlusim.log import SYNC
 from mlusim.verifier.accesses.geometry import geometry_of, overlap
-from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.order.lanes import LANES
-from mlusim.verifier.races.conflicts import Space, between_tasks, within_tasks
+from mlusim.verifier.races.conflicts import between_tasks, within_tasks
 from mlusim.verifier.races.lane_syncs import LANE_SYNCS
 from mlusim.verifier.races.releases import TRANSFERS, in_flight
+from mlusim.verifier.run import Run
 
 # The purpose of a sync usually shows in the first operations of a log, so these are checked first.
 _FIRST_OPERATIONS = 2000
 
 
-def find_overlapping_copies(log: Log, columns: dict[str, Integers]) -> list[Finding]:
+def find_overlapping_copies(run: Run) -> list[Finding]:
     """Find copies within an allocation that read bytes which they write elsewhere, one finding per source line.
 
     Copies that no order of bytes makes correct are rejected earlier (`mlusim.memory.copy_limits.check_apart`); the rest
     rely on ascending order.
     """
+    log, columns = run.log, run.columns
     copies = [code for code, name in enumerate(log.ops) if name in ("memcpy", "move")]
     inside = (columns["dst_alloc"] == columns["a_alloc"]) & np.isin(columns["op"], copies)
     inside &= (columns["dst_offset"] != columns["a_offset"]) | (columns["dst_box"] != columns["a_box"])
@@ -62,14 +62,14 @@ def _unawaited(order: Order) -> Integers:
     return np.sort(order.record[np.isin(order.lane, TRANSFERS) & ~order.awaited])
 
 
-def find_unawaited(log: Log, order: Order) -> list[Finding]:
+def find_unawaited(run: Run) -> list[Finding]:
     """Find copies that their task never waits for, one finding per line. ASSUMED: a task ends when its copies have."""
-    records = _unawaited(order)
+    records, order = _unawaited(run.order), run.order
     _, first, counts = np.unique(order.line_of[records], return_index=True, return_counts=True)
     findings = []
     for record, times in sorted(zip(records[first].tolist(), counts.tolist(), strict=True)):
         lane = int(order.lane[order.position[record]])
-        site = site_of(log, record, "copies", LANES[lane])
+        site = run.site(record, "copies")
         sync, pipe = LANE_SYNCS[lane]
         findings.append(
             Finding(
@@ -84,28 +84,25 @@ def find_unawaited(log: Log, order: Order) -> list[Finding]:
     return findings
 
 
-def find_redundant(
-    log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, order: Order
-) -> list[Finding]:
+def find_redundant(run: Run) -> list[Finding]:
     """Find syncs that order nothing on the paths that ran, given the other syncs. Requires a log without races.
 
     A sync that waits for the last copies of a task is not redundant.
     """
-    if {"gather", "scatter"} & set(log.ops):
+    if {"gather", "scatter"} & set(run.log.ops):
         # Their offsets are read at issue, so a sync may establish an order that no pipe shows.
         return []
+    columns, order = run.columns, run.order
     dropped: list[int] = []
     findings = []
     unawaited = len(_unawaited(order))
-    for lines in _groups_of_lines(columns, order):
+    for lines in _groups_of_lines(run):
         without = order.without([*dropped, *lines])
-        if len(_unawaited(without)) > unawaited or _needed(log, columns, accesses, space, without):
+        if len(_unawaited(without)) > unawaited or _needed(run.but(order=without)):
             continue
         dropped += lines
         records = np.flatnonzero((columns["pipe"] == SYNC) & np.isin(columns["line"], lines))
-        sites = tuple(
-            site_of(log, int(records[columns["line"][records] == line][0]), "waits", "sync") for line in lines
-        )
+        sites = tuple(run.site(int(records[columns["line"][records] == line][0]), "waits") for line in lines)
         findings.append(
             Finding(
                 kind="redundant-sync",
@@ -119,8 +116,9 @@ def find_redundant(
     return findings
 
 
-def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[list[int]]:
+def _groups_of_lines(run: Run) -> Iterator[list[int]]:
     """Yield source lines of syncs; lines that meet in one barrier form a group, as none can be removed alone."""
+    columns, order = run.columns, run.order
     is_sync = columns["pipe"] == SYNC
     # Exclude lines with other records: those operations block by themselves and cannot be removed.
     lines = np.setdiff1d(columns["line"][is_sync], columns["line"][~is_sync]).tolist()
@@ -138,15 +136,16 @@ def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[lis
             yield sorted(group)
 
 
-def _needed(log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, order: Order) -> bool:
-    """Return whether an order without some syncs has a race, or a release of a buffer in flight."""
-    early = order.position[accesses.record] - order.first[columns["task"][accesses.record]] < _FIRST_OPERATIONS // max(
-        1, len(log.tasks)
+def _needed(run: Run) -> bool:
+    """Return whether a run without some syncs has a race, or a release of a buffer in flight."""
+    order, record = run.order, run.accesses.record
+    early = order.position[record] - order.first[order.task_of[record]] < _FIRST_OPERATIONS // max(
+        1, len(run.log.tasks)
     )
-    for chosen in (accesses.where(early), accesses):
-        if len(in_flight(log, chosen, order)):
+    for chosen in (run.but(accesses=run.accesses.where(early)), run):
+        if len(in_flight(chosen)):
             return True
         for join in (within_tasks, between_tasks):
-            if any(len(a) for a, _ in join(order, chosen, space)):
+            if any(len(a) for a, _ in join(chosen)):
                 return True
     return False

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mlusim.arrays import Integers
 from mlusim.cores.synchronisation.locks import LOCK_NAMES, SHIFT
-from mlusim.log import Log
-from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.findings import Finding
+from mlusim.verifier.run import Run
 
 
-def locks_in_use(log: Log, columns: dict[str, Integers]) -> dict[tuple[int, int], int]:
+def locks_in_use(run: Run) -> dict[tuple[int, int], int]:
     """By task and lock, return the record with which the task acquired the lock, or waits for it, if not released."""
+    log, columns = run.log, run.columns
     if LOCK_NAMES[0] not in log.ops:
         return {}
     lock_op, unlock_op = (log.ops.index(name) if name in log.ops else -1 for name in LOCK_NAMES)
@@ -23,15 +23,15 @@ def locks_in_use(log: Log, columns: dict[str, Integers]) -> dict[tuple[int, int]
     return in_use
 
 
-def find_locks_left(log: Log, columns: dict[str, Integers]) -> list[Finding]:
+def find_locks_left(run: Run) -> list[Finding]:
     """Find tasks that ended while holding a lock, one finding per source line and lock."""
     by_line: dict[tuple[int, int], list[int]] = {}
-    for (task, number), record in locks_in_use(log, columns).items():
-        if log.tasks[task].end_ps >= 0:
-            by_line.setdefault((int(columns["line"][record]), number), []).append(record)
+    for (task, number), record in locks_in_use(run).items():
+        if run.log.tasks[task].end_ps >= 0:
+            by_line.setdefault((int(run.columns["line"][record]), number), []).append(record)
     findings = []
     for (_, number), records in by_line.items():
-        site = site_of(log, records[0], "locks", "sync")
+        site = run.site(records[0], "locks")
         findings.append(
             Finding(
                 kind="hang",

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlusim.arrays import Integers
-from mlusim.log import NONE, SCALAR, VECTOR, Log
+from mlusim.log import NONE, SCALAR, VECTOR
 from mlusim.verifier.accesses.geometry import Geometry, element_starts, shared
-from mlusim.verifier.accesses.table import BY_ROWS, Accesses
+from mlusim.verifier.accesses.table import BY_ROWS
+from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.marks import elementwise, is_copy
 
 # Operations that made a wrong value which are looked up.
@@ -33,8 +33,9 @@ class Producer:
     reads: tuple[Read, ...]
 
 
-def last_writer(accesses: Accesses, alloc: int, byte: int, nbytes: int, before: int) -> int:
+def last_writer(run: Run, alloc: int, byte: int, nbytes: int, before: int) -> int:
     """Return the last record before `before` that writes any of the bytes; NONE if there is none."""
+    accesses = run.accesses
     candidates = (accesses.alloc == alloc) & accesses.write & (accesses.record < before)
     candidates &= (accesses.low < byte + nbytes) & (accesses.high > byte)
     element = Geometry(0, nbytes, ())
@@ -44,55 +45,56 @@ def last_writer(accesses: Accesses, alloc: int, byte: int, nbytes: int, before: 
     return NONE
 
 
-def producer_of(
-    log: Log, columns: dict[str, Integers], accesses: Accesses, store: int, byte: int, nbytes: int
-) -> Producer | None:
+def producer_of(run: Run, store: int, byte: int, nbytes: int) -> Producer | None:
     """Find the operation that computed an element before `store` wrote it; None if it is the store itself or unknown.
 
     Args:
-        log, columns, accesses: the run.
+        run: the run.
         store: record of the copy that wrote the element.
         byte, nbytes: the element, in the allocation of the destination.
     """
-    source = _source_byte(log, columns, store, "a", byte)
+    log, columns = run.log, run.columns
+    source = _source_byte(run, store, "a", byte)
     if source is None:
         return None
     alloc = int(columns["a_alloc"][store])
     if log.allocations[alloc].memory not in ("nram", "sram"):
         return None
-    producer = last_writer(accesses, alloc, source, nbytes, store)
+    producer = last_writer(run, alloc, source, nbytes, store)
     if producer == NONE:
         return None
     reads = []
     for side in ("a", "b"):
         if columns[f"{side}_alloc"][producer] != NONE:
-            origin = _source_byte(log, columns, producer, side, source)
+            origin = _source_byte(run, producer, side, source)
             if origin is not None:
                 itemsize = log.boxes[int(columns[f"{side}_box"][producer])].itemsize
                 reads.append(Read(int(columns[f"{side}_alloc"][producer]), origin, itemsize))
     return Producer(producer, tuple(reads))
 
 
-def came_through(log: Log, columns: dict[str, Integers], accesses: Accesses, store: int, byte: int) -> list[int]:
+def came_through(run: Run, store: int, byte: int) -> list[int]:
     """Return the records that made what a record stores to a byte, as far as they are copies or elementwise."""
+    log, columns = run.log, run.columns
     made: dict[int, None] = {}
     todo = [(store, byte)]
     while todo and len(made) < _MOST_MAKERS:
         record, at = todo.pop()
         for side in ("a", "b"):
-            origin = _source_byte(log, columns, record, side, at)
+            origin = _source_byte(run, record, side, at)
             if origin is None:
                 continue
             itemsize = log.boxes[int(columns[f"{side}_box"][record])].itemsize
-            maker = last_writer(accesses, int(columns[f"{side}_alloc"][record]), origin, itemsize, record)
+            maker = last_writer(run, int(columns[f"{side}_alloc"][record]), origin, itemsize, record)
             if maker != NONE and maker not in made:
                 made[maker] = None
                 todo.append((maker, origin))
     return list(made)
 
 
-def _source_byte(log: Log, columns: dict[str, Integers], record: int, side: str, byte: int) -> int | None:
+def _source_byte(run: Run, record: int, side: str, byte: int) -> int | None:
     """Return the first byte of the source element that a destination byte comes from; None if unknown."""
+    log, columns = run.log, run.columns
     name, pipe = log.ops[int(columns["op"][record])], int(columns["pipe"][record])
     if columns[f"{side}_alloc"][record] == NONE or name in BY_ROWS or pipe == SCALAR:
         return None

@@ -15,9 +15,9 @@ from mlusim.memory.view import View
 from mlusim.units import group_digits
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
-from mlusim.verifier.accesses.table import accesses_of
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.producer import Read, came_through, last_writer, producer_of
+from mlusim.verifier.run import Run
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
 _ROUNDING = 2.0**-10
@@ -131,22 +131,21 @@ def _origin(
 
     Also returns the lines that made the element before its store, as `kernel.py:41`.
     """
-    columns, nbytes = log.columns(), dtype.itemsize
-    accesses = accesses_of(log, columns)
-    store = last_writer(accesses, identity, byte, nbytes, len(log))
+    run, nbytes = Run(log), dtype.itemsize
+    store = last_writer(run, identity, byte, nbytes, len(log))
     if store == NONE:
         return (), "", []
     sites = [site_of(log, store, "writes")]
-    makers = came_through(log, columns, accesses, store, byte)
+    makers = came_through(run, store, byte)
     through = sorted({site_of(log, record, "makes").location for record in makers})
-    made = producer_of(log, columns, accesses, store, byte, nbytes)
+    made = producer_of(run, store, byte, nbytes)
     if made is None:
         return tuple(sites), "", through
     sites.append(site_of(log, made.record, "makes"))
     on_chip = [read for read in made.reads if log.allocations[read.alloc].memory in ("nram", "sram")]
     if not on_chip or repeat is None:
         return tuple(sites), "", through
-    values = repeat(int(columns["start_ps"][made.record]))
+    values = repeat(int(run.columns["start_ps"][made.record]))
     texts = []
     for read in on_chip:
         array = values.get(read.alloc)
@@ -163,7 +162,7 @@ def _operand(log: Log, record: int, read: Read, array: Array, dtype: np.dtype[An
     allocation = log.allocations[read.alloc]
     itemsize = dtype_of(allocation.dtype).itemsize
     if itemsize != read.nbytes:
-        if read.nbytes != dtype.itemsize or log.ops[int(log.columns()["op"][record])] == "convert":
+        if read.nbytes != dtype.itemsize or log.ops[log.records.op(record)] == "convert":
             return ""
         end = read.byte + read.nbytes
         value = np.frombuffer(array.tobytes()[read.byte : end], dtype)[0]

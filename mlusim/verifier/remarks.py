@@ -5,10 +5,10 @@ from __future__ import annotations
 import linecache
 from pathlib import Path
 
-from mlusim.arrays import Integers
 from mlusim.log import NONE, Log
 from mlusim.log_tables import Remark
 from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.run import Run
 
 _BEYOND = (
     "an index must be less than the length of its table. ASSUMED: an element with a larger index keeps its value, "
@@ -38,19 +38,18 @@ RULES = {
 }
 
 
-def find_remarks(log: Log, columns: dict[str, Integers], padding: set[int]) -> list[Finding]:
+def find_remarks(run: Run, padding: set[int]) -> list[Finding]:
     """Return a finding for each remark of the log.
 
     Lookups of uninitialised indices are left out: `uninitialised` reports them where they reach an output.
 
-    Args:
-        log, columns: the run.
-        padding: the records of such lookups.
+    `padding`: the records of such lookups.
     """
+    log = run.log
     # By line, the other lookups beyond the table. Runs saved by earlier versions do not have their records.
     lookups = {remark.line: remark.times for remark in log.remarks.values() if remark.kind == "lookup"}
     for record in padding:
-        lookups[int(columns["line"][record])] -= 1
+        lookups[int(run.columns["line"][record])] -= 1
     return [
         Finding(
             kind=remark.kind,

@@ -6,7 +6,7 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.run import Run
 
 # Executions of a line that are examined for what they replace; the last one is examined, too.
 _FIRST_EXECUTIONS = 8
@@ -14,37 +14,39 @@ _FIRST_EXECUTIONS = 8
 _FIRST_WRITES = 32
 
 
-def replaces_unread(accesses: Accesses, order: Order, a: int, b: int) -> str:
+def replaces_unread(run: Run, a: int, b: int) -> str:
     """Return which line of a race replaces unread results: "first", "second" or "".
 
     The first one replaces what a copy or an instruction wrote to the same bytes. So does the second one with its
     result, and does not read these bytes: it may read others of the buffer instead. The first one of a race writes.
     """
+    accesses, line_of = run.accesses, run.order.line_of
     if not accesses.write[a]:
         return ""
-    record, near = accesses.record, _of_task_and_buffer(accesses, order, a)
+    record, near = accesses.record, _of_task_and_buffer(run, a)
     for name, row in (("first", a), ("second", b)):
-        same_line = order.line_of[record[near]] == order.line_of[record[row]]
+        same_line = line_of[record[near]] == line_of[record[row]]
         writes = near[same_line & accesses.write[near]].tolist()
         if any(_replaces(accesses, near, write) for write in (*writes[:_FIRST_EXECUTIONS], *writes[-1:])):
             return name
     return ""
 
 
-def replaced_before(accesses: Accesses, order: Order, read: int) -> int:
+def replaced_before(run: Run, read: int) -> int:
     """Return the first write of a task to the buffer of its read, and before it, that replaces an unread result; or -1.
 
     Of the writes, the first ones are examined, and the last one.
     """
-    near = _of_task_and_buffer(accesses, order, read)
+    accesses, near = run.accesses, _of_task_and_buffer(run, read)
     writes = near[accesses.write[near] & (accesses.record[near] < accesses.record[read])].tolist()
     examined = (*writes[:_FIRST_WRITES], *writes[-1:])
     return next((write for write in examined if _replaces(accesses, near, write)), -1)
 
 
-def _of_task_and_buffer(accesses: Accesses, order: Order, row: int) -> Integers:
+def _of_task_and_buffer(run: Run, row: int) -> Integers:
     """Return the accesses by the task of an access to its allocation."""
-    of_task = order.task_of[accesses.record] == order.task_of[accesses.record[row]]
+    accesses = run.accesses
+    of_task = run.order.task_of[accesses.record] == run.task(row)
     return np.flatnonzero(of_task & (accesses.alloc == accesses.alloc[row]))
 
 

@@ -10,13 +10,12 @@ import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
-from mlusim.log import NONE, Log
+from mlusim.log import NONE
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs
 from mlusim.verifier.accesses.table import COLLECT, FILLS, FILTERS, Accesses, scratch_rows
-from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.order.lanes import LANES
+from mlusim.verifier.findings import Finding
+from mlusim.verifier.run import Run
 
 # A fill may prepare for later writes; the others have another effect, or a result that they cannot omit.
 _OTHERWISE_USED = FILLS | ATOMIC_NAMES | {COLLECT, *FILTERS}
@@ -26,8 +25,9 @@ _FIRST_ROWS = 1 << 12
 _MOST_PAIRS = 1 << 22
 
 
-def find_unread(log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> list[Finding]:
+def find_unread(run: Run) -> list[Finding]:
     """Find lines whose results on chip nothing reads before other results replace them, one finding per line."""
+    log, columns, accesses = run.log, run.columns, run.accesses
     line = columns["line"][accesses.record]
     doubtful = np.zeros(len(log.lines), bool)
     doubtful[line[accesses.write]] = True
@@ -52,7 +52,7 @@ def find_unread(log: Log, columns: dict[str, Integers], accesses: Accesses, orde
         if not len(own):
             continue
         record = int(accesses.record[own[0]])
-        site = site_of(log, record, "writes", LANES[int(order.lane[order.position[record]])])
+        site = run.site(record, "writes")
         name = log.allocations[int(accesses.alloc[own[0]])].name
         findings.append(
             Finding(

@@ -7,12 +7,13 @@ import numpy as np
 from mlusim.log import NONE, Log
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses.outputs import is_output
-from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Finding
+from mlusim.verifier.run import Run
 
 
-def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
+def find_unused(run: Run) -> list[Finding]:
     """Find allocations never accessed, except outputs that a launch or the host gets: those count as never written."""
+    log, accesses = run.log, run.accesses
     used = np.zeros(len(log.allocations), bool)
     used[accesses.alloc] = True
     used[list(accesses.unknown)] = True

@@ -6,6 +6,7 @@ One access:
   outputs                  which tensors leave the board
   partial_results          what an instruction leaves unwritten of its destination
   coordinates              byte ranges as tensor coordinates
+  space                    allocations that share addresses, and tasks that share allocations
 
 Many accesses:
   overlaps                 which of many pairs share bytes

@@ -20,14 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Integers
+from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
-from mlusim.log import NONE, SCALAR, Log
+from mlusim.log import NONE, SCALAR
 from mlusim.log_tables import Box
 from mlusim.verifier.accesses.geometry import geometry_of
-from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import in_order
+from mlusim.verifier.run import Run
 
 # By task, the position of its last atomic that is known to have taken effect.
 Knowledge = dict[int, int]
@@ -47,16 +46,11 @@ class _Acquired:
 
 
 class Handshakes:
-    """The handshakes of one log.
+    """The handshakes of one run."""
 
-    Args:
-        log, columns, accesses, order: the run.
-    """
-
-    def __init__(self, log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> None:
-        self._order = order
-        self._accesses = accesses
-        self._columns = columns
+    def __init__(self, run: Run) -> None:
+        log, columns = run.log, run.columns
+        self._run = run
         self._acquired: dict[int, _Acquired] = {}
         self._uses: dict[int, tuple[Integers, Integers]] = {}
         atomic = np.array([name in ATOMIC_NAMES for name in log.ops], bool)
@@ -64,7 +58,7 @@ class Handshakes:
         records = np.flatnonzero(atomic[columns["op"]] & (columns["end_ps"] >= 0))
         if not fetching[columns["op"][records]].any():
             return
-        self._learn(log, records[np.lexsort((records, columns["end_ps"][records]))], fetching)
+        self._learn(records[np.lexsort((records, columns["end_ps"][records]))], fetching)
 
     def __bool__(self) -> bool:
         """Return whether any task has acquired knowledge."""
@@ -72,7 +66,7 @@ class Handshakes:
 
     def orders(self, first: int, second: int) -> bool:
         """Return whether handshakes order the operation at `first` before one of another task at `second`."""
-        order = self._order
+        order = self._run.order
         for task, acquired in self._acquired.items():
             for other, atomic in acquired.before(self._last_known(task, second)).items():
                 if other == order.task[first]:
@@ -85,7 +79,7 @@ class Handshakes:
 
     def _last_known(self, task: int, position: int) -> int:
         """Return the first position of a task that may not be complete when the operation at `position` starts."""
-        order = self._order
+        order = self._run.order
         own_task = int(order.task[position])
         if task == own_task:
             return position
@@ -98,9 +92,9 @@ class Handshakes:
         first, last = int(order.first[task]), int(order.first[task + 1])
         return first + int(np.searchsorted(order.segment[first:last], ends, side="left"))
 
-    def _learn(self, log: Log, atomics: Integers, fetching: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+    def _learn(self, atomics: Integers, fetching: Flags) -> None:
         """Process the atomics in the order in which they took effect."""
-        columns, order = self._columns, self._order
+        log, columns, order = self._run.log, self._run.columns, self._run.order
         # By target, the knowledge carried by the atomics on it so far.
         known_by_target: dict[tuple[Any, ...], Knowledge] = {}
         waiting: dict[int, deque[tuple[int, Knowledge]]] = {}
@@ -116,7 +110,7 @@ class Handshakes:
             while acquisitions and acquisitions[0][0] < position:
                 self._acquire(task, *acquisitions.popleft())
             if before and fetching[columns["op"][record]]:
-                use = self._first_use(log, record, position)
+                use = self._first_use(record, position)
                 if use != NONE:
                     acquisitions.append((use, dict(before)))
             _join(before, self._acquired.get(task, _Acquired()).before(position))
@@ -132,13 +126,13 @@ class Handshakes:
         acquired.positions.append(use)
         acquired.known.append(joined)
 
-    def _first_use(self, log: Log, record: int, position: int) -> int:
+    def _first_use(self, record: int, position: int) -> int:
         """Return the position at which scalar code of the task reads an atomic's old value; NONE if none does."""
-        old = log.more_operands.get(record, [])
+        old = self._run.log.more_operands.get(record, [])
         if not old:
             # The old value is returned in a register.
             return position
-        accesses, order = self._accesses, self._order
+        accesses, order = self._run.accesses, self._run.order
         rows, positions = self._uses_of(int(old[0][0]))
         first, behind = np.searchsorted(positions, [position, position + 1]).tolist()
         written = [row for row in rows[first:behind].tolist() if accesses.write[row]]
@@ -161,8 +155,9 @@ class Handshakes:
         """Return the accesses to an allocation by position, and their positions."""
         known = self._uses.get(alloc)
         if known is None:
-            rows = np.flatnonzero(self._accesses.alloc == alloc)
-            positions = self._order.position[self._accesses.record[rows]]
+            accesses = self._run.accesses
+            rows = np.flatnonzero(accesses.alloc == alloc)
+            positions = self._run.order.position[accesses.record[rows]]
             by_position = np.argsort(positions, kind="stable")
             known = self._uses[alloc] = rows[by_position], positions[by_position]
         return known

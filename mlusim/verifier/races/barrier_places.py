@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.log import Log
 from mlusim.verifier.findings import Site
 from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.run import Run
 from mlusim.verifier.source_loops import (
     function_around,
     line_passed_by_all,
@@ -19,17 +19,18 @@ from mlusim.verifier.source_loops import (
 )
 
 
-def barrier_moved(log: Log, order: Order, first: int, last: int, sync: str, second: Site) -> list[str]:
+def barrier_moved(run: Run, first: int, last: int, sync: str, second: Site) -> list[str]:
     """Return the remedy for a barrier that follows an access in its loop and would order it if it came before.
 
     Only if the two tasks do different things: then all of them pass the barriers that they should, too late.
 
     Args:
-        log, order: the run.
+        run: the run.
         first, last: the positions of the two operations.
         sync: the barrier.
         second: the site of the second operation.
     """
+    log, order = run.log, run.order
     if not _have_lines_of_their_own(order, first, last):
         return []
     behind = _barriers(order, int(order.task[last]))
@@ -46,8 +47,9 @@ def barrier_moved(log: Log, order: Order, first: int, last: int, sync: str, seco
     return [f"move the barrier at {_location(file, line)} before {_location(file, before)}"]
 
 
-def wider_barrier(log: Log, order: Order, first: int, last: int, sync: str, site: Site) -> list[str]:
+def wider_barrier(run: Run, first: int, last: int, sync: str, site: Site) -> list[str]:
     """Return the remedy for a barrier that both tasks pass between two operations, each with tasks of its own only."""
+    log, order = run.log, run.order
     after, before = (_passes(order, _barriers(order, int(order.task[position]))) for position in (first, last))
     common = [passed for passed, position in after.items() if position > first and before.get(passed, last) < last]
     if not common:
@@ -56,27 +58,28 @@ def wider_barrier(log: Log, order: Order, first: int, last: int, sync: str, site
     return [f"{site.call(f'{sync}()')} in place of {site.call(f'{name}()')} at {_location(file, line)}"]
 
 
-def on_both_paths(log: Log, order: Order, first: int, last: int) -> str:
+def on_both_paths(run: Run, first: int, last: int) -> str:
     """Return where a barrier belongs on the path of the memory core, and where on that of the MLU cores.
 
     It is empty if both tasks of the race are of one kind, if no `if` separates their lines, or if a loop around one of
     them has a barrier: then one of its iterations lacks one.
     """
+    log, order = run.log, run.order
     kinds = [log.tasks[int(order.task[position])].is_memory_core for position in (first, last)]
     (file, line, _), (other_file, other, _) = (log.lines[int(order.line[position])] for position in (first, last))
     one_function = file == other_file and function_around(file, line) == function_around(file, other)
     if kinds[0] == kinds[1] or not one_function or not on_separate_paths(file, line, other):
         return ""
-    passed = [_passed_by_all_alike(log, order, position, file) for position in (first, last)]
+    passed = [_passed_by_all_alike(run, position, file) for position in (first, last)]
     loops = [loops_around(file, number) for number in (line, other)]
     if other not in passed[1] or any(
-        _has_barrier(log, order, position, loops) for position, loops in zip((first, last), loops, strict=True)
+        _has_barrier(run, position, loops) for position, loops in zip((first, last), loops, strict=True)
     ):
         return ""
     end = max((loop[1] for loop in loops[0]), default=line)
     following = min((number for number in passed[0] if number > end), default=0)
     # The barriers of all cores that both tasks pass must stay in the same order.
-    earlier, of_other = (_of_all_cores(log, order, position) for position in (first, last))
+    earlier, of_other = (_of_all_cores(run, position) for position in (first, last))
     begin = min((loop[0] for loop in loops[1]), default=other)
     if len(of_other) > len(earlier):
         begin = log.lines[int(order.line[of_other[len(earlier)]])][1]
@@ -107,8 +110,9 @@ def _barriers(order: Order, task: int) -> Integers:
     return own[order.is_barrier[own]]
 
 
-def _of_all_cores(log: Log, order: Order, position: int) -> Integers:
+def _of_all_cores(run: Run, position: int) -> Integers:
     """Return the positions of the barriers of MLU cores and memory cores that a task passes before an operation."""
+    log, order = run.log, run.order
     barriers = _barriers(order, int(order.task[position]))
     codes = [code for code, name in enumerate(log.ops) if name in ("sync_cluster", "sync_all")]
     return barriers[np.isin(order.op[barriers], codes) & (barriers < position)]
@@ -124,8 +128,9 @@ def _passes(order: Order, positions: Integers) -> dict[tuple[int, int], int]:
     return passes
 
 
-def _passed_by_all_alike(log: Log, order: Order, position: int, file: str) -> set[int]:
+def _passed_by_all_alike(run: Run, position: int, file: str) -> set[int]:
     """Return the lines of a file that all tasks pass that belong to the job of an operation and are of its kind."""
+    log, order = run.log, run.order
     task = int(order.task[position])
     alike = [
         number
@@ -136,8 +141,9 @@ def _passed_by_all_alike(log: Log, order: Order, position: int, file: str) -> se
     return {log.lines[code][1] for code in codes if log.lines[code][0] == file}
 
 
-def _has_barrier(log: Log, order: Order, position: int, loops: list[tuple[int, int]]) -> bool:
+def _has_barrier(run: Run, position: int, loops: list[tuple[int, int]]) -> bool:
     """Return whether the task of an operation passes a barrier at a line in one of the loops around it."""
+    log, order = run.log, run.order
     lines = {log.lines[code][1] for code in order.line[_barriers(order, int(order.task[position]))].tolist()}
     return any(loop[0] <= line <= loop[1] for loop in loops for line in lines)
 

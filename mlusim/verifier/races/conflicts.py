@@ -12,44 +12,27 @@ from collections.abc import Iterator
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.log import Log
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier_first, in_batches, touching
+from mlusim.verifier.accesses.space import Space
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import ASYNCHRONOUS_LANES, LANES, in_order
+from mlusim.verifier.run import Run
 
 # Windows are compared pair by pair up to this many pairs per access; beyond that, by kind of access.
 _MAX_PAIRS_PER_ACCESS = 16
 # Smallest batch of accesses, in whole tasks.
 _BATCH_ROWS = 1 << 18
-_SHARED_MEMORIES = ("gdram", "sram")
 
 
-class Space:
-    """The identity of bytes: for each allocation its address space, and the address of its first byte in it.
-
-    An allocation in GDRAM or SRAM is an address space by itself. NRAM, WRAM and LDRAM are one space each per task,
-    because a scope frees addresses while a copy may still use them.
-    """
-
-    def __init__(self, log: Log) -> None:
-        private = {"nram": 0, "wram": 1, "ldram": 2}
-        self.number = np.array(
-            [private.get(record.memory, 3 + index) for index, record in enumerate(log.allocations)], np.int64
-        )
-        self.address = np.array([record.address for record in log.allocations], np.int64)
-        self.address[self.number >= len(private)] = 0
-        self.shared = np.array([record.memory in _SHARED_MEMORIES for record in log.allocations], bool)
-        self.read_only = np.array([record.read_only for record in log.allocations], bool)
-
-
-def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
-    """Yield unordered conflicting pairs of rows of `accesses` within a task, the earlier first.
+def within_tasks(run: Run) -> Iterator[Pairs]:
+    """Yield unordered conflicting pairs of rows within a task, the earlier first.
 
     Of pairs that differ only in repetition, at least the first is included.
     """
+    order, accesses, space = run.order, run.accesses, run.space
     # Inputs are never written.
     writable = np.flatnonzero(~space.read_only[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
     writable = writable[np.argsort(order.position[accesses.record[writable]], kind="stable")]
@@ -177,8 +160,9 @@ def _overlapping(
             yield from zip(a[exact].tolist(), b[exact].tolist(), strict=True)
 
 
-def between_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
-    """Yield unordered conflicting pairs of rows of `accesses` in different tasks."""
+def between_tasks(run: Run) -> Iterator[Pairs]:
+    """Yield unordered conflicting pairs of rows in different tasks."""
+    order, accesses, space = run.order, run.accesses, run.space
     candidates = np.flatnonzero(space.shared[accesses.alloc] & ~space.read_only[accesses.alloc])
     if not len(candidates):
         return

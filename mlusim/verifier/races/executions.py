@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.run import Run
 
 
-def executions_of(order: Order, accesses: Accesses, one: Integers, other: Integers) -> dict[str, Any]:
+def executions_of(run: Run, one: Integers, other: Integers) -> dict[str, Any]:
     """Return fields about the executions of the first line of pairs of accesses, all of the same two lines.
 
     `comparable` counts those that the second line follows as often, before anything orders the two, as in a race.
     """
-    record = accesses.record
+    order, record = run.order, run.accesses.record
     first, second = order.line_of[record[one[0]]], order.line_of[record[other[0]]]
     firsts, seconds = (np.sort(order.position[np.flatnonzero(order.line_of == line)]) for line in (first, second))
     # Of each execution that races, the first race.

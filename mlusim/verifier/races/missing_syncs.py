@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
-from mlusim.log import Log
 from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site, between, in_one_function
-from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, on_the_vector_pipe
+from mlusim.verifier.run import Run
 from mlusim.verifier.source_loops import loop_repeated, loops_around
 
 # Steps of a task examined between the two operations of a race.
@@ -61,9 +60,9 @@ class Race:
     part: str = ""
 
 
-def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Finding, set[Point]]]:
+def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point]]]:
     """Return one finding per missing sync, in the order of the races, with the locations where it could be added."""
-    remaining = {number: _points(log, order, race) for number, race in enumerate(races)}
+    remaining = {number: _points(run, race) for number, race in enumerate(races)}
     result: dict[int, tuple[Finding, set[Point]]] = {}
     while remaining:
         # The races that each sync at each location would fix; a wait for all pipes fixes whatever any other would.
@@ -269,18 +268,19 @@ def _barrier_fixes(finding: Finding, points: set[Point]) -> bool:
     )
 
 
-def _points(log: Log, order: Order, race: Race) -> set[Point]:
+def _points(run: Run, race: Race) -> set[Point]:
     """Return the locations that a task passes between two operations, and the copies that could block instead.
 
     The last time, a pipeline may pass fewer lines than the first time: it no longer loads.
     """
     copies = {Point(4, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
-    points = _passed(log, order, race.first, race.second)
-    return copies | (points & _passed(log, order, *race.last) or points)
+    points = _passed(run, race.first, race.second)
+    return copies | (points & _passed(run, *race.last) or points)
 
 
-def _passed(log: Log, order: Order, first: int, second: int) -> set[Point]:
+def _passed(run: Run, first: int, second: int) -> set[Point]:
     """Return the locations that a task passes between two positions."""
+    log, order = run.log, run.order
     end = min(second, first + _MAX_STEPS) + 1
     lines, ops = order.line[first:end], order.op[first:end]
     # Different operations of one line are one statement: nothing can stand between them.

@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.log import IO, MOVE, NONE, Log
+from mlusim.log import IO, MOVE, NONE
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import group_rows
-from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.order.lanes import LANES, MEMORY_CORE_IO
+from mlusim.verifier.findings import Finding
+from mlusim.verifier.order.lanes import MEMORY_CORE_IO
 from mlusim.verifier.races.lane_syncs import LANE_SYNCS
+from mlusim.verifier.run import Run
 
 TRANSFERS = (IO, MOVE, MEMORY_CORE_IO)
 
 
-def in_flight(log: Log, accesses: Accesses, order: Order) -> Integers:
-    """Return rows of `accesses` whose transfer may be running when their buffer is released.
+def in_flight(run: Run) -> Integers:
+    """Return the rows whose transfer may be running when their buffer is released.
 
     Only transfers count: later vector instructions on the same bytes are in order with earlier ones.
     """
+    log, accesses, order = run.log, run.accesses, run.order
     released = {identity: count for identity, count in log.released.items() if log.allocations[identity].task != NONE}
     if not released or not len(accesses):
         return np.empty(0, np.int64)
@@ -42,9 +42,10 @@ def in_flight(log: Log, accesses: Accesses, order: Order) -> Integers:
     return np.flatnonzero(rows)
 
 
-def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
+def find_releases(run: Run) -> list[Finding]:
     """Find releases of buffers in flight, one finding per source line and buffer."""
-    rows = in_flight(log, accesses, order)
+    log, accesses, order = run.log, run.accesses, run.order
+    rows = in_flight(run)
     if not len(rows):
         return []
     names = sorted({record.name for record in log.allocations})
@@ -57,7 +58,7 @@ def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
         allocation = log.allocations[int(accesses.alloc[row])]
         lane = int(order.lane[order.position[record]])
         writes = bool(accesses.write[row])
-        site = site_of(log, record, "writes" if writes else "reads", LANES[lane])
+        site = run.site(record, "writes" if writes else "reads")
         starts, stops = (part + int(accesses.offset[row]) for part in accesses.of(row)[0].segments())
         sync, pipe = LANE_SYNCS[lane]
         findings.append(

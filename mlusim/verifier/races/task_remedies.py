@@ -9,20 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
-from mlusim.log import SCALAR, Log
-from mlusim.verifier.accesses.table import Accesses
+from mlusim.log import SCALAR
 from mlusim.verifier.findings import Site, in_one_function
-from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled, waits_for_flag
 from mlusim.verifier.races.barrier_places import barrier_moved, on_both_paths, wider_barrier
-from mlusim.verifier.races.iterations import Iterations
+from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_later, meet_between_barriers
 from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
-from mlusim.verifier.source_loops import (
-    exclude_each_other,
-    line_passed_by_all,
-    lines_of_loop,
-)
+from mlusim.verifier.run import Run
+from mlusim.verifier.source_loops import exclude_each_other, line_passed_by_all, lines_of_loop
 
 _OWN_BYTES = "give each task bytes of its own"
 
@@ -32,54 +27,49 @@ class TaskRemedies:
     """Finds what would order the two operations of a race between tasks.
 
     Attributes:
-        log, accesses, order: the run.
-        iterations: where its tasks are in their loops.
+        run: the run.
         directions: the lines of the first and the second access of every race between tasks, in the intended order.
         across: whether tasks of different clusters of one union race.
         apart: whether tasks race in different iterations of a loop only.
     """
 
-    log: Log
-    accesses: Accesses
-    order: Order
-    iterations: Iterations
+    run: Run
     directions: frozenset[tuple[int, int]]
     across: bool
     apart: bool
 
     def of(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
         """Return the sync that would order two accesses, if any, with rule and remedy."""
-        tasks = self._tasks(a, b)
-        jobs = [self.order.job[task] for task in tasks]
+        tasks = [self.run.task(a), self.run.task(b)]
+        jobs = [self.run.order.job[task] for task in tasks]
         if jobs[0][0] != jobs[1][0]:
             return _between_launches(second)
         if self._update_in_turn(a, b):
             return self._of_update(a, first, second, tasks, one_job=jobs[0] == jobs[1])
         special, general = self._other_order(a, b, first)
         if jobs[0] != jobs[1]:
-            return _between_jobs(self.log.launches[jobs[0][0]].kind, special, general)
+            return _between_jobs(self.run.log.launches[jobs[0][0]].kind, special, general)
         sync, all_of = self._barrier(tasks)
         where, between_barriers = self._where(a, b, first, second)
         barrier = f"{first.call(sync + '()')} in {all_of}, {where}"
         rule = "cores run in parallel; only a barrier orders operations of different cores"
-        if self.accesses.write[a] and self.accesses.write[b]:
+        if self.run.accesses.write[a] and self.run.accesses.write[b]:
             # With a barrier alone, one of the two writes would still be useless.
             choices = [*special, _OWN_BYTES, *general, f"if both writes are meant, {barrier}"]
             if first.location == second.location and "memory core" in (first.task, second.task):
                 rule = "a union launch runs the kernel on the memory cores too"
                 choices.insert(0, self._without_memory_cores(compiled=first.is_compiled))
         elif between_barriers:
-            name = self.log.allocations[int(self.accesses.alloc[a])].name
+            name = self.run.buffer(a)
             other = f"use another part of {name} in one of them: both run between the same two barriers of an iteration"
             choices = [*special, other, barrier, *general]
-        elif special and (USE_ATOMICS in special or waits_for_flag(self.log, self.accesses, self.order, (a, b))):
+        elif special and (USE_ATOMICS in special or waits_for_flag(self.run, a, b)):
             # No barrier can stand in the loop that polls.
             choices = [*special, *general]
         else:
             part = self._part_of_others(a, b, first, second)
-            at = self._position(a), self._position(b)
-            instead = wider_barrier(self.log, self.order, *at, sync, first)
-            instead = instead or barrier_moved(self.log, self.order, *at, sync, second)
+            at = self.run.position(a), self.run.position(b)
+            instead = wider_barrier(self.run, *at, sync, first) or barrier_moved(self.run, *at, sync, second)
             choices = [*special, *part, *instead, barrier, _OWN_BYTES, *general]
         return sync, rule, any_of(choices)
 
@@ -87,26 +77,15 @@ class TaskRemedies:
         """Return what `of` does for updates in place by two tasks."""
         rule = "an update by another task between the load and the store is lost"
         lock, atomic = lock_or_atomic(first, second)
-        if is_split_twice(self.log, self.accesses, self.order, int(self.accesses.alloc[a]), tasks):
+        if is_split_twice(self.run, int(self.run.accesses.alloc[a]), tasks):
             return "", rule, any_of([_OWN_BYTES, f"if both updates are meant, {lock}", atomic])
         loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
         in_one_loop = one_job and first.file == second.file and loop[0] > 0
-        if not (self.apart and in_one_loop and self.iterations.are_as_many(first.file, loop, tasks[0])):
+        if not (self.apart and in_one_loop and are_as_many(self.run, first.file, loop, tasks[0])):
             return "", rule, any_of([lock, atomic, _OWN_BYTES])
         sync, all_of = self._barrier(tasks)
         end = f"at the end of the loop at {Path(first.file).name}:{loop[0]}"
         return sync, rule, any_of([f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES])
-
-    def _tasks(self, a: int, b: int) -> list[int]:
-        tasks: list[int] = self.order.task_of[self.accesses.record[[a, b]]].tolist()
-        return tasks
-
-    def _position(self, row: int) -> int:
-        return int(self.order.position[self.accesses.record[row]])
-
-    def _source(self, row: int) -> tuple[str, int, str]:
-        """Return file, line and function of an access."""
-        return self.log.lines[int(self.order.line_of[self.accesses.record[row]])]
 
     def _update_in_turn(self, a: int, b: int) -> bool:
         """Return whether both tasks update the bytes: they load them first, and store them as often as they load them.
@@ -114,12 +93,12 @@ class TaskRemedies:
         What they do before and after the barriers around that does not count. Of a line that stores and loads at once,
         such as an atomic, that is no update.
         """
-        meeting = np.flatnonzero(self.accesses.meeting(a) & self.accesses.meeting(b))
-        at = self.order.position[self.accesses.record[meeting]]
-        for row, number in zip((a, b), self._tasks(a, b), strict=True):
-            segment = self.order.segment[self._position(row)]
-            own = meeting[(self.order.task[at] == number) & (self.order.segment[at] == segment)]
-            write, record = self.accesses.write[own], self.accesses.record[own]
+        meeting = np.flatnonzero(self.run.accesses.meeting(a) & self.run.accesses.meeting(b))
+        at = self.run.order.position[self.run.accesses.record[meeting]]
+        for row, number in zip((a, b), [self.run.task(a), self.run.task(b)], strict=True):
+            segment = self.run.order.segment[self.run.position(row)]
+            own = meeting[(self.run.order.task[at] == number) & (self.run.order.segment[at] == segment)]
+            write, record = self.run.accesses.write[own], self.run.accesses.record[own]
             loads, stores = np.unique(record[~write]), np.unique(record[write])
             if not len(loads) or len(loads) != len(stores) or loads[0] >= stores[0]:
                 return False
@@ -130,43 +109,45 @@ class TaskRemedies:
 
         Each byte is stored once, so no task needs what another has made, and a barrier would give wrong values.
         """
-        positions = self.order.position[self.accesses.record[[a, b]]]
-        alloc = int(self.accesses.alloc[a])
-        given = alloc in self.log.host_writes or alloc in self.log.host_parts
-        if not given or first.file != second.file or self.order.segment[positions].any():
+        positions = self.run.order.position[self.run.accesses.record[[a, b]]]
+        alloc = int(self.run.accesses.alloc[a])
+        given = alloc in self.run.log.host_writes or alloc in self.run.log.host_parts
+        if not given or first.file != second.file or self.run.order.segment[positions].any():
             return []
         loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
-        if not loop[0] or times_stored(self.log, self.accesses, alloc).max() > 1:
+        if not loop[0] or times_stored(self.run, alloc).max() > 1:
             return []
         where = f"{first.location} or {second.location}"
-        return [f"correct the part of {self.log.allocations[alloc].name} at {where}: it is that of another task"]
+        return [f"correct the part of {self.run.log.allocations[alloc].name} at {where}: it is that of another task"]
 
     def _other_order(self, a: int, b: int, first: Site) -> tuple[list[str], list[str]]:
         """Return further ways to order two tasks, which the kernel uses elsewhere: those to try first, and the others.
 
         A lock comes first if one of the two accesses holds one, atomics if a task loads the bytes again and again.
         """
-        ops = set(self.log.ops)
-        positions = self.order.position[self.accesses.record[[a, b]]]
+        ops = set(self.run.log.ops)
+        positions = self.run.order.position[self.run.accesses.record[[a, b]]]
         special: list[str] = []
         general: list[str] = []
         if "lock" in ops:
-            (special if self.order.locks_held[positions].any() else general).append(
+            (special if self.run.order.locks_held[positions].any() else general).append(
                 "hold the same lock during both accesses"
             )
-        write = self.accesses.write[[a, b]]
-        if not write.all() and any(is_polled(self.accesses, self.order, row) for row in (a, b)):
+        write = self.run.accesses.write[[a, b]]
+        if not write.all() and any(is_polled(self.run, row) for row in (a, b)):
             special.append(USE_ATOMICS)
         elif (
-            not ATOMIC_NAMES & ops and set(self.order.lane[positions].tolist()) <= {SCALAR, POSTED} and not write.all()
+            not ATOMIC_NAMES & ops
+            and set(self.run.order.lane[positions].tolist()) <= {SCALAR, POSTED}
+            and not write.all()
         ):
             general.append("if one task polls a flag, read and write it with atomics")
-        special += announced(self.log, self.accesses, self.order, (a, b), first)
+        special += announced(self.run, a, b, first)
         return special, general
 
     def _barrier(self, tasks: list[int]) -> tuple[str, str]:
         """Return the smallest barrier of two tasks that fits the kernel, and who must reach it."""
-        one, other = (self.log.tasks[task] for task in tasks)
+        one, other = (self.run.log.tasks[task] for task in tasks)
         if one.is_memory_core and other.is_memory_core:
             return "sync_all_mpu", "all memory cores of the union"
         memory_cores = self._memory_cores_work(one.launch)
@@ -175,16 +156,16 @@ class TaskRemedies:
             return "sync_cluster", "all cores of the cluster and its memory core"
         if memory_cores:
             return "sync_all", "all cores and memory cores of the union"
-        if alike and self.log.launches[one.launch].kind != "UNION1":
+        if alike and self.run.log.launches[one.launch].kind != "UNION1":
             return "sync_all_ipu_within_cluster", "all cores of the cluster"
         return "sync_all_ipu", "all cores of the union"
 
     def _memory_cores_work(self, launch: int) -> bool:
         """Return whether memory cores do anything in a launch."""
-        first = self.order.first
+        first = self.run.order.first
         return any(
             record.is_memory_core and record.launch == launch and first[task] < first[task + 1]
-            for task, record in enumerate(self.log.tasks)
+            for task, record in enumerate(self.run.log.tasks)
         )
 
     def loop(self, a: int, b: int) -> int:
@@ -193,15 +174,15 @@ class TaskRemedies:
         The next iteration begins between the two, or each of them is in a branch that the other task does not take.
         If these lines also race in the other order, a barrier between them would leave that race.
         """
-        (file, first, _), (other_file, second, _) = self._source(a), self._source(b)
+        (file, first, _), (other_file, second, _) = self.run.source(a), self.run.source(b)
         upper, lower = sorted((first, second))
         if file != other_file or first == second:
             return 0
         loop = lines_of_loop(file, upper, lower)
         begins_again = second < first or exclude_each_other(file, upper, lower)
         if not begins_again and loop[0]:
-            codes = self.order.line_of[self.accesses.record[[b, a]]].tolist()
-            begins_again = tuple(codes) in self.directions and self.iterations.is_later(a, b, loop)
+            codes = self.run.order.line_of[self.run.accesses.record[[b, a]]].tolist()
+            begins_again = tuple(codes) in self.directions and is_later(self.run, a, b, loop)
         return loop[0] if begins_again else 0
 
     def _where(self, a: int, b: int, first: Site, second: Site) -> tuple[str, bool]:
@@ -210,20 +191,20 @@ class TaskRemedies:
             return "between the two accesses", False
         begin, end = in_one_function(first, second)
         loop = self.loop(a, b)
-        if loop and self.iterations.barrier_in(lines_of_loop(first.file, *sorted((first.line, second.line))), a, b):
+        if loop and barrier_in(self.run, lines_of_loop(first.file, *sorted((first.line, second.line))), a, b):
             return "between the two accesses", True
-        if not loop and self.iterations.meet_between_barriers(a, b):
+        if not loop and meet_between_barriers(self.run, a, b):
             return f"after {begin.location} and before {end.location}", True
         if loop:
             return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
-        if paths := on_both_paths(self.log, self.order, self._position(a), self._position(b)):
+        if paths := on_both_paths(self.run, self.run.position(a), self.run.position(b)):
             return paths, False
         last = line_passed_by_all(end.file, begin.line, end.line) if begin.file == end.file else end.line
         return f"after {begin.location} and before {Path(end.file).name}:{last}", False
 
     def _without_memory_cores(self, *, compiled: bool) -> str:
         """Return how to leave out the memory cores, which the barriers of a union or cluster count."""
-        if {"sync_cluster", "sync_all"} & set(self.log.ops):
+        if {"sync_cluster", "sync_all"} & set(self.run.log.ops):
             guard = "if (!__is_mpu())" if compiled else "if not core.is_memory_core:"
             return f"guard this line by `{guard}`; the memory core has to reach the barriers"
         leaves = "if (__is_mpu()) return;" if compiled else "if core.is_memory_core: return"

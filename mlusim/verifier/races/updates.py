@@ -5,28 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.log import Log
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Site
-from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.run import Run
 
 
-def times_stored(log: Log, accesses: Accesses, alloc: int) -> Integers:
+def times_stored(run: Run, alloc: int) -> Integers:
     """Return, by cell of a tensor that is stored at all, how often it is stored."""
-    count = Cells(_stores(accesses, alloc), log.allocations[alloc].nbytes).count()
+    count = Cells(_stores(run, alloc), run.log.allocations[alloc].nbytes).count()
     return np.asarray(count[count > 0])
 
 
-def is_split_twice(log: Log, accesses: Accesses, order: Order, alloc: int, tasks: list[int]) -> bool:
+def is_split_twice(run: Run, alloc: int, tasks: list[int]) -> bool:
     """Return whether two tasks share rows of a split: a lock or a barrier would let both update them in turn.
 
     They store bytes once each. One task alone stores most of the bytes, or each stores several parts, none of which all
     tasks share, as they would share a sum.
     """
-    stores = _stores(accesses, alloc)
-    cells = Cells(stores, log.allocations[alloc].nbytes)
-    task = order.task_of[stores.record]
+    stores = _stores(run, alloc)
+    cells = Cells(stores, run.log.allocations[alloc].nbytes)
+    task = run.order.task_of[stores.record]
     if any(cells.count(task == number).max() > 1 for number in tasks):
         return False
     count = cells.count()
@@ -36,7 +35,8 @@ def is_split_twice(log: Log, accesses: Accesses, order: Order, alloc: int, tasks
     return 2 * cells.total(cells.mixed(task, count > 0)) < cells.total(count > 0)
 
 
-def _stores(accesses: Accesses, alloc: int) -> Accesses:
+def _stores(run: Run, alloc: int) -> Accesses:
+    accesses = run.accesses
     return accesses.where(np.flatnonzero(accesses.write & (accesses.alloc == alloc)))
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.hardware import Board
-from mlusim.log import IO, MOVE, SCALAR, Log
+from mlusim.log import IO, MOVE, SCALAR
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +74,15 @@ class LineTraffic:
         return f"{Path(self.file).name}:{self.line}"
 
 
-def balance_of(log: Log, accesses: Accesses, order: Order, board: Board) -> Balance:
+def balance_of(run: Run, board: Board) -> Balance:
     """Return how evenly the work of a log is spread over the cores."""
+    log, accesses = run.log, run.accesses
     records = log.tasks
     cores = [index for index, record in enumerate(records) if not record.is_memory_core]
     host = np.array([record.task < 0 for record in log.allocations], bool)
     output = np.zeros(len(log.allocations), bool)
     output[[identity for identity, role in log.roles().items() if role == "output"]] = True
-    task = order.task_of[accesses.record]
+    task = run.order.task_of[accesses.record]
     touched = np.zeros(len(records), bool)
     touched[task[host[accesses.alloc]]] = True
     stores = np.flatnonzero(output[accesses.alloc] & accesses.write) if len(accesses) else np.empty(0, np.int64)
@@ -111,8 +112,9 @@ def _sizes(accesses: Accesses, rows: Integers) -> Integers:
     return counts[accesses.geometry[rows]]
 
 
-def memory_traffic(log: Log, accesses: Accesses) -> dict[str, tuple[int, int]]:
+def memory_traffic(run: Run) -> dict[str, tuple[int, int]]:
     """Return the bytes that operations read and wrote, by memory."""
+    log, accesses = run.log, run.accesses
     sizes = _sizes(accesses, np.arange(len(accesses)))
     traffic: dict[str, tuple[int, int]] = {}
     kind = np.array([record.memory for record in log.allocations])[accesses.alloc] if len(accesses) else np.empty(0)
@@ -122,8 +124,9 @@ def memory_traffic(log: Log, accesses: Accesses) -> dict[str, tuple[int, int]]:
     return traffic
 
 
-def traffic_of(log: Log, columns: dict[str, Integers]) -> list[LineTraffic]:
+def traffic_of(run: Run) -> list[LineTraffic]:
     """Return the bytes that each source line moved, by descending bus bytes."""
+    log, columns = run.log, run.columns
     moved = np.flatnonzero(np.isin(columns["pipe"], (IO, MOVE, SCALAR)) & (columns["bytes_requested"] > 0))
     if not len(moved):
         return []

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
-from mlusim.log import NONE, Log
+from mlusim.log import NONE
 from mlusim.log_tables import AllocationRecord
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
@@ -21,9 +21,8 @@ from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import Geometry, geometry_of
 from mlusim.verifier.accesses.outputs import is_output
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.order.lanes import LANES
+from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.run import Run
 from mlusim.verifier.split.overwrites import Overwrites
 from mlusim.verifier.split.plan_comparison import (
     describe_tile,
@@ -44,35 +43,35 @@ class Coverage:
     """Checks the coverage of the host tensors in one log.
 
     Attributes:
-        log, accesses, order: the run.
+        run: the run.
         plan: the split that it should follow, or None.
         rewrites: names of outputs that the kernel may write more than once, or True for all.
         planned: name of the output that the plan splits, if ambiguous.
     """
 
-    log: Log
-    accesses: Accesses
-    order: Order
+    run: Run
     plan: Plan | None = None
     rewrites: bool | tuple[str, ...] = ()
     planned: str = ""
 
     def measure(self) -> tuple[list[TensorUse], list[Finding]]:
         """Return the use of each tensor, and the findings."""
-        output, findings = planned_output(self.log, self.plan, self.planned)
-        roles = self.log.roles()
+        output, findings = planned_output(self.run.log, self.plan, self.planned)
+        roles = self.run.log.roles()
         uses = []
-        for identity, allocation in enumerate(self.log.allocations):
-            if allocation.task != NONE or not allocation.nbytes or not self.log.launches:
+        for identity, allocation in enumerate(self.run.log.allocations):
+            if allocation.task != NONE or not allocation.nbytes or not self.run.log.launches:
                 continue
-            rows = np.flatnonzero(self.accesses.alloc == identity)
-            passed = (identity in self.log.windows and is_output(allocation)) or identity in self.log.host_read_parts
-            passed &= identity not in self.log.host_writes
+            rows = np.flatnonzero(self.run.accesses.alloc == identity)
+            passed = (
+                identity in self.run.log.windows and is_output(allocation)
+            ) or identity in self.run.log.host_read_parts
+            passed &= identity not in self.run.log.host_writes
             if not len(rows) and identity != output and not passed:
                 use = untouched(allocation, is_input=roles.get(identity) == "input")
             elif roles.get(identity) == "input":
-                run = self.accesses.where(rows)
-                use = _use_of_input(allocation, run, known=identity not in self.accesses.unknown)
+                own = self.run.accesses.where(rows)
+                use = _use_of_input(allocation, own, known=identity not in self.run.accesses.unknown)
             else:
                 use, more = self._tensor(identity, allocation, rows, self.plan if identity == output else None)
                 findings += more
@@ -82,8 +81,8 @@ class Coverage:
     def _tensor(
         self, identity: int, allocation: AllocationRecord, rows: Integers, plan: Plan | None
     ) -> tuple[TensorUse, list[Finding]]:
-        run = self.accesses.where(rows)
-        joined, kind, repeated = self._join(identity, allocation, run, plan)
+        own = self.run.accesses.where(rows)
+        joined, kind, repeated = self._join(identity, allocation, own, plan)
         cells = Cells(joined, allocation.nbytes)
         is_run = kind == _RUN
         reads = cells.count(is_run & ~joined.write)
@@ -94,7 +93,7 @@ class Coverage:
         allowed = self.rewrites is True or (self.rewrites is not False and allocation.name in self.rewrites)
         several = rewrites > 1
         if several.any() and not (allowed or allocation.workspace):
-            overwrites = Overwrites(self.log, self.accesses, self.order)
+            overwrites = Overwrites(self.run)
             rewrites = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several) + more
         # Launches are not expected to write parts that were not passed to them.
         windowed = (kind == _WINDOW).any()
@@ -114,13 +113,13 @@ class Coverage:
             rewritten_bytes=cells.total(rewrites > 1),
             updated_bytes=cells.total(several & (rewrites <= 1)),
             expected_bytes=cells.total(expected),
-            known=identity not in self.accesses.unknown,
+            known=identity not in self.run.accesses.unknown,
         )
         findings: list[Finding] = []
-        is_workspace = allocation.workspace and identity not in self.log.host_read_parts
-        if is_workspace or identity in self.accesses.unknown:
+        is_workspace = allocation.workspace and identity not in self.run.log.host_read_parts
+        if is_workspace or identity in self.run.accesses.unknown:
             return use, findings
-        if use.unwritten_bytes and identity not in self.log.host_writes:
+        if use.unwritten_bytes and identity not in self.run.log.host_writes:
             beside = cells.runs((writes > 0) & ~expected)
             findings.append(self._never_written(identity, cells, (writes == 0) & expected, rows, plan, beside))
         if use.rewritten_bytes and not (allowed or allocation.workspace):
@@ -130,7 +129,7 @@ class Coverage:
         return use, findings
 
     def _join(
-        self, identity: int, allocation: AllocationRecord, run: Accesses, plan: Plan | None
+        self, identity: int, allocation: AllocationRecord, own: Accesses, plan: Plan | None
     ) -> tuple[Accesses, Integers, Integers]:
         """Join the accesses of a run with the tiles of its plan, the windows of its launches, and repeated writes.
 
@@ -139,49 +138,50 @@ class Coverage:
         """
         tiles = accesses_from(identity, np.empty(0, np.int64), [])
         if plan is not None and len(plan.tiles):
-            planned = tiles_as_accesses(plan, self.log, identity)
-            if not self._as_planned(run, planned):
+            planned = tiles_as_accesses(plan, self.run.log, identity)
+            if not self._as_planned(own, planned):
                 tiles = planned
         windows = self._windows(identity)
         if not (len(tiles) or len(windows)):
-            run = condense(run, allocation.nbytes)
+            own = condense(own, allocation.nbytes)
         # Atomics accumulate: their repeated writes are intended.
-        repeats, extra = repeats_of(run.where(np.flatnonzero(~self._atomic(run))))
-        parts = {_RUN: run, _TILE: tiles, _WINDOW: windows, _REPEAT: repeats}
+        repeats, extra = repeats_of(own.where(np.flatnonzero(~self._atomic(own))))
+        parts = {_RUN: own, _TILE: tiles, _WINDOW: windows, _REPEAT: repeats}
         kind = np.repeat([*parts], [len(part) for part in parts.values()])
         repeated = np.zeros(len(kind), np.int64)
         repeated[kind == _REPEAT] = extra
-        return reduce(join, [part for part in parts.values() if len(part)] or [run]), kind, repeated
+        return reduce(join, [part for part in parts.values() if len(part)] or [own]), kind, repeated
 
-    def _as_planned(self, run: Accesses, planned: Accesses) -> bool:
+    def _as_planned(self, own: Accesses, planned: Accesses) -> bool:
         """Return whether writes and plan tiles correspond one to one, by core: then no comparison is needed."""
-        writes = run.where(np.flatnonzero(run.write))
-        task = self.order.task_of[writes.record]
-        if np.array([record.is_memory_core for record in self.log.tasks], bool)[task].any():
+        writes = own.where(np.flatnonzero(own.write))
+        task = self.run.order.task_of[writes.record]
+        if np.array([record.is_memory_core for record in self.run.log.tasks], bool)[task].any():
             return False
-        task_ids = np.array([record.task_id for record in self.log.tasks], np.int64)[task]
+        task_ids = np.array([record.task_id for record in self.run.log.tasks], np.int64)[task]
         return same_tiles(writes, task_ids, planned, planned.record)
 
-    def _atomic(self, run: Accesses) -> Flags:
+    def _atomic(self, own: Accesses) -> Flags:
         """Return a mask of the accesses by atomics."""
-        atomic = np.array([name in ATOMIC_NAMES for name in self.log.ops], bool)
-        return np.asarray(atomic[self.order.op_of[run.record]], bool)
+        atomic = np.array([name in ATOMIC_NAMES for name in self.run.log.ops], bool)
+        return np.asarray(atomic[self.run.order.op_of[own.record]], bool)
 
     def _windows(self, identity: int) -> Accesses:
         """Return the parts of a tensor that launches get, or that a program copies back, unless it is all of it."""
-        parts = self.log.host_read_parts.get(identity)
+        parts = self.run.log.host_read_parts.get(identity)
         if parts is not None:
-            spans = [] if (0, self.log.allocations[identity].nbytes) in parts else sorted(parts)
+            spans = [] if (0, self.run.log.allocations[identity].nbytes) in parts else sorted(parts)
             lengths = [Geometry(0, end - first, ()) for first, end in spans]
             return accesses_from(identity, np.array([first for first, _ in spans], np.int64), lengths)
         geometries, offsets = [], []
-        windows = self.log.windows.get(identity, set())
-        nbytes = self.log.allocations[identity].nbytes
+        windows = self.run.log.windows.get(identity, set())
+        nbytes = self.run.log.allocations[identity].nbytes
         whole = any(
-            math.prod(self.log.boxes[code].shape) * self.log.boxes[code].itemsize >= nbytes for _, code in windows
+            math.prod(self.run.log.boxes[code].shape) * self.run.log.boxes[code].itemsize >= nbytes
+            for _, code in windows
         )
         for offset, code in () if whole else sorted(windows):
-            geometry = geometry_of(self.log.boxes[code])
+            geometry = geometry_of(self.run.log.boxes[code])
             if geometry is not None:
                 geometries.append(geometry)
                 offsets.append(offset)
@@ -191,7 +191,7 @@ class Coverage:
         """By cell, return the largest number of writes in one launch: later launches may reuse a tensor."""
         chosen = np.flatnonzero(is_run & joined.write)
         launch = np.full(len(joined), NONE, np.int64)
-        launch[chosen] = self.order.launch[self.order.task_of[joined.record[chosen]]]
+        launch[chosen] = self.run.order.launch[self.run.order.task_of[joined.record[chosen]]]
         launches = np.unique(launch[chosen]).tolist()
         if len(launches) < 2 or writes.max() < 2:
             return writes
@@ -201,9 +201,7 @@ class Coverage:
         return largest
 
     def _site(self, row: int, role: str, plan: Plan | None, byte: int) -> Site:
-        record = int(self.accesses.record[row])
-        site = site_of(self.log, record, role, LANES[int(self.order.lane[self.order.position[record]])])
-        return replace(site, tile=tile_text(plan, byte))
+        return replace(self.run.site(int(self.run.accesses.record[row]), role), tile=tile_text(plan, byte))
 
     def _never_written(
         self,
@@ -215,17 +213,17 @@ class Coverage:
         beside: tuple[Integers, Integers],
     ) -> Finding:
         """`beside`: bytes that are written in parts of the allocation that no launch got, such as padding of rows."""
-        allocation = self.log.allocations[identity]
+        allocation = self.run.log.allocations[identity]
         starts, stops = cells.runs(bad)
         nbytes = int((stops - starts).sum())
         nearest = self._writer_beside(cells, bad, rows)
         sites: tuple[Site, ...] = ()
         if nearest is not None:
-            sites = (self._site(nearest, "nearby", plan, int(self.accesses.low[nearest])),)
+            sites = (self._site(nearest, "nearby", plan, int(self.run.accesses.low[nearest])),)
         whole = nbytes == allocation.nbytes
         beside_bytes = int((beside[1] - beside[0]).sum())
         remedy = "look for a bound that is too small, or a tile that is skipped"
-        if not len(rows) and identity not in self.log.windows:
+        if not len(rows) and identity not in self.run.log.windows:
             # The host copies it back. Launches of BANG C programs have no windows: theirs may have got it.
             remedy = f"pass {allocation.name} to the launch that should write it, or do not copy it back\nor {remedy}"
         if beside_bytes and sites:
@@ -263,13 +261,13 @@ class Coverage:
             if 0 <= cell < len(cells):
                 touching = cells.rows_at(cell)
                 beside = rows[touching[touching < len(rows)]]
-                beside = beside[self.accesses.write[beside]]
+                beside = beside[self.run.accesses.write[beside]]
                 if len(beside):
                     return int(beside[0])
-        written = rows[self.accesses.write[rows]]
+        written = rows[self.run.accesses.write[rows]]
         if not len(written):
             return None
-        return int(written[np.argmin(np.abs(self.accesses.high[written] - cells.runs(bad)[0][0]))])
+        return int(written[np.argmin(np.abs(self.run.accesses.high[written] - cells.runs(bad)[0][0]))])
 
     def _written_again(
         self, allocation: AllocationRecord, cells: Cells, writes: Integers, rows: Integers, plan: Plan | None
@@ -278,13 +276,13 @@ class Coverage:
         starts, stops = cells.runs(bad)
         cell = int(np.flatnonzero(bad)[0])
         touching = cells.rows_at(cell)
-        writers = [row for row in rows[touching[touching < len(rows)]] if self.accesses.write[row]]
+        writers = [row for row in rows[touching[touching < len(rows)]] if self.run.accesses.write[row]]
         byte = int(starts[0])
         sites = tuple(self._site(int(row), "writes", plan, byte) for row in writers[:2])
         names = sorted({site.task for site in sites})
-        locks = self.order.locks_held[self.order.position[self.accesses.record[writers[:2]]]]
+        locks = self.run.order.locks_held[self.run.order.position[self.run.accesses.record[writers[:2]]]]
         remedy = "look for a bound that is too large, or a tile that is done twice"
-        if len(writers) > 1 and "lock" in self.log.ops and np.bitwise_and.reduce(locks):
+        if len(writers) > 1 and "lock" in self.run.log.ops and np.bitwise_and.reduce(locks):
             remedy = (
                 f"load {allocation.name} while the lock is held, and store a value computed from it: each store "
                 f"replaces that of the task before\nor {remedy}"
@@ -308,15 +306,15 @@ class Coverage:
     ) -> list[Finding]:
         task = joined.record.copy()
         is_run = kind == _RUN
-        task[is_run] = self.order.task_of[joined.record[is_run]]
+        task[is_run] = self.run.order.task_of[joined.record[is_run]]
         writes = is_run & joined.write
-        bad, planned, actual = misplaced(cells, self.log, task, kind == _TILE, writes)
+        bad, planned, actual = misplaced(cells, self.run.log, task, kind == _TILE, writes)
         if not bad.any():
             return []
         starts, stops = cells.runs(bad)
         cell = int(np.flatnonzero(bad)[0])
         row = next(row for row in cells.rows_at(cell).tolist() if writes[row])
-        original = int(np.flatnonzero(self.accesses.record == joined.record[row])[0])
+        original = int(np.flatnonzero(self.run.accesses.record == joined.record[row])[0])
         site = self._site(original, "writes", plan, int(starts[0]))
         writer = f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task
         return [
@@ -328,16 +326,16 @@ class Coverage:
                 sites=(site,),
                 rule=f"the plan of {plan.operator} assigns {describe_tile(plan, int(starts[0]))}",
                 remedy="iterate over plan.tiles_of(core.task_id), or verify without a plan",
-                fields={"task": self.log.tasks[int(actual[cell])].task_id, "planned_task": int(planned[cell])},
+                fields={"task": self.run.log.tasks[int(actual[cell])].task_id, "planned_task": int(planned[cell])},
             )
         ]
 
 
-def _use_of_input(allocation: AllocationRecord, run: Accesses, *, known: bool) -> TensorUse:
+def _use_of_input(allocation: AllocationRecord, own: Accesses, *, known: bool) -> TensorUse:
     """Return the use of an input: only its reads are counted."""
-    run = condense(run, allocation.nbytes)
-    cells = Cells(run, allocation.nbytes)
-    reads = cells.count(~run.write)
+    own = condense(own, allocation.nbytes)
+    cells = Cells(own, allocation.nbytes)
+    reads = cells.count(~own.write)
     return TensorUse(
         name=allocation.name,
         shape=allocation.shape,

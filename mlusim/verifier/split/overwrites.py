@@ -15,12 +15,12 @@ import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS
-from mlusim.log import NONE, SCALAR, Log
+from mlusim.log import NONE, SCALAR
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs, chunks
 from mlusim.verifier.accesses.table import FILLS, Accesses
-from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.run import Run
 
 # Writes among which the one that filled a buffer is searched first.
 _FIRST_STEP = 4
@@ -30,15 +30,9 @@ _MAX_CELLS = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Overwrites:
-    """Counts lost writes in one log.
+    """Counts lost writes in one run."""
 
-    Attributes:
-        log, accesses, order: the run.
-    """
-
-    log: Log
-    accesses: Accesses
-    order: Order
+    run: Run
 
     def count(self, cells: Cells, joined: Accesses, rows: Integers, wanted: Flags) -> Integers:
         """By cell, count the writes to bytes whose earlier write in the same launch was never read.
@@ -54,7 +48,7 @@ class Overwrites:
         lost = np.zeros(int(among.sum()), np.int64)
         # An atomic reads what it replaces, so reads sort before writes of the same record.
         rows = rows[np.lexsort((joined.write[rows], joined.record[rows]))]
-        launch_of = self.order.launch[self.order.task_of[joined.record[rows]]]
+        launch_of = self.run.order.launch[self.run.order.task_of[joined.record[rows]]]
         for launch in np.unique(launch_of).tolist():
             # By cell of interest, the record of its last access if that is a write.
             pending = np.full(len(lost), NONE, np.int64)
@@ -90,11 +84,11 @@ class Overwrites:
 
         The task of the second has then decided to replace it.
         """
-        lane = self.order.lane[self.order.position[joined.record[rows]]]
+        lane = self.run.order.lane[self.run.order.position[joined.record[rows]]]
         loads = rows[(lane == SCALAR) & ~joined.write[rows]]
         if not (len(loads) and len(later)):
             return np.zeros(len(later), bool)
-        task, record = self.order.task_of, joined.record
+        task, record = self.run.order.task_of, joined.record
         writes = rows[joined.write[rows]]
         pairs, of_pair = np.unique(np.stack([earlier, later], axis=1), axis=0, return_inverse=True)
         writer = writes[np.searchsorted(record[writes], pairs[:, 1])]
@@ -108,10 +102,10 @@ class Overwrites:
 
     def _is_fill(self, records: Integers) -> Flags:
         """By record, whether it writes a single value: a fill, or a copy of a buffer that a fill wrote."""
-        if not len(records) or FILLS.isdisjoint(self.log.ops):
+        if not len(records) or FILLS.isdisjoint(self.run.log.ops):
             return np.zeros(len(records), bool)
         # A table by record: the same few appear once for each cell.
-        is_fill = np.zeros(len(self.log), bool)
+        is_fill = np.zeros(len(self.run.log), bool)
         is_fill[records] = True
         unique = np.flatnonzero(is_fill)
         is_fill[unique] = self._fills(unique) | self._copies_a_fill(unique)
@@ -123,12 +117,12 @@ class Overwrites:
 
     def _are(self, names: frozenset[str], records: Integers) -> Flags:
         """By record, whether its operation is one of `names`."""
-        of_names = np.array([name in names for name in self.log.ops], bool)
-        return np.asarray(of_names[self.order.op_of[records]], bool)
+        of_names = np.array([name in names for name in self.run.log.ops], bool)
+        return np.asarray(of_names[self.run.order.op_of[records]], bool)
 
     def _copies_a_fill(self, records: Integers) -> Flags:
         """By record, whether it reads one operand, and the last write there was an instruction of `FILLS`."""
-        accesses, result = self.accesses, np.zeros(len(records), bool)
+        accesses, result = self.run.accesses, np.zeros(len(records), bool)
         reads = np.flatnonzero(~accesses.write)
         first, last = (np.searchsorted(accesses.record[reads], records + end) for end in (0, 1))
         single = np.flatnonzero(last - first == 1)
@@ -142,7 +136,7 @@ class Overwrites:
 
     def _last_writes(self, reads: Integers) -> Integers:
         """By access, the last write of an earlier record to some of the same bytes, or NONE."""
-        accesses, (writes, keys) = self.accesses, self._writes
+        accesses, (writes, keys) = self.run.accesses, self._writes
         alloc = accesses.alloc[reads]
         begin = np.searchsorted(keys, alloc * len(accesses))
         stop = np.searchsorted(keys, alloc * len(accesses) + np.searchsorted(accesses.record, accesses.record[reads]))
@@ -163,8 +157,8 @@ class Overwrites:
     @cached_property
     def _writes(self) -> Pairs:
         """The accesses that write, by allocation and in log order, and an ascending key of both."""
-        writes = np.flatnonzero(self.accesses.write)
-        keys = self.accesses.alloc[writes] * len(self.accesses) + writes
+        writes = np.flatnonzero(self.run.accesses.write)
+        keys = self.run.accesses.alloc[writes] * len(self.run.accesses) + writes
         order = np.argsort(keys)
         return writes[order], keys[order]
 

@@ -15,7 +15,7 @@ from mlusim.arrays import Integers
 from mlusim.dtypes import dtype_of
 from mlusim.log import Log
 from mlusim.verifier.accesses.cells import Cells
-from mlusim.verifier.accesses.table import accesses_of
+from mlusim.verifier.run import Run
 
 NOBODY, AGAIN = -1, -2
 _MAX_ROWS, _MAX_COLUMNS = 480, 960
@@ -47,8 +47,8 @@ class ProofMap:
 
 def proof_maps(log: Log) -> list[ProofMap]:
     """Return a map of each non-empty output."""
-    accesses = accesses_of(log, log.columns())
-    task = log.columns()["task"]
+    run = Run(log)
+    accesses, task = run.accesses, run.columns["task"]
     maps = []
     for identity, role in log.roles().items():
         record = log.allocations[identity]

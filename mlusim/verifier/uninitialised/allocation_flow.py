@@ -8,19 +8,17 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.log import NONE, Log
+from mlusim.log import NONE
 from mlusim.verifier.accesses.outputs import outputs_of
 from mlusim.verifier.accesses.table import BY_ROWS, COLLECT, SORTING
+from mlusim.verifier.run import Run
 
 
 class AllocationFlow:
-    """The flow between the allocations of one log.
+    """The flow between the allocations of one run."""
 
-    Args:
-        log, columns: the run.
-    """
-
-    def __init__(self, log: Log, columns: dict[str, Integers]) -> None:
+    def __init__(self, run: Run) -> None:
+        log, columns = run.log, run.columns
         self._count = len(log.allocations)
         dst, *sources = (columns[f"{side}_alloc"] for side in ("dst", "a", "b"))
         # Row numbers, masks and counts are addresses; an operation without a result in memory has one in a register.

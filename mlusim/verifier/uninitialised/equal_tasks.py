@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.log import NONE, Log
+from mlusim.log import NONE
 from mlusim.records import INSTRUCTION
-from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.flow import Flow
 from mlusim.verifier.uninitialised.reads import UninitialisedRead
@@ -27,22 +27,20 @@ _OTHER = -2
 _EFFECT = ("op", "pipe", "bytes_requested", "dst_box", "a_box", "b_box")
 
 
-def reads_to_follow(
-    log: Log, columns: dict[str, Integers], accesses: Accesses, flow: AllocationFlow, reads: Sequence[UninitialisedRead]
-) -> list[int]:
+def reads_to_follow(run: Run, flow: AllocationFlow, reads: Sequence[UninitialisedRead]) -> list[int]:
     """Return the indices of the reads that may have an effect: without those of equal tasks that have been followed.
 
     Args:
-        log, columns, accesses, flow: the run.
+        run, flow: the run.
         reads: its reads of uninitialised bytes.
     """
     everything = list(range(len(reads)))
     alloc = np.array([read.alloc for read in reads], np.int64)
-    owner = _owners(log, columns, accesses)
+    owner = _owners(run)
     task = owner[alloc]
     if len(np.unique(task[task != NONE])) < 2:
         return everything
-    first = _EqualTasks(log, columns, flow, reads, owner).first()
+    first = _EqualTasks(run, flow, reads, owner).first()
     has_equals = np.bincount(first, minlength=len(first))[first] > 1
     grouped = (task != NONE) & has_equals[task]
     if not grouped.any():
@@ -52,13 +50,14 @@ def reads_to_follow(
     if has_equals[reached[reached != NONE]].any():
         return everything
     models = [reads[number] for number in np.flatnonzero(grouped & (first[task] == task)).tolist()]
-    if Flow(log, columns, accesses, flow, models).stays_in(owner != NONE):
+    if Flow(run, flow, models).stays_in(owner != NONE):
         return np.flatnonzero(~grouped).tolist()
     return everything
 
 
-def _owners(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Integers:
+def _owners(run: Run) -> Integers:
     """By allocation, return the only task that accesses it; NONE if there are several or none."""
+    log, columns, accesses = run.log, run.columns, run.accesses
     owner = np.full(len(log.allocations), NONE)
     task = columns["task"][accesses.record]
     owner[accesses.alloc] = task
@@ -71,26 +70,19 @@ class _EqualTasks:
     """What each task does in its own memory, as far as marks may reach it.
 
     Args:
-        log, columns, flow, reads: the run.
+        run, flow, reads: the run.
         owner: by allocation, the task that it belongs to, or NONE.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        columns: dict[str, Integers],
-        flow: AllocationFlow,
-        reads: Sequence[UninitialisedRead],
-        owner: Integers,
-    ) -> None:
-        self._log = log
-        self._columns = columns
+    def __init__(self, run: Run, flow: AllocationFlow, reads: Sequence[UninitialisedRead], owner: Integers) -> None:
+        self._log = run.log
+        self._columns = run.columns
         self._reads = reads
         reached = flow.reached_from(_flags(len(owner), [read.alloc for read in reads])) & (owner != NONE)
         self._allocs = np.flatnonzero(reached)
         self._allocs = self._allocs[np.argsort(owner[self._allocs], kind="stable")]
         # By task, the first of its allocations among these.
-        self._begins = np.searchsorted(owner[self._allocs], np.arange(len(log.tasks) + 1))
+        self._begins = np.searchsorted(owner[self._allocs], np.arange(len(run.log.tasks) + 1))
         # The number of each allocation among those of its task; the last entry stands for an absent operand.
         self._number = np.append(np.full(len(owner), _OTHER), NONE)
         self._number[self._allocs] = np.arange(len(self._allocs)) - self._begins[owner[self._allocs]]

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.log import NONE, Log
+from mlusim.log import NONE
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.agenda import Agenda
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.mark_store import MarkStore
@@ -28,21 +29,15 @@ class Flow:
     """The marks of one log.
 
     Args:
-        log, columns, accesses, flow: the run.
+        run, flow: the run.
         reads: the reads of uninitialised bytes. A mark is the number of reads from its read on: of several, the
             largest is that of the first read.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        columns: dict[str, Integers],
-        accesses: Accesses,
-        flow: AllocationFlow,
-        reads: Sequence[UninitialisedRead],
-    ) -> None:
+    def __init__(self, run: Run, flow: AllocationFlow, reads: Sequence[UninitialisedRead]) -> None:
+        log, accesses = run.log, run.accesses
         self._log = log
-        self._columns = columns
+        self._columns = run.columns
         self._reads = reads
         start = np.zeros(len(log.allocations), bool)
         start[[read.alloc for read in reads]] = True
@@ -53,8 +48,8 @@ class Flow:
         for number, read in enumerate(reads):
             self._seeds.setdefault(read.record, []).append(number)
         self._agenda = Agenda(self._seeds, self._operations)
-        self._store = MarkStore(log, accesses, marked, self._agenda)
-        self._propagation = Propagation(log, columns, self._store)
+        self._store = MarkStore(run, marked, self._agenda)
+        self._propagation = Propagation(run, self._store)
         # By call, how often the marks of its operands had changed when it last changed nothing.
         self._no_ops: dict[int, list[int]] = {}
 

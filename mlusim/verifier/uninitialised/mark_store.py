@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.log import NONE, Log
+from mlusim.log import NONE
 from mlusim.verifier.accesses.outputs import outputs_of
 from mlusim.verifier.accesses.partial_results import by_element
-from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.agenda import Agenda
 from mlusim.verifier.uninitialised.marked_bits import MarkedBits
 from mlusim.verifier.uninitialised.marks import Marks, Operand, view_of
@@ -24,7 +24,7 @@ class MarkStore:
     """The marks in each allocation, by operand where that is possible, else by byte.
 
     Args:
-        log, accesses: the run.
+        run: the run.
         marked: by allocation, whether marks may reach it.
         agenda: the operations to examine; the present one is the one whose marks are propagated.
 
@@ -35,13 +35,13 @@ class MarkStore:
         effects: by mark, the operation through which it first had an effect; NONE for the host's.
     """
 
-    def __init__(self, log: Log, accesses: Accesses, marked: Flags, agenda: Agenda) -> None:
-        self._log = log
+    def __init__(self, run: Run, marked: Flags, agenda: Agenda) -> None:
+        log = self._log = run.log
         self._agenda = agenda
         self._outputs = outputs_of(log)
         self._marks: dict[int, Marks] = {}
         self._stored: dict[tuple[int, int], int] = {}
-        self.whole = OperandMarks(log.boxes, accesses, marked)
+        self.whole = OperandMarks(log.boxes, run.accesses, marked)
         self.bits = MarkedBits(log.allocations, self.bytes)
         self.changes: dict[int, int] = {}
         self.effects: dict[int, int] = {}

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlusim.arrays import Integers
-from mlusim.log import SCALAR, Log
-from mlusim.verifier.accesses.table import Accesses
+from mlusim.log import SCALAR
 from mlusim.verifier.findings import Site
+from mlusim.verifier.run import Run
 from mlusim.verifier.source_loops import begin_of_outermost, function_around, loops_around
 
 
@@ -21,17 +20,18 @@ class Beside(NamedTuple):
     is_scalar: bool = False
 
 
-def write_beside(log: Log, columns: dict[str, Integers], accesses: Accesses, read: int, first: int, end: int) -> Beside:
+def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
     """Return the nearest write to other bytes of a buffer before a read of it.
 
     Of equally near ones, a write that ends before the bytes comes first: it may be too short. Then the last one counts.
     Its line is 0 if there is none, or no source, and for the line that reads.
 
     Args:
-        log, columns, accesses: the run.
+        run: the run.
         read: row of the read.
         first, end: the bytes that nothing has written, in the allocation.
     """
+    log, columns, accesses = run.log, run.columns, run.accesses
     record = int(accesses.record[read])
     before = np.flatnonzero((accesses.alloc == accesses.alloc[read]) & accesses.write & (accesses.record < record))
     line = columns["line"]
@@ -46,14 +46,7 @@ def write_beside(log: Log, columns: dict[str, Integers], accesses: Accesses, rea
     return Beside(file, number, scalar) if number else Beside()
 
 
-def missing_write(
-    log: Log,
-    columns: dict[str, Integers],
-    accesses: Accesses,
-    read: int,
-    sites: tuple[Site, ...],
-    beside: Beside,
-) -> int:
+def missing_write(run: Run, read: int, sites: tuple[Site, ...], beside: Beside) -> int:
     """Return the line before which the missing write of a core's own buffer belongs, in the file of its read.
 
     It comes before the first line that writes the buffer, be it an accumulation or the write beside the bytes, and
@@ -61,11 +54,12 @@ def missing_write(
     has made. So would one that carries the bytes from iteration to iteration. The result is 0 if the line is unknown.
 
     Args:
-        log, columns, accesses: the run.
+        run: the run.
         read: row of the read.
         sites: the read and, if it is another operation, that through which the bytes take effect.
         beside: as `write_beside` returns it.
     """
+    log, columns, accesses = run.log, run.columns, run.accesses
     reads, used = sites[0], sites[-1]
     own = accesses.record == accesses.record[read]
     updates = bool((accesses.write[own] & (accesses.alloc[own] == accesses.alloc[read])).any())
@@ -83,8 +77,9 @@ def missing_write(
     return inner[0] if carried and before == line and inner[0] else before
 
 
-def another_line_writes(columns: dict[str, Integers], accesses: Accesses, read: int, first: int, end: int) -> bool:
+def another_line_writes(run: Run, read: int, first: int, end: int) -> bool:
     """Return whether a line of the run, other than that of a read, writes between two bytes of its allocation."""
-    line = columns["line"][accesses.record]
+    accesses = run.accesses
+    line = run.columns["line"][accesses.record]
     writes = accesses.write & (accesses.alloc == accesses.alloc[read]) & (line != line[read])
     return bool((writes & (accesses.low < end) & (accesses.high > first)).any())

@@ -11,11 +11,12 @@ from mlusim.arrays import Integers
 from mlusim.cores.instructions.selection import HEAD_BYTES
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
-from mlusim.log import NONE, Log
+from mlusim.log import NONE
 from mlusim.log_tables import Box
 from mlusim.verifier.accesses.partial_results import BY_CHOICE, BY_SHAPE, LOOKUPS, by_element, written_box
 from mlusim.verifier.accesses.row_geometry import rows_of_runs
 from mlusim.verifier.accesses.table import BY_ROWS, COLLECT, FILTERS, SORTING
+from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.mark_store import MarkStore
 from mlusim.verifier.uninitialised.marked_bits import BYTE_BITS
 from mlusim.verifier.uninitialised.marks import (
@@ -34,19 +35,18 @@ _SPECIAL = frozenset({*BY_ROWS, *SORTING, *FILTERS, *ATOMIC_NAMES, *LOOKUPS, *BY
 
 
 class Propagation:
-    """The operations of one log.
+    """The operations of one run.
 
     Args:
-        log, columns: the run.
+        run: the run.
         store: the marks.
 
     Attributes:
         padding: records of the lookups whose indices beyond the table are all uninitialised.
     """
 
-    def __init__(self, log: Log, columns: dict[str, Integers], store: MarkStore) -> None:
-        self._log = log
-        self._columns = columns
+    def __init__(self, run: Run, store: MarkStore) -> None:
+        self._log, self._columns = log, columns = run.log, run.columns
         self._store = store
         # Memory views return Python integers, one at a time, at a tenth of the cost of array elements.
         self._operands = tuple(columns[name].data for operand in _OPERAND_COLUMNS for name in operand)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from mlusim.arrays import Integers
 from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord
 from mlusim.verifier.accesses.coordinates import describe
-from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.findings import PRIVATE, Finding, Site, site_of
-from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.order.lanes import LANES
+from mlusim.verifier.findings import PRIVATE, Finding, Site
 from mlusim.verifier.replaced import replaced_before
+from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
@@ -34,28 +31,26 @@ from mlusim.verifier.uninitialised.unselected import Unselected
 _WRITE_FIRST = "write these bytes first"
 
 
-def find_uninitialised(
-    log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order
-) -> tuple[list[Finding], set[int]]:
+def find_uninitialised(run: Run) -> tuple[list[Finding], set[int]]:
     """Find uninitialised bytes that flow into an output, a register or an address, one finding per reading line.
 
     Reads without effect are not reported (`flow.py`). Also returns the records of the lookups whose indices beyond the
     table are all uninitialised.
     """
-    rows = doubtful_reads(log, columns, accesses)
-    scratch = undefined_scratch(log, columns, accesses)
+    rows = doubtful_reads(run)
+    scratch = undefined_scratch(run)
     if not len(rows) and not scratch:
         return [], set()
-    flow = AllocationFlow(log, columns)
-    rows = rows[flow.leads_somewhere()[accesses.alloc[rows]]]
-    reads = scratch + uninitialised_reads(log, accesses, order, rows)
+    flow = AllocationFlow(run)
+    rows = rows[flow.leads_somewhere()[run.accesses.alloc[rows]]]
+    reads = scratch + uninitialised_reads(run, rows)
     if not reads:
         return [], set()
-    followed = reads_to_follow(log, columns, accesses, flow, reads)
-    marks = Flow(log, columns, accesses, flow, [reads[number] for number in followed])
+    followed = reads_to_follow(run, flow, reads)
+    marks = Flow(run, flow, [reads[number] for number in followed])
     effects = {followed[number]: record for number, record in marks.follow().items()}
     with_effect = [_Effect(reads[number], effects[number]) for number in sorted(effects)]
-    return _Findings(log, columns, accesses, order).of(with_effect), marks.padding
+    return _findings(run, with_effect), marks.padding
 
 
 class _Effect(NamedTuple):
@@ -65,104 +60,93 @@ class _Effect(NamedTuple):
     record: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Findings:
-    """Makes the findings of one run."""
-
-    log: Log
-    columns: dict[str, Integers]
-    accesses: Accesses
-    order: Order
-
-    def of(self, effects: Sequence[_Effect]) -> list[Finding]:
-        """Return one finding for each buffer and line; those that lack the same write are folded."""
-        unselected = Unselected(self.log, self.columns, self.accesses)
-        groups: dict[tuple[int, str, str, bool], list[_Effect]] = {}
-        for effect in effects:
-            read = effect.read
-            allocation = self.log.allocations[read.alloc]
-            is_hint = effect.record in (NONE, read.record) and unselected.stored(read)
-            line = int(self.columns["line"][read.record])
-            groups.setdefault((line, allocation.name, allocation.memory, is_hint), []).append(effect)
-        return _fold_readers(
-            self.log,
-            [
-                (self._finding(first, 1 + len(others), is_hint=is_hint), (first.read.starts, first.read.stops))
-                for (*_, is_hint), (first, *others) in groups.items()
-            ],
-        )
-
-    def _finding(self, effect: _Effect, times: int, *, is_hint: bool) -> Finding:
-        read, allocation = effect.read, self.log.allocations[effect.read.alloc]
-        sites, before, beside = self._sites(effect), 0, Beside()
-        if is_hint:
-            words = _unselected(allocation.name, sites)
-        elif self.accesses.write[read.row]:
-            words = _undefined(allocation.name, sites)
-        else:
-            in_gdram = allocation.memory == "gdram"
-            later = _later_launch(self.log, self.order, self.accesses, read.row) if in_gdram else ""
-            bytes_read = int(read.starts[0]), int(read.stops[-1])
-            beside = write_beside(self.log, self.columns, self.accesses, read.row, *bytes_read)
-            if allocation.memory in PRIVATE:
-                before = missing_write(self.log, self.columns, self.accesses, read.row, sites, beside)
-            likely, other = self._wrong_parts(effect.read, allocation, beside)
-            words = _uninitialised(allocation, sites, partly=read.partly, later=later, likely=likely, other=other)
-        return replace(
-            words,
-            region=f"{describe(allocation, read.starts, read.stops)} in {allocation.memory.upper()}",
-            nbytes=int((read.stops - read.starts).sum()),
-            sites=sites,
-            times=times,
-            fields={
-                "buffer": allocation.name,
-                "memory": allocation.memory,
-                "first_byte": int(read.starts[0]),
-                "end_byte": int(read.stops[-1]),
-                "of_bytes": allocation.nbytes,
-                "before_line": before,
-                "beside_line": beside.line,
-            },
-        )
-
-    def _wrong_parts(
-        self, read: UninitialisedRead, allocation: AllocationRecord, beside: Beside
-    ) -> tuple[list[str], list[str]]:
-        """Return the remedies for writes to a wrong part of the buffer: the likely ones, and the others.
-
-        Likely is one that replaces an unread result, or a copy beside bytes of a core's own buffer that nothing writes
-        in the whole run.
-        """
-        likely: list[str] = []
-        other: list[str] = []
-        name = allocation.name
-        row = replaced_before(self.accesses, self.order, read.row)
-        replacing = site_of(self.log, int(self.accesses.record[row]), "") if row >= 0 else None
-        if replacing is not None:
-            why = "it replaces what was written there before anything reads it"
-            likely.append(f"correct the part of {name} at {replacing.location}: {why}")
-        if beside.line and (replacing is None or (replacing.file, replacing.line) != (beside.file, beside.line)):
-            location = f"{Path(beside.file).name}:{beside.line}"
-            written = another_line_writes(
-                self.columns, self.accesses, read.row, int(read.starts[0]), int(read.stops[-1])
-            )
-            unlikely = beside.is_scalar or allocation.memory not in PRIVATE or written
-            (other if unlikely else likely).append(
-                f"correct the part of {name} at {location}, which writes other bytes of it"
-            )
-        return likely, other
-
-    def _sites(self, effect: _Effect) -> tuple[Site, ...]:
-        """Return the read and, if it is another operation, that through which the bytes take effect."""
+def _findings(run: Run, effects: Sequence[_Effect]) -> list[Finding]:
+    """Return one finding for each buffer and line; those that lack the same write are folded."""
+    unselected = Unselected(run)
+    groups: dict[tuple[int, str, str, bool], list[_Effect]] = {}
+    for effect in effects:
         read = effect.read
-        role = "leaves" if self.accesses.write[read.row] else "reads"
-        operations = [(read.record, role)]
-        if effect.record not in (NONE, read.record):
-            operations.append((effect.record, "passes"))
-        return tuple(
-            site_of(self.log, record, role, LANES[int(self.order.lane[self.order.position[record]])])
-            for record, role in operations
+        allocation = run.log.allocations[read.alloc]
+        is_hint = effect.record in (NONE, read.record) and unselected.stored(read)
+        line = int(run.columns["line"][read.record])
+        groups.setdefault((line, allocation.name, allocation.memory, is_hint), []).append(effect)
+    return _fold_readers(
+        run.log,
+        [
+            (_finding(run, first, 1 + len(others), is_hint=is_hint), (first.read.starts, first.read.stops))
+            for (*_, is_hint), (first, *others) in groups.items()
+        ],
+    )
+
+
+def _finding(run: Run, effect: _Effect, times: int, *, is_hint: bool) -> Finding:
+    read, allocation = effect.read, run.log.allocations[effect.read.alloc]
+    sites, before, beside = _sites(run, effect), 0, Beside()
+    if is_hint:
+        words = _unselected(allocation.name, sites)
+    elif run.accesses.write[read.row]:
+        words = _undefined(allocation.name, sites)
+    else:
+        in_gdram = allocation.memory == "gdram"
+        later = _later_launch(run, read.row) if in_gdram else ""
+        bytes_read = int(read.starts[0]), int(read.stops[-1])
+        beside = write_beside(run, read.row, *bytes_read)
+        if allocation.memory in PRIVATE:
+            before = missing_write(run, read.row, sites, beside)
+        likely, other = _wrong_parts(run, effect.read, allocation, beside)
+        words = _uninitialised(allocation, sites, partly=read.partly, later=later, likely=likely, other=other)
+    return replace(
+        words,
+        region=f"{describe(allocation, read.starts, read.stops)} in {allocation.memory.upper()}",
+        nbytes=int((read.stops - read.starts).sum()),
+        sites=sites,
+        times=times,
+        fields={
+            "buffer": allocation.name,
+            "memory": allocation.memory,
+            "first_byte": int(read.starts[0]),
+            "end_byte": int(read.stops[-1]),
+            "of_bytes": allocation.nbytes,
+            "before_line": before,
+            "beside_line": beside.line,
+        },
+    )
+
+
+def _wrong_parts(
+    run: Run, read: UninitialisedRead, allocation: AllocationRecord, beside: Beside
+) -> tuple[list[str], list[str]]:
+    """Return the remedies for writes to a wrong part of the buffer: the likely ones, and the others.
+
+    Likely is one that replaces an unread result, or a copy beside bytes of a core's own buffer that nothing writes
+    in the whole run.
+    """
+    likely: list[str] = []
+    other: list[str] = []
+    name = allocation.name
+    row = replaced_before(run, read.row)
+    replacing = run.site(int(run.accesses.record[row]), "") if row >= 0 else None
+    if replacing is not None:
+        why = "it replaces what was written there before anything reads it"
+        likely.append(f"correct the part of {name} at {replacing.location}: {why}")
+    if beside.line and (replacing is None or (replacing.file, replacing.line) != (beside.file, beside.line)):
+        location = f"{Path(beside.file).name}:{beside.line}"
+        written = another_line_writes(run, read.row, int(read.starts[0]), int(read.stops[-1]))
+        unlikely = beside.is_scalar or allocation.memory not in PRIVATE or written
+        (other if unlikely else likely).append(
+            f"correct the part of {name} at {location}, which writes other bytes of it"
         )
+    return likely, other
+
+
+def _sites(run: Run, effect: _Effect) -> tuple[Site, ...]:
+    """Return the read and, if it is another operation, that through which the bytes take effect."""
+    read = effect.read
+    role = "leaves" if run.accesses.write[read.row] else "reads"
+    operations = [(read.record, role)]
+    if effect.record not in (NONE, read.record):
+        operations.append((effect.record, "passes"))
+    return tuple(run.site(record, role) for record, role in operations)
 
 
 def _fold_readers(log: Log, findings: list[tuple[Finding, Ranges]]) -> list[Finding]:
@@ -207,8 +191,9 @@ def _overlap(one: Ranges, other: Ranges) -> bool:
     return bool((other[0][first[inside]] < one[1][inside]).any())
 
 
-def _later_launch(log: Log, order: Order, accesses: Accesses, read: int) -> str:
+def _later_launch(run: Run, read: int) -> str:
     """Return the kernel of the first later launch that writes any of the bytes of a read; empty if there is none."""
+    log, order, accesses = run.log, run.order, run.accesses
     launch = order.launch[order.task_of[accesses.record]]
     writes = accesses.meeting(read) & accesses.write & (launch > launch[read])
     return log.launches[int(launch[writes].min())].kernel if writes.any() else ""

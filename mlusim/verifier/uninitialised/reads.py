@@ -18,6 +18,7 @@ from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses, scratch_rows
 from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.run import Run
 
 _NEVER = np.iinfo(np.int64).max
 # Accesses compared per batch.
@@ -48,21 +49,22 @@ class UninitialisedRead:
     partly: bool
 
 
-def doubtful_reads(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Integers:
+def doubtful_reads(run: Run) -> Integers:
     """Return the rows of all accesses that decide whether reads are of initialised bytes; empty if all are."""
-    rows = _candidates(log, columns, accesses, _left_by_the_host(log))
+    rows, accesses = _candidates(run, _left_by_the_host(run.log)), run.accesses
     return rows[_doubtful(accesses.where(rows))[accesses.alloc[rows]]] if len(rows) else rows
 
 
-def uninitialised_reads(log: Log, accesses: Accesses, order: Order, rows: Integers) -> list[UninitialisedRead]:
+def uninitialised_reads(run: Run, rows: Integers) -> list[UninitialisedRead]:
     """Return the reads of uninitialised bytes among `rows`: `doubtful_reads`, or those of some allocations of them."""
-    left = _left_by_the_host(log)
-    reads = (_beyond_the_host(read, left.get(read.alloc)) for read in _too_early(accesses, order, rows))
+    left = _left_by_the_host(run.log)
+    reads = (_beyond_the_host(read, left.get(read.alloc)) for read in _too_early(run.accesses, run.order, rows))
     return [read for read in reads if len(read.starts)]
 
 
-def undefined_scratch(log: Log, columns: dict[str, Integers], accesses: Accesses) -> list[UninitialisedRead]:
+def undefined_scratch(run: Run) -> list[UninitialisedRead]:
     """Return the bytes that instructions leave undefined in their scratch, in buffers that are also read."""
+    log, columns, accesses = run.log, run.columns, run.accesses
     read = np.zeros(len(log.allocations), bool)
     read[accesses.alloc[~accesses.write]] = True
     rows = np.flatnonzero(scratch_rows(log, columns, accesses) & read[accesses.alloc])
@@ -101,11 +103,12 @@ def _beyond_the_host(read: UninitialisedRead, left: Ranges | None) -> Uninitiali
     return replace(read, starts=at[both], stops=edges[1:][both], partly=partly)
 
 
-def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses, left: dict[int, Ranges]) -> Integers:
+def _candidates(run: Run, left: dict[int, Ranges]) -> Integers:
     """Return accesses to allocations that are read but not initialised before the run; of equal accesses the first.
 
     A write to scratch initialises nothing.
     """
+    log, columns, accesses = run.log, run.columns, run.accesses
     known = np.array([record.read_only for record in log.allocations], bool)
     known[[*log.host_writes, *accesses.unknown]] = True
     known[[identity for identity in left if identity not in accesses.unknown]] = False
@@ -117,13 +120,14 @@ def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses, left
     rows = rows[read[accesses.alloc[rows]]]
     # Bytes stay initialised, so the first of equal accesses decides. In batches, to save memory on long logs.
     parts = [rows[begin : begin + _BATCH_ROWS] for begin in range(0, len(rows), _BATCH_ROWS)]
-    first = np.concatenate([rows[:0], *(_first_of_equal(columns, accesses, part) for part in parts)])
-    return np.sort(_first_of_equal(columns, accesses, first))
+    first = np.concatenate([rows[:0], *(_first_of_equal(run, part) for part in parts)])
+    return np.sort(_first_of_equal(run, first))
 
 
-def _first_of_equal(columns: dict[str, Integers], accesses: Accesses, rows: Integers) -> Integers:
+def _first_of_equal(run: Run, rows: Integers) -> Integers:
     """Return the first of all accesses to the same bytes by the same line (reads) or by any line (writes)."""
-    line = np.where(accesses.write[rows], NONE, columns["line"][accesses.record[rows]])
+    accesses = run.accesses
+    line = np.where(accesses.write[rows], NONE, run.columns["line"][accesses.record[rows]])
     keys = (column[rows] for column in (accesses.alloc, accesses.offset, accesses.geometry, accesses.write))
     return rows[group_rows(*keys, line)[0]]
 

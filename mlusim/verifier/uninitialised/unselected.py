@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlusim.arrays import Integers
-from mlusim.log import Log
 from mlusim.verifier.accesses.outputs import outputs_of
-from mlusim.verifier.accesses.table import FILTERS, Accesses
+from mlusim.verifier.accesses.table import FILTERS
+from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.marks import is_copy
 from mlusim.verifier.uninitialised.reads import UninitialisedRead
 
 
 class Unselected:
-    """The destinations of the filters of one log."""
+    """The destinations of the filters of one run."""
 
-    def __init__(self, log: Log, columns: dict[str, Integers], accesses: Accesses) -> None:
-        self._log = log
-        self._columns = columns
+    def __init__(self, run: Run) -> None:
+        self._log, self._columns = log, columns = run.log, run.columns
+        accesses = run.accesses
         filters = [code for code, name in enumerate(log.ops) if name in FILTERS]
         self._filters = np.flatnonzero(np.isin(columns["op"], filters))
         written = set(accesses.alloc[accesses.write].tolist()) if len(self._filters) else set()

@@ -18,9 +18,8 @@ import mlusim
 from mlusim.cores.synchronisation.ordering import BLOCKING_COPY
 from mlusim.log import IO, MOVE, SCALAR, VECTOR
 from mlusim.records import COLUMNS
-from mlusim.verifier.accesses.table import accesses_of
-from mlusim.verifier.order.happens_before import Order
-from mlusim.verifier.races.conflicts import Space, between_tasks, within_tasks
+from mlusim.verifier.races.conflicts import between_tasks, within_tasks
+from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.read_findings import find_uninitialised
 
 CORES = 2
@@ -242,11 +241,11 @@ def test_races_and_unwritten_bytes_match_the_oracle(programs, apart):
     device.launch(interpret, x, out, programs, apart, dim=4)
     device.synchronize()
     log = device.log
-    columns = log.columns()
-    order, accesses, space = Order(log, columns), accesses_of(log, columns), Space(log)
+    run = Run(log)
+    order, accesses = run.order, run.accesses
     found = set()
     for join in (within_tasks, between_tasks):
-        for a, b in join(order, accesses, space):
+        for a, b in join(run):
             found |= {
                 tuple(sorted(pair))
                 for pair in zip(accesses.record[a].tolist(), accesses.record[b].tolist(), strict=True)
@@ -285,7 +284,7 @@ def test_races_and_unwritten_bytes_match_the_oracle(programs, apart):
 
     # Where a write races with the read, it is luck whether the bytes are there: the race is what is told.
     if not racing:
-        assert bool(find_uninitialised(log, columns, accesses, order)[0]) == unwritten_bytes_matter(log, graph.records)
+        assert bool(find_uninitialised(run)[0]) == unwritten_bytes_matter(log, graph.records)
 
 
 def unwritten_bytes_matter(log: Any, records: list[dict[str, int]]) -> bool:

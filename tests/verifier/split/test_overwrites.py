@@ -10,8 +10,8 @@ import pytest
 import mlusim
 from mlusim.verifier.accesses import overlaps
 from mlusim.verifier.accesses.cells import Cells
-from mlusim.verifier.accesses.table import FILLS, accesses_of
-from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.accesses.table import FILLS
+from mlusim.verifier.run import Run
 from mlusim.verifier.split import overwrites
 from mlusim.verifier.split.overwrites import Overwrites
 
@@ -97,15 +97,14 @@ def test_lost_writes_are_counted_byte_by_byte(monkeypatch, seed, batch, on_a_gri
         device.launch(interpret, out, program, kind="BLOCK", dim=1)
     device.synchronize()
     log = device.log
-    columns = log.records.columns()
-    accesses, order = accesses_of(log, columns), Order(log, columns)
+    accesses = Run(log).accesses
     rows = np.flatnonzero(accesses.alloc == out.allocation.identity)
     run = accesses.where(rows)
     cells = Cells(run, out.nbytes)
     if not on_a_grid:
         cells._step = 0
         cells._size = len(cells.cuts) - 1
-    counts = Overwrites(log, accesses, order).count(cells, run, np.arange(len(rows)), cells.count(run.write) > 1)
+    counts = Overwrites(Run(log)).count(cells, run, np.arange(len(rows)), cells.count(run.write) > 1)
     by_byte = np.repeat(counts, np.diff(cells.cuts))
     expected = lost_writes(log, accesses, out.allocation.identity)
     assert by_byte.tolist() == [expected[byte] for byte in range(out.nbytes)]

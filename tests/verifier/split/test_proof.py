@@ -12,6 +12,7 @@ import mlusim
 from mlusim import Output, Tiles, verify
 from mlusim.kernels.tin_shift import tin_shift_segments
 from mlusim.verifier.check import check_log, prove
+from mlusim.verifier.run import Run
 from mlusim.verifier.split.balance import memory_traffic
 from mlusim.verifier.split.proof_map import AGAIN, NOBODY, proof_maps
 
@@ -148,13 +149,7 @@ def test_switches_of_an_operator(result):
     assert mlusim.ops.tin_shift_forward(X, SHIFTS, check=False).report is None
     # The fixture of this test suite checks what says nothing.
     assert mlusim.ops.tin_shift_forward(X, SHIFTS).report.ok
-    assert memory_traffic(result.log, check_accesses(result.log))["gdram"] == result.report.memories["gdram"]
-
-
-def check_accesses(log):
-    from mlusim.verifier.accesses.table import accesses_of
-
-    return accesses_of(log, log.columns())
+    assert memory_traffic(Run(result.log))["gdram"] == result.report.memories["gdram"]
 
 
 def split_in_rows(shape, tasks, **options):

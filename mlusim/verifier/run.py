@@ -1,0 +1,80 @@
+"""The run that is checked: its log, what its operations access, and what orders them."""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mlusim.log import Log
+from mlusim.verifier.accesses.space import Space
+from mlusim.verifier.accesses.table import Accesses, accesses_of
+from mlusim.verifier.findings import Site, site_of
+from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.order.lanes import LANES
+
+
+class Run:
+    """What the checks have in common. Each part is made when it is first used, and once.
+
+    A *record* is an index into the columns of the log, a *row* one into the access table, and a *position* one into the
+    order, which sorts the records by task.
+
+    Args:
+        log: the log of one device.
+
+    Attributes:
+        log: that log.
+        columns: its records, by column.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.columns = log.records.columns_used()
+
+    @cached_property
+    def accesses(self) -> Accesses:
+        """The bytes that each operand reads or writes."""
+        return accesses_of(self.log, self.columns)
+
+    @cached_property
+    def order(self) -> Order:
+        """What completes before what starts."""
+        return Order(self.log, self.columns)
+
+    @cached_property
+    def space(self) -> Space:
+        """Which allocations share addresses, and which tasks share them."""
+        return Space(self.log)
+
+    def but(self, **parts: Any) -> Run:
+        """Return the run with another part: an order without some syncs, or some of the accesses."""
+        other = copy(self)
+        vars(other).update(parts)
+        return other
+
+    def buffer(self, row: int) -> str:
+        """Return the name of the allocation of an access."""
+        return self.log.allocations[int(self.accesses.alloc[row])].name
+
+    def position(self, row: int) -> int:
+        """Return the position of an access."""
+        return int(self.order.position[self.accesses.record[row]])
+
+    def task(self, row: int) -> int:
+        """Return the task of an access."""
+        return int(self.order.task_of[self.accesses.record[row]])
+
+    def source(self, row: int) -> tuple[str, int, str]:
+        """Return file, line and function of an access."""
+        return self.log.lines[int(self.order.line_of[self.accesses.record[row]])]
+
+    def location(self, position: int) -> str:
+        """Return the line of an operation as text: `kernel.py:41`."""
+        file, line, _ = self.log.lines[int(self.order.line[position])]
+        return f"{Path(file).name}:{line}"
+
+    def site(self, record: int, role: str) -> Site:
+        """Return an operation as a site of a finding, with the lane on which it runs."""
+        return site_of(self.log, record, role, LANES[int(self.order.lane[self.order.position[record]])])
