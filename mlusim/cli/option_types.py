@@ -154,9 +154,12 @@ class Size(ParamType):
             return int(value)
         if value.strip().startswith("-"):
             self.fail(f"{value} is negative: a size is 0 or more, such as 64KiB", param, ctx)
-        sizes = numbers("bytes", value)
+        try:
+            sizes = numbers("bytes", value)
+        except InputError:
+            sizes = []
         if len(sizes) != 1:
-            self.fail(f"{value!r} is not a single size such as 64KiB", param, ctx)
+            self.fail(f"{value!r} is not a size such as 65536 or 64KiB", param, ctx)
         return int(sizes[0])
 
 

@@ -40,6 +40,8 @@ _UNITS: dict[str, dict[str, int]] = {
 _NUMBER = r"(?P<{0}>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*(?P<{0}_unit>[A-Za-z/%]*)"
 _ITEM = re.compile(_NUMBER.format("low") + rf"(?:\.\.{_NUMBER.format('high')}(?P<sign>[*+]){_NUMBER.format('step')})?")
 
+_NO_STEP = re.compile(rf"{_NUMBER.format('low')}\.\.{_NUMBER.format('high')}")
+
 
 def numbers(name: str, text: str, *, whole: bool = True) -> list[int | float]:
     """Return the values listed in a text.
@@ -82,6 +84,10 @@ def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
         # An axis may count from the end; other parameters reject negative values later.
         return [int(item)]
     match = _ITEM.fullmatch(item)
+    if not match and _NO_STEP.fullmatch(item):
+        raise InputError(
+            f"{name}: {shown(item)} has no step: write {item}*2, where each value is twice the last, or {item}+1"
+        )
     if not match:
         raise InputError(
             f"{name}: {shown(item)} is neither a number nor a range such as {_example(name)}: from, to, and the step"

@@ -171,12 +171,13 @@ class Plan:
             raise PlanError(
                 f"{self.operator}, strategy {self.strategy}: a tile needs "
                 f"{format_bytes(int(self.tiles.nram_bytes.max()))} of NRAM and {whose} "
-                f"{format_bytes(self.allowed_nram_bytes)}"
+                f"{format_bytes(self.allowed_nram_bytes)}; make the tiles smaller"
             )
         for task in (int(self.tiles.task.min()), int(self.tiles.task.max())) if len(self.tiles) else ():
             if not 0 <= task < self.tasks:
                 raise PlanError(
-                    f"{self.operator}: a tile is assigned to task {task}, and the grid has tasks 0 to {self.tasks - 1}"
+                    f"{self.operator}: a tile is assigned to task {task}, and the grid has tasks 0 to "
+                    f"{self.tasks - 1}; assign it to one of these, or change dim"
                 )
         check_cover(self.tiles, self.output_shape)
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.errors import PlanError
+from mlusim.errors import PlanError, shown
+from mlusim.units import plural
 
 
 class Tile(NamedTuple):
@@ -40,11 +41,17 @@ class Tiles:
     """
 
     def __init__(self, task: Any, start: Any, stop: Any, nram_bytes: Any) -> None:
-        self.task: Integers = np.asarray(task, np.int64)
+        self.task: Integers = _column("task", task)
         count = len(self.task)
-        self.start: Integers = _corners(start, count)
-        self.stop: Integers = _corners(stop, count)
-        self.nram_bytes: Integers = np.broadcast_to(np.asarray(nram_bytes, np.int64), (count,))
+        self.start: Integers = _corners("start", start, count)
+        self.stop: Integers = _corners("stop", stop, count)
+        nram = _column("nram_bytes", nram_bytes)
+        if nram.ndim and nram.shape not in {(1,), (count,)}:
+            raise PlanError(
+                f"{plural(nram.size, 'value')} of nram_bytes for {plural(count, 'task')}: give one for each tile, or "
+                "one for all"
+            )
+        self.nram_bytes: Integers = np.broadcast_to(nram, (count,))
         self._order = np.argsort(self.task, kind="stable")
         sorted_tasks = self.task[self._order]
         self.iteration: Integers = np.empty(count, np.int64)
@@ -83,11 +90,25 @@ class Tiles:
         return np.asarray(np.prod(self.stop - self.start, axis=1, dtype=np.int64))
 
 
-def _corners(bounds: Any, count: int) -> Integers:
+def _column(name: str, values: Any) -> Integers:
+    """Return a column as integers. Raises `PlanError` for fractions and other values."""
+    try:
+        given = np.asarray(values)
+        integers = np.asarray(given, np.int64)
+    except (TypeError, ValueError, OverflowError):
+        raise PlanError(f"{name} of Tiles is {shown(values)}: it must be an array of integers") from None
+    if given.dtype.kind == "f" and (given != integers).any():
+        fraction = given[given != integers][0]
+        raise PlanError(f"{name} of Tiles holds {fraction}: it must be an array of integers; round it")
+    return integers
+
+
+def _corners(name: str, bounds: Any, count: int) -> Integers:
     """Return bounds as (tiles, rank); without tiles, a 2-D array still determines the rank."""
-    array: Integers = np.asarray(bounds, np.int64)
+    array = _column(name, bounds)
     if array.ndim == 2 and len(array) != count:
-        raise PlanError(f"{count} tasks for {len(array)} boxes: each tile has one task and one box")
+        boxes = "1 box" if len(array) == 1 else f"{len(array)} boxes"
+        raise PlanError(f"{plural(count, 'task')} for {boxes}: each tile has one task and one box")
     return array if array.ndim == 2 else array.reshape(count, array.size // max(count, 1))
 
 
@@ -99,12 +120,19 @@ def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
             raise PlanError(f"{len(tiles)} tiles for an output of shape {list(shape)}, which has no elements")
         return
     bounds = np.asarray(shape, np.int64)
+    rank = tiles.start.shape[1]
+    if len(tiles) and rank != len(shape):
+        raise PlanError(
+            f"the tiles have {plural(rank, 'coordinate')}, and the output {list(shape)} has rank {len(shape)}: start "
+            "and stop need one coordinate for each axis"
+        )
     wrong = (tiles.start < 0) | (tiles.stop > bounds) | (tiles.start >= tiles.stop)
     if wrong.any():
         tile = int(np.argmax(wrong.any(axis=1)))
         raise PlanError(
             f"tile {tile} (task {int(tiles.task[tile])}) is {tiles.start[tile].tolist()} to "
-            f"{tiles.stop[tile].tolist()}, empty or outside the output {list(shape)}"
+            f"{tiles.stop[tile].tolist()}, empty or outside the output {list(shape)}; clip stop to the output, "
+            "and omit empty tiles"
         )
     counts, cuts = _times_covered(tiles, shape)
     bad = np.argwhere(counts != 1)

@@ -188,7 +188,7 @@ def test_scalar_takes_counts(run: Any, cycles: Any, count: Any) -> None:
     async def kernel(core: Core) -> None:
         core.scalar(cycles, count=count)
 
-    message = f"scalar of {count} operations of {cycles} cycles: both must be integers of at least 0"
+    message = f"scalar of {count!r} operations of {cycles!r} cycles: both must be integers of at least 0"
     with pytest.raises(OperandError, match=PLACE + re.escape(message)):
         run(kernel)
 

@@ -162,7 +162,7 @@ def test_sets_of_every_memory() -> None:
         (
             lambda core, x, t: core.atomic_add(x, x, 1),
             OperandError,
-            "atomic_add with .*: operands of an atomic lie in this core's NRAM",
+            "atomic_add with .*: operands of an atomic must be in this core's NRAM",
         ),
         (
             lambda core, x, t: core.atomic_reduce_add(x[:4], t[::2]),

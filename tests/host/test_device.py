@@ -268,7 +268,7 @@ def test_the_garbage_collector_frees_the_device_of_a_failed_run() -> None:
             chips.append(weakref.ref(core.issuer.chip))
             core.add(x, x, 1.5)
 
-        with pytest.raises(mlusim.OperandError, match="vector operands lie in this core's NRAM"):
+        with pytest.raises(mlusim.OperandError, match="vector operands must be in this core's NRAM"):
             mlusim.run(kernel, np.zeros(64, np.float32), dim=1, kind="BLOCK")
         return chips[0]
 

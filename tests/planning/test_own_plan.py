@@ -49,8 +49,14 @@ def test_a_tensor_that_the_board_cannot_hold_has_no_plan():
     [
         ({"stop": ((2, 3), (4, 3))}, r"elements \[4, 0\] to \[5, 3\] of the output \[5, 3\] are never written"),
         ({"start": ((0, 0), (1, 0))}, r"elements \[1, 0\] to \[2, 3\] .* written 2 times by tasks \[0, 1\]"),
-        ({"task": (0, 32)}, r"a tile is assigned to task 32, and the grid has tasks 0 to 31$"),
-        ({"task": (-1, 0)}, r"a tile is assigned to task -1, and the grid has tasks 0 to 31$"),
+        (
+            {"task": (0, 32)},
+            r"a tile is assigned to task 32, and the grid has tasks 0 to 31; assign it to one of these, or change dim$",
+        ),
+        (
+            {"task": (-1, 0)},
+            r"a tile is assigned to task -1, and the grid has tasks 0 to 31; assign it to one of these, or change dim$",
+        ),
         ({"nram_bytes": (64, 700_000)}, r"a tile needs 700 000 B .* of NRAM and mlu370-x4 has 655 360 B"),
     ],
 )
@@ -59,9 +65,39 @@ def test_check_names_the_fault_of_a_plan(plan, message):
         own(**plan).check()
 
 
-def test_columns_of_different_lengths_are_refused():
-    with pytest.raises(PlanError, match="3 tasks for 2 boxes: each tile has one task and one box"):
-        own(task=(0, 1, 2))
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"task": (0, 1, 2)}, "^3 tasks for 2 boxes: each tile has one task and one box$"),
+        ({"task": (0,), "start": ((0, 0),)}, "^1 task for 2 boxes: "),
+        ({"task": ("a", "b")}, r"^task of Tiles is \('a', 'b'\): it must be an array of integers$"),
+        ({"start": ((0, 0), (2,))}, "^start of Tiles is .*: it must be an array of integers$"),
+        ({"stop": ((2, 3), (5, 2.5))}, r"^stop of Tiles holds 2\.5: it must be an array of integers; round it$"),
+        ({"nram_bytes": (1, 2, 3)}, "^3 values of nram_bytes for 2 tasks: give one for each tile, or one for all$"),
+    ],
+)
+def test_columns_that_are_no_tiles_are_refused(columns, message):
+    with pytest.raises(PlanError, match=message):
+        own(**columns)
+
+
+def test_whole_floats_are_integers():
+    assert own(start=np.array([[0.0, 0], [2, 0]])).to_json()["boxes"][1]["start"] == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"start": ((0,), (2,)), "stop": ((2,), (5,))},
+            r"^the tiles have 1 coordinate, and the output \[5, 3\] has rank 2",
+        ),
+        ({"stop": ((2, 3), (6, 3))}, r"^tile 1 \(task 1\) is \[2, 0\] to \[6, 3\], empty or outside .*; clip stop "),
+    ],
+)
+def test_tiles_of_another_rank_or_beyond_the_output(columns, message):
+    with pytest.raises(PlanError, match=message):
+        own(**columns).check()
 
 
 def test_no_tiles_cover_an_output_of_no_elements():

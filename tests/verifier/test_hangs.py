@@ -146,7 +146,7 @@ def test_a_task_that_never_ends_is_stopped():
         ("allocation", r"held in the NRAM of .* was freed; .*"),
         ("allocation", r"nram.alloc of 1 000 000 B .* does not fit: .*"),
         ("copy", r"__memcpy has no direction gdram to ldram.*|memcpy of \[8, 8\] elements .*"),
-        ("operand", r"add of <view of x .*: vector operands lie in this core's NRAM; memcpy it there first"),
+        ("operand", r"add of <view of x .*: vector operands must be in this core's NRAM; write to a buffer there, .*"),
         ("await", r"`core.sync\(...\)` was not awaited.*"),
         ("stopped", r"the kernel raised ZeroDivisionError: .*"),
     ],

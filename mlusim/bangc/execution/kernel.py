@@ -203,6 +203,6 @@ def _address(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdra
     if not plain and not _may_point_to(wanted, argument.dtype):
         raise KernelError(
             f"{point.name}: {parameter.name} points to {wanted.name} and the tensor has {argument.dtype.name}; convert "
-            f"it on the host, or pass its bytes as {wanted.name}: array.view"
+            f"it on the host, or pass its bytes as {wanted.name}: array.view('{wanted.name}')"
         )
     return gdram.address.get(argument.allocation.identity, 0) + argument.offset

@@ -235,7 +235,8 @@ def check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[
         if operand.memory == "wram":
             if allocation.memory is not unit.wram:
                 raise OperandError(
-                    f"{instruction.name} of {value!r}: {operand.name} lies in this core's WRAM; memcpy it there first"
+                    f"{instruction.name} of {value!r}: {operand.name} must be in this core's WRAM; memcpy it there "
+                    "first"
                 )
             if allocation.freed:
                 check_usable(allocation, write=False)
@@ -247,11 +248,11 @@ def check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> None
     """Raise `OperandError` for a view outside the core's NRAM, `AllocationError` if it was freed."""
     allocation = view.allocation
     if allocation.memory is not issuer.unit.nram:
-        remedy = "memcpy it there first"
+        remedy = "write to a buffer there, then memcpy the result" if write else "memcpy it there first"
         if issuer.unit.is_memory_core:
             remedy = "the memory core has none: begin the kernel with `if core.is_memory_core: return`"
         raise OperandError(
-            f"{name} of {view!r}: vector operands lie in this core's NRAM; {remedy}"
+            f"{name} of {view!r}: vector operands must be in this core's NRAM; {remedy}"
             if view.memory is not MemoryKind.NRAM
             else f"{name} of {view!r}: it lies in {allocation.memory.name}, not in this core's NRAM"
         )

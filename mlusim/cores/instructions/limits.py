@@ -57,7 +57,7 @@ def bind(
         # As `await core.sum(src)`, which a board can do for few instructions.
         to_register = instruction.group == "Reductions" and missing == ["src"]
         instead = "; its result is stored in dst, in NRAM: pass both, then read it with `await core.load(dst[0])`"
-        raise OperandError(f"{instruction.signature} lacks {', '.join(missing)}{instead if to_register else ''}")
+        raise OperandError(f"{instruction.signature}: missing {', '.join(missing)}{instead if to_register else ''}")
     operands = tuple(values[operand.name] for operand in instruction.operands)
     for operand, value in zip(instruction.operands, operands, strict=True):
         if not isinstance(value, View) and not operand.number:
@@ -131,7 +131,7 @@ def _limit(dtype: np.dtype[Any], value: float | np.integer | np.floating) -> str
     whole = not isinstance(value, float | np.floating) or float(value).is_integer()
     if whole and least <= int(value) <= most:
         return ""
-    return f"a whole one from {least} to {most}, or convert the elements to a float type first"
+    return f"an integer from {least} to {most}, or convert the elements to a float type first"
 
 
 def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[Any]:

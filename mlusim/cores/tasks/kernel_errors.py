@@ -147,7 +147,7 @@ def _wrong_call(owner: str, name: str, complaint: str) -> str:
     _, *parameters = signature(getattr(Scratch if owner == "Scratch" else Core, name)).parameters.values()
     call = f"{name}{Signature([parameter.replace(annotation=Parameter.empty) for parameter in parameters])}"
     if lacks := re.fullmatch("missing .*: (.*)", complaint):
-        return f"{call} lacks {lacks[1]}"
+        return f"{call}: missing {lacks[1]}"
     if given := re.search(r"but (\d+) ", complaint):
         complaint = f"got {plural(int(given[1]) - 1, 'positional argument')}"
     return f"{call} {complaint}: call it as shown"

@@ -73,7 +73,7 @@ def test_in_place(run: Any) -> None:
     [
         (
             lambda core, x, t: core.fill(x, 0),
-            "fill of <view of output (gdram): float32 [64]>: vector operands lie in this ",
+            "fill of <view of output (gdram): float32 [64]>: vector operands must be in this ",
         ),
         (lambda core, x, t: core.add(t, t, core.wram.alloc(64, "float32")), "add of <view of wram buffer 0 (wram)"),
         (
@@ -223,7 +223,7 @@ def test_2xx_compares_whole_512_bytes_to_bits_in_a_buffer_of_any_size(run: Any, 
         (lambda core, t: core.fill(t, 2.5), r"fill of int32 with value = 2\.5: int32 does not hold that number"),
         (
             lambda core, t: core.fill(t, 2**32),
-            r"fill of int32 with value = 4294967296: .*; pass a whole one from -2147483648 to 4294967295, or convert ",
+            r"fill of int32 with value = 4294967296: .*; pass an integer from -2147483648 to 4294967295, or convert ",
         ),
         (lambda core, t: core.add(t, t, -(2**31) - 1), r"add of int32 with src1 = -2147483649: int32 does not hold"),
         (lambda core, t: core.add(t, t, 2**70), r"add of int32 with src1 = 1180591620717411303424: int32 does not"),

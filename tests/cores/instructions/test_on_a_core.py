@@ -53,10 +53,10 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (lambda core, t: core.add(t, t), r"add\(dst, src0, src1\) lacks src1$"),
+        (lambda core, t: core.add(t, t), r"add\(dst, src0, src1\): missing src1$"),
         (
             lambda core, t: core.max(t),
-            r"max\(dst, src\) lacks src; its result is stored in dst, in NRAM: pass both, then read it with `await",
+            r"max\(dst, src\): missing src; its result is stored in dst, in NRAM: pass both, then read it with `await",
         ),
         (lambda core, t: core.add(t, t, t, t), r"add\(dst, src0, src1\) takes 3 arguments, not 4$"),
         (lambda core, t: core.add(t, t, source=t), r"add\(dst, src0, src1\) has no argument 'source'"),
@@ -97,7 +97,7 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
         (lambda core, t: core.lut(t, t.view("uint32"), t[:3]), r"lut of .*: the table has a multiple of 64 elements$"),
         (
             lambda core, t: core.matmul(t[:64], t[:8], t),
-            r"matmul of .*: weight lies in this core's WRAM; memcpy it there",
+            r"matmul of .*: weight must be in this core's WRAM; memcpy it there",
         ),
         (
             lambda core, t: core.ad(t, t, t),
