@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from os import PathLike
 
-from mlusim.errors import BoardError
+from mlusim.errors import BoardError, shown
 from mlusim.hardware.board_record import Board
 from mlusim.hardware.presets import SOURCES, find_preset, preset, preset_names
 
@@ -40,7 +40,7 @@ def board(name_or_path: str | PathLike[str] | Board) -> Board:
         return board_from_toml(name_or_path)
     if not isinstance(name_or_path, str):
         raise BoardError(
-            f"a board is the name of a preset, the path of a .toml file or a Board, not {type(name_or_path).__name__}"
+            f"a board is the name of a preset, the path of a .toml file or a Board, not {shown(name_or_path)}"
         )
     try:
         return find_preset(name_or_path)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from mlusim.memory.view import View
 
 
+# By whether the kernel has types, as in BANG C: which tensors of `--shape` are inputs, and which outputs.
+_ROLES = {False: "the last one is the output", True: "pointers to const are inputs, the others outputs"}
 FORMS = "a file (x.npy, x.npz:key), an output (float32:2,8,64), random elements (random:float32:1000), or a number"
 _RANDOM, IN_PLACE = "random", "inout:"
 _ARRAY_FILE = re.compile(r"\.(npy|npz)(:.*)?$", re.IGNORECASE)
@@ -211,8 +213,8 @@ def assign(
     if missing and shape is None:
         listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         raise InputError(
-            f"{kernel}: no argument for {listed}; give --arg {missing[0]}=..., {FORMS}; or --shape for "
-            f"random inputs and one output, the last{'; of BANG C, inputs are the pointers to const' if types else ''}"
+            f"{kernel}: no argument for {listed}; give --shape for random tensors ({_ROLES[bool(types)]}), or "
+            f"--arg {missing[0]}=..., {FORMS}"
         )
     types = types or {}
     tensors = [name for name in parameters if not isinstance(named.get(name), int | float)]
@@ -294,7 +296,7 @@ def read_inputs(
     def read(name: str, value: Any) -> Any:
         match value:
             case FileInput():
-                array = read_array(f"--arg {name}", value.path)
+                array = read_array(f"--arg {name}=", value.path)
                 return InOut(array) if value.in_place else array
             case RandomInput():
                 return draw.elements(value.shape, dtype_of(value.dtype))

@@ -33,7 +33,7 @@ def read_array(option: str, text: str) -> Array:
     `InputError` for a file that is missing, unreadable or damaged, or contains Python objects.
     """
     path, key = split_key(text)
-    where = f"{option} {path}"
+    where = f"{option}{'' if option.endswith('=') else ' '}{path}"
     try:
         with open_input(path) as stream:
             return _named(where, _read(where, path, key, stream))

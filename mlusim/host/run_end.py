@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlusim.errors import HangError, SimulatedTimeError
 from mlusim.hardware import Board
 from mlusim.records import longest_run_ps
-from mlusim.units import PS_PER_HOUR
+from mlusim.units import PS_PER_HOUR, format_ns
 
 if TYPE_CHECKING:
     from mlusim.cores.tasks.task import Task
 
-# Tasks that the message of a deadlock lists.
-_LISTED_TASKS = 12
+# Operations, and ranges of tasks, that the message of a deadlock lists.
+_LISTED = 12
+_PAIR = 2
 
 
 def check_deadlock(tasks: Iterable[Task]) -> None:
     """Raise `HangError` if tasks wait although no event is left. `tasks`: those of all jobs that have not ended."""
-    waiting, returned, only_locks = [], [], True
+    returned: list[Task] = []
+    # The tasks that wait, by the operation and its line.
+    waiting: dict[tuple[str, str], list[Task]] = {}
     for task in tasks:
         if task.finished:
-            returned.append(task.name)
+            returned.append(task)
         else:
-            waiting.append(task.waiting_text())
-            only_locks &= task.waits_for is not None and task.waits_for[0].startswith("lock ")
+            waiting.setdefault(_waits_at(task), []).append(task)
     if not waiting:
         return
-    count = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
-    returned_text = f" Already returned: {_listed(returned)}." if returned else ""
+    count = sum(map(len, waiting.values()))
+    who = "1 task waits" if count == 1 else f"{count} tasks wait"
+    listed = _first("; ", [_waiting_text(*key, group) for key, group in waiting.items()])
+    returned_text = f" Already returned: {_names(returned)}." if returned else ""
     rule = (
-        "A barrier waits for every participant, the memory core too (sync_all_ipu: without memory cores): make all of "
-        "them reach it"
+        "A barrier waits for all of its participants, memory cores too (not in barriers of the MLU cores, such as "
+        "sync_all_ipu): make all of them reach it"
     )
-    if only_locks:
+    if all(operation.startswith("lock ") for operation, _ in waiting):
         rule = "A lock is held until its task releases it: release it on every path, and lock in the same order"
-    raise HangError(f"deadlock: {count} forever: {_listed(waiting)}.{returned_text} {rule}")
+    raise HangError(f"deadlock: {who} forever: {listed}.{returned_text} {rule}")
 
 
 def check_time(board: Board, now_ps: int) -> None:
@@ -51,7 +57,40 @@ def check_time(board: Board, now_ps: int) -> None:
         )
 
 
-def _listed(texts: list[str]) -> str:
+def _waits_at(task: Task) -> tuple[str, str]:
+    """Return the operation that a task waits in, and its line."""
+    if task.waits_for is None:
+        return "an operation", ""
+    operation, line, _ = task.waits_for
+    file, number, _ = task.chip.log.lines[line]
+    return operation, f" at {Path(file).name}:{number}"
+
+
+def _waiting_text(operation: str, place: str, tasks: Sequence[Task]) -> str:
+    since_ps = min((task.waits_for[2] for task in tasks if task.waits_for is not None), default=None)
+    several = len(tasks) > 1
+    since = "" if since_ps is None else f"{', the first' if several else ''} since {format_ns(since_ps)}"
+    return f"{_names(tasks)} {'wait' if several else 'waits'} in {operation}{place}{since}"
+
+
+def _names(tasks: Sequence[Task]) -> str:
+    """Name tasks; several of them by their numbers: `memory core of cluster 0 and tasks 0 to 3`."""
+    if len(tasks) == 1:
+        return tasks[0].name
+    clusters = sorted({task.unit.cluster.index for task in tasks if task.unit.is_memory_core})
+    numbers = sorted({task.linear_id for task in tasks if not task.unit.is_memory_core})
+    parts = [("memory core of cluster", "memory cores of clusters", clusters), ("task", "tasks", numbers)]
+    return " and ".join(f"{one if len(found) == 1 else more} {_ranges(found)}" for one, more, found in parts if found)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Format ascending numbers: `0 to 3, 7`."""
+    # Numbers of a range have the same difference from their positions.
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda item: item[1] - item[0])]
+    return _first(", ", [f"{run[0]} to {run[-1]}" if len(run) > _PAIR else ", ".join(map(str, run)) for run in runs])
+
+
+def _first(separator: str, texts: Sequence[str]) -> str:
     """Join texts, the first few of many."""
-    others = len(texts) - _LISTED_TASKS
-    return "; ".join(texts[:_LISTED_TASKS]) + (f"; and {others} more" if others > 0 else "")
+    others = len(texts) - _LISTED
+    return separator.join(texts[:_LISTED]) + (f"{separator}and {others} more" if others > 0 else "")

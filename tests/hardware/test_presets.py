@@ -246,8 +246,8 @@ def test_a_board_object_is_returned_unchanged() -> None:
         ("mlu590-h", r"^no board 'mlu590-h'; did you mean .*mlu590-h8.*\? presets: mlu220-m2, "),
         ("a100", r"^no board 'a100'; presets: mlu220-m2, .*; a board of your own is the path of its \.toml file$"),
         ("", r"^no board ''; presets: mlu220-m2, "),
-        (370, r"^a board is the name of a preset, the path of a \.toml file or a Board, not int$"),
-        (None, r"^a board is the name of a preset, the path of a \.toml file or a Board, not NoneType$"),
+        (370, r"^a board is the name of a preset, the path of a \.toml file or a Board, not 370$"),
+        (None, r"^a board is the name of a preset, the path of a \.toml file or a Board, not None$"),
     ],
 )
 def test_unknown_boards(asked: str, message: str) -> None:

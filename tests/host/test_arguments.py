@@ -84,8 +84,11 @@ def test_shape_makes_the_tensors_without_an_argument():
         (["1", "2", "3"], r"^--arg 3: k has no parameter left for it$"),
         (["x=1", "x=2"], r"^--arg x=2: x is given twice$"),
         (["z=1"], r"^--arg z=1: k has no parameter 'z'; it has x, out, tile$"),
-        (["x=1"], r"^k: no argument for out; give --arg out=..., a file"),
-        ([], r"^k: no argument for x and out; give --arg x=..., a file .* one output, the last$"),
+        (["x=1"], r"^k: no argument for out; give --shape .*, or --arg out=..., a file"),
+        (
+            [],
+            r"^k: no argument for x and out; give --shape .* \(the last one is the output\), or --arg x=\.\.\., ",
+        ),
     ],
 )
 def test_arguments_that_do_not_match_the_kernel_are_errors(texts, message):

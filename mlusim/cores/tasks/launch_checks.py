@@ -93,6 +93,8 @@ def check_launch(
         unknown = next((setting for setting in settings if setting not in signature.parameters), "")
         meant = LAUNCH_SETTINGS.get(unknown.lower(), "")
         near = f"; did you mean {meant}?" if meant in ("dim", "kind") else ""
+        if not near and str(error).startswith("missing"):
+            near = "; each parameter needs an argument, also an output: mlusim.Output(shape, dtype), or Device.alloc"
         raise LaunchError(
             f"{name}{signature} was launched with {plural(len(arguments), 'argument')} after `core`: {error}{near}"
         ) from None

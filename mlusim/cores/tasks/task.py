@@ -7,7 +7,6 @@ records what the task waits for.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.machine.pipe import Transfer
@@ -28,7 +27,6 @@ from mlusim.cores.tasks.waiting import SUSPEND
 from mlusim.errors import KernelError
 from mlusim.log import IO, MOVE, NONE, VECTOR
 from mlusim.log_tables import TaskRecord
-from mlusim.units import format_ns
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
@@ -322,14 +320,6 @@ class Task:
             return Abandoned()
         self.refused = because or (too_many_operations(self) if self.unawaited == NONE else forgotten_await(self))
         return self.refused
-
-    def waiting_text(self) -> str:
-        """Describe the operation that it waits in, its line and its start, for a message about a deadlock."""
-        if self.waits_for is None:
-            return f"{self.name} waits in an operation"
-        what, line, since_ps = self.waits_for
-        file, number, _ = self.chip.log.lines[line]
-        return f"{self.name} waits in {what} at {Path(file).name}:{number} since {format_ns(since_ps)}"
 
     def arrive_at(self, barrier: Barrier, record: int) -> None:
         """Arrive at a barrier when the board's time reaches the task's."""
