@@ -154,7 +154,10 @@ def __getattr__(name: str) -> object:
         return import_module(f"mlusim.{name}")
     home = "mlusim.errors" if name.endswith("Error") and name in __all__ else _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'mlusim' has no attribute {name!r}")
+        from mlusim.errors import nearest
+
+        near = f": {nearest(name, __all__)}".rstrip(": ")
+        raise AttributeError(f"module 'mlusim' has no attribute {name!r}{near}")
     value = globals()[name] = getattr(import_module(home), name)
     return value
 

@@ -71,7 +71,9 @@ def test_type_checkers_see_the_public_names():
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match=r"^module 'mlusim' has no attribute 'Devise'$"):
+    with pytest.raises(AttributeError, match=r"^module 'mlusim' has no attribute 'Devise': did you mean Device\?$"):
         mlusim.Devise  # noqa: B018 - reading it raises
+    with pytest.raises(AttributeError, match=r"^module 'mlusim' has no attribute 'zzz'$"):
+        mlusim.zzz  # noqa: B018 - reading it raises
     with pytest.raises(ImportError, match="cannot import name 'Devise'"):
         exec("from mlusim import Devise")

@@ -177,7 +177,7 @@ def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, opera
     for view in (target, *(() if old is None else (old,))):
         check_view(name, view)
     if target.memory is not MemoryKind.GDRAM:
-        raise OperandError(f"{name} of {target!r}: atomics are on GDRAM")
+        raise OperandError(f"{name} of {target!r}: atomics work on GDRAM only")
     if target.dtype not in NUMBERS or (
         operation in {"and", "or", "xor", "inc", "dec"} and target.dtype.kind not in "iu"
     ):

@@ -147,7 +147,7 @@ def test_sets_of_every_memory() -> None:
         (
             lambda core, x, t: core.atomic_reduce_add(t, 1),
             OperandError,
-            "atomic_reduce_add of .*: atomics are on GDRAM",
+            "atomic_reduce_add of .*: atomics work on GDRAM only",
         ),
         (
             lambda core, x, t: core.atomic_reduce_and(x, 1),

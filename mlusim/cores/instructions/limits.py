@@ -164,7 +164,7 @@ def check_types(instruction: Instruction, board: Board, operands: Sequence[Value
         if operand.match is Match.SAME and value.dtype != main:
             raise OperandError(
                 f"{name} of {dtype_name(main)} with {operand.name} of {dtype_name(value.dtype)}: operands of one "
-                "instruction have one element type; use convert first"
+                "instruction must have one element type; use convert first"
             )
         if operand.match is Match.WIDTH and value.itemsize != main.itemsize:
             raise OperandError(

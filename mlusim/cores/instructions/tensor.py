@@ -69,7 +69,7 @@ def _matmul_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> 
     if result[1] % LANES:
         return "n is a multiple of 64, the lanes of WRAM"
     if operands[2].size != result[1] * source[1]:
-        return f"weight has n * k elements, {result[1] * source[1]}"
+        return f"weight needs n * k = {result[1] * source[1]} elements"
     return ""
 
 

@@ -43,6 +43,8 @@ class Abandoned(BaseException):
     error: MlusimError | None = None
 
 
+# Names elsewhere of what ends the life of a buffer.
+_FREES = frozenset({"free", "dealloc", "delete"})
 # Arguments that NumPy would take for an array, and that a kernel gets as they are.
 _NO_TENSORS = (list, tuple, range, memoryview, bytearray, array)
 
@@ -157,14 +159,25 @@ def _raised(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, AttributeError) and isinstance(error.obj, View):
         text = missing_attribute(error.obj, str(error.name))
-    elif isinstance(error, AttributeError) and type(error.obj).__module__.startswith("mlusim."):
+    elif isinstance(error, AttributeError) and type(error.obj).__name__ == "Scratch" and error.name in _FREES:
+        text += ": `with core.nram.scope():` frees the buffers that are allocated in it"
+    elif isinstance(error, AttributeError) and _is_ours(error.obj):
         names = [name for name in dir(error.obj) if not name.startswith("_")]
+        if isinstance(error.obj, type):
+            text = f"{error.obj.__name__} has no attribute {error.name!r}"
         text += f": {nearest(str(error.name), names).rstrip() or 'it has ' + ', '.join(names)}"
+    elif isinstance(error, TypeError) and text == "'int' object is not callable":
+        text += "; core.task_id and its kin, and x.size, are numbers: write them without parentheses"
     words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
     if isinstance(error, AttributeError) and hasattr(View, str(error.name)) and isinstance(error.obj, _NO_TENSORS):
         kind = type(error.obj).__name__
         words += f"; a {kind} among the arguments stays a {kind}: pass np.array(...), which is uploaded to GDRAM"
     return words
+
+
+def _is_ours(value: object) -> bool:
+    """Return whether an object is of a class of mlusim, or is such a class."""
+    return (value if isinstance(value, type) else type(value)).__module__.startswith("mlusim.")
 
 
 def _unknown_instruction(core: Any, name: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
-from mlusim import Core
+from kernel_runs import run_alone
+from mlusim import Core, Direction, KernelError
 from mlusim.cores.tasks import foreign_names
 from mlusim.cores.tasks.foreign_names import replacement
 
@@ -38,3 +40,19 @@ def test_no_entry_is_a_name_of_the_core() -> None:
 )
 def test_a_name_is_found_in_any_spelling(name: str, says: str) -> None:
     assert replacement(name) == says
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda core: core.nram.free(0), r"has no attribute 'free': `with core\.nram\.scope\(\):` frees the buffers"),
+        (lambda _: Direction.GDRAM2NARM, r"Direction has no attribute 'GDRAM2NARM': did you mean GDRAM2NRAM\?$"),
+        (lambda core: core.task_id(), "'int' object is not callable; core.task_id .* write them without parentheses$"),
+    ],
+)
+def test_the_message_says_what_to_write(call: Any, message: str) -> None:
+    async def kernel(core: Core) -> None:
+        call(core)
+
+    with pytest.raises(KernelError, match=message):
+        run_alone(kernel)
