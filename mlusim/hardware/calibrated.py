@@ -41,7 +41,6 @@ class Row(NamedTuple):
         time_us: measured time.
         left_out: by a fit without this row.
         kind_in_family: by a fit without any row of its kind of kernel on its family of boards.
-        kind_anywhere: by a fit without any row of its kind.
     """
 
     name: str
@@ -52,7 +51,6 @@ class Row(NamedTuple):
     time_us: float
     left_out: float
     kind_in_family: float
-    kind_anywhere: float
 
 
 @cache

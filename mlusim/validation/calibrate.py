@@ -6,8 +6,8 @@ once. The value of each parameter before calibration acts as an additional measu
 0.5, 1 and 2 times the board's launch skew, so that no parameter adapts to the exact phase of the cores.
 
 Then measurements are left out, the parameters are fitted to the rest, and the omitted ones are predicted: row by row,
-kind by kind, and kind by kind within each family. The errors of these predictions are the basis of the error bands of
-runs that were not measured.
+and kind by kind within each family. The errors of these predictions are the basis of the error bands of runs that were
+not measured.
 """
 
 from __future__ import annotations
@@ -164,23 +164,16 @@ def with_values(target: Board, values: Mapping[str, float]) -> Board:
     )
 
 
-def left_out(
-    fit: Fit, values: Values, slopes: Numbers, groups: Mapping[str, Collection[str]]
-) -> dict[str, dict[str, float]]:
-    """For each group of rows, return their simulated times in microseconds by a fit to all other rows."""
-    times_by_group: dict[str, dict[str, float]] = {}
-    for group, names in groups.items():
-        own = fit.step(values, slopes, names)
-        times_by_group[group] = {row.name: fit.simulate(row, own) for row in fit.rows if row.name in names}
-    return times_by_group
-
-
-def groups_of(rows: Sequence[Measurement], key: Callable[[Measurement], str]) -> dict[str, list[str]]:
-    """Group the names of rows by a key."""
-    groups: dict[str, list[str]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row.name)
-    return groups
+def left_out(fit: Fit, values: Values, slopes: Numbers, group_of: Callable[[Measurement], str]) -> dict[str, float]:
+    """Return the simulated time of each row in microseconds, by a fit to the rows of other groups."""
+    groups: dict[str, list[Measurement]] = {}
+    for row in fit.rows:
+        groups.setdefault(group_of(row), []).append(row)
+    times: dict[str, float] = {}
+    for rows in groups.values():
+        own = fit.step(values, slopes, [row.name for row in rows])
+        times |= {row.name: fit.simulate(row, own) for row in rows}
+    return times
 
 
 def family_of(row: Measurement) -> str:
@@ -200,15 +193,10 @@ def calibrate(report: Callable[[str], None] = print) -> dict[str, Any]:
     values, slopes = fit.solve(report)
     for item, value in zip(fit.parameters, values, strict=True):
         report(f"{', '.join(item.fields)} {item.families or ''} = {value:g}")
-    by_row = left_out(fit, values, slopes, {row.name: [row.name] for row in rows})
-    by_cell = left_out(fit, values, slopes, groups_of(rows, lambda row: f"{row.kind} on {family_of(row)}"))
-    by_kind = left_out(fit, values, slopes, groups_of(rows, lambda row: row.kind))
-    flat = [
-        {name: time for group in groups.values() for name, time in group.items()}
-        for groups in (by_row, by_cell, by_kind)
-    ]
+    by_row = left_out(fit, values, slopes, lambda row: row.name)
+    by_kind = left_out(fit, values, slopes, lambda row: f"{row.kind} on {family_of(row)}")
     for row in rows:
-        times = (fit.simulate(row, values), *(part[row.name] for part in flat))
+        times = fit.simulate(row, values), by_row[row.name], by_kind[row.name]
         errors = " ".join(f"{100 * (time / row.time_us - 1):+8.1f} %" for time in times)
         report(f"  {row.name:<26} {errors}")
     return {
@@ -232,9 +220,8 @@ def calibrate(report: Callable[[str], None] = print) -> dict[str, Any]:
                 "nbytes": row.bytes_read + row.bytes_written,
                 "core_fraction": round(_core_fraction(row), 3),
                 "time_us": row.time_us,
-                "left_out": round(flat[0][row.name], 3),
-                "kind_in_family": round(flat[1][row.name], 3),
-                "kind_anywhere": round(flat[2][row.name], 3),
+                "left_out": round(by_row[row.name], 3),
+                "kind_in_family": round(by_kind[row.name], 3),
             }
             for row in rows
         ],

@@ -72,7 +72,7 @@ class Measurement:
 
     Attributes:
         kind: kind of kernel, as used to group error bands.
-        name, board, kernel, dtype, shape, launch, grade, conditions, source: as published.
+        name, board, kernel, dtype, shape, launch, grade, source: as published.
         bytes_read, bytes_written: useful bytes; 0 if the source does not state them.
         time_us: as published, including `overhead_us`.
         overhead_us: host time in it.
@@ -91,7 +91,6 @@ class Measurement:
     bytes_written: int
     time_us: float
     grade: str
-    conditions: str
     source: str
     overhead_us: float
     use: str
@@ -124,7 +123,6 @@ def _row(row: dict[str, str]) -> Measurement:
         bytes_written=int(row["bytes_written"] or 0),
         time_us=float(row["time_us"]),
         grade=row["grade"],
-        conditions=row["how_it_was_run"],
         source=row["source"],
         overhead_us=_longest(_OVERHEAD_US, name, 0.0),
         use=use,
