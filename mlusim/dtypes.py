@@ -75,8 +75,9 @@ _ELSEWHERE = {
 }
 _NATIVE = np.dtype("=i2").str[0]
 
-# There is no 16-byte unsigned integer; a void of that width is copied, reversed and gathered as fast as complex128.
-_RAW: dict[int, Dtype] = {1: UINT8, 2: UINT16, 4: UINT32, 8: UINT64, 16: np.dtype("V16")}
+# The types for bitwise copies, by bytes of an element. There is no 16-byte unsigned integer; a void of that width is
+# copied, reversed and gathered as fast as complex128.
+RAW: dict[int, Dtype] = {1: UINT8, 2: UINT16, 4: UINT32, 8: UINT64, 16: np.dtype("V16")}
 
 
 def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
@@ -121,7 +122,7 @@ def raw_dtype(dtype: object) -> Dtype:
     Copies through this type keep NaN payloads, -0.0, and bool bytes other than 0 and 1. `array.view(raw_dtype(...))`
     works with any strides. Arguments and errors as `dtype_of`.
     """
-    return _RAW[dtype_of(dtype).itemsize]
+    return RAW[dtype_of(dtype).itemsize]
 
 
 def is_integer(dtype: Dtype) -> bool:

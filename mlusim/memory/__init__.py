@@ -3,7 +3,7 @@
 Letters in parentheses, such as (B) or (G 5.3), name the sources of rules, which docs/hardware.md lists.
 
 Bytes:
-  kinds                    the memories, and the directions of copies between them
+  kinds, sizes             the memories, and the directions of copies between them; how large each is on a board
   allocation               a memory and its allocations; `reused`: host memory of earlier results and devices
   view, layout             typed, strided ranges; `slicing` of them, `not_numeric`: arithmetic that they refuse
   addresses                rows by number, such as the lookups of a gather

@@ -15,6 +15,7 @@ from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.deferred import Deferred
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.reused import Bytes, aligned_bytes, on_chip_bytes, recycle, reused_bytes
+from mlusim.memory.sizes import MemorySize
 from mlusim.units import MIB, format_bytes, group_digits, round_up
 
 # Every byte of fresh memory has this value: NaN as a float, -1 as a signed integer, and rarely a correct result.
@@ -92,6 +93,12 @@ class Memory:
         self._placed: list[Allocation] = []
         # Ranges that were freed while transfers were in flight: fresh buffers there are not poisoned.
         self._in_flight: list[tuple[int, int]] = []
+
+    @classmethod
+    def of(cls, kind: MemoryKind, name: str, size: MemorySize, *, data: bool) -> Memory:
+        """Return a memory of a size, such as that of a board; `data`: with bytes."""
+        total, reserved, alignment = size
+        return Memory(kind, name, total, reserved_bytes=reserved, alignment_bytes=alignment, data=data)
 
     @property
     def usable_bytes(self) -> int:

@@ -47,11 +47,6 @@ def address_instructions(columns: int, narrowed: int = 0, *, positional: bool = 
     return AddressInstructions(columns, 2 * columns + 2 * narrowed, 2 * columns + positional)
 
 
-def address_cycles(board: Board, columns: int, narrowed: int = 0, *, positional: bool = False) -> int:
-    """Return the cost of one address in cycles of a board; arguments as in `address_instructions`."""
-    return address_instructions(columns, narrowed, positional=positional).cycles(board)
-
-
 def scalar_copy_cycles(board: Board, iterations: int, selected: int, row_elements: int, address: int) -> int:
     """Cycles of a scalar loop of `iterations`, `selected` of which copy a row within NRAM element by element.
 

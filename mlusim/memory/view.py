@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.dtypes import dtype_name, dtype_of
+from mlusim.dtypes import RAW, dtype_name, dtype_of
 from mlusim.errors import AccessError
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.docstrings import restore_docstring
@@ -24,15 +24,6 @@ from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import Layout, contiguous_strides, layout_of
 from mlusim.memory.not_numeric import refuse_numbers
 from mlusim.memory.slicing import Key, sliced
-
-# Unsigned types for copying elements uninterpreted, by element size.
-_RAW: dict[int, np.dtype[Any]] = {
-    1: np.dtype(np.uint8),
-    2: np.dtype(np.uint16),
-    4: np.dtype(np.uint32),
-    8: np.dtype(np.uint64),
-    16: np.dtype("V16"),
-}
 
 # Rows that a buffer caches: kernels use the same few buffers in turn.
 _ROWS = 16
@@ -274,7 +265,7 @@ class View:
         array = self.elements
         if array is None:
             array = self._make_array()
-        return array.view(_RAW[self.layout.itemsize])
+        return array.view(RAW[self.layout.itemsize])
 
     def typed(self) -> Array:
         """Return the elements as a NumPy array on the simulated bytes. Internal: kernels do not need it.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mlusim.hardware import Board
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import Direction
-from mlusim.memory.loops import address_cycles, rows_cost, scalar_copy_cycles
+from mlusim.memory.loops import address_instructions, rows_cost, scalar_copy_cycles
 from mlusim.memory.timing import copy_cost
 from mlusim.planning.cost import Cost, transferred
 from mlusim.planning.index_arithmetic import IndexArithmetic
@@ -90,7 +90,8 @@ class Costs:
 
 def scalar_address(board: Board, arithmetic: IndexArithmetic) -> int:
     """Return the scalar cycles that compute the address of one lookup."""
-    return address_cycles(board, arithmetic.columns, arithmetic.narrowed, positional=arithmetic.positional)
+    columns, narrowed = arithmetic.columns, arithmetic.narrowed
+    return address_instructions(columns, narrowed, positional=arithmetic.positional).cycles(board)
 
 
 def selection_method(

@@ -13,7 +13,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.machine.chip import sram_name
-from mlusim.dtypes import dtype_of
+from mlusim.dtypes import RAW, dtype_of
 from mlusim.host.device import Device
 from mlusim.log import NONE, Log
 from mlusim.log_tables import TaskRecord
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 # An operand as in the log: allocation, offset, box.
 Operand = tuple[int, int, int]
-# Element types by size: a replay reads no values.
-_ELEMENTS = {size: np.dtype(kind) for size, kind in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "V16"))}
 _BYTES = np.empty(0, np.uint8)
 
 
@@ -72,7 +70,7 @@ class Buffers:
                 continue
             allocation = self._buffers[identity] or self._make(issuer, identity)
             shape = self._log.boxes[box]
-            dtype = _ELEMENTS[shape.itemsize]
+            dtype = RAW[shape.itemsize]
             if typed:
                 dtype = _element_type(self._log.allocations[identity].dtype, shape.itemsize)
             views.append(View.strided(allocation, offset, shape.shape, shape.strides, dtype))
@@ -157,7 +155,7 @@ class Buffers:
 def _element_type(name: str, itemsize: int) -> np.dtype[Any]:
     """Return the element type of a buffer if it has this size, else an unsigned integer that has it."""
     dtype = dtype_of(name)
-    return dtype if dtype.itemsize == itemsize else _ELEMENTS[itemsize]
+    return dtype if dtype.itemsize == itemsize else RAW[itemsize]
 
 
 class _HostTimes:

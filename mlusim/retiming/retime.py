@@ -27,6 +27,7 @@ from mlusim.hardware import board as board_of
 from mlusim.inputs import check_flags
 from mlusim.log import NONE, VECTOR, Log
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.sizes import memory_sizes
 from mlusim.ops.operator import Operator
 from mlusim.ops.registry import OPERATORS
 from mlusim.ops.schema import Tensor
@@ -35,7 +36,7 @@ from mlusim.planning.request import Request
 from mlusim.results.result import Result
 from mlusim.results.saved import load, parameter_json
 from mlusim.retiming.replay import replay
-from mlusim.units import PS_PER_S, format_bytes, group_digits, round_up
+from mlusim.units import PS_PER_S, format_bytes, group_digits
 
 # Board properties that kernels use besides their plan: a description, and whether it matters to a log.
 _FEATURES: dict[str, tuple[str, Callable[[Log], bool]]] = {
@@ -213,42 +214,27 @@ def _check_launches(log: Log, old: Board, board: Board) -> None:
 
 
 def _check_buffers(log: Log, old: Board, board: Board) -> None:
+    old_sizes, sizes = memory_sizes(old), memory_sizes(board)
     reach: dict[MemoryKind, tuple[int, str]] = {}
     for record in log.allocations:
         kind = MemoryKind(record.memory)
-        end = record.address + max(round_up(record.nbytes, _alignment(old, kind)), _alignment(old, kind))
+        end = record.address + old_sizes[kind].rounded(record.nbytes)
         if end > reach.get(kind, (0, ""))[0]:
             reach[kind] = (end, record.name)
     for kind, (end, name) in reach.items():
-        usable = _usable(board, kind)
+        usable = sizes[kind].usable_bytes
         if end > usable:
             raise InputError(
                 f"the run has buffers in {format_bytes(end)} of the {kind.name} of {_OWNERS[kind]} (up to {name!r}), "
                 f"and {board.name} has {format_bytes(usable)} to use, so it would be split differently there; run it "
                 "on that board"
             )
-        before, after = _alignment(old, kind), _alignment(board, kind)
+        before, after = old_sizes[kind].alignment_bytes, sizes[kind].alignment_bytes
         if before != after:
             raise InputError(
                 f"buffers in {kind.name} are rounded up to {after} B on {board.name} and to {before} B in the run, so "
                 "their addresses would differ; run it on that board"
             )
-
-
-def _usable(board: Board, kind: MemoryKind) -> int:
-    return {
-        MemoryKind.NRAM: board.nram_usable_bytes,
-        MemoryKind.WRAM: board.wram_bytes,
-        MemoryKind.SRAM: board.sram_usable_bytes,
-        MemoryKind.LDRAM: board.ldram_bytes_per_core,
-        MemoryKind.GDRAM: board.gdram_bytes,
-    }[kind]
-
-
-def _alignment(board: Board, kind: MemoryKind) -> int:
-    if kind is MemoryKind.WRAM:
-        return board.wram_alignment_bytes
-    return board.dram_unit_bytes if kind is MemoryKind.LDRAM else board.vector_alignment_bytes
 
 
 def _check_instructions(log: Log, board: Board) -> None:

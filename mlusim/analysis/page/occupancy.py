@@ -11,7 +11,7 @@ from mlusim.arrays import Integers
 from mlusim.log import NONE
 from mlusim.log_tables import AllocationRecord
 from mlusim.memory.kinds import MemoryKind
-from mlusim.units import round_up
+from mlusim.memory.sizes import memory_sizes
 
 # More steps than this, over all memories, result in a page of several megabytes.
 MAX_STEPS = 60_000
@@ -47,31 +47,22 @@ class Occupancy:
 
 def occupancies(records: LogColumns, max_steps: int = MAX_STEPS) -> list[Occupancy]:
     """Return every on-chip memory with allocations; by kind, the fullest first."""
-    board = records.board
-    usable = {
-        MemoryKind.NRAM: board.nram_usable_bytes,
-        MemoryKind.SRAM: board.sram_usable_bytes,
-        MemoryKind.WRAM: board.wram_bytes,
-    }
     owned: dict[str, list[AllocationRecord]] = {}
     for record in records.log.allocations:
         if MemoryKind(record.memory) in _ON_CHIP:
             owned.setdefault(record.memory_name, []).append(record)
-    charts = [_occupancy(name, allocations, records, usable) for name, allocations in owned.items()]
+    charts = [_occupancy(name, allocations, records) for name, allocations in owned.items()]
     if sum(chart.nbytes.size for chart in charts) > max_steps:
         charts = [_fewer(chart, records.time_ps) for chart in charts]
     # A stable sort: among equals the first core comes first.
     return sorted(charts, key=lambda chart: (_ON_CHIP.index(chart.kind), -chart.peak_bytes))
 
 
-def _occupancy(
-    name: str, allocations: list[AllocationRecord], records: LogColumns, usable: dict[MemoryKind, int]
-) -> Occupancy:
+def _occupancy(name: str, allocations: list[AllocationRecord], records: LogColumns) -> Occupancy:
     kind = MemoryKind(allocations[0].memory)
-    board = records.board
-    alignment = board.wram_alignment_bytes if kind is MemoryKind.WRAM else board.vector_alignment_bytes
+    memory = memory_sizes(records.board)[kind]
     low = records.start_of_run_ps
-    size = np.array([max(round_up(record.nbytes, alignment), alignment) for record in allocations], np.int64)
+    size = np.array([memory.rounded(record.nbytes) for record in allocations], np.int64)
     start = np.array([record.start_ps for record in allocations], np.int64) - low
     end = np.array(
         [record.end_ps if record.end_ps != NONE else records.end_of_run_ps for record in allocations], np.int64
@@ -90,7 +81,7 @@ def _occupancy(
         labels = [*labels[:_NAMES], OTHERS]
     # An allocation freed at the time of its creation is invisible in the steps, but counts in the peak.
     peak = max(int(nbytes.sum(axis=0).max()), int(size.max()))
-    return Occupancy(name, kind, usable[kind], peak, tuple(labels), at, nbytes)
+    return Occupancy(name, kind, memory.usable_bytes, peak, tuple(labels), at, nbytes)
 
 
 def _fewer(occupancy: Occupancy, time_ps: int) -> Occupancy:

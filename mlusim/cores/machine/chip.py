@@ -24,6 +24,7 @@ from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.loaded_link import dram_link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.memory.reused import Bytes
+from mlusim.memory.sizes import memory_sizes
 from mlusim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -61,13 +62,8 @@ class Cluster:
         self.index = index
         sram_rate = board.sram_bandwidth_bytes_per_s / PS_PER_S
         self.sram_link = QuickLink(chip.environment, LinkLimits(sram_rate, [sram_rate]))
-        self.sram = Memory(
-            MemoryKind.SRAM,
-            sram_name(board.name, index),
-            board.sram_bytes,
-            reserved_bytes=board.sram_reserved_bytes,
-            alignment_bytes=board.vector_alignment_bytes,
-            data=chip.data,
+        self.sram = Memory.of(
+            MemoryKind.SRAM, sram_name(board.name, index), chip.memory_sizes[MemoryKind.SRAM], data=chip.data
         )
         # Copies by the memory core that other cores of the cluster may still join, by call.
         self.shared_copies: dict[Any, list[SharedCopy]] = {}
@@ -119,6 +115,7 @@ class Chip:
         board, data, late, dry, max_operations: the arguments.
         environment, log: simulated time, and the records of all launches.
         clusters, gdram, dram: its parts: clusters, the memory of the board, and the link to it.
+        memory_sizes: the size of each memory.
         queues: all queues.
         observer: runs a part of the events, and may skip operations that repeat (`mlusim.host.steady.watch`); or None.
         quiet: the context in which instructions compute, without NumPy's warnings. Entering it costs a tenth of
@@ -165,13 +162,9 @@ class Chip:
                 latency_growth=board.dram_latency_growth,
             ),
         )
-        self.gdram = Memory(
-            MemoryKind.GDRAM,
-            f"the GDRAM of {board.name}",
-            board.gdram_bytes,
-            alignment_bytes=board.vector_alignment_bytes,
-            data=data,
-        )
+        self.memory_sizes = memory_sizes(board)
+        gdram_bytes = self.memory_sizes[MemoryKind.GDRAM]
+        self.gdram = Memory.of(MemoryKind.GDRAM, f"the GDRAM of {board.name}", gdram_bytes, data=data)
         self.quiet = copy_context()
         self.quiet.run(np.seterr, all="ignore")
         self.copy_geometries: dict[Any, Any] = {}

@@ -93,21 +93,20 @@ class Unit:
             self.io.share_engine(self.move)
         location = f"cluster {cluster.index} {self.name}"
 
-        def memory(kind: MemoryKind, total: int, reserved: int = 0, alignment: int = 1) -> Memory:
+        def memory(kind: MemoryKind) -> Memory:
             name = f"the {kind.value.upper()} of {location} of {board.name}"
-            return Memory(kind, name, total, reserved_bytes=reserved, alignment_bytes=alignment, data=chip.data)
+            return Memory.of(kind, name, chip.memory_sizes[kind], data=chip.data)
 
         self.nram: Memory | None = None
         self.wram: Memory | None = None
         if not is_memory_core:
-            alignment = board.vector_alignment_bytes
-            self.nram = memory(MemoryKind.NRAM, board.nram_bytes, board.nram_reserved_bytes, alignment)
-            self.wram = memory(MemoryKind.WRAM, board.wram_bytes, 0, board.wram_alignment_bytes)
+            self.nram = memory(MemoryKind.NRAM)
+            self.wram = memory(MemoryKind.WRAM)
             if chip.data and not chip.late:
                 self.nram.deferred = Deferred(self.nram)
         self.deferred = None if self.nram is None else self.nram.deferred
         self.pieces: list[Piece] = [] if self.deferred is None else self.deferred.pieces
-        self.ldram: Memory = memory(MemoryKind.LDRAM, board.ldram_bytes_per_core, 0, board.dram_unit_bytes)
+        self.ldram: Memory = memory(MemoryKind.LDRAM)
 
     @property
     def name(self) -> str:
