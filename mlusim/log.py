@@ -186,6 +186,28 @@ class Log:
             self.ops.append(name)
         return code
 
+    def instruction(
+        self,
+        op: str,
+        pipe: int,
+        *,
+        direction: int = NONE,
+        count: int = 1,
+        nbytes: int = 0,
+        bus_read: int = 0,
+        bus_write: int = 0,
+        alone_ps: int = 0,
+        detail: int = 0,
+        dst_box: int = NONE,
+        a_box: int = NONE,
+        b_box: int = NONE,
+    ) -> int:
+        """Return the index of an instruction for `records.add`: what `mlusim.records.INSTRUCTION` lists."""
+        boxes = dst_box, a_box, b_box
+        return self.records.instruction(
+            self.op(op), pipe, direction, count, nbytes, bus_read, bus_write, alone_ps, detail, *boxes
+        )
+
     def frame_line(self, frame: Any) -> int:
         """Return the index in `lines` of the line that a Python frame executes."""
         code = frame.f_code

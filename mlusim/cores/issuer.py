@@ -145,6 +145,7 @@ class Issuer:
     ) -> int:
         """Append a record; returns its number."""
         log = self.log
+        # As `Log.instruction`, without a call in Python.
         instruction = log.records.instruction(
             log.op(op),
             pipe,

@@ -262,7 +262,15 @@ def _cost_of(issuer: Issuer, op: str, view: View, count: int, *, write: bool) ->
         cost_ps = board.cycles_ps(count * cycles)
     log = issuer.log
     box = log.box(view.shape, view.strides, view.itemsize)
-    boxes = (box, NONE) if write else (NONE, box)
-    nbytes = count * view.itemsize
-    code = (log.op(op), SCALAR, NONE, count, nbytes, bus_read, bus_write, cost_ps, 0, *boxes, NONE)
-    return log.records.instruction(*code), cost_ps
+    code = log.instruction(
+        op,
+        SCALAR,
+        count=count,
+        nbytes=count * view.itemsize,
+        bus_read=bus_read,
+        bus_write=bus_write,
+        alone_ps=cost_ps,
+        dst_box=box if write else NONE,
+        a_box=NONE if write else box,
+    )
+    return code, cost_ps

@@ -107,10 +107,18 @@ class VectorCall:
         integers = instruction.tensor and all(view.dtype.kind in "iu" for view in views[1:3])
         geometry = geometry_of(issuer, instruction.cost, views, count, integers=integers)
         self.duration_ps, widest, detail, boxes, count = geometry
-        recorded = (*boxes, NONE, NONE)[:RECORDED]
-        log = issuer.log
-        code = (log.op(instruction.name), VECTOR, NONE, count, widest, 0, 0, self.duration_ps, detail, *recorded)
-        self.code = log.records.instruction(*code)
+        dst_box, a_box, b_box = (*boxes, NONE, NONE)[:RECORDED]
+        self.code = issuer.log.instruction(
+            instruction.name,
+            VECTOR,
+            count=count,
+            nbytes=widest,
+            alone_ps=self.duration_ps,
+            detail=detail,
+            dst_box=dst_box,
+            a_box=a_box,
+            b_box=b_box,
+        )
         self.more_boxes = boxes[RECORDED:]
         self.operand_layouts = tuple(value.layout if isinstance(value, View) else type(value) for value in operands)
         self.has_numbers = len(views) < len(operands)

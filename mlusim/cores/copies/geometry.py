@@ -66,19 +66,17 @@ class CopyGeometry:
         )
 
         def instruction(pipe: int, detail: int) -> int:
-            return chip.log.records.instruction(
-                chip.log.op("memcpy"),
+            return chip.log.instruction(
+                "memcpy",
                 pipe,
-                DIRECTION_CODES[direction],
-                1,
-                shape.nbytes,
-                shape.bus_read_bytes,
-                shape.bus_write_bytes,
-                self.cost.alone_ps,
-                detail,
-                dst_box,
-                src_box,
-                NONE,
+                direction=DIRECTION_CODES[direction],
+                nbytes=shape.nbytes,
+                bus_read=shape.bus_read_bytes,
+                bus_write=shape.bus_write_bytes,
+                alone_ps=self.cost.alone_ps,
+                detail=detail,
+                dst_box=dst_box,
+                a_box=src_box,
             )
 
         self.instructions = (instruction(self.pipe, ASYNCHRONOUS), instruction(self.pipe, BLOCKING))

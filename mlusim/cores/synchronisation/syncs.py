@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from mlusim.cores.synchronisation.ordering import ALL_PIPES
 from mlusim.errors import KernelError
-from mlusim.log import NO_OPERAND, NONE, SYNC
+from mlusim.log import NONE, SYNC
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.tasks.waiting import Waiting
-
-_NO_BOXES = (NO_OPERAND[2],) * 3
 
 
 def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Waiting:
@@ -39,9 +37,7 @@ def _code(issuer: Issuer, name: str, pipes: int) -> int:
     """Return the number of a sync's instruction in the log."""
     code = issuer.sync_codes.get((name, pipes))
     if code is None:
-        log = issuer.log
-        code = log.records.instruction(log.op(name), SYNC, NONE, 1, 0, 0, 0, 0, pipes, *_NO_BOXES)
-        issuer.sync_codes[name, pipes] = code
+        code = issuer.sync_codes[name, pipes] = issuer.log.instruction(name, SYNC, detail=pipes)
     return code
 
 
