@@ -1,11 +1,13 @@
 """`Device`: a simulated board with memory, launches, queues and a log.
 
-device = Device("mlu370-x4")
-x = device.upload(array)
-out = device.alloc(array.shape, array.dtype, "out")
-device.launch(kernel, x, out, dim=(4, 8, 1), kind="UNION1")
-device.synchronize()
-device.download(out)
+What a host program does:
+
+    device = Device("mlu370-x4")
+    x = device.upload(array)
+    out = device.alloc(array.shape, array.dtype, "out")
+    device.launch(kernel, x, out, dim=(4, 8, 1), kind="UNION1")
+    device.synchronize()
+    device.download(out)
 """
 
 from __future__ import annotations

@@ -64,7 +64,6 @@ def choose_tier(
     row_elements: int,
     itemsize: int,
     buffers: int = 1,
-    max_rows: int = MAX_SEGMENTS,
 ) -> Fit:
     """Return the first tier whose tile fits in one of `buffers` NRAM buffers.
 
@@ -74,9 +73,9 @@ def choose_tier(
         row_elements: elements per row.
         itemsize: bytes per element.
         buffers: equal parts that the usable NRAM is divided into.
-        max_rows: most rows per copy; units with more are cut as if they did not fit.
 
-    Raises `PlanError` if not one element fits in a buffer.
+    A unit of more than `MAX_SEGMENTS` rows is cut as if it did not fit: one copy takes no more. Raises `PlanError` if
+    not one element fits in a buffer.
     """
     capacity = buffer_bytes(board, buffers)
     row_bytes = row_elements * itemsize
@@ -90,7 +89,7 @@ def choose_tier(
         )
     units = capacity // unit_bytes
     division = f"{room}; {group_digits(capacity)} B // {group_digits(unit_bytes)} B per unit = {plural(units, 'unit')}"
-    if units and rows <= max_rows:
+    if units and rows <= MAX_SEGMENTS:
         return Fit(
             tier=1,
             units=units,
@@ -105,11 +104,11 @@ def choose_tier(
         f"a unit of {group_digits(unit_bytes)} B does not fit in a buffer of {group_digits(capacity)} B, but a row of "
         f"{group_digits(row_bytes)} B does"
         if not units
-        else f"a unit has {group_digits(rows)} rows, and one copy takes at most {group_digits(max_rows)} (segnum "
-        f"{group_digits(max_rows - 1)})"
+        else f"a unit has {group_digits(rows)} rows, and one copy takes at most {group_digits(MAX_SEGMENTS)} (segnum "
+        f"{group_digits(MAX_SEGNUM)})"
     )
     fitting = capacity // row_bytes
-    tile_rows = min(fitting, max_rows, rows)
+    tile_rows = min(fitting, MAX_SEGMENTS, rows)
     return Fit(
         tier=2,
         units=0,

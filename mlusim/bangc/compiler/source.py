@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mlusim.bangc.compiler.cache import INCLUDE, cache_folder
@@ -76,53 +76,26 @@ class Source:
 
     def opening(self, position: int) -> int:
         """Return the token that opens the bracket closed at `position`; -1 for none."""
-        depth = 0
-        for index in range(position, -1, -1):
-            token = self.tokens[index]
-            if token.kind != "other":
-                continue
-            if token.text in _CLOSING:
-                depth += 1
-            elif token.text in _OPENING:
-                depth -= 1
-                if depth == 0:
-                    return index
-            elif token.text == ";":
-                return -1
+        for index, text, depth in _brackets(self.tokens, range(position, -1, -1), _CLOSING, _OPENING):
+            if text == ";":
+                break
+            if not depth and text in _OPENING:
+                return index
         return -1
 
     def start_of_statement(self, position: int) -> int:
         """Return the first token of the statement or parameter that contains a token."""
-        depth = 0
-        index = position
-        while index > 0:
-            before = self.tokens[index - 1]
-            if before.kind == "other":
-                if before.text in ")]":
-                    depth += 1
-                elif before.text in "([":
-                    if depth == 0:
-                        return index
-                    depth -= 1
-                elif before.text in ";{}" and depth == 0:
-                    return index
-            index -= 1
+        for index, text, depth in _brackets(self.tokens, range(position - 1, -1, -1), ")]", "(["):
+            if depth < 0 or (not depth and text in ";{}"):
+                return index + 1
         return 0
 
     def end_of_declaration(self, position: int) -> int:
         """Return the semicolon that ends a declaration; the number of tokens if an enclosing bracket closes first."""
-        depth = 0
-        for index in range(position, len(self.tokens)):
-            token = self.tokens[index]
-            if token.kind != "other":
-                continue
-            if token.text in _OPENING:
-                depth += 1
-            elif token.text in _CLOSING:
-                depth -= 1
-                if depth < 0:
-                    break
-            elif token.text == ";" and depth == 0:
+        for index, text, depth in _brackets(self.tokens, range(position, len(self.tokens))):
+            if depth < 0:
+                break
+            if not depth and text == ";":
                 return index
         return len(self.tokens)
 
@@ -158,17 +131,25 @@ def source_of(text: str) -> Source:
 
 def matching(tokens: list[Token], position: int) -> int:
     """Return the token that closes the bracket at `position`; the last one if none does."""
-    depth = 0
-    for index in range(position, len(tokens)):
-        if tokens[index].kind != "other":
-            continue
-        if tokens[index].text in _OPENING:
-            depth += 1
-        elif tokens[index].text in _CLOSING:
-            depth -= 1
-            if depth == 0:
-                return index
+    for index, text, depth in _brackets(tokens, range(position, len(tokens))):
+        if not depth and text in _CLOSING:
+            return index
     return len(tokens) - 1
+
+
+def _brackets(
+    tokens: list[Token], positions: Iterable[int], inward: str = _OPENING, outward: str = _CLOSING
+) -> Iterator[tuple[int, str, int]]:
+    """Yield the position and text of each punctuator, and how many brackets are open after it.
+
+    Backwards, closing brackets lead inward, and opening ones outward.
+    """
+    depth = 0
+    for position in positions:
+        token = tokens[position]
+        if token.kind == "other":
+            depth += (token.text in inward) - (token.text in outward)
+            yield position, token.text, depth
 
 
 def without_attributes(tokens: list[Token]) -> list[Token]:
