@@ -22,7 +22,10 @@ class TaskRecord:
 
 @dataclass(slots=True)
 class LaunchRecord:
-    """One kernel launch. Times are picoseconds of simulated time, -1 until reached."""
+    """One kernel launch. Times are picoseconds of simulated time, -1 until reached.
+
+    `launched_at` is the line of the host program that launched it, such as `main.py:31`.
+    """
 
     kernel: str
     kind: str
@@ -30,6 +33,7 @@ class LaunchRecord:
     queue: int
     start_ps: int
     end_ps: int = -1
+    launched_at: str = ""
 
 
 @dataclass(slots=True)

@@ -15,6 +15,11 @@ def note_windows(arguments: Iterable[Any], log: Log) -> None:
         log.windows.setdefault(identity, set()).add((offset, box))
 
 
+def is_passed(identity: int, arguments: Iterable[Any], log: Log) -> bool:
+    """Return whether a kernel's arguments contain a part of an allocation."""
+    return any(identity == found for found, _, _ in _windows(arguments, log))
+
+
 def _windows(arguments: Iterable[Any], log: Log) -> Iterator[tuple[int, int, int]]:
     """Yield allocation, offset and box of each tensor in a kernel's arguments, including those in containers."""
     for argument in arguments:

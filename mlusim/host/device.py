@@ -33,6 +33,7 @@ from mlusim.host.argument_windows import note_windows
 from mlusim.host.device_memory import DeviceMemory
 from mlusim.host.garbage import fewer_collections
 from mlusim.host.run_end import check_deadlock, check_time
+from mlusim.host.stall_errors import line_of_the_host
 from mlusim.host.watchdog import Watchdog
 from mlusim.inputs import as_count, check_choice, check_flags, check_operations, check_seconds
 from mlusim.verifier.check_by_default import note_device
@@ -108,7 +109,7 @@ class Device(DeviceMemory):
         finalize(self, _release, ref(self._chip)).atexit = False
 
     def __repr__(self) -> str:
-        waiting = f", {self._waiting} is queued" if self._waiting else ""
+        waiting = f", {self._queued[-1].name} is queued" if self._queued else ""
         count = len(self.log.launches)
         return f"<device {self.board.name}: {count} launch{'es' * (count != 1)}{waiting}>"
 
@@ -157,9 +158,10 @@ class Device(DeviceMemory):
             queue = self._default_queue
         launch = Launch(self._chip, kernel, arguments, settings, grid, kind, queue)
         note_windows((*arguments, *settings.values()), self.log)
+        self.log.launches[launch.index].launched_at = line_of_the_host()
         queue.submit(launch)
         self._launches.append(launch)
-        self._waiting = launch.name
+        self._queued.append(launch)
         return launch
 
     def default_dim(self, kind: str) -> tuple[int, int, int]:
@@ -188,13 +190,12 @@ class Device(DeviceMemory):
                 "first and pass its result"
             )
         self._running = True
-        fresh = self._launches[self.log.host_waits[-1] if self.log.host_waits else 0 :]
         try:
-            with contextlib.nullcontext() if self._host_data is None else self._host_data.around(fresh):
+            with contextlib.nullcontext() if self._host_data is None else self._host_data.around(self._queued):
                 self._run()
         finally:
             self._running = False
-        self._waiting = ""
+        self._queued = []
         self.log.host_waits.append(len(self.log.launches))
 
     def _run(self) -> None:

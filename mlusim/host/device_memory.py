@@ -8,8 +8,10 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.machine.chip import Chip
+from mlusim.cores.tasks.launch import Launch
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AllocationError, InputError, shown
+from mlusim.host.argument_windows import is_passed
 from mlusim.inputs import as_array, as_shape, as_text, check_flags
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
@@ -25,8 +27,8 @@ class DeviceMemory:
         self._chip = chip
         # What stopped the device; empty while it can run.
         self._broken = ""
-        # The kernel queued last, until it has run.
-        self._waiting = ""
+        # The launches that have not run.
+        self._queued: list[Launch] = []
 
     @property
     def chip(self) -> Chip:
@@ -126,8 +128,18 @@ class DeviceMemory:
         return _whole(View.of(allocation, extents, element))
 
     def free(self, view: View) -> None:
-        """Free GDRAM. Raises `AllocationError` if it is already free, or belongs to another device; see `download`."""
+        """Free GDRAM.
+
+        Raises `AllocationError` if it is already free, or belongs to another device; `InputError` while a launch that
+        got it is pending.
+        """
         self._check_own(view)
+        for launch in self._queued if not self._broken else ():
+            if is_passed(view.allocation.identity, (*launch.arguments, *launch.settings.values()), self.log):
+                raise InputError(
+                    f"free of {view!r} before {launch.name} has run, which got it: a launch only queues; call "
+                    "synchronize() first"
+                )
         self._chip.free(view.allocation, self._chip.environment.now)
 
     def download(self, view: View) -> Array:
@@ -152,8 +164,9 @@ class DeviceMemory:
         return array
 
     def _check_ran(self, what: str) -> None:
-        if self._waiting and not self._broken:
-            raise InputError(f"{what} before {self._waiting} has run: a launch only queues; call synchronize() first")
+        if self._queued and not self._broken:
+            name = self._queued[-1].name
+            raise InputError(f"{what} before {name} has run: a launch only queues; call synchronize() first")
 
     def _check_own(self, view: View) -> None:
         if not isinstance(view, View):

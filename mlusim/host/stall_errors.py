@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from pathlib import Path
 from sys import _getframe
 from types import CodeType, FrameType
 from typing import Any
@@ -128,3 +129,11 @@ def _ignore(*event: Any) -> None:
 def package_of(frame: FrameType) -> str:
     """Return the package of a function on the stack."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def line_of_the_host() -> str:
+    """Return the line of the program that calls mlusim, such as `main.py:31`; empty if there is none."""
+    frame: FrameType | None = _getframe(1)
+    while frame is not None and package_of(frame) == "mlusim":
+        frame = frame.f_back
+    return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -32,6 +32,7 @@ _ERRORS = {
     "race": "two operations of one task touch the same bytes, and nothing orders them",
     "release": "a buffer is released while a transfer may still use it",
     "task-race": "two tasks touch the same bytes, and nothing orders them",
+    "unordered": "a copy, and a copy or launch in another queue, use the same memory, and nothing orders them",
     "host-data": "tasks pass values through Python objects of the host",
     "uninitialised": "uninitialised bytes reach an output, a register or an address",
     "lookup": "an index lies beyond its table",

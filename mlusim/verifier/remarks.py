@@ -22,6 +22,14 @@ _QUEUES = (
     "a CNRT call waits for the queue that it names, or for the default queue. No public document says that it waits "
     "for other queues. ASSUMED: it does"
 )
+_PARALLEL_QUEUES = (
+    "queues run in parallel: a copy or a launch waits only for what was put into its own queue before it, and for "
+    "notifiers"
+)
+_NOTIFIER = (
+    "put both into one queue\nor let the second queue wait for a notifier that is placed after the first of them: "
+    "cnrtPlaceNotifier, cnrtQueueWaitNotifier\nor call cnrtQueueSync for the first queue between them"
+)
 _INTO_THE_TABLE = (
     "clamp or mask the indices first (maximum, minimum, band), or pass the whole table and its length in elements"
 )
@@ -33,6 +41,7 @@ _TEST_OF_THE_CORE = (
 RULES = {
     "lookup": (_BEYOND, _INTO_THE_TABLE),
     "lookup-again": (_BEYOND, "look the mask up once, and reuse the result"),
+    "unordered": (_PARALLEL_QUEUES, _NOTIFIER),
     "unsynced": (_QUEUES, "call cnrtQueueSync for its queue first, or let this queue wait for a notifier of it"),
     "memory-core": (_MEMORY_CORE, _TEST_OF_THE_CORE),
 }

@@ -150,6 +150,20 @@ def test_free() -> None:
             use(view)
 
 
+def test_a_tensor_that_a_queued_launch_got_is_not_freed() -> None:
+    async def kernel(core: Core, x: View) -> None:
+        pass
+
+    device = Device()
+    x, other = device.upload(np.ones(4), "x"), device.upload(np.ones(4), "other")
+    device.launch(kernel, x)
+    device.free(other)
+    with pytest.raises(InputError, match=r"free of <view of x .*> before kernel has run, which got it: .*synchronize"):
+        device.free(x)
+    device.synchronize()
+    device.free(x)
+
+
 def test_memory_of_another_device_cannot_be_downloaded(run_kept: list[View]) -> None:
     device = Device()
     with pytest.raises(

@@ -103,11 +103,20 @@ class ProgramMemory:
         if address:
             view = self._memory.pop(address, None)
             if view is None:
-                raise InputError(f"cnrtFree of {address:#x}: cnrtMalloc did not return this address, or it was freed")
+                self._check_not_freed(address, "cnrtFree")
+                raise InputError(f"cnrtFree of {address:#x}: cnrtMalloc did not return this address")
             self.device.synchronize()
             self.freed[address, address + view.nbytes] = view.allocation.name
             self.device.free(view)
         return 0
+
+    def _check_not_freed(self, address: int, call: str) -> None:
+        """Raise `InputError` for an address in device memory that the program has freed."""
+        for (first, end), name in self.freed.items():
+            if first <= address < end:
+                raise InputError(
+                    f"{call} of {address:#x}: {name} was there until cnrtFree; call cnrtFree after it, once"
+                )
 
     def cnrtHostMalloc(self, target: int, size: int, *_: Any) -> int:
         memory = ctypes.create_string_buffer(max(size, 1))
@@ -151,6 +160,9 @@ class ProgramMemory:
         target, source = self._side(dst, size, "cnrtMemcpy"), self._side(src, size, "cnrtMemcpy")
         sides = {0: (True, False), 1: (False, True), 2: (True, True), 3: (False, False)}.get(direction)
         if sides is not None and sides != (target is not None, source is not None):
+            for address, view, on_board in zip((dst, src), (target, source), sides, strict=True):
+                if on_board and view is None:
+                    self._check_not_freed(address, "cnrtMemcpy")
             where = " from ".join("device memory" if side is not None else "host memory" for side in (target, source))
             raise InputError(
                 f"cnrtMemcpy says {_DIRECTIONS[direction]} but copies to {where}: correct the direction or the pointers"

@@ -2,8 +2,10 @@
 
 In the simulation every CNRT call that accesses memory first runs everything queued, so a program without the waits
 works. On a board it does not. Each such call gets the hint `unsynced`, and so does an access of the program's own to
-host memory that an asynchronous copy may still use. Launches in two queues that nothing orders are noted in the log, so
-that the checker finds their races. What a launch uses is known when it has run: copies are compared with it at the end.
+host memory that an asynchronous copy may still use. An asynchronous copy in one queue, and a copy or launch in another,
+that use the same device memory and that nothing orders are the error `unordered`. Launches in two queues that nothing
+orders are noted in the log, so that the checker finds their races. What a launch uses is known when it has run: copies
+are compared with it at the end.
 """
 
 from __future__ import annotations
@@ -55,9 +57,10 @@ class _Pending:
 class _Suspect:
     """A copy and a launch that nothing orders: the bytes of the copy, and the memory that both have an address of.
 
-    `name` and `location` are those of the later one.
+    `name` and `location` are those of the later one; `kind` is that of the finding.
     """
 
+    kind: str
     name: str
     location: SourceLine
     earlier: _Pending
@@ -84,6 +87,8 @@ class MissingWaits:
         # Copies with a hint: what else uses their memory has the same cause.
         self._reported: set[int] = set()
         self._suspects: list[_Suspect] = []
+        # By two lines that use the same memory, the later one: in a loop, each also comes before the other.
+        self._later: dict[frozenset[SourceLine], SourceLine] = {}
 
     def launched(
         self, name: str, location: SourceLine, queue: int, content: bytes, memory: Sequence[Region], launch: int
@@ -99,7 +104,8 @@ class MissingWaits:
         used = _used(words, memory)
         for number, pending in self._pending.items():
             if pending.is_copy and number not in self._before.get(queue, set()):
-                self._suspect(name, location, pending, launch, pending.spans, used & pending.memory)
+                common = used & pending.memory
+                self._suspect("unordered", name, location, pending, launch, pending.spans, common)
         self._add(_Pending(name, location, queue, used, launch=launch))
 
     def called(
@@ -121,8 +127,12 @@ class MissingWaits:
         elif "Memcpy" in name or "Memset" in name:
             self._copied(name, location, [value for value in values if isinstance(value, int)], set(queues), memory)
         elif function == "cnrtFreeHost":
-            self._check(name, location, _DEFAULT_QUEUE, (Span(first, first + 1, writes=True),), frozenset())
+            self._check("unsynced", name, location, _DEFAULT_QUEUE, (Span(first, first + 1, writes=True),), frozenset())
         elif "Free" in function or function == "cnrtQueueDestroy":
+            freed = [region for region in memory if region.base == first and "Free" in function]
+            if freed and "Async" not in name:
+                spans = (Span(first, first + freed[0].size, writes=True),)
+                self._check("unsynced", name, location, _DEFAULT_QUEUE, spans, frozenset(freed))
             self._assumed_done.update(self._pending)
 
     def in_flight(self) -> list[tuple[int, int, int]]:
@@ -134,21 +144,22 @@ class MissingWaits:
         for number, span in self._host_spans():
             if number not in self._reported and span.first <= address < span.end and (write or span.writes):
                 self._reported.add(number)
-                self._unsynced("main", location, self._pending[number])
+                self._found("unsynced", "main", location, self._pending[number])
                 return
 
     def ended(self) -> None:
         """Report copies to the host that the program has not waited for at its end, and those beside launches."""
         for number, pending in self._pending.items():
             if pending.to_host and number not in self._reported:
-                self._remark(pending.name, pending.location, f"nothing waits for {pending.name}, and main ends")
+                title = f"nothing waits for {pending.name}, and main ends"
+                self._remark("unsynced", pending.name, pending.location, title)
         use = LaunchUse(self._log)
         found: set[tuple[str, SourceLine]] = set()
         for suspect in self._suspects:
             call = suspect.name, suspect.location
             if call not in found and use.conflicts(suspect.launch, suspect.spans, suspect.memory):
                 found.add(call)
-                self._unsynced(*call, suspect.earlier)
+                self._found(suspect.kind, *call, suspect.earlier)
 
     def _host_spans(self) -> list[tuple[int, Span]]:
         return [(number, span) for number, pending in self._pending.items() for span in pending.host]
@@ -159,34 +170,47 @@ class MissingWaits:
         spans = spans_of(name, values)
         used = frozenset(region for region in memory for span in spans if region.overlaps(span))
         if "Async" not in name:
-            self._check(name, location, _DEFAULT_QUEUE, spans, used)
+            self._check("unsynced", name, location, _DEFAULT_QUEUE, spans, used)
             self._assumed_done.update(self._pending)
             # One hint for each launch: what follows this copy follows the launch, too.
             self._finish({number for number, pending in self._pending.items() if not pending.is_copy})
             return
-        queue = next((value for value in values if value in queues), _DEFAULT_QUEUE)
-        self._check(name, location, queue, spans, used)
+        # The queue follows the size, which may be the same number.
+        queue = next((value for value in reversed(values) if value in queues), _DEFAULT_QUEUE)
+        self._check("unordered", name, location, queue, spans, used)
         host = tuple(span for span in spans if not any(region.overlaps(span) for region in used))
         self._add(_Pending(name, location, queue, used, spans, host))
 
     def _check(
-        self, name: str, location: SourceLine, queue: int, spans: tuple[Span, ...], used: frozenset[Region]
+        self,
+        kind: str,
+        name: str,
+        location: SourceLine,
+        queue: int,
+        spans: tuple[Span, ...],
+        used: frozenset[Region],
     ) -> None:
-        """Compare a copy with all that is pending and not before it in its queue."""
+        """Compare a copy with all that is pending and not before it in its queue.
+
+        `kind` is that of the finding. Copies that have only host memory in common get a hint: no public document says
+        whether they wait for it.
+        """
         ordered = self._before.get(queue, set())
+        on_board = tuple(span for span in spans if any(region.overlaps(span) for region in used))
         is_reported = False
         for number, pending in self._pending.items():
             if number in ordered:
                 continue
             if not pending.is_copy:
-                self._suspect(name, location, pending, pending.launch, spans, used & pending.memory)
+                self._suspect(kind, name, location, pending, pending.launch, spans, used & pending.memory)
             elif not is_reported and conflict(spans, pending.spans):
                 is_reported = True
                 self._reported.add(number)
-                self._unsynced(name, location, pending)
+                self._found(kind if conflict(on_board, pending.spans) else "unsynced", name, location, pending)
 
     def _suspect(
         self,
+        kind: str,
         name: str,
         location: SourceLine,
         earlier: _Pending,
@@ -195,17 +219,19 @@ class MissingWaits:
         memory: frozenset[Region],
     ) -> None:
         if memory:
-            self._suspects.append(_Suspect(name, location, earlier, launch, spans, memory))
+            self._suspects.append(_Suspect(kind, name, location, earlier, launch, spans, memory))
 
-    def _unsynced(self, name: str, location: SourceLine, earlier: _Pending) -> None:
+    def _found(self, kind: str, name: str, location: SourceLine, earlier: _Pending) -> None:
+        if self._later.setdefault(frozenset((location, earlier.location)), location) != location:
+            return
         verb = "put into a queue" if earlier.is_copy else "launched"
         at = f"{Path(earlier.location[0]).name}:{earlier.location[1]}"
-        title = f"{name} uses memory of {earlier.name}, {verb} at {at}, which nothing has waited for"
-        self._remark(name, location, title)
+        why = "which nothing orders before it" if kind == "unordered" else "which nothing has waited for"
+        self._remark(kind, name, location, f"{name} uses memory of {earlier.name}, {verb} at {at}, {why}")
 
-    def _remark(self, name: str, location: SourceLine, title: str) -> None:
+    def _remark(self, kind: str, name: str, location: SourceLine, title: str) -> None:
         line = self._log.source_line(*location, "main")
-        self._log.remark(Remark("unsynced", title, name, NONE, line, 0))
+        self._log.remark(Remark(kind, title, name, NONE, line, 0))
 
     def _add(self, pending: _Pending) -> None:
         self._count += 1

@@ -43,7 +43,7 @@ class TaskRemedies:
         tasks = [self.run.task(a), self.run.task(b)]
         jobs = [self.run.order.job[task] for task in tasks]
         if jobs[0][0] != jobs[1][0]:
-            return _between_launches(second)
+            return _between_launches([self.run.log.launches[number].launched_at for number, *_ in jobs])
         if self._update_in_turn(a, b):
             return self._of_update(a, first, second, tasks, one_job=jobs[0] == jobs[1])
         special, general = self._other_order(a, b, first)
@@ -211,13 +211,17 @@ class TaskRemedies:
         return f"begin it with `{leaves}`"
 
 
-def _between_launches(second: Site) -> tuple[str, str, str]:
-    """Return what `TaskRemedies.of` does for tasks of different launches."""
-    remedy = "put both launches on one queue\nor call device.synchronize() between them"
-    if second.is_compiled:
+def _between_launches(launched_at: list[str]) -> tuple[str, str, str]:
+    """Return what `TaskRemedies.of` does for tasks of different launches, with the lines of the host for both."""
+    first, second = launched_at
+    lines = f", those at {first} and {second}" if first != second else f", those at {first}" if first else ""
+    remedy = f"put both launches on one queue{lines}\nor "
+    if Path(second.partition(":")[0]).suffix in ("", ".py"):
+        remedy += "call device.synchronize() between them"
+    else:
         remedy += (
-            "; in a program, cnrtQueueSync, or let the second queue wait for a notifier that the first one places: "
-            "cnrtQueueWaitNotifier"
+            "let the queue of the second one wait for a notifier that is placed after the first one: "
+            "cnrtPlaceNotifier, cnrtQueueWaitNotifier\nor wait for the first one: cnrtQueueSync"
         )
     return "synchronize", "launches on different queues are not ordered", remedy
 

@@ -69,23 +69,27 @@ def test_memory_after_its_free_is_named(module: bangc.Module) -> None:
         run_apart(program, program.run)
 
 
-def test_unsynchronised_host_accesses_are_a_hint(module: bangc.Module) -> None:
+def test_accesses_that_nothing_orders_are_an_error_between_queues_else_a_hint(module: bangc.Module) -> None:
     unsynced = {
-        "early": ('"early"', r"cnrtMemcpy uses memory of add, launched at host_faults\.mlu:\d+, which nothing has"),
-        "wrong queue": ("// any", "cnrtMemcpy uses memory of add, launched at"),
-        "unordered": ('"unordered"', "cnrtMemcpyAsync uses memory of add, launched at"),
-        "never": ('"never"', "nothing waits for cnrtMemcpyAsync, and main ends"),
-        "loads": ("// loads", "add uses memory of cnrtMemcpyAsync, put into a queue at"),
+        "early": (
+            "unsynced",
+            '"early"',
+            r"cnrtMemcpy uses memory of add, launched at host_faults\.mlu:\d+, which nothing has",
+        ),
+        "wrong queue": ("unsynced", "// any", "cnrtMemcpy uses memory of add, launched at"),
+        "unordered": ("unordered", '"unordered"', "cnrtMemcpyAsync uses memory of add, launched at"),
+        "never": ("unsynced", '"never"', "nothing waits for cnrtMemcpyAsync, and main ends"),
+        "loads": ("unordered", "// loads", "add uses memory of cnrtMemcpyAsync, put into a queue at"),
     }
     for what in (*unsynced, "queue synced", "device synced", "notified", "awaited", "one queue"):
         device = Device()
         assert Program(module, device, (what,)).run() == 0
-        hints = [one for one in device.verify().findings if one.kind == "unsynced"]
+        hints = [one for one in device.verify().findings if one.kind in ("unsynced", "unordered")]
         if what not in unsynced:
             assert not hints, what
             continue
-        part, message = unsynced[what]
-        assert len(hints) == 1, what
+        kind, part, message = unsynced[what]
+        assert [hint.kind for hint in hints] == [kind], what
         assert re.match(message, hints[0].title)
         assert f"main, host_faults.mlu:{_line(part)}: " in hints[0].text()
         assert hints[0].to_json()["line"] == _line(part)
@@ -114,6 +118,21 @@ def test_a_main_without_end_is_stopped(module: bangc.Module, monkeypatch: pytest
     program = Program(module, Device(), ("endless",))
     with pytest.raises(MlusimError, match=r"host_faults\.mlu:\d+: main ran 1 s of processor time .*endless loop"):
         run_apart(program, program.run)
+
+
+def test_memory_that_is_copied_or_freed_again_after_its_free_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "freed.mlu"
+    file.write_text(
+        "#include <cnrt.h>\nint main(int count, char **) {\n"
+        "  float *x, host[4];\n"
+        "  cnrtMalloc((void **)&x, 16);\n  cnrtFree(x);\n"
+        "  if (count > 1) cnrtFree(x);\n"
+        "  cnrtMemcpy(host, x, 16, cnrtMemcpyDevToHost);\n}\n"
+    )
+    module = bangc.compile(file)
+    for words, line, call in ((("again",), 6, "cnrtFree"), ((), 7, "cnrtMemcpy")):
+        with pytest.raises(InputError, match=rf"freed\.mlu:{line}: {call} of .*: device memory 0 was there until cnrt"):
+            Program(module, Device(), words).run()
 
 
 def test_harmless_faults_are_errors_in_process(module: bangc.Module) -> None:
@@ -148,12 +167,20 @@ def test_the_checker_knows_what_a_program_uploads_orders_and_copies_back(
     report = device.verify()
     assert [finding.kind for finding in report.errors] == kinds, report.text()
     if kinds == ["task-race"]:
-        assert report.errors[0].remedy.endswith("a notifier that the first one places: cnrtQueueWaitNotifier")
+        first, second = (f"host_checked.mlu:{number}" for number in _launches(checked))
+        assert report.errors[0].remedy.startswith(f"put both launches on one queue, those at {first} and {second}\n")
+        assert report.errors[0].remedy.endswith("cnrtQueueWaitNotifier\nor wait for the first one: cnrtQueueSync")
     if kinds == ["never-written"]:
         # A launch got the memory.
         assert report.errors[0].remedy.startswith("look for a bound that is too small")
     saved = mlusim.load(device.save(tmp_path / "run.npz"))
     assert [finding.kind for finding in check_log(saved.log, saved.board).errors] == kinds
+
+
+def _launches(checked: bangc.Module) -> list[int]:
+    """The lines of a program that launch a kernel."""
+    lines = checked.path.read_text().splitlines()
+    return [number for number, line in enumerate(lines, 1) if "<<<" in line]
 
 
 def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environment_it_was_built() -> None:

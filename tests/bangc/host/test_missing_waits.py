@@ -33,24 +33,26 @@ def test_copies_and_launches_that_do_not_meet_need_no_wait(module: bangc.Module,
 
 
 @pytest.mark.parametrize(
-    ("what", "user", "earlier"),
+    ("what", "kind", "user", "earlier"),
     [
-        ("other half is read", "main", "cnrtMemcpyAsync"),
-        ("source is overwritten", "main", "cnrtMemcpyAsync"),
-        ("pinned memory is freed", "cnrtFreeHost", "cnrtMemcpyAsync"),
-        ("input is replaced", "cnrtMemcpyAsync", "twice"),
-        ("heap", "main", "cnrtMemcpyAsync"),
-        ("stack", "main", "cnrtMemcpyAsync"),
-        ("static", "main", "cnrtMemcpyAsync"),
-        ("copied on", "main", "cnrtMemcpyAsync"),
-        ("same target", "cnrtMemcpyAsync", "cnrtMemcpyAsync"),
+        ("other half is read", "unsynced", "main", "cnrtMemcpyAsync"),
+        ("source is overwritten", "unsynced", "main", "cnrtMemcpyAsync"),
+        ("pinned memory is freed", "unsynced", "cnrtFreeHost", "cnrtMemcpyAsync"),
+        ("input is replaced", "unordered", "cnrtMemcpyAsync", "twice"),
+        ("input is replaced in a loop", "unordered", "cnrtMemcpyAsync", "twice"),
+        ("input is freed", "unsynced", "cnrtFree", "twice"),
+        ("heap", "unsynced", "main", "cnrtMemcpyAsync"),
+        ("stack", "unsynced", "main", "cnrtMemcpyAsync"),
+        ("static", "unsynced", "main", "cnrtMemcpyAsync"),
+        ("copied on", "unsynced", "main", "cnrtMemcpyAsync"),
+        ("same target", "unsynced", "cnrtMemcpyAsync", "cnrtMemcpyAsync"),
     ],
 )
-def test_memory_that_a_copy_or_a_launch_may_still_use_is_one_hint(
-    module: bangc.Module, what: str, user: str, earlier: str
+def test_memory_that_a_copy_or_a_launch_may_still_use_is_one_finding(
+    module: bangc.Module, what: str, kind: str, user: str, earlier: str
 ) -> None:
     (hint,) = _findings(module, what)
-    assert hint.kind == "unsynced"
+    assert hint.kind == kind
     assert hint.title.startswith(f"{user} uses memory of {earlier}, ")
     lines = FILE.read_text().splitlines()
     assert lines[hint.to_json()["line"] - 1].endswith(f"// {what}")
