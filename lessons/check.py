@@ -18,6 +18,7 @@ import numpy as np
 
 import mlusim
 from mlusim import Board, board
+from mlusim.explore.python_files import function_of
 from tools import Step, run
 
 Array = np.ndarray[Any, Any]
@@ -262,15 +263,10 @@ EXERCISES: dict[str, Callable[[], Exercise]] = {
 
 def load_kernel(path: Path) -> Any:
     """Return the function `kernel` of a file. Raises `NotYetError` if there is none."""
-    names: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     try:
-        code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
-        exec(code, names)  # noqa: S102 - the learner's own file
-    except SyntaxError as error:
-        raise NotYetError(f"line {error.lineno}: {error.msg}") from error
-    except Exception as error:
-        raise NotYetError(f"the file does not run: {type(error).__name__}: {error}") from error
-    kernel = names.get("kernel")
+        kernel = function_of(f"{path}:kernel")
+    except mlusim.InputError as error:
+        raise NotYetError(str(error)) from error
     if not inspect.iscoroutinefunction(kernel):
         raise NotYetError("there is no `async def kernel(core, ...)` in it: keep its name")
     return kernel
@@ -312,7 +308,10 @@ def main(arguments: list[str]) -> int:
     file = Path(arguments[0] if len(arguments) == 1 else "")
     if file.suffix == ".mlu":
         file = file.with_suffix(".py")  # which compiles it
-    if file.name[:2] not in EXERCISES or not file.is_file():
+    if arguments and not file.is_file():
+        print(f"{file}: no such file", file=sys.stderr)
+        return 2
+    if file.name[:2] not in EXERCISES:
         print(
             f"usage: python lessons/check.py lessons/exercises/NN_name.py ({min(EXERCISES)} to {max(EXERCISES)})",
             file=sys.stderr,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from mlusim.cores.tasks.launch_checks import as_grid
 from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError, it_has, shown
@@ -219,6 +221,10 @@ def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: An
 
 def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
     extents: list[tuple[int, ...]] = []
+    if isinstance(shape, np.ndarray) and shape.ndim == 1 and shape.size > 1:
+        raise InputError(
+            f"shape={shown(shape)} may be one shape or several: pass tuple(...) for one shape, list(...) for several"
+        )
     for value in several(shape):
         if isinstance(value, str):
             extents += shapes(value)

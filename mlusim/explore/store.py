@@ -239,7 +239,7 @@ class Store:
     def _input_error(self, error: sqlite3.DatabaseError) -> InputError:
         text = str(error)
         if "not a database" in text:
-            return InputError(f"{self.path} is not an SQLite file: name another one for the points")
+            return InputError(f"{self.path} is not an SQLite file of a sweep: name another file")
         if "unable to open" in text or "readonly" in text:
             return InputError(f"{self.path}: cannot be written ({text}): name a file in a writable directory")
         if "locked" in text:

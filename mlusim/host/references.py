@@ -19,7 +19,7 @@ from mlusim.results.memory_state import Repeat
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.reference import differs
 
-Reference = Array | Callable[..., Any] | tuple[Array, ...] | Mapping[str, Array] | None
+Reference = Array | Callable[..., Any] | tuple[Array | None, ...] | Mapping[str, Array] | None
 
 
 def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[str]) -> Mapping[str, Array]:
@@ -40,7 +40,8 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
             raise InputError(
                 f"a reference of {len(references)} arrays for {len(outputs)} outputs: {', '.join(outputs)}"
             )
-        references = dict(zip(outputs, references, strict=True))
+        named = zip(outputs, references, strict=True)
+        references = {name: array for name, array in named if array is not None}
     if not isinstance(references, Mapping):
         references = as_array("the reference", references)
         if len(outputs) != 1:

@@ -102,7 +102,8 @@ def complete(operator: str, attributes: Iterable[Attribute], values: Options) ->
         if name in values:
             completed[name] = attribute.normalised(values[name])
         elif attribute.required:
-            raise InputError(f"{operator}: {name} is missing: {attribute.help}")
+            such = f", such as {attribute.example}" if attribute.example else ""
+            raise InputError(f"{operator}: {name} is missing: pass a value{such}")
         else:
             completed[name] = attribute.default
     return completed

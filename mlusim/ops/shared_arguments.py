@@ -43,7 +43,11 @@ INDEX_SHAPE = Attribute(
     help="With --shape: shape of the index. [default: an index for each element, or row]",
 )
 DTYPE = Attribute(
-    name="dtype", kind="dtype", required=True, help="Element type of the result: float16, bfloat16, int8, ..."
+    name="dtype",
+    kind="dtype",
+    required=True,
+    help="Element type of the result: float16, bfloat16, int8, ...",
+    example="float16",
 )
 
 

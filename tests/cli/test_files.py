@@ -58,7 +58,7 @@ CLASHES = [
     ((*SWEEP, "--db", "sweep.png", "--plot", "time"), "are one file: name two"),
     (
         ("sweep", "--kernel", "kern.py:kernel", *SHAPE, "--workers", "0", "--db", "kern.py"),
-        "kern.py is not an SQLite file: name another one",
+        "kern.py is not an SQLite file of a sweep: name another file",
     ),
 ]
 

@@ -80,7 +80,7 @@ def test_a_new_file_that_cannot_be_filled_is_removed(tmp_path, monkeypatch):
 def test_files_that_are_not_of_a_sweep_are_rejected(tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("no database at all, and long enough to be read as a header of one hundred bytes. " * 3)
-    with pytest.raises(InputError, match=r"notes\.txt is not an SQLite file: name another one for the points$"):
+    with pytest.raises(InputError, match=r"notes\.txt is not an SQLite file of a sweep: name another file$"):
         Store(text)
     assert text.read_text().startswith("no database")
     other = tmp_path / "other.db"

@@ -168,7 +168,7 @@ def test_every_operator_has_its_options_once_and_an_example_that_runs(group, nam
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--db", "notes.txt"), "notes.txt is not an SQLite file: name another one for the points"),
+        (("--db", "notes.txt"), "notes.txt is not an SQLite file of a sweep: name another file"),
         (("-o", "t.xls"), "t.xls: a table is a .parquet, .csv or .json file: use one of these suffixes"),
         (("-o", "gone/t.csv"), "--out gone/t.csv: there is no directory "),
         (("--vary", "clock_hz"), "--vary clock_hz: write NAME=VALUES"),

@@ -51,6 +51,8 @@ def test_references_of_two_outputs():
     outputs = (Output.like(X), Output.like(X))
     assert verify(both, X, *outputs, reference={"up": X * 2, "down": X / 2}, **ONE).ok
     assert verify(both, X, *outputs, reference=lambda x: (x * 2, x / 2), **ONE).ok
+    assert verify(both, X, *outputs, reference=lambda x: (None, x / 2), **ONE).ok
+    assert not verify(both, X, *outputs, reference=lambda x: (None, x / 3), **ONE).ok
     with pytest.raises(InputError, match=r"^a reference of one array for 2 outputs: pass a tuple of arrays"):
         verify(both, X, *outputs, reference=X, **ONE)
     with pytest.raises(InputError, match=r"^the reference names \['left'\], which are not outputs: .*'down', 'up'"):

@@ -165,9 +165,11 @@ CHANGES = [
     ("12", "await core.sync()", "pass", "race:"),
     ("12", "core.memcpy(right, weights)", "core.memcpy(right[1:], weights[1:])", "uninitialised"),
     ("01", "core.mul(tile, tile, 2.0)", "1 / 0", "ZeroDivisionError"),
-    ("01", "core.mul(tile, tile, 2.0)", "core.mul(tile, tile, ", "line 10: '\\(' was never closed"),
-    ("01", "async def kernel", "async def kernal", "there is no `async def kernel"),
-    ("01", "TILE = 8192", "TILE = 1 // 0", "the file does not run: ZeroDivisionError"),
+    ("01", "core.mul(tile, tile, 2.0)", "core.mul(tile, tile, ", "line 10: SyntaxError: '\\(' was never closed"),
+    ("01", "async def kernel", "async def kernal", "has no function 'kernel': it has kernal"),
+    ("01", "async def kernel", "kernel = print\n\n\nasync def other", "there is no `async def kernel"),
+    ("01", "TILE = 8192", "TILE = 1 // 0", "cannot be loaded: line 3: ZeroDivisionError"),
+    ("01", "TILE = 8192", "raise SystemExit(0)", "cannot be loaded: line 3: SystemExit: 0"),
     # The watchdog waits for five seconds.
     pytest.param(*("01", "        core.mul(tile, tile, 2.0)", "        while True:\n            pass"),
                  "no operation issued", marks=pytest.mark.slow),
@@ -185,6 +187,19 @@ def test_typical_mistakes_are_recognised(number, right, wrong, words, lesson_mod
     found = verdict(lesson_modules, path)
     assert re.search(words, found), found
     assert "Traceback" not in found
+
+
+def test_a_solution_may_have_a_byte_order_mark_and_modules_beside_it(lesson_modules, tmp_path):
+    """As Notepad saves it, and as other learners' folders have them: a module of the same name is another one."""
+    solution = SOLUTIONS / "01_one_core.py"
+    text = solution.read_text(encoding="utf-8").replace("TILE = 8192", "from size import TILE")
+    for folder, size in (("ann", 8192), ("ben", 8000)):
+        path = tmp_path / folder / solution.name
+        path.parent.mkdir()
+        path.write_text(text, encoding="utf-8-sig")
+        (path.parent / "size.py").write_text(f"TILE = {size}\n", encoding="utf-8")
+        found = verdict(lesson_modules, path)
+        assert found.startswith("pass: ") == (size == 8192), found
 
 
 def test_the_command_says_pass_or_what_is_wrong(lesson_modules, capsys):

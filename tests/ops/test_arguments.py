@@ -118,7 +118,7 @@ def test_a_tensor_that_requires_gradients_is_detached():
             lambda: mlusim.plan("gather", (1, 3)),
             "plan of gather with 1 shape: pass one for each of its tensors, x, index",
         ),
-        (lambda: mlusim.plan("flip", (1, 3)), "flip: axis is missing"),
+        (lambda: mlusim.plan("flip", (1, 3)), "flip: axis is missing: pass a value, such as 0,2$"),
         (lambda: mlusim.plan("flip", (1, 3), axes=0), "flip has no attribute 'axes': did you mean axis"),
     ],
 )
