@@ -215,7 +215,7 @@ def test_a_limit_on_nram_for_a_run():
     text = succeed(*given, "--nram-limit", "0.5KiB", "--explain")
     assert "usable NRAM 655 360 B (640 KiB), limited to 512 B" in text
     assert re.search(r"\n  tier +2 \(unit split\)", text)
-    assert "not a single size such as 64KiB" in fail(*given, "--nram-limit", "1KiB,2KiB")
+    assert "is not a size such as 65536 or 64KiB" in fail(*given, "--nram-limit", "1KiB,2KiB")
     assert fail(*given, "--nram-limit", "1MiB").startswith(
         "nram_limit_bytes=1048576: a limit is 1 to 655360, the usable"
     )
