@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.memory.loops import AddressInstructions, address_instructions
 from mlusim.memory.view import View
+
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,7 @@ class AddressPattern:
         positional: whether a row also depends on the position of its lookup.
         narrowed: number of columns whose window excludes some values.
         reach: the largest row that a lookup could reach from the base, whatever the values of the index.
+        bound: a bound for the index values, and for the rows from the base, inside and outside the windows.
     """
 
     def __init__(self, shape: tuple[int, ...], steps: tuple[int, ...], axes: tuple[IndexedAxis, ...]) -> None:
@@ -62,6 +66,7 @@ class AddressPattern:
         self.positional = any(step and extent > 1 for step, extent in zip(steps, shape, strict=True))
         self.narrowed = sum(axis.narrowed for axis in axes)
         self.reach = sum((extent - 1) * step for extent, step in zip(shape, steps, strict=True))
+        self.bound = self.reach + sum(axis.extent * max(axis.step, 1) for axis in axes)
         self.reach += sum((axis.stop - axis.start - 1) * axis.step for axis in axes)
 
     @cached_property
@@ -148,17 +153,21 @@ class Addresses:
     def resolve(self, name: str) -> tuple[Integers, Integers | None]:
         """Return the rows of the lookups inside the windows, and the indices of these lookups (None: all).
 
+        The rows are int32 if the index is and no row needs more, else int64; the indices are int64.
+
         Raises `AccessError` for an index value outside its axis, `MissingDataError` if the index has no bytes.
         """
         pattern = self.pattern
         if not self.axes:
             return pattern.positions + self.base, None
+        narrow = self.index is not None and self.index.dtype == _INT32 and self.base + pattern.bound < 1 << 31
+        row_type = _INT32 if narrow else _INT64
         rows: Integers | int = self.base
         if pattern.positional:
             rows = pattern.positions + self.base if self.base else pattern.positions
         inside: Flags | None = None
         for column, axis in enumerate(self.axes):
-            values = _wrapped(self._columns(name)[:, column], axis.extent, name, column)
+            values = _wrapped(self._columns(name)[:, column], axis.extent, name, column, row_type)
             if axis.narrowed:
                 within = (values >= axis.start) & (values < axis.stop)
                 inside = within if inside is None else inside & within
@@ -166,7 +175,9 @@ class Addresses:
                 values -= axis.start
             if axis.step != 1:
                 values *= axis.step
-            if rows.__class__ is not int or rows:
+            if isinstance(rows, np.ndarray):
+                values += rows.astype(values.dtype, copy=False)
+            elif rows:
                 values += rows
             rows = values
         if inside is None:
@@ -184,8 +195,8 @@ class Addresses:
         )
 
 
-def _wrapped(values: Array, extent: int, name: str, column: int) -> Integers:
-    """Return a new int64 array of index values, negative values counted from the end."""
+def _wrapped(values: Array, extent: int, name: str, column: int, dtype: np.dtype[Any]) -> Integers:
+    """Return a new array of index values in a type that holds them, negative values counted from the end."""
     # The reductions of `min` and `max`, without their calls in Python.
     low, high = int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
     if low < -extent or high >= extent:
@@ -193,8 +204,8 @@ def _wrapped(values: Array, extent: int, name: str, column: int) -> Integers:
         raise AccessError(
             f"{name}: index {int(values[bad])} of lookup {int(bad)}, column {column}, is outside an axis of {extent}"
         )
-    wrapped = values.astype(np.int64)
+    wrapped: Integers = values.astype(dtype)
     if low < 0:
         # The sign bit, spread over the word, selects the extent without a branch.
-        wrapped += (wrapped >> 63) & extent
+        wrapped += (wrapped >> (8 * wrapped.itemsize - 1)) & extent
     return wrapped

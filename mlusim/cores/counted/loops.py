@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mlusim.arrays import Integers
-from mlusim.cores.counted.row_copies import check_index, copy_loop, log_addresses
+from mlusim.cores.counted.row_copies import check_index, copied_rows, copy_loop, log_addresses
 from mlusim.cores.counted.row_loop import (
     RowLoop,
     Rows,
@@ -213,7 +211,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
             indices.append(choice)
             address = address.plus(AddressInstructions(loads=1))
             if issuer.has_data:
-                row_list = choice.typed().reshape(-1).astype(np.int64)
+                row_list = copied_rows(choice, view.shape[0])
         else:
             row_list = choice
         if choice is None or row_list is not None:

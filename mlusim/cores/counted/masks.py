@@ -137,7 +137,8 @@ def collect_bins(
     def finish() -> Integers:
         if not bin_starts and known is not None:
             numbers, _ = known.resolve("collect_bins")
-            bin_starts.append(_starts_of(_bins("collect_bins", numbers, size, bins), bins))
+            bin_of, _ = _divided("collect_bins", numbers, size, bins)
+            bin_starts.append(_starts_of(bin_of, bins))
         return bin_starts[0]
 
     return wait_for_register(issuer, line, record, finish)
@@ -195,14 +196,14 @@ def scalar_bins(
     _check_bins(name, size, bins, (*views, rows.index))
     issuer.unit.update_memory(issuer.task.now_ps)
     numbers, _ = rows.resolve(name)
-    bin_of = _bins(name, numbers, size, bins)
+    bin_of, within = _divided(name, numbers, size, bins)
     arithmetic(issuer, line, bin_counter_cycles(issuer.board), bins)
 
     def finish() -> Integers:
         issuer.unit.update_memory(issuer.task.now_ps)
         if not issuer.has_data:
             return _starts_of(bin_of, bins)
-        starts = _sort(rows_out, values_out, numbers, bin_of, values, size, bins)
+        starts = _sort(rows_out, values_out, bin_of, within, values, bins)
         counters.typed()[...] = starts[1:]
         return starts
 
@@ -243,8 +244,8 @@ def _distribute(
     bin_starts: list[Integers],
 ) -> None:
     numbers = rows.typed().reshape(-1)
-    bin_of = _bins("collect_bins", numbers, size, bins)
-    bin_starts.append(_sort(rows_out, values_out, numbers, bin_of, values, size, bins))
+    bin_of, within = _divided("collect_bins", numbers, size, bins)
+    bin_starts.append(_sort(rows_out, values_out, bin_of, within, values, bins))
     if groups > 1:
         numbers[...] = rows_out.typed().reshape(-1)
         values.raw().reshape(-1)[...] = values_out.raw().reshape(-1)
@@ -253,11 +254,10 @@ def _distribute(
         numbers -= np.array(size * (bins - 1)).astype(numbers.dtype)
 
 
-def _sort(rows_out: View, values_out: View, numbers: Any, bin_of: Any, values: View, size: int, bins: int) -> Integers:
+def _sort(rows_out: View, values_out: View, bin_of: Any, within: Any, values: View, bins: int) -> Integers:
     """Store rows, numbered within their bin, and values in the order of the bins; return where each bin begins."""
-    # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
     to_rows, to_values = rows_out.typed().reshape(-1), values_out.raw().reshape(-1)
-    within = (numbers - bin_of * np.array(size, numbers.dtype)).astype(to_rows.dtype, copy=False)
+    within = within.astype(to_rows.dtype, copy=False)
     order = None
     # The reduction of `all`, without its calls in Python.
     if np.logical_and.reduce(bin_of[1:] >= bin_of[:-1]):
@@ -279,10 +279,20 @@ def _starts_of(bin_of: Any, bins: int) -> Integers:
     return np.append(starts, len(bin_of))
 
 
-def _bins(name: str, numbers: Any, size: int, bins: int) -> Any:
-    """Return the bin of each row, in the narrowest type. Raises `AccessError` for a row outside all bins."""
+def _divided(name: str, numbers: Any, size: int, bins: int) -> tuple[Any, Any]:
+    """Return the bin of each row, in the narrowest type, and the row within it.
+
+    Raises `AccessError` for a row outside all bins.
+    """
     # As unsigned numbers, negative ones exceed every row.
     if int(np.maximum.reduce(numbers.view(f"u{numbers.itemsize}"))) >= size * bins:
         low, high = int(numbers.min()), int(numbers.max())
         raise AccessError(f"{name}: row {low if low < 0 else high} is outside the {bins} bins of {size} rows")
-    return (numbers // size).astype(np.uint8 if bins <= 1 << 8 else np.uint16)
+    if size > np.iinfo(numbers.dtype).max:
+        # All of them are in the first bin.
+        return np.zeros(len(numbers), np.uint8), numbers
+    whole = numbers // size
+    bin_of = whole.astype(np.uint8 if bins <= 1 << 8 else np.uint16)
+    # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
+    whole *= size
+    return bin_of, np.subtract(numbers, whole, out=whole)

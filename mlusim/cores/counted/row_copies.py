@@ -68,7 +68,7 @@ def by_offsets(
     rows: Integers | None = None
     selected: Integers | None = None
     if issuer.has_data:
-        rows = _copied_rows(offsets, far.shape[0])
+        rows = copied_rows(offsets, far.shape[0])
         if mask is not None:
             selected = np.flatnonzero(mask.typed())
             rows = rows[selected]
@@ -181,7 +181,7 @@ def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: RowLo
         issuer.log.addresses[record] = known_rows
 
 
-def _copied_rows(offsets: View, extent: int) -> Integers:
+def copied_rows(offsets: View, extent: int) -> Integers:
     """Return the row numbers in NRAM as they are now: int32 as such if all rows have such numbers, others as int64."""
     numbers = offsets.typed().reshape(-1)
     narrow = numbers.dtype == _INT32 and extent <= 1 << 31
@@ -191,7 +191,7 @@ def _copied_rows(offsets: View, extent: int) -> Integers:
 def _logged_rows(rows: Integers, extent: int) -> Integers:
     """Return row numbers in the type of the log, copied if the kernel could change them."""
     logged = _row_type(extent)
-    # Rows of int32 are those of `_copied_rows`, which no kernel has.
+    # Rows of int32 are those of `copied_rows`, which no kernel has.
     return rows.view(logged) if rows.itemsize == logged.itemsize == 4 else rows.astype(logged)
 
 

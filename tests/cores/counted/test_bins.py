@@ -53,6 +53,14 @@ def test_bins_are_in_order_and_stable(size, bins, count, seed):
     assert np.array_equal(found["left"], found["rows"] if groups > 1 else rows - size * (bins - 1))
 
 
+def test_bins_may_be_larger_than_every_row():
+    rows, values = np.array([5, 0, 3], np.int32), np.arange(3, dtype=np.float32)
+    for found in (sort(rows, values, 1 << 40, 2), sort_by_scalars(rows, values, 1 << 40, 1)):
+        assert found["starts"].tolist()[:2] == [0, 3]
+        assert found["rows"].tolist() == [5, 0, 3]
+        assert found["values"].tolist() == [0, 1, 2]
+
+
 @given(bins=st.integers(1, 3000), count=st.integers(1, 40_000), skew=st.floats(0.1, 8), seed=st.integers(0, 99))
 def test_the_time_of_sorting_in_groups(bins, count, skew, seed):
     """The sum over the instructions of both levels, for rows that need not be evenly distributed."""
