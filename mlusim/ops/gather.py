@@ -18,13 +18,12 @@ from mlusim.dtypes import Dtype
 from mlusim.hardware import Board
 from mlusim.kernels.gather import kernel_of
 from mlusim.ops.call import Call, Input, RunOptions
-from mlusim.ops.indices import check_values, lookups_along, lookups_nd
+from mlusim.ops.indices import check_lookups, lookups_along, lookups_nd, plan_lookups
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
 from mlusim.ops.schema import Tensor
 from mlusim.ops.shared_arguments import AXES, AXIS, BATCH_DIMS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.planning.gather import STRATEGIES
 from mlusim.planning.gather import plan_gather as split
-from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
@@ -150,36 +149,22 @@ def plan_gather_nd(
     )
 
 
+def _lookups(x: Tensor, index: Tensor, *, axis: int) -> Lookups:
+    return lookups_along("gather", x, index, axis)
+
+
 def _lookups_nd(x: Tensor, index: Tensor, *, axes: Sequence[int] | None, mode: str, batch_dims: int) -> Lookups:
     return lookups_nd("gather_nd", x, index, axes, mode, batch_dims=batch_dims)
 
 
-def _functions(operator: str, lookups_of: Callable[..., Lookups]) -> dict[str, Any]:
-    """Return inference, checks, plan and call of both operators, based on the geometry."""
+def _infer(
+    lookups_of: Callable[..., Lookups], x: Tensor, index: Tensor, **attributes: Any
+) -> tuple[tuple[int, ...], Dtype]:
+    return lookups_of(x, index, **attributes).value_shape, x.dtype
 
-    def infer(x: Tensor, index: Tensor, **attributes: Any) -> tuple[tuple[int, ...], Dtype]:
-        return lookups_of(x, index, **attributes).value_shape, x.dtype
 
-    def check(x: Input, index: Input, **attributes: Any) -> None:
-        check_values(operator, index.name, index.array, lookups_of(tensor_of(x), tensor_of(index), **attributes))
-
-    def plan_of(board: Board, strategy: str, x: Tensor, index: Tensor, **attributes: Any) -> Plan:
-        lookups = lookups_of(x, index, **attributes)
-        return split(
-            LookupProblem(
-                board=board,
-                lookups=lookups,
-                itemsize=x.dtype.itemsize,
-                index_itemsize=index.dtype.itemsize,
-                strategy=strategy,
-                operator=operator,
-            )
-        )
-
-    def call(chosen: Plan, x: Input, index: Input, **_: Any) -> Call:
-        return Call(kernel=kernel_of(chosen), plan=chosen, inputs=(x, index), output_dtype=tensor_of(x).dtype)
-
-    return {"infer": infer, "check": check, "plan": plan_of, "call": call}
+def _call(chosen: Plan, x: Input, index: Input, **_: Any) -> Call:
+    return Call(kernel=kernel_of(chosen), plan=chosen, inputs=(x, index), output_dtype=tensor_of(x).dtype)
 
 
 GATHER = Operator(
@@ -191,7 +176,10 @@ GATHER = Operator(
     example=example_along,
     example_attributes=(INDEX_SHAPE,),
     usage="--input x.npy --index i.npy --axis 1 --out y.npy",
-    **_functions("gather", partial(lookups_along, "gather")),
+    infer=partial(_infer, _lookups),
+    check=partial(check_lookups, "gather", _lookups),
+    plan=partial(plan_lookups, "gather", _lookups, split),
+    call=_call,
 )
 GATHER_ND = Operator(
     name="gather_nd",
@@ -202,5 +190,8 @@ GATHER_ND = Operator(
     example=example_nd,
     example_attributes=(INDEX_SHAPE,),
     usage="--input x.npy --index i.npy --mode standard --out y.npy",
-    **_functions("gather_nd", _lookups_nd),
+    infer=partial(_infer, _lookups_nd),
+    check=partial(check_lookups, "gather_nd", _lookups_nd),
+    plan=partial(plan_lookups, "gather_nd", _lookups_nd, split),
+    call=_call,
 )

@@ -1,8 +1,8 @@
-"""Checks of gather and scatter arguments: axes, shapes in both modes, and index values."""
+"""What gather and scatter have in common: checks of axes, shapes in both modes and index values; the plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import index as as_index
 from typing import Any
 
@@ -11,10 +11,15 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.dtypes import INT32, INT64, dtype_name
 from mlusim.errors import InputError, shown
+from mlusim.hardware import Board
 from mlusim.inputs import MAX_RANK, check_choice
 from mlusim.ops.axes import normal_axes, normal_axis
+from mlusim.ops.call import Input
+from mlusim.ops.operator import tensor_of
 from mlusim.ops.schema import Tensor
+from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_geometry import Extents, Lookups
+from mlusim.planning.plan import Plan
 
 MODES = ("aligned", "standard")
 
@@ -172,6 +177,36 @@ def _extents_problem(x: Tensor, name: str, positions: Extents, axes: Extents) ->
                 f"indexed (indexed: {list(axes)}) it is no larger than x; cut it to {extent}"
             )
     return None
+
+
+def check_lookups(operator: str, lookups_of: Callable[..., Lookups], *inputs: Input, **attributes: Any) -> None:
+    """Raise `InputError` for an index value out of range; the index is the second input. See `plan_lookups`."""
+    index = inputs[1]
+    check_values(operator, index.name, index.array, lookups_of(*map(tensor_of, inputs), **attributes))
+
+
+def plan_lookups(
+    operator: str,
+    lookups_of: Callable[..., Lookups],
+    planner: Callable[[LookupProblem], Plan],
+    board: Board,
+    strategy: str,
+    x: Tensor,
+    index: Tensor,
+    *others: Tensor,
+    **attributes: Any,
+) -> Plan:
+    """Return the plan of lookups, which lookups_of(x, index, *others, **attributes) returns; as `Operator.plan`."""
+    return planner(
+        LookupProblem(
+            board=board,
+            lookups=lookups_of(x, index, *others, **attributes),
+            itemsize=x.dtype.itemsize,
+            index_itemsize=index.dtype.itemsize,
+            strategy=strategy,
+            operator=operator,
+        )
+    )
 
 
 def check_index_type(operator: str, index: Tensor) -> None:

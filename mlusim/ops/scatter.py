@@ -8,6 +8,7 @@ row-major order of the index wins, whatever the number of cores.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -20,11 +21,10 @@ from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.scatter import kernels_of
 from mlusim.ops.call import Call, Input, RunOptions, Workspace
-from mlusim.ops.indices import check_values, lookups_along, lookups_nd
+from mlusim.ops.indices import check_lookups, lookups_along, lookups_nd, plan_lookups
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
 from mlusim.ops.schema import Options, Tensor, TensorSchema
 from mlusim.ops.shared_arguments import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
-from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 from mlusim.planning.scatter import STRATEGIES
@@ -156,6 +156,7 @@ def plan_scatter_nd(
 
 
 def _lookups(x: Tensor, index: Tensor, src: Tensor, *, axis: int) -> Lookups:
+    _check_types("scatter", x, src)
     lookups = lookups_along("scatter", x, index, axis)
     if len(src.shape) != len(index.shape):
         raise InputError(
@@ -172,55 +173,38 @@ def _lookups(x: Tensor, index: Tensor, src: Tensor, *, axis: int) -> Lookups:
 
 
 def _lookups_nd(x: Tensor, index: Tensor, src: Tensor, *, axes: Sequence[int] | None, mode: str) -> Lookups:
+    _check_types("scatter_nd", x, src)
     return lookups_nd("scatter_nd", x, index, axes, mode, src)
 
 
-def _functions(operator: str, geometry_of: Callable[..., Lookups]) -> dict[str, Any]:
-    """Return inference, checks, plan and call of both operators, based on the geometry."""
-
-    def lookups_of(x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Lookups:
-        if x.dtype != src.dtype:
-            raise InputError(
-                f"{x.name} is {dtype_name(x.dtype)} and {src.name} {dtype_name(src.dtype)}: {operator} moves bits, so "
-                "both have one element type; cast one of them"
-            )
-        return geometry_of(x, index, src, **attributes)
-
-    def infer(x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> tuple[tuple[int, ...], Dtype]:
-        lookups_of(x, index, src, **attributes)
-        return x.shape, x.dtype
-
-    def check(x: Input, index: Input, src: Input, **attributes: Any) -> None:
-        lookups = lookups_of(tensor_of(x), tensor_of(index), tensor_of(src), **attributes)
-        check_values(operator, index.name, index.array, lookups)
-
-    def plan_of(board: Board, strategy: str, x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Plan:
-        return split(
-            LookupProblem(
-                board=board,
-                lookups=lookups_of(x, index, src, **attributes),
-                itemsize=x.dtype.itemsize,
-                index_itemsize=index.dtype.itemsize,
-                strategy=strategy,
-                operator=operator,
-            )
+def _check_types(operator: str, x: Tensor, src: Tensor) -> None:
+    if x.dtype != src.dtype:
+        raise InputError(
+            f"{x.name} is {dtype_name(x.dtype)} and {src.name} {dtype_name(src.dtype)}: {operator} moves bits, so "
+            "both have one element type; cast one of them"
         )
 
-    def call(chosen: Plan, x: Input, index: Input, src: Input, **_: Any) -> Call:
-        tensor = tensor_of(x)
-        *before, kernel = kernels_of(chosen)
-        spaces = workspaces(chosen, tensor.dtype) if before else {}
-        return Call(
-            kernel=kernel,
-            before=tuple(before),
-            workspace=tuple(Workspace(name, *space) for name, space in spaces.items()),
-            plan=chosen,
-            inputs=(x, index, src),
-            output_dtype=tensor.dtype,
-            output_shape=tensor.shape,
-        )
 
-    return {"infer": infer, "check": check, "plan": plan_of, "call": call}
+def _infer(
+    lookups_of: Callable[..., Lookups], x: Tensor, *others: Tensor, **attributes: Any
+) -> tuple[tuple[int, ...], Dtype]:
+    lookups_of(x, *others, **attributes)
+    return x.shape, x.dtype
+
+
+def _call(chosen: Plan, x: Input, index: Input, src: Input, **_: Any) -> Call:
+    tensor = tensor_of(x)
+    *before, kernel = kernels_of(chosen)
+    spaces = workspaces(chosen, tensor.dtype) if before else {}
+    return Call(
+        kernel=kernel,
+        before=tuple(before),
+        workspace=tuple(Workspace(name, *space) for name, space in spaces.items()),
+        plan=chosen,
+        inputs=(x, index, src),
+        output_dtype=tensor.dtype,
+        output_shape=tensor.shape,
+    )
 
 
 def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
@@ -245,7 +229,10 @@ SCATTER = Operator(
     example=_example,
     example_attributes=(INDEX_SHAPE,),
     usage="--input x.npy --index i.npy --src s.npy --axis 1 --out y.npy",
-    **_functions("scatter", _lookups),
+    infer=partial(_infer, _lookups),
+    check=partial(check_lookups, "scatter", _lookups),
+    plan=partial(plan_lookups, "scatter", _lookups, split),
+    call=_call,
 )
 SCATTER_ND = Operator(
     name="scatter_nd",
@@ -256,5 +243,8 @@ SCATTER_ND = Operator(
     example=_example_nd,
     example_attributes=(INDEX_SHAPE,),
     usage="--input x.npy --index i.npy --src s.npy --mode standard --out y.npy",
-    **_functions("scatter_nd", _lookups_nd),
+    infer=partial(_infer, _lookups_nd),
+    check=partial(check_lookups, "scatter_nd", _lookups_nd),
+    plan=partial(plan_lookups, "scatter_nd", _lookups_nd, split),
+    call=_call,
 )
