@@ -122,9 +122,11 @@ class AwaitError(KernelError):
 
     Attributes:
         file: the whole name of the file in its location, if the log of the run does not have it.
+        dropped: whether nothing was raised when it was created, because a coroutine ended that was never awaited.
     """
 
     file: str = ""
+    dropped: bool = False
 
 
 class OperationLimitError(KernelError):

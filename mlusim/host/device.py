@@ -26,6 +26,7 @@ from mlusim.cores.machine.chip import Chip
 from mlusim.cores.tasks.closing import close_forgotten
 from mlusim.cores.tasks.launch import Job, Launch, Queue
 from mlusim.cores.tasks.launch_checks import UNIONS, as_grid
+from mlusim.cores.tasks.unawaited import watch_discarded
 from mlusim.dtypes import dtype_of
 from mlusim.errors import NOTED, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board
@@ -202,6 +203,7 @@ class Device(DeviceMemory):
         environment = self._chip.environment
         step = environment.step
         self._chip.noted.clear()
+        watch_discarded()
         token = NOTED.set(self._chip.noted)
         try:
             with self._watchdog, fewer_collections:

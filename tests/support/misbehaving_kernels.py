@@ -89,6 +89,32 @@ async def forgotten_attribute(core: Core) -> None:
     Steps.first(core)  # named
 
 
+class Stages:
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    async def load(self) -> None:
+        await self.core.sync()
+
+
+async def forgotten_method(core: Core) -> None:
+    stages = Stages(core)
+    stages.load()  # named
+    await core.sync()
+
+
+async def forgotten_value(core: Core) -> None:
+    steps = {"load": helper}
+    steps["load"](core)  # named
+
+
+async def replaced_helper(core: Core) -> None:
+    pending = helper(core)
+    await core.sync()
+    pending = None  # named
+    assert pending is None
+
+
 async def calls_a_forgetful_helper(core: Core) -> None:
     await forgotten_helper(core)
 
@@ -377,10 +403,12 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (endless_awaiting, OperationLimitError, LIMIT),
     (endless_and_deaf, OperationLimitError, LIMIT),
 ]
-# Python itself says when a coroutine dies that nobody awaited: it knows the line, not the task.
 COROUTINES = [
     (forgotten_helper, "helper"),
     (kept_helper, "helper"),
     (forgotten_inner, "inner"),
     (forgotten_attribute, "Steps.first"),
+    (forgotten_method, "load"),
+    (forgotten_value, "helper"),
+    (replaced_helper, "helper"),
 ]

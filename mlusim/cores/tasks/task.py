@@ -24,7 +24,7 @@ from mlusim.cores.tasks.kernel_errors import (
 )
 from mlusim.cores.tasks.unawaited import forgotten, unstarted
 from mlusim.cores.tasks.waiting import SUSPEND
-from mlusim.errors import KernelError
+from mlusim.errors import AwaitError, KernelError
 from mlusim.log import IO, MOVE, NONE, VECTOR
 from mlusim.log_tables import TaskRecord
 
@@ -172,8 +172,11 @@ class Task:
             raise foreign_awaitable(self, coroutine, waits)
 
     def _log_swallowed(self) -> None:
-        """Log the errors that the kernel has caught since it was resumed."""
+        """Log the errors that the kernel has caught since it was resumed; raise that of a coroutine it has dropped."""
         noted, self.chip.noted[:] = list(self.chip.noted), []
+        for error in noted:
+            if isinstance(error, AwaitError) and error.dropped:
+                raise error
         causes = {id(error.__context__) for error in noted}
         for error in noted:
             # Report an error that was raised again as another only once.

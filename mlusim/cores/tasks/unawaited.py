@@ -1,26 +1,30 @@
 """Detection of coroutines that a kernel creates and never awaits.
 
-Methods of the core have their own check (`cores.tasks.waiting`). For a kernel's own coroutine functions there are two
-checks, neither of which changes the state of the process: before a launch, calls in the kernel's code whose result is
-discarded, also in coroutine functions that it refers to; and when a task ends, coroutines in its variables that were
-never started. Not found: a coroutine in a container, in a helper's variable, or behind a name resolved only at run
-time; Python itself warns about those.
+Methods of the core have their own check (`cores.tasks.waiting`). For a kernel's own coroutine functions there are
+three: before a launch, calls in the kernel's code whose result is discarded, also in coroutine functions that it refers
+to; while a kernel runs, coroutines of which Python warns that they were never awaited, as it discards them; and when a
+task ends, coroutines in its variables that were never started. Not found: a coroutine in a reference cycle.
 """
 
 from __future__ import annotations
 
 import dis
+import gc
+import warnings
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from inspect import CO_COROUTINE, CORO_CREATED, getcoroutinestate, isclass, iscoroutinefunction, ismodule, unwrap
 from itertools import pairwise
 from pathlib import Path
+from sys import _getframe
 from types import CodeType, CoroutineType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
-from mlusim.errors import AwaitError
+from mlusim.errors import NOTED, AwaitError
 
 _NOTHING = object()
+# The function of `warnings` that Python calls for a coroutine that was never awaited.
+_WARN = "_warn_unawaited_coroutine"
 
 
 class Call(NamedTuple):
@@ -59,6 +63,41 @@ def forgotten(name: str, file: str, line: int) -> AwaitError:
     )
     error.file = file
     return error
+
+
+class _Discarded:
+    """Python's function that warns of a coroutine that was never awaited, replaced: kernels make an error of it.
+
+    Python calls it where the coroutine ends, and nothing can be raised there: the error is only created, and so noted
+    (`NOTED`). Coroutines that the garbage collector finds may belong to an earlier run.
+    """
+
+    def __init__(self) -> None:
+        self.warn: Any = None
+        self.collecting = False
+
+    def watch(self) -> None:
+        """Replace the function, once per process; without effect on coroutines outside a run."""
+        if self.warn is None:
+            self.warn = vars(warnings).get(_WARN)
+            vars(warnings)[_WARN] = self.found
+            gc.callbacks.append(self.collects)
+
+    def collects(self, phase: str, _: object) -> None:
+        """Called when the garbage collector starts and stops."""
+        self.collecting = phase == "start"
+
+    def found(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
+        """Called for a coroutine that ends before it was started."""
+        if NOTED.get() is None or self.collecting:
+            if self.warn is not None:
+                self.warn(coroutine)
+            return
+        frame = _getframe(1)
+        forgotten(coroutine.__name__, frame.f_code.co_filename, frame.f_lineno).dropped = True
+
+
+watch_discarded = _Discarded().watch
 
 
 def unstarted(frame: FrameType | None) -> list[CoroutineType[Any, Any, Any]]:

@@ -5,6 +5,7 @@ They run here, where warnings are errors, and again as a separate script, where 
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import re
@@ -13,6 +14,7 @@ import sys
 import textwrap
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from misbehaving_kernels import (
     CASES,
     COROUTINES,
     Foreign,
+    Stages,
     Steps,
     calls_a_forgetful_helper,
     forgotten_helper,
@@ -72,6 +75,22 @@ def test_a_forgotten_await_in_a_helper_is_reported_there() -> None:
         run_alone(calls_a_forgetful_helper)
 
 
+def test_a_coroutine_in_a_cycle_of_an_earlier_run_is_no_error_of_the_next() -> None:
+    async def helper(core: Core) -> None:
+        await core.sync()
+
+    async def kernel(core: Core, *, faulty: bool) -> None:
+        if faulty:
+            cycle: list[Any] = [helper(core)]
+            cycle.append(cycle)
+        else:
+            gc.collect()
+
+    run_alone(partial(kernel, faulty=True))
+    with pytest.warns(RuntimeWarning, match="was never awaited"):
+        run_alone(partial(kernel, faulty=False))
+
+
 def test_right_and_faulty_kernels_run_in_two_threads() -> None:
     """No state of the process tells one from the other."""
 
@@ -106,7 +125,8 @@ def test_the_error_names_the_line_in_a_script(tmp_path: Path) -> None:
     ]
     kernels = [kernel for kernel, *_ in CASES] + [kernel for kernel, _ in COROUTINES]
     lines: dict[str, int] = {}
-    pieces = [(Foreign, None), (Steps, None), (helper, None), *((kernel, kernel.__name__) for kernel in kernels)]
+    needed = (Foreign, Steps, Stages, helper)
+    pieces = [*((piece, None) for piece in needed), *((kernel, kernel.__name__) for kernel in kernels)]
     for piece, name in pieces:
         text = textwrap.dedent(inspect.getsource(piece)).replace(": Core", "")
         for number, line in enumerate(text.splitlines()):
