@@ -1,8 +1,8 @@
 """The documentation site: `sphinx-build -W --keep-going -n -b html docs build/site`.
 
 The pages are plain Markdown and readable without Sphinx. Only docs/index.rst and docs/api/, which is generated from
-docstrings and commands, need it. Lessons and gallery are elsewhere in the repository, and are copied to docs/_pages/
-for the build.
+docstrings and commands, need it. Lessons, the gallery and the pages of the project are elsewhere in the repository, and
+are copied to docs/_pages/ for the build.
 """
 
 from __future__ import annotations
@@ -37,6 +37,16 @@ for source, name, kinds in (
         target = PAGES / name / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
+for source, name in (
+    ("CHANGELOG.md", "changelog"),
+    ("CONTRIBUTING.md", "contributing"),
+    ("benchmarks/README.md", "benchmarks"),
+):
+    target = PAGES / "project" / f"{name}.md"
+    target.parent.mkdir(exist_ok=True)
+    # Links into docs/ lead two folders up from here.
+    text = (ROOT / source).read_text(encoding="utf-8")
+    target.write_text(re.sub(r"\]\((\.\./)?docs/", "](../../", text), encoding="utf-8")
 
 extensions = [
     "myst_parser",

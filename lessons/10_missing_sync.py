@@ -35,8 +35,8 @@ async def scale(core, x, out, wait_for_load):
 
 # %%
 lucky = run(scale, x, out=(x.shape, x.dtype), extra=(False,), dim=4)
-print("right without the sync:", np.array_equal(lucky.output, 3 * x))
-show(draw_pipes({"no sync, and right by luck": lucky}, "The load is over before the mul begins"), "10_luck")
+print("correct without the sync:", np.array_equal(lucky.output, 3 * x))
+show(draw_pipes({"no sync, and correct by luck": lucky}, "The load is over before the mul begins"), "10_luck")
 
 # %% [markdown]
 # With a faster vector pipe, or a busier DRAM, it would not have. `dma="late"` simulates another legal outcome:
@@ -45,8 +45,8 @@ show(draw_pipes({"no sync, and right by luck": lucky}, "The load is over before 
 # %%
 late = run(scale, x, out=(x.shape, x.dtype), extra=(False,), dim=4, dma="late")
 right = run(scale, x, out=(x.shape, x.dtype), extra=(True,), dim=4, dma="late")
-print("right without the sync, copies late:", np.array_equal(late.output, 3 * x))
-print("right with the sync, copies late:   ", np.array_equal(right.output, 3 * x))
+print("correct without the sync, copies late:", np.array_equal(late.output, 3 * x))
+print("correct with the sync, copies late:   ", np.array_equal(right.output, 3 * x))
 assert np.array_equal(lucky.output, 3 * x)
 assert not np.array_equal(late.output, 3 * x)
 assert np.array_equal(right.output, 3 * x)

@@ -72,7 +72,7 @@ def at_most(what: str, value: float, limit: float, hint: str, unit: str = "") ->
     """Return the message for a figure that is too large; empty if it is not."""
     if value <= limit:
         return ""
-    return f"right, but {what} is {value:,.0f}{unit}, and it should be at most {limit:,.0f}{unit}: {hint}"
+    return f"correct, but {what} is {value:,.0f}{unit}, and it should be at most {limit:,.0f}{unit}: {hint}"
 
 
 def one_core() -> Exercise:
@@ -88,7 +88,7 @@ def all_cores() -> Exercise:
         busy = step.result.metrics.task_busy_ps
         idle = int((busy == 0).sum() - 8)  # the memory cores have nothing to do
         if idle > 0:
-            return f"right, but {idle} of 32 tasks do nothing: task k takes tiles k, k + task_dim, ..."
+            return f"correct, but {idle} of 32 tasks do nothing: task k takes tiles k, k + task_dim, ..."
         return ""
 
     cases = [Case((x := floats(count), y := floats(count)), x + y) for count in (4096 * 3, 4096 * 32, 4096 * 70)]
@@ -204,9 +204,7 @@ def fill_the_bus() -> Exercise:
         share = step.gbytes_per_s * 1e9 / X4.dram_bandwidth_bytes_per_s
         if share >= 0.7:
             return ""
-        return (
-            f"right, but at {share:.0%} of the DRAM's bandwidth, and the target is 70 %: larger tiles, and two buffers"
-        )
+        return f"correct, but at {share:.0%} of the DRAM's bandwidth, and the target is 70 %: larger tiles, two buffers"
 
     return Exercise([Case((x := floats(count),), x) for count in (32, 10_000, 1 << 21)], aim)
 

@@ -51,7 +51,7 @@ bangc = click.Group("bangc", help=_HELP, callback=help_if_alone, invoke_without_
 
 
 _SECTIONS = {
-    "Entry and arguments": ("entry", "arg", "settings", "shape", "dtype", "seed"),
+    "Entry and arguments": ("entry", "shape", "dtype", "arg", "settings", "seed"),
     "Compilation": ("sources", *COMPILE_OPTIONS),
     "Board and launch": ("device", "dim", "kind", "theory_ops"),
     "Run": ("check", "no_data", "dma"),

@@ -60,7 +60,8 @@ def print_comparison(
     if not data:
         show.print_text("\nTiming only: results were not compared.")
     elif len(rows) > 1:
-        show.print_text(f"\nAll {len(rows)} results are equal, bit for bit. Speed is relative to {rows[0].name}.")
+        every = "Both" if len(rows) == 2 else f"All {len(rows)}"
+        show.print_text(f"\n{every} results are equal, bit for bit. Speed is relative to {rows[0].name}.")
 
 
 def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:

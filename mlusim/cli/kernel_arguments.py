@@ -38,7 +38,19 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
         "[default: unknown]",
     )
     return [
-        operations,
+        click.Option(
+            ["--shape"],
+            type=SHAPE,
+            metavar="SHAPE",
+            help="Shape of the tensors without --arg. Inputs are random, and the last tensor is the output; in a .mlu "
+            "file, pointers to const are inputs, and other pointers outputs.",
+        ),
+        click.Option(
+            ["--dtype"],
+            type=ELEMENT_TYPE,
+            metavar="DTYPE",
+            help="Element type of the tensors of --shape. [default: float32]",
+        ),
         click.Option(
             ["--arg"],
             multiple=True,
@@ -52,19 +64,6 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
             shell_complete=complete_assignment(partial(setting_names, kernel_name)),
             metavar="NAME=VALUES" if several else "NAME=VALUE",
             help=f"A parameter with a default value: tile=4096{more}.",
-        ),
-        click.Option(
-            ["--shape"],
-            type=SHAPE,
-            metavar="SHAPE",
-            help="Shape of the tensors without --arg. Inputs are random, and the last tensor is the output; in a .mlu "
-            "file, pointers to const are inputs, and other pointers outputs.",
-        ),
-        click.Option(
-            ["--dtype"],
-            type=ELEMENT_TYPE,
-            metavar="DTYPE",
-            help="Element type of the tensors of --shape. [default: float32]",
         ),
         *parameters(seed_option),
         click.Option(
@@ -80,6 +79,7 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
             metavar="KINDS" if several else "KIND",
             help=f"BLOCK, UNION1, UNION2, ...{', separated by commas' if several else ''} [default: UNION1]",
         ),
+        operations,
     ]
 
 
@@ -193,7 +193,7 @@ def with_compile_options(kernel_name: str, command: click.Command) -> click.Comm
 
 
 _SECTIONS = {
-    "Arguments": ("arg", "settings", "shape", "dtype", "seed", "theory_ops"),
+    "Arguments": ("shape", "dtype", "arg", "settings", "seed", "theory_ops"),
     "Board and launch": ("device", "dim", "kind"),
     "Compilation": COMPILE_OPTIONS,
 }

@@ -86,7 +86,7 @@ class OperatorGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the operators, and the options of a user kernel."""
-        with formatter.section("Commands"):
+        with formatter.section("Operators"):
             formatter.write_dl(list(summaries().items()))
         command = self._make_kernel(METAVAR)
         options = (parameter for parameter in command.get_params(ctx) if isinstance(parameter, click.Option))

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -34,18 +35,18 @@ _SECOND_NAMES = {"check": "verify"}
 # The modules of `mlusim.cli` with a command of that name, and its summary: the help imports none of them.
 SUMMARIES = {
     "run": "Run an operator, or a kernel of your own, on a simulated board.",
-    "verify": "Verify a kernel or an operator.",
+    "verify": "Verify a kernel or an operator: races, uninitialised reads, wrong results.",
     "compare": "Compare the strategies of an operator on one input, or kernels of your own.",
-    "diff": "Compare two runs side by side.",
-    "explain": "Explain where the time of a run went, and what to try.",
-    "inspect": "Show one core of a saved run at one moment.",
-    "demo": "Shift the colours of a photograph in time.",
-    "devices": "List the boards, or show one: every parameter with its source.",
-    "report": "Show saved runs as HTML pages.",
-    "retime": "Time a saved run on another board.",
+    "tune": "Find the fastest strategy and tiles, or settings of a kernel.",
     "sweep": "Simulate every combination of the values given.",
-    "tune": "Find the fastest strategy and tiles.",
+    "explain": "Explain where the time of a run went, and what to try.",
+    "diff": "Compare two runs side by side.",
+    "report": "Show saved runs as HTML pages.",
+    "inspect": "Show one core of a saved run at one moment.",
+    "retime": "Time a saved run on another board.",
+    "devices": "List the boards, or show one: every parameter with its source.",
     "validate": "Compare the model with measurements of real boards.",
+    "demo": "Shift the colours of a photograph in time.",
     "bangc": "Run BANG C, unmodified, on a simulated board.",
     "compile": "Compile or load kernels; show their parameters and errors.",
     "mcp": "Serve tools by the Model Context Protocol (MCP).",
@@ -134,10 +135,16 @@ class Program(click.Group):
         """Return the command with that name or alias."""
         return super().get_command(ctx, _SECOND_NAMES.get(cmd_name, cmd_name))
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, the most used first."""
+        del ctx
+        return list(SUMMARIES)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries."""
+        del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, SUMMARIES[name]) for name in self.list_commands(ctx)])
+            formatter.write_dl(list(SUMMARIES.items()))
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As in click, with a message that lists the commands."""
@@ -183,7 +190,9 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
 
             path = error.ctx.command_path if error.ctx else command
             error = with_likely_option(error)
-            text = f"{_one_line(error.format_message()).rstrip('.')}{remedy(error)}"
+            # click calls a number with limits a range.
+            plain = re.sub(r"is not a valid (integer|float) range", r"is not a valid \1", error.format_message())
+            text = f"{_one_line(plain).rstrip('.')}{remedy(error)}"
             message_and_code = f"{text}; see `{path} --help`", USAGE
         case click.ClickException():
             message_and_code = _one_line(error.format_message()), error.exit_code
@@ -247,13 +256,14 @@ def _drop_output() -> None:
 
 
 _HELP = """\
-Simulate Cambricon MLU boards: exact results, bytes on every link, time and where it went.
+Simulate Cambricon MLU boards: exact results, the bytes on every link, and a modelled time, broken down by cause.
 
 \b
 Start here:
-  mlusim demo                      # shift a photograph in time on a board
-  mlusim devices                   # list the boards
-  mlusim run tin_shift --help      # run an operator on your own arrays
+  mlusim demo                                 # shift a photograph in time
+  mlusim run add.py:add --shape 1000000       # run a kernel of your own
+  mlusim verify add.py:add --shape 1000000    # find its races
+  mlusim run tin_shift --help                 # run an operator
   mlusim compare tin_shift --shape 2,8,256,196
 
 All times are those of a model, not measurements: `mlusim devices NAME` shows the source of each number, and
@@ -281,7 +291,7 @@ Exit codes:
 @click.option("--traceback", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def program(context: click.Context, *, traceback: bool) -> None:
-    """Simulate Cambricon MLU boards: exact results, bytes on every link, time and where it went."""
+    """Simulate Cambricon MLU boards: exact results, bytes on every link, and a modelled time, broken down by cause."""
     del traceback
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -126,7 +126,7 @@ WRONG = {
     "08": "the rows are 6 runs of neighbours",
     "09": "collect rows in NRAM, store once",
     "10": "race: mul reads b before memcpy is known to have written it",
-    "11": "the target is 70 %: larger tiles, and two buffers",
+    "11": "the target is 70 %: larger tiles, two buffers",
     "12": "let load i \\+ 1, matmul i and store i - 1 share a step",
     "13": "let the loads of tile i \\+ 1, the add of tile i and the store of tile i - 1 share a step",
 }
