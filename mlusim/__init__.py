@@ -2,13 +2,14 @@
 
     import mlusim
 
-    result = mlusim.ops.tin_shift_forward(x, shifts, device="mlu370-x4")
+    result = mlusim.run(kernel, x, mlusim.Output.like(x), device="mlu370-x4")  # a kernel of your own
     result.output, result.time_us, result.bus_bytes, result.io_efficiency
+    mlusim.verify(kernel, x, mlusim.Output.like(x)).check()  # races, uninitialised reads, wrong results
+    mlusim.ops.tin_shift_forward(x, shifts)  # an operator
 
-The names below are what a user imports. Each is loaded when it is first used (PEP 562), so that `import mlusim` costs
-next to nothing.
+The names in `__all__` are the public ones. Each is loaded when it is first used (PEP 562), so that `import mlusim` is fast.
 
-What all packages use, without any of them:
+What all packages use:
   units, dtypes, arrays    picoseconds and bytes; element types; annotations of arrays
   errors, inputs           the errors, and the checks of what users pass
   files, processes         atomic writes; worker processes

@@ -2,7 +2,7 @@
 
     MlusimError
     ├── BoardError              a board record or TOML file that breaks a rule
-    ├── InputError              an operator's argument (also a ValueError)
+    ├── InputError              an argument that breaks a rule (also a ValueError)
     ├── PlanError               a split that cannot be made, or does not cover its output
     ├── CompileError            a BANG C file that does not compile; its text is the compiler's
     ├── LaunchError             a launch that the board cannot hold
@@ -68,7 +68,7 @@ class BoardError(MlusimError):
 
 
 class InputError(MlusimError, ValueError):
-    """An argument of an operator or of the command line that breaks a rule of the operator."""
+    """An argument that breaks a rule: of a function, an operator or a command."""
 
 
 class PlanError(MlusimError):
