@@ -7,7 +7,7 @@
     mlusim.verify(kernel, x, mlusim.Output.like(x)).check()  # races, uninitialised reads, wrong results
     mlusim.ops.tin_shift_forward(x, shifts)  # an operator
 
-The names in `__all__` are the public ones. Each is loaded when it is first used (PEP 562), so that `import mlusim` is fast.
+The names in `__all__` are public. Each is loaded when it is first used (PEP 562), so that `import mlusim` is fast.
 
 What all packages use:
   units, dtypes, arrays    picoseconds and bytes; element types; annotations of arrays
