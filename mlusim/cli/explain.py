@@ -19,7 +19,7 @@ _HELP = """\
 Explain the time of one run: what it lost above its lower bound, which lines took it, and what to try.
 
 RUN is a saved run, or the arguments of `mlusim run` in quotes, which is then run (timing only if it needs no data).
-What to try is predicted by retiming the run on a board without the loss: the most that a change could bring.
+What to try is predicted with one loss removed, mostly by retiming the run on a board without it.
 
 \b
 Examples:

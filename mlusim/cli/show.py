@@ -139,7 +139,7 @@ def print_suggestions(title: str, suggestions: Sequence[Suggestion], result: Res
     from mlusim.analysis.summary import percent, us_text
 
     if suggestions:
-        print_text(f"\n{title}. Predictions by retiming, with one loss removed:")
+        print_text(f"\n{title}. Predictions, with one loss removed:")
     for suggestion in suggestions:
         saved = percent(1 - suggestion.time_ps / result.time_ps)
         print_text(

@@ -1,24 +1,28 @@
-"""What to try for a run: for each loss, the change that removes it, and the time without it, by retiming."""
+"""What to try for a run: for each loss, the change that removes it, and the predicted time without it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.lower_bound import mixed_ps
 from mlusim.errors import MlusimError
 from mlusim.results.result import Result
 from mlusim.retiming.retime import retime
+from mlusim.units import PS_PER_S
 
 
 class Suggestion(NamedTuple):
-    """A change to a kernel, and the predicted time (by retiming) without a certain loss.
+    """A change to a kernel, and the predicted time without a certain loss.
 
     The gain is larger only if the change also reduces another loss; docs/retime.md compares both.
 
     Attributes:
         loss: the loss concerned, as in `LowerBound.losses_ps`.
         change: the change to the kernel.
-        assumption: the assumption of the retiming.
+        assumption: the assumption of the prediction.
         time_ps: the predicted time.
     """
 
@@ -38,6 +42,8 @@ class _Remedy(NamedTuple):
     parameters: Mapping[str, Any]
 
 
+# Causes that are no work of a core itself.
+_WAITING = {"bandwidth_wait", "sync", "launch", "idle"}
 _SEGMENTS = {"dma_segment_ps": 0, "dma_element_ps": 0}
 # The remedy for each loss, and board values without it; a pair is a multiple of another field of the board.
 _REMEDIES = {
@@ -85,12 +91,13 @@ _REMEDIES = {
 
 
 def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
-    """For the largest losses, return the change that would help, and the time without this loss, by retiming.
+    """For the largest losses, return the change that would help, and the time without this loss.
 
-    Losses without a corresponding board parameter (excess bytes, imbalance) have no suggestion. Returns only changes
-    that save time, the largest saving first.
+    The time is that of the same instructions, retimed on a board without the loss. Losses that no parameter of the
+    board removes, imbalance and excess bytes, are subtracted. Returns only changes that save time, the largest saving
+    first.
     """
-    suggestions = []
+    suggestions = [one for one in (_evenly(result), _each_byte_once(result)) if one.time_ps < result.time_ps]
     for loss, total in sorted(result.lower_bound.losses_ps.items(), key=lambda item: -item[1]):
         if not total or loss not in _REMEDIES or (loss == "launch" and _launched_once(result)):
             continue
@@ -106,6 +113,45 @@ def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
         if retimed.time_ps < result.time_ps:
             suggestions.append(Suggestion(loss, remedy.change, remedy.assumption, retimed.time_ps))
     return sorted(suggestions, key=lambda suggestion: suggestion.time_ps)[:count]
+
+
+def _evenly(result: Result) -> Suggestion:
+    """Return the suggestion for imbalance: no core waits for the others, and the DRAM moves the same bytes."""
+    table = result.metrics.core_causes_ps
+    work_ps = table[:, [name not in _WAITING for name in CAUSES]].sum(axis=1)
+    without_work = int((work_ps == 0).sum())
+    # Cores with the same work end at different times, too, where they share the DRAM.
+    uneven = 1 - work_ps.mean() / max(work_ps.max(), 1)
+    idle_ps = min(result.lower_bound.losses_ps["idle"] // result.board.cores, round(result.time_ps * uneven))
+    return Suggestion(
+        "idle",
+        "divide the work evenly: more, smaller tiles"
+        + (f"; {without_work} of {result.board.cores} cores have none" if without_work else ""),
+        "all cores had the same share of the work",
+        max(result.time_ps - idle_ps, min(_dram_ps(result), result.time_ps)),
+    )
+
+
+def _each_byte_once(result: Result) -> Suggestion:
+    """Return the suggestion for excess bytes: they would take their share of the DRAM's time."""
+    board = result.board
+    nominal_ps = sum(result.bus_bytes.values()) * PS_PER_S / board.dram_bandwidth_bytes_per_s
+    excess_ps = result.lower_bound.losses_ps["extra_bytes"] // board.cores
+    return Suggestion(
+        "extra_bytes",
+        f"load data once: keep it on chip, or share it in SRAM; whole units of {board.dram_unit_bytes} B",
+        "each byte moved once",
+        result.time_ps - round(excess_ps * _dram_ps(result) / max(nominal_ps, 1)),
+    )
+
+
+def _dram_ps(result: Result) -> int:
+    """Return the time that the DRAM needs for all bytes of a run, contiguous, and mixed as they were."""
+    board, bus = result.board, result.bus_bytes
+    work = bus["read"] / board.dram_read_efficiency + bus["write"] / board.dram_write_efficiency
+    mixed = mixed_ps(LogColumns(result.log, board)) / max(result.time_ps, 1)
+    efficiency = 1 - mixed * (1 - board.dram_mixed_efficiency)
+    return round(work * PS_PER_S / board.dram_bandwidth_bytes_per_s / efficiency)
 
 
 def _launched_once(result: Result) -> bool:

@@ -22,6 +22,9 @@ import pytest
 if TYPE_CHECKING:
     from mlusim.verifier.report import Report
 
+# Packages whose frames are between a test and its kernel, or between the kernel and an error; those of `functools` are
+# of cached properties, such as `core.nram`.
+_INTERNAL = {"mlusim", "simpy", "functools"}
 # Arguments of the marker.
 _MARKED = ("rewrites", "verify")
 
@@ -136,7 +139,7 @@ def _is_explained(raised: pytest.ExceptionInfo[BaseException]) -> bool:
 
 
 def _hide_internals(error: BaseException | None) -> None:
-    """Hide the frames of mlusim and SimPy between a test and its kernel, whose errors explain themselves.
+    """Hide the frames of mlusim and its helpers between a test and its kernel, whose errors explain themselves.
 
     pytest reads `__tracebackhide__` among the globals of a frame, too. `--full-trace` shows all frames.
     """
@@ -144,7 +147,7 @@ def _hide_internals(error: BaseException | None) -> None:
         trace = error.__traceback__
         while trace is not None:
             values = trace.tb_frame.f_globals
-            if str(values.get("__name__")).partition(".")[0] in {"mlusim", "simpy"}:
+            if str(values.get("__name__")).partition(".")[0] in _INTERNAL:
                 values["__tracebackhide__"] = _is_explained
             trace = trace.tb_next
         error = error.__cause__

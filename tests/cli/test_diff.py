@@ -102,13 +102,13 @@ def test_diff_takes_two_descriptions_and_writes_a_page(home):
     assert max(map(len, text.splitlines())) <= 80
     assert "per core on average" in text
     assert "k.py:7" in text
-    assert "Predictions by retiming" in text
+    assert "Predictions, with one loss removed" in text
     page = (home / "d" / "diff.html").read_text()
     assert page.count("<svg") >= 3
     assert '<figure class="timelines"><svg' in page  # in the dark theme, too
     assert "Timelines, on one scale" in page
     assert "What to try for B" in page
-    assert "Predictions by retiming" in page
+    assert "Predictions, with one loss removed" in page
     for figure in ("io_efficiency", "peak_nram_bytes", "operations: memcpy"):
         assert f">{figure}</th>" in page
     call("diff", *words, "--report", "e", "-q")

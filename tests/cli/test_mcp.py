@@ -200,7 +200,7 @@ def test_explain_fits_and_sums(home):
     text = CliRunner().invoke(main, ["explain", "add.py:add --shape 100000"]).stdout
     assert max(map(len, text.splitlines())) <= 100
     assert "above the lower bound of" in text
-    assert "What to try. Predictions by retiming" in text
+    assert "What to try. Predictions, with one loss removed" in text
     assert "core.memcpy_async(a[:n], x[start" in text
 
 

@@ -92,6 +92,27 @@ async def few_barriers(core, x, out):
     await a_barrier_each_time(core, x, out, 16)
 
 
+async def uneven(core, x, out, block=240):
+    """Blocks of rows, each core every 32nd: 35 blocks of 240 rows."""
+    held = None if core.is_memory_core else core.nram.alloc((16, x.shape[1]), x.dtype)
+    for first in parts(core, x, block):
+        for row in range(first, min(first + block, x.shape[0]), 16):
+            await core.memcpy(held, x[row : row + 16])
+            await core.memcpy(out[row : row + 16], held)
+
+
+async def even(core, x, out):
+    await uneven(core, x, out, 256)
+
+
+async def loaded_twice(core, x, out):
+    held = None if core.is_memory_core else core.nram.alloc((16, x.shape[1]), x.dtype)
+    for row in parts(core, x, 16):
+        core.memcpy_async(held, x[row : row + 16])
+        core.memcpy_async(held, x[row : row + 16])
+        await core.memcpy(out[row : row + 16], held)
+
+
 def time_of(kernel, launches=1):
     device = mlusim.Device("mlu370-x4", data=False)
     x = device.upload(np.zeros((ROWS, COLUMNS), np.float32), "x")
@@ -111,6 +132,8 @@ def time_of(kernel, launches=1):
         ("compute", short_instructions, long_instructions, 0.01),
         ("strided", columns, whole_rows, 0.02),
         ("sync", a_barrier_each_time, few_barriers, 0.005),
+        ("idle", uneven, even, 0.02),
+        ("extra_bytes", loaded_twice, whole_rows, 0.02),
     ],
 )
 def test_a_prediction_is_the_time_of_the_changed_kernel(loss, before, after, tolerance):
@@ -121,6 +144,18 @@ def test_a_prediction_is_the_time_of_the_changed_kernel(loss, before, after, tol
     assert real < found.time_ps
     assert "launch" not in tries
     assert tries[loss] == pytest.approx(real, rel=tolerance)
+
+
+def test_a_full_dram_gains_nothing_by_an_even_share():
+    """18 cores fill the DRAM, so that the work of the others would change little."""
+
+    async def few_cores(core, x, out):
+        await uneven(core, x, out, 608)
+
+    found = time_of(few_cores)
+    tries = {one.loss: one for one in what_to_try(found, 6)}
+    assert tries["idle"].time_ps == pytest.approx(time_of(even).time_ps, rel=0.02)
+    assert tries["idle"].change.endswith("; 18 of 32 cores have none")
 
 
 def test_merging_launches_gains_more_than_launch_overhead():

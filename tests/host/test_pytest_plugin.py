@@ -142,6 +142,9 @@ def test_raises():
 def test_too_large():
     mlusim.run(too_large, X, Output.like(X), kind="BLOCK", dim=1)
 
+def test_memory_core():
+    mlusim.run(too_large, X, Output.like(X))
+
 def test_internal(monkeypatch):
     monkeypatch.setattr(mlusim.Device, "synchronize", None)
     mlusim.run(sound, X, Output.like(X), kind="BLOCK", dim=1)
@@ -260,8 +263,11 @@ def test_a_flag_verifies_the_devices_of_a_test(plain: Suite, folder: Path) -> No
 
 def test_tracebacks_show_the_test_and_the_kernel(plain: Suite) -> None:
     """The frames between them are hidden, except where the error is not one of mlusim's."""
-    raises, too_large, internal = (plain.failure(name) for name in ("raises", "too_large", "internal"))
+    raises, too_large, memory_core, internal = (
+        plain.failure(name) for name in ("raises", "too_large", "memory_core", "internal")
+    )
     assert re.findall(r"^(\S+):\d+: ", raises, re.MULTILINE) == ["test_errors.py"] * 5
     assert re.findall(r"^(\S+):\d+: ", too_large, re.MULTILINE) == ["test_errors.py"] * 2
+    assert re.findall(r"^(\S+):\d+: ", memory_core, re.MULTILINE) == ["test_errors.py"] * 2
     assert "E   " + " " * 4 + "mlusim.errors.AllocationError: task 0 (cluster 0, core 0), test_errors.py:" in too_large
     assert re.search(r"^\S*mlusim\S+\.py:\d+: TypeError", internal, re.MULTILINE)

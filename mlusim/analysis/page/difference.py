@@ -107,7 +107,7 @@ def _tries(result: Result, tries: Sequence[Suggestion]) -> str:
         for suggestion in tries
     ]
     return (
-        "<h2>What to try for B</h2><p>Predictions by retiming, with one loss removed.</p>"
+        "<h2>What to try for B</h2><p>Predictions, with one loss removed.</p>"
         f"{table(('change', 'time if', 'time', 'less'), rows, (2, 3))}"
     )
 

@@ -90,6 +90,10 @@ _ADVICE = {
     "cdiv": "scalar arithmetic is Python's: -(-a // b)",
     "fma": "core.mul(dst, a, b), then core.add(dst, dst, c)",
     "mean": "core.sum, then core.mul by 1 / n",
+    **dict.fromkeys(
+        ("argsort", "sort", "topk"),
+        "no instruction sorts: take the largest again and again with core.max, and replace it by -inf with core.store",
+    ),
     "softmax": "core.max, core.sub, core.exp, core.sum and core.div, one after the other",
     **dict.fromkeys(("silu", "swish"), "core.active_sigmoid(dst, src), then core.mul(dst, dst, src)"),
 }

@@ -35,6 +35,7 @@ def test_no_entry_is_a_name_of_the_core() -> None:
         ("data_copy", "did you mean memcpy?"),
         ("program_id", "did you mean task_id?"),
         ("cdiv", "scalar arithmetic is Python's: -(-a // b)"),
+        ("argsort", replacement("topk")),
         ("nonsense", ""),
     ],
 )
