@@ -16,14 +16,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.cores.tasks.launch_checks import as_grid
 from mlusim.dtypes import dtype_of
-from mlusim.errors import PlanError
+from mlusim.errors import PlanError, shown
 from mlusim.hardware import Board, board
 from mlusim.planning import plan_text
 from mlusim.planning.tiles import Tile, Tiles, check_cover
 from mlusim.units import format_bytes, plural
 
 Parameters = TypeVar("Parameters")
+_AXES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,7 @@ class Plan:
         tier: int = 1,
         reason: str = "",
         kind: str = "UNION1",
-        dim: tuple[int, int, int] | None = None,
+        dim: tuple[int, ...] | int | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> Plan:
         """Create a user-defined plan from its tiles and the shape that they cover.
@@ -88,10 +90,11 @@ class Plan:
             shape, dtype: of the output.
             device: a preset's name, a TOML file, or a board.
             name, strategy, tier, reason: descriptions for `explain` and messages.
-            kind, dim: of the launch; by default one task per core.
+            kind, dim: of the launch, as in `Device.launch`; by default one task per core.
             parameters: parameters of the kernel besides the tiles.
 
-        Nothing is checked here: see `check` and `mlusim.verify`.
+        The tiles are not checked here: see `check` and `mlusim.verify`. Raises `PlanError` for a grid of other than one
+        to three integers.
         """
         target = board(device)
         itemsize = dtype_of(dtype).itemsize
@@ -107,7 +110,7 @@ class Plan:
             unit=f"the largest tile, {' x '.join(map(str, extents))} elements of {itemsize} B",
             unit_bytes=int(np.prod(extents)) * itemsize,
             kind=kind,
-            dim=(target.cores_per_cluster, target.clusters, 1) if dim is None else dim,
+            dim=(target.cores_per_cluster, target.clusters, 1) if dim is None else _grid(dim),
             output_shape=tuple(int(extent) for extent in shape),
             itemsize=itemsize,
             tiles=tiles,
@@ -188,6 +191,14 @@ class Plan:
     def explain(self) -> str:
         """Describe the plan: unit, tier, arithmetic, launch, tiles per task, balance."""
         return plan_text.explain(self)
+
+
+def _grid(dim: Any) -> tuple[int, int, int]:
+    """Return a grid with three axes. Raises `PlanError` for anything but one to three integers."""
+    grid = as_grid(dim)
+    if len(grid) != _AXES or not all(isinstance(extent, int) for extent in grid):
+        raise PlanError(f"dim={shown(dim)} is not a grid: pass one to three integers, such as (4, 8, 1)")
+    return grid
 
 
 def empty_plan(

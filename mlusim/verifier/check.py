@@ -69,8 +69,11 @@ def check_log(
     run = Run(log)
     findings = [] if stopped is None else [stop_finding(stopped, run)]
     if plan is not None:
-        findings += prove(plan)
         rewrites = rewrites or plan.rewrites
+        if wrong_plan := prove(plan):
+            # No run can follow it.
+            findings += wrong_plan
+            plan = None
     findings += find_swallowed(log)
     races = find_races(run)
     findings += races

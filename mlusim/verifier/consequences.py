@@ -16,6 +16,9 @@ _CAUSES = ("race", "release", "task-race", "uninitialised")
 _COUNTER_BYTES = 8
 # A wrong value may stop the run or change its control flow.
 _BAD_VALUES = ("race", "task-race", "uninitialised")
+_STOPS = ("access", "allocation", "copy", "operand", "endless", "stopped")
+# What a kernel may do because its plan is wrong, races of its stores aside.
+_OF_PLAN = (*_STOPS, "never-written", "written-again", "wrong-value")
 
 
 def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
@@ -34,7 +37,7 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
                 at
                 for at, finding in enumerate(findings)
                 if at != number
-                and explains(finding, consequence)
+                and (explains(finding, consequence) or _of_plan(finding, consequence))
                 and not (at > number and finding.kind == consequence.kind and explains(consequence, finding))
             ),
             None,
@@ -90,6 +93,13 @@ def _of_two_launches(cause: Finding, gap: Finding) -> bool:
 def _nothing(cause: Finding, consequence: Finding) -> bool:
     del cause, consequence
     return False
+
+
+def _of_plan(cause: Finding, consequence: Finding) -> bool:
+    """Return whether a wrong plan may cause it: wrong, missing or repeated stores, a buffer that does not fit."""
+    if cause.kind != "bad-plan":
+        return False
+    return consequence.kind in _OF_PLAN or (consequence.kind == "task-race" and consequence.writes_twice)
 
 
 def _stop(cause: Finding, stop: Finding) -> bool:
@@ -289,7 +299,7 @@ def _written_again(cause: Finding, again: Finding) -> bool:
 
 # By kind of consequence, a predicate: whether a cause explains it.
 _EXPLAINS: dict[str, Callable[[Finding, Finding], bool]] = {
-    **dict.fromkeys(("access", "allocation", "copy", "operand", "endless", "stopped"), _stop),
+    **dict.fromkeys(_STOPS, _stop),
     "race": _race,
     "release": _release,
     "task-race": _task_race,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -122,3 +123,12 @@ def test_json_of_a_plan_with_nothing_to_do():
     plan = mlusim.ops.plan_bitcast_convert((4,), "float32", "int32")
     found = plan.to_json()
     assert (found["tier"], found["tiles"], found["boxes"]) == (0, 0, [])
+
+
+def test_a_grid_may_leave_out_its_last_axes():
+    assert own(dim=4).dim == own(dim=(4,)).dim == (4, 1, 1)
+    for wrong in ("4", (4, 1, 1, 1), (4.0,), ()):
+        with pytest.raises(
+            PlanError, match=rf"^dim={re.escape(repr(wrong))} is not a grid: pass one to three integers"
+        ):
+            own(dim=wrong)

@@ -73,6 +73,34 @@ def test_a_plan_is_proved_before_anything_runs(result):
     )
 
 
+@pytest.mark.parametrize(
+    ("start", "stop", "nram_bytes", "also"),
+    [
+        ([[0], [40]], [[40], [80]], 160, "never-written"),
+        ([[0], [30]], [[60], [100]], 280, "task-race"),
+        ([[0], [60], [100]], [[60], [100], [100]], 240, "copy"),
+        ([[0, 0], [50, 0]], [[50, 1], [100, 1]], 200, "stopped"),
+        ([[0], [50]], [[50], [100]], 1 << 20, ""),
+        ([[-10], [50]], [[50], [100]], 240, "access"),
+    ],
+)
+def test_what_a_kernel_does_because_its_plan_is_wrong_goes_under_the_plan(start, stop, nram_bytes, also):
+    async def kernel(core, x, out, plan):
+        for tile in plan.tiles_of(core.task_id):
+            (low,), (high,) = tile.start, tile.stop
+            held = core.nram.alloc(high - low, x.dtype)
+            await core.memcpy(held, x[low:high])
+            await core.memcpy(out[low:high], held)
+
+    x = np.ones(100, np.float32)
+    tiles = Tiles(np.arange(len(start)), start, stop, nram_bytes)
+    plan = mlusim.Plan.from_tiles(tiles, (100,), "float32", dim=4, kind="BLOCK", name="halves")
+    report = verify(kernel, x, Output.like(x), plan, plan=plan)
+    (finding,) = report.errors
+    assert finding.kind == "bad-plan"
+    assert {folded.kind for folded in finding.folded} >= ({also} if also else set())
+
+
 def test_a_run_is_compared_with_its_plan(result):
     plan = result.plan
     moved = dataclasses.replace(
