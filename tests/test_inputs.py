@@ -343,7 +343,7 @@ def test_a_flag_is_true_or_false_at_every_door(call, flag):
     [
         (lambda value: run(kind=value), r"task type array\(\[\], .*: choose one of BLOCK, UNION1"),
         (lambda value: run(dma=value), r"dma=array\(\[\], .*: choose one of complete, late"),
-        (mlusim.plan, r"no operator array\(\[\], .*there are bitcast_convert"),
+        (mlusim.plan, r"no operator array\(\[\], .*choose one of bitcast_convert"),
         (lambda value: mlusim.verify(copy, X, OUT, planned=value), r"planned=array\(\[\], .* is not text"),
     ],
     ids=["kind", "dma", "operator", "planned"],

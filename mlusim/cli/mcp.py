@@ -159,7 +159,7 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
     """Run a command. Its errors are the result of the tool, for the program to read."""
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None:
-        raise _RequestError(_INVALID_PARAMS, f"no tool {shown(name)}; there are {', '.join(TOOLS)}")
+        raise _RequestError(_INVALID_PARAMS, f"no tool {shown(name)}; choose one of {', '.join(TOOLS)}")
     words = arguments.get("words") if isinstance(arguments, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
         raise _RequestError(_INVALID_PARAMS, f"words of {name}: a list of strings, as on the command line, {_EXAMPLE}")

@@ -80,7 +80,7 @@ class OperatorGroup(click.Group):
             return args[0], self._make_kernel(args[0]), args[1:]
         if args and not args[0].startswith("-") and args[0] not in ENTRIES:
             near = nearest(args[0], ENTRIES)
-            known = f"there are {', '.join(ENTRIES)}; a kernel of your own is FILE.py:KERNEL"
+            known = f"choose one of {', '.join(ENTRIES)}; a kernel of your own is FILE.py:KERNEL"
             raise click.UsageError(f"no operator {args[0]!r}; {near}{known}", ctx)
         return super().resolve_command(ctx, args)
 

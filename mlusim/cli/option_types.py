@@ -70,7 +70,7 @@ class Kinds(ParamType):
         kinds = [part.strip().upper() for part in value.split(",")] if self.several else [value.strip().upper()]
         for kind in kinds:
             if kind not in known:
-                self.fail(f"{kind!r} is not a task type; there are {', '.join(known)}", param, ctx)
+                self.fail(f"{kind!r} is not a task type; choose one of {', '.join(known)}", param, ctx)
         return kinds if self.several else kinds[0]
 
 

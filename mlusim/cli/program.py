@@ -150,7 +150,7 @@ class Program(click.Group):
         """As in click, with a message that lists the commands."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             near = nearest(args[0], self.commands)
-            raise click.UsageError(f"no command {args[0]!r}; {near}there are {', '.join(self.commands)}", ctx)
+            raise click.UsageError(f"no command {args[0]!r}; {near}choose one of {', '.join(self.commands)}", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

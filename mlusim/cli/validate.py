@@ -56,7 +56,7 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
     for name in names:
         if not any(row.startswith(name) for row in known):
             near = nearest(name, known)
-            raise InputError(f"no measurement begins with {name!r}; {near}there are {', '.join(known)}")
+            raise InputError(f"no measurement begins with {name!r}; {near}choose one of {', '.join(known)}")
     if plot is not None:
         if Path(plot).suffix.lower() not in {".svg", ".png"}:
             raise InputError(f"--plot {plot}: name a .svg or .png file")

@@ -151,7 +151,9 @@ class Device(DeviceMemory):
             )
         grid = self.default_dim(kind) if dim is None else as_grid(dim)
         if queue is not None and getattr(queue, "chip", None) is not self._chip:
-            what = "the queue belongs to another device" if isinstance(queue, Queue) else f"{shown(queue)} is no queue"
+            what = (
+                "the queue belongs to another device" if isinstance(queue, Queue) else f"{shown(queue)} is not a queue"
+            )
             raise LaunchError(f"{what}: make one with this device's queue()")
         if queue is None:
             if self._default_queue is None:

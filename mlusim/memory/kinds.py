@@ -84,7 +84,7 @@ def direction_of(direction: object) -> Direction:
         near = nearest(name, Direction.__members__)
         raise CopyError(
             f"direction={shown(direction)} is not a direction of __memcpy: {near}write Direction.GDRAM2NRAM or "
-            f"'GDRAM2NRAM'; there are {', '.join(Direction.__members__)}"
+            f"'GDRAM2NRAM'; choose one of {', '.join(Direction.__members__)}"
         )
     return Direction[name]
 

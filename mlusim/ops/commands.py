@@ -124,7 +124,7 @@ def command_of(name: str) -> Command:
     """Return a command by name. Raises `InputError`."""
     if name not in COMMANDS:
         raise InputError(
-            f"no operator {shown(name)}; {nearest(name, COMMANDS)}there are {', '.join(COMMANDS)}; a kernel is "
+            f"no operator {shown(name)}; {nearest(name, COMMANDS)}choose one of {', '.join(COMMANDS)}; a kernel is "
             "file.py:function"
         )
     return COMMANDS[name]

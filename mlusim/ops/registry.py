@@ -26,5 +26,5 @@ def operator_of(name: str) -> Operator:
     """Return an operator by name. Raises `InputError`."""
     if not isinstance(name, str) or name not in OPERATORS:
         text = shown(name)
-        raise InputError(f"no operator {text}; {nearest(text[1:-1], OPERATORS)}there are {', '.join(OPERATORS)}")
+        raise InputError(f"no operator {text}; {nearest(text[1:-1], OPERATORS)}choose one of {', '.join(OPERATORS)}")
     return OPERATORS[name]

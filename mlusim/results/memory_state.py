@@ -90,7 +90,7 @@ class MemoryState:
             if buffer.name == name:
                 return buffer
         names = ", ".join(buffer.name for buffer in self.buffers) or "none"
-        raise InputError(f"no buffer {shown(name)} at {format_ns(self.time_ps)}: there are {names}")
+        raise InputError(f"no buffer {shown(name)} at {format_ns(self.time_ps)}: choose one of {names}")
 
     def text(self) -> str:
         """Format for the terminal."""

@@ -117,11 +117,11 @@ def test_a_board_printed_as_toml_is_the_same_board(folder):
 
 
 def test_usage_errors_name_the_help_command():
-    assert fail("runn").startswith("no command 'runn'; did you mean run? there are run, verify, compare, ")
+    assert fail("runn").startswith("no command 'runn'; did you mean run? choose one of run, verify, compare, ")
     assert fail("runn").endswith("; see `mlusim --help`")
     assert "see `mlusim run tin_shift --help`" in fail("run", "tin_shift", "--strateg", "x")
     assert fail("run", "tin_shit") == (
-        f"no operator 'tin_shit'; did you mean tin_shift? there are {', '.join(ENTRIES)}; "
+        f"no operator 'tin_shit'; did you mean tin_shift? choose one of {', '.join(ENTRIES)}; "
         "a kernel of your own is FILE.py:KERNEL; see `mlusim run --help`"
     )
 

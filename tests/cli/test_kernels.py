@@ -233,7 +233,7 @@ def test_a_sweep_detects_changed_input_files(home):
         (("run", "k.py:add", "--max-operations", "x"), "'--max-operations': 'x' is not a valid integer; see "),
         (("verify", "k.py:add", "--tolerance", "x"), "'--tolerance': 'x' is not a valid float; see "),
         (("tune", "k.py:add", "--shape", "8", "--set", "tile=1..8"), "tile: '1..8' has no step: write 1..8*2, where "),
-        (("run", "nothing"), "no operator 'nothing'; there are bitcast_convert"),
+        (("run", "nothing"), "no operator 'nothing'; choose one of bitcast_convert"),
         (("sweep", "cast", "--arg", "8"), "no such option '--arg'"),
     ],
 )
@@ -290,7 +290,7 @@ def test_tune_shows_why_a_setting_cannot_run(home):
 
 
 WRONG = [
-    (("--kind", "union3"), "'UNION3' is not a task type; there are BLOCK, UNION1, UNION2, UNION4, UNION8, UNION16"),
+    (("--kind", "union3"), "'UNION3' is not a task type; choose one of BLOCK, UNION1, UNION2, UNION4, UNION8, UNION16"),
     (("--dim", "4,8,1,1"), "'4,8,1,1' is not a grid: one to three extents from 1 to 65535, such as 4,8,1"),
     (("--dim", "0"), "'0' is not a grid: one to three extents from 1 to 65535, such as 4,8,1"),
 ]

@@ -123,7 +123,7 @@ def test_a_tool_error_is_returned_as_its_answer():
         ('{"id": 1, "method": 3}', -32600, "an object with a method"),
         ('{"id": 1, "method": "tools/call", "params": []}', -32602, "params is an object"),
         ('{"id": 1, "method": "resources/list"}', -32601, "no method 'resources/list'"),
-        ('{"id": 1, "method": "tools/call", "params": {"name": "rm"}}', -32602, "no tool 'rm'; there are compile"),
+        ('{"id": 1, "method": "tools/call", "params": {"name": "rm"}}', -32602, "no tool 'rm'; choose one of compile"),
         ('{"id": 1, "method": "tools/call", "params": {"name": "run"}}', -32602, "words of run: a list of strings"),
         (
             '{"id": 1, "method": "tools/call", "params": {"name": "run", "arguments": {"words": []}}}',

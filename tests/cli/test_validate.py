@@ -37,7 +37,7 @@ def test_json():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "no measurement begins with 'nonsense'; there are copy-8.4MB, "),
+        (["nonsense"], "no measurement begins with 'nonsense'; choose one of copy-8.4MB, "),
         (["fill-one", "--plot", "a.pdf"], "--plot a.pdf: name a .svg or .png file"),
     ],
 )

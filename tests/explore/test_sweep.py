@@ -212,7 +212,7 @@ def test_an_impossible_point_is_a_row_with_its_reason():
     [
         (
             {"operation": "tinshift"},
-            r"no operator 'tinshift'; did you mean tin_shift\? there are bitcast_convert, cast, .*",
+            r"no operator 'tinshift'; did you mean tin_shift\? choose one of bitcast_convert, cast, .*",
         ),
         ({"shape": []}, r"nothing to sweep: shape has no values; pass at least one"),
         ({"device": "mlu999"}, r"no board 'mlu999'.*"),

@@ -315,7 +315,7 @@ def test_memory_at_a_moment_steps_back_through_a_run():
         result.memory_at(0, 32)
     with pytest.raises(InputError, match=r"^time .* ns: the run lasts from 0 ns to "):
         result.memory_at(1e9)
-    with pytest.raises(InputError, match=r"^no buffer 'other' at .*: there are held, twice"):
+    with pytest.raises(InputError, match=r"^no buffer 'other' at .*: choose one of held, twice"):
         last["other"]
 
 

@@ -302,7 +302,7 @@ def test_directions_may_be_given_by_name(run: Any, direction: Any) -> None:
         ("GDRAM2NARM", "direction='GDRAM2NARM' is not a direction of __memcpy: did you mean GDRAM2NRAM"),
         (
             3,
-            "direction=3 is not a direction of __memcpy: write Direction.GDRAM2NRAM or 'GDRAM2NRAM'; there are ",
+            "direction=3 is not a direction of __memcpy: write Direction.GDRAM2NRAM or 'GDRAM2NRAM'; choose one of ",
         ),
     ],
 )

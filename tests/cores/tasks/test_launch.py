@@ -291,7 +291,7 @@ def test_an_object_that_can_be_called_names_the_method_to_pass(run: Any) -> None
 
 
 def test_a_queue_is_one_of_the_device() -> None:
-    with pytest.raises(LaunchError, match=r"^3 is no queue: make one with this device's queue\(\)$"):
+    with pytest.raises(LaunchError, match=r"^3 is not a queue: make one with this device's queue\(\)$"):
         Device("mlu370-x4").launch(nothing, queue=3)
 
 
