@@ -108,20 +108,6 @@ _GROWTH = (8, 2)
 _FILE_ROOM = 1 << 20
 
 
-class _ColumnsUsed(dict[str, Integers]):
-    """Columns of records by name, each made at its first use."""
-
-    def __init__(self, records: Records) -> None:
-        super().__init__()
-        self._records = records
-
-    def __missing__(self, name: str) -> Integers:
-        if name not in COLUMNS:
-            raise KeyError(name)
-        column = self[name] = self._records.column(name, slice(0, self._records.count))
-        return column
-
-
 class Records:
     """Records, in the order in which they were added.
 
@@ -296,10 +282,6 @@ class Records:
         # Another thread may read while records are added: read the count before the array.
         last = self.count if last is None else last
         return {name: self.column(name, slice(first, last)) for name in COLUMNS}
-
-    def columns_used(self) -> dict[str, Integers]:
-        """Return records by column name, each column made at its first use, to save memory on long logs."""
-        return _ColumnsUsed(self)
 
     def column(self, name: str, chosen: slice | Integers) -> Integers:
         """Return one column of some records, chosen by a slice or by their indices."""

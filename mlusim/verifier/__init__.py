@@ -5,6 +5,7 @@
 
 What the checks work on:
   run                      the log of a run, with its accesses and their order: what every check gets
+  columns                  the columns of the log, in as few bytes as their numbers need
   accesses                 the bytes that each operand of the log reads or writes
   order                    what is in order with what
 

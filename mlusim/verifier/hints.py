@@ -139,10 +139,8 @@ def _groups_of_lines(run: Run) -> Iterator[list[int]]:
 def _needed(run: Run) -> bool:
     """Return whether a run without some syncs has a race, or a release of a buffer in flight."""
     order, record = run.order, run.accesses.record
-    early = order.position[record] - order.first[order.task_of[record]] < _FIRST_OPERATIONS // max(
-        1, len(run.log.tasks)
-    )
-    for chosen in (run.but(accesses=run.accesses.where(early)), run):
+    early = order.position - order.first[order.task_of] < _FIRST_OPERATIONS // max(1, len(run.log.tasks))
+    for chosen in (run.but(accesses=run.accesses.where(early[record])), run):
         if len(in_flight(chosen)):
             return True
         for join in (within_tasks, between_tasks):

@@ -10,6 +10,7 @@ from typing import Any
 from mlusim.log import Log
 from mlusim.verifier.accesses.space import Space
 from mlusim.verifier.accesses.table import Accesses, accesses_of
+from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import Site, site_of
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import LANES
@@ -31,7 +32,7 @@ class Run:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.columns = log.records.columns_used()
+        self.columns = Columns(log.records)
 
     @cached_property
     def accesses(self) -> Accesses:

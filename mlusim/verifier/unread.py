@@ -14,6 +14,7 @@ from mlusim.log import NONE
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs
 from mlusim.verifier.accesses.table import COLLECT, FILLS, FILTERS, Accesses, scratch_rows
+from mlusim.verifier.columns import joint
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
 
@@ -75,7 +76,7 @@ def _are_read(accesses: Accesses, wanted: Flags) -> Integers:
     one run of bytes, or writes the same bytes.
     """
     # Operations read before they write, so a read of the same operation comes first.
-    time = 2 * accesses.record + accesses.write
+    time = joint(accesses.record, accesses.write, 2)
     following = _next_of_same_bytes(accesses, time)
     writes = np.flatnonzero(wanted & accesses.write)
     next_of = following[writes]
@@ -83,8 +84,8 @@ def _are_read(accesses: Accesses, wanted: Flags) -> Integers:
     found, writes, next_of = writes[is_read], writes[~is_read], next_of[~is_read]
     # By allocation, then in time.
     latest = int(time.max(initial=0)) + 1
-    key = accesses.alloc * (latest + 1) + time
-    until = np.where(next_of == NONE, accesses.alloc[writes] * (latest + 1) + latest, key[next_of])
+    key = joint(accesses.alloc, time, latest + 1)
+    until = np.where(next_of == NONE, joint(accesses.alloc[writes], latest, latest + 1), key[next_of])
     reads = np.flatnonzero(~accesses.write)
     pairs = _between(reads, key, key[writes], until)
     if pairs is None:

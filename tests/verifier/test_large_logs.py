@@ -8,7 +8,8 @@ import pytest
 import faulty_kernels
 import mlusim
 import vendor_idioms
-from mlusim.verifier.accesses import cells, overlaps
+from mlusim.verifier import columns
+from mlusim.verifier.accesses import cells, overlaps, table
 from mlusim.verifier.check import check_log
 from mlusim.verifier.races import conflicts
 from mlusim.verifier.split import overwrites
@@ -32,6 +33,7 @@ LIMITS = {
         (conflicts, "_BATCH_ROWS", 1),
         (reads, "_BATCH_ROWS", 1),
         (reads, "_FEW_CELLS", -1),
+        (table, "_PART", 3),
     ],
     "few pairs at a time": [(overlaps, "_BATCH_PAIRS", 1), (overlaps, "_BATCH", 1), (overlaps, "FEW_PAIRS", -1)],
     "cells of unequal size": [(cells, "_SMALL_GRID", 0), (cells, "_MAX_CELLS_PER_RUN", 0)],
@@ -40,6 +42,8 @@ LIMITS = {
         (AllocationFlow, "reached_from", all_allocations),
         (Agenda, "examined", examined),
     ],
+    # Products that are not made in 64 bits overflow.
+    "the narrowest columns": [(columns, "_TYPES", ((np.dtype(np.int8), 63), *columns._TYPES))],
     "few runs at a time": [
         (cells, "_BATCH_RUNS", 1),
         (cells, "_MAX_BATCHED_SEGMENTS", 0),

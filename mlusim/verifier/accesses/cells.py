@@ -36,7 +36,7 @@ def runs_of(accesses: Accesses) -> tuple[Integers, Integers, Integers]:
     """Return all contiguous runs of the accesses: first byte, end, and row of the access."""
     single = accesses.single_run[accesses.geometry]
     whole = np.flatnonzero(single)
-    lows, highs, rows = [accesses.low[whole]], [accesses.high[whole]], [whole]
+    lows, highs, rows = [accesses.low[whole].astype(np.int64)], [accesses.high[whole].astype(np.int64)], [whole]
     by_geometry = np.flatnonzero(~single)
     by_geometry = by_geometry[np.argsort(accesses.geometry[by_geometry], kind="stable")]
     number = accesses.geometry[by_geometry]
@@ -161,7 +161,7 @@ class Cells:
         number = table.geometry[rows]
         for same_geometry in np.split(rows, np.flatnonzero(number[1:] != number[:-1]) + 1) if len(rows) else []:
             geometry = table.geometries[int(table.geometry[same_geometry[0]])]
-            offsets = table.offset[same_geometry] // step
+            offsets = table.offset[same_geometry].astype(np.int64) // step
             weights = values[same_geometry].astype(steps.dtype)
             if isinstance(geometry, Rows) and geometry.disjoint:
                 if geometry.row_bytes == step and values.dtype == bool:

@@ -80,10 +80,15 @@ def repeats_of(run: Accesses) -> tuple[Accesses, Integers]:
 
 def accesses_from(alloc: int, offset: Integers, geometries: list[Geometry]) -> Accesses:
     """Return one access per geometry, without an operation."""
-    count = len(geometries)
-    low = offset + np.array([geometry.start for geometry in geometries], np.int64)
-    high = offset + np.array([geometry.stop for geometry in geometries], np.int64)
-    none = np.full(count, NONE, np.int64)
+    count, shapes = len(geometries), Geometries(geometries)
+    none, (starts, stops) = np.full(count, NONE, np.int64), shapes.edges
     return Accesses(
-        none, np.full(count, alloc), offset, np.arange(count), low, high, np.ones(count, bool), Geometries(geometries)
+        none,
+        np.full(count, alloc),
+        offset,
+        np.arange(count),
+        offset + starts,
+        offset + stops,
+        np.ones(count, bool),
+        shapes,
     )

@@ -127,6 +127,12 @@ class Geometries(list[Geometry]):
         return np.array([geometry.single for geometry in self], bool)
 
     @cached_property
+    def edges(self) -> tuple[Integers, Integers]:
+        """By geometry, its first byte and the end of its last, relative to the operand's offset."""
+        starts, stops = ([getattr(geometry, edge) for geometry in self] for edge in ("start", "stop"))
+        return np.array(starts, np.int64), np.array(stops, np.int64)
+
+    @cached_property
     def counts(self) -> Integers:
         """By geometry, its number of segments (`Geometry.count`)."""
         return np.array([geometry.count for geometry in self], np.int64)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from mlusim.log import NONE, Log
 from mlusim.verifier.accesses.geometry import Geometries, Geometry, geometry_of, group_rows
 from mlusim.verifier.accesses.partial_results import BY_DATA, BY_SHAPE, WITH_SCRATCH, by_element, written_box
 from mlusim.verifier.accesses.row_geometry import first_rows, geometry_of_rows, runs_geometry
+from mlusim.verifier.columns import narrow
 
 # Operations that stand for many row copies: only the rows moved count as accessed.
 BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter", "load_rows", "store_rows")
@@ -26,6 +28,10 @@ SORTING = ("collect_bins", "scalar_bins")
 FILTERS = ("filter", "filter_bitindex")
 # Fill memory with one value.
 FILLS = frozenset({*SET_NAMES, "write_zero", "write_value", "fill"})
+# Records whose accesses are listed at once.
+_PART = 1 << 16
+# In place of the geometry of a box that no operand had so far.
+_NOT_MADE = -2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,40 +93,13 @@ class Accesses:
 
 def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
     """Return all accesses of a log."""
-    tables = []
-    for name, writing in (("dst", 1), ("a", 0), ("b", 0)):
-        rows = np.flatnonzero(columns[f"{name}_alloc"] != NONE)
-        operand = (columns[f"{name}_{part}"][rows] for part in ("alloc", "offset", "box"))
-        tables.append(np.stack([rows, *operand, np.full(len(rows), writing), np.full(len(rows), "dab".index(name[0]))]))
-    if not WITH_SCRATCH.isdisjoint(log.ops):
-        # The table of the second source, whose fifth row says whether it writes.
-        tables[-1][4] = _are(log, columns, WITH_SCRATCH)[tables[-1][0]]
-    # An atomic also reads its destination.
-    combining = [code for code, name in enumerate(log.ops) if name in ATOMIC_NAMES - BLIND_ATOMICS]
-    if combining:
-        rows = np.flatnonzero(np.isin(columns["op"], combining))
-        operand = (columns[f"dst_{part}"][rows] for part in ("alloc", "offset", "box"))
-        tables.append(np.stack([rows, *operand, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]))
-    # All others read them.
-    writes = _are(log, columns, {*SORTING, *FETCHING, *WITH_SCRATCH})
-    further = [
-        (record, *operand, int(writes[record]), 2)
-        for record, operands in log.more_operands.items()
-        for operand in operands
-    ]
-    if further:
-        tables.append(np.array(further, np.int64).T)
-    record, alloc, offset, box, write, side = _in_log_order(tables)
-    del tables
-    geometry, geometries = _Operands(log, columns, record, box, side).geometries()
-    unknown = _leave_out_unknown(log, (record, alloc, side), geometry)
-    present = geometry != NONE
-    if not present.all():
-        record, alloc, offset, geometry, write = (part[present] for part in (record, alloc, offset, geometry, write))
-    starts = np.array([one.start for one in geometries], np.int64)
-    stops = np.array([one.stop for one in geometries], np.int64)
-    low, high = (offset + starts[geometry], offset + stops[geometry]) if geometries else (offset, offset)
-    return Accesses(record, alloc, offset, geometry, low, high, write.astype(bool), geometries, unknown=unknown)
+    maker, count = _TableMaker(log, columns), len(columns["op"])
+    # A part at a time, to save memory on long logs.
+    parts = [maker.part(first, min(first + _PART, count)) for first in range(0, max(count, 1), _PART)]
+    record, alloc, offset, geometry, write = (np.concatenate([part.pop(0) for part in parts]) for _ in range(5))
+    starts, stops = (narrow(edges) for edges in maker.geometries.edges)
+    low, high = (narrow(offset + edges[geometry]) if len(edges) else offset for edges in (starts, stops))
+    return Accesses(record, alloc, offset, geometry, low, high, write, maker.geometries, frozenset(maker.unknown))
 
 
 def scratch_rows(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Flags:
@@ -129,134 +108,162 @@ def scratch_rows(log: Log, columns: dict[str, Integers], accesses: Accesses) -> 
     if WITH_SCRATCH.isdisjoint(log.ops):
         return np.zeros(len(record), bool)
     result = (columns["dst_alloc"][record] == accesses.alloc) & (columns["dst_offset"][record] == accesses.offset)
-    has_scratch = _are(log, columns, WITH_SCRATCH)[record]
+    has_scratch = ops_among(log, WITH_SCRATCH)[columns["op"]][record]
     return np.asarray(has_scratch & accesses.write & ~result, bool)
 
 
-def _are(log: Log, columns: dict[str, Integers], names: Collection[str]) -> Flags:
-    """By record, whether its operation is one of `names`."""
-    return np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name in names])
+def ops_among(log: Log, names: Collection[str]) -> Flags:
+    """By number of an operation in `Log.ops`, whether it is one of `names`."""
+    return np.array([name in names for name in log.ops], bool)
 
 
-def _in_log_order(tables: list[Integers]) -> Iterator[Integers]:
-    """Concatenate tables and sort by their first row, yielding one row at a time to save memory on long logs."""
-    order = np.argsort(np.concatenate([table[0] for table in tables]), kind="stable")
-    for number in range(len(tables[0])):
-        yield np.concatenate([table[number] for table in tables])[order]
+class _TableMaker:
+    """Makes the access table of a log, some records at a time.
 
+    The *side* of an operand is 0 for `dst`, 1 for the first source, and 2 for all others.
 
-def _leave_out_unknown(log: Log, table: tuple[Integers, Integers, Integers], geometry: Integers) -> frozenset[int]:
-    """Drop accesses with unknown rows, and return the allocations that they touch."""
-    unread = [record for record, addresses in log.addresses.items() if "unknown" in addresses]
-    if not unread:
-        return frozenset()
-    record, alloc, side = table
-    dropped = np.isin(record, unread) & (side < 2)
-    geometry[dropped] = NONE
-    return frozenset(alloc[dropped].tolist())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Operands:
-    """The operands of all operations, by column.
+    Args:
+        log, columns: the log, and its records by column.
 
     Attributes:
-        log, columns: the run.
-        record: index of the record.
-        box: index of the operand's box in the log.
-        side: 0 for `dst`, 1 for the first source, 2 for all others.
+        geometries: those of all parts so far.
+        unknown: as `Accesses.unknown`.
     """
 
-    log: Log
-    columns: dict[str, Integers]
-    record: Integers
-    box: Integers
-    side: Integers
-
-    def geometries(self) -> tuple[Integers, Geometries]:
-        """Return the geometry of each operand, NONE for an empty one, and the distinct geometries."""
-        log, geometries = self.log, Geometries()
+    def __init__(self, log: Log, columns: dict[str, Integers]) -> None:
+        self._log = log
+        self._columns = columns
+        self.geometries = Geometries()
+        self.unknown: set[int] = set()
         # The last entry stands for an empty operand.
-        of_box = np.full(len(log.boxes) + 1, NONE, np.int64)
-        for code in np.unique(self.box).tolist():
-            of_box[code] = geometries.add(geometry_of(log.boxes[code]))
-        geometry = of_box[self.box]
-        self._narrow_to_rows(geometry, geometries)
-        self._narrow_to_selected(geometry, geometries)
-        self._narrow_to_shapes(geometry, geometries)
-        return geometry, geometries
+        self._of_box = np.full(len(log.boxes) + 1, _NOT_MADE, np.int64)
+        self._of_box[-1] = NONE
+        self._made: dict[tuple[Any, ...], int] = {}
+        self._scratch = ops_among(log, WITH_SCRATCH)
+        # An atomic also reads its destination.
+        self._combines = ops_among(log, ATOMIC_NAMES - BLIND_ATOMICS)
+        self._further = self._beyond_three(ops_among(log, {*SORTING, *FETCHING, *WITH_SCRATCH})[columns["op"]])
+        self._unread = [record for record, addresses in log.addresses.items() if "unknown" in addresses]
 
-    def _narrow_to_rows(self, geometry: Integers, geometries: Geometries) -> None:
+    def _beyond_three(self, writes: Flags) -> Integers:
+        """Return the operands beyond the three of a record: [columns of a part, operands], by record."""
+        further = [
+            (record, *operand, int(writes[record]), 2)
+            for record, operands in sorted(self._log.more_operands.items())
+            for operand in operands
+        ]
+        return np.array(further, np.int64).reshape(-1, 6).T
+
+    def part(self, first: int, last: int) -> list[Any]:
+        """Return record, allocation, offset, geometry and write of the accesses of records [first, last)."""
+        op = self._columns["op"][first:last]
+        tables = []
+        for side, name in enumerate(("dst", "a", "b")):
+            rows = np.flatnonzero(self._columns[f"{name}_alloc"][first:last] != NONE)
+            writes = self._scratch[op[rows]] if side == 2 else np.full(len(rows), side == 0)
+            tables.append(self._operands(rows + first, name, writes, side))
+        rows = np.flatnonzero(self._combines[op])
+        tables.append(self._operands(rows + first, "dst", np.zeros(len(rows), bool), 0))
+        begin, end = np.searchsorted(self._further[0], (first, last))
+        tables.append(self._further[:, begin:end])
+        table = np.concatenate(tables, axis=1)
+        record, alloc, offset, box, write, side = table[:, np.argsort(table[0], kind="stable")]
+        geometry = self._geometries(record, box, side)
+        if self._unread:
+            dropped = np.isin(record, self._unread) & (side < 2)
+            geometry[dropped] = NONE
+            self.unknown.update(alloc[dropped].tolist())
+        present = geometry != NONE
+        return [*(narrow(column[present]) for column in (record, alloc, offset, geometry)), write[present].astype(bool)]
+
+    def _operands(self, records: Integers, name: str, writes: Flags, side: int) -> Integers:
+        """Return one operand of some records: [columns of a part, operands]."""
+        operand = (self._columns[f"{name}_{part}"][records] for part in ("alloc", "offset", "box"))
+        return np.stack([records, *operand, writes, np.full(len(records), side)])
+
+    def _geometries(self, record: Integers, box: Integers, side: Integers) -> Integers:
+        """Return the geometry of each operand, NONE for an empty one."""
+        log = self._log
+        for code in np.unique(box[self._of_box[box] == _NOT_MADE]).tolist():
+            self._of_box[code] = self.geometries.add(geometry_of(log.boxes[code]))
+        geometry = self._of_box[box]
+        op = self._columns["op"][record]
+        self._narrow_to_rows(geometry, record, op, box, side)
+        if log.selected:
+            self._narrow_to_selected(geometry, record, op, box, side)
+        self._narrow_to_shapes(geometry, record, op, box, side)
+        return geometry
+
+    def _geometry(self, key: tuple[Any, ...], make: Callable[[], Geometry | None]) -> int:
+        """Return the geometry of a key, made at its first use."""
+        if key not in self._made:
+            self._made[key] = self.geometries.add(make())
+        return self._made[key]
+
+    def _narrow_to_rows(
+        self, geometry: Integers, record: Integers, op: Integers, box: Integers, side: Integers
+    ) -> None:
         """Restrict counted operations to the rows that they moved: by number if recorded, else the leading rows."""
-        log, columns = self.log, self.columns
-        codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT, *FILTERS) if name in log.ops]
-        if not codes:
-            return
+        log = self._log
         # These select elements, and read their whole source whatever they select.
-        by_elements = {log.ops.index(name) for name in FILTERS if name in log.ops}
-        selecting = by_elements | {log.ops.index(name) for name in (COLLECT,) if name in log.ops}
-        record, box, side = self.record, self.box, self.side
-        cached: dict[tuple[int, int], int] = {}
-        op = columns["op"][record]
-        narrowed = np.flatnonzero(np.isin(op, codes) & (side < np.where(np.isin(op, [*by_elements]), 1, 2)))
+        by_elements = ops_among(log, FILTERS)
+        selecting = by_elements | ops_among(log, (COLLECT,))
+        narrowed = np.flatnonzero(ops_among(log, (*BY_ROWS, COLLECT, *FILTERS))[op])
+        narrowed = narrowed[side[narrowed] < np.where(by_elements[op[narrowed]], 1, 2)]
         columns_of_rows = (part[narrowed].tolist() for part in (op, record, box, side))
         for row, code, number, of_box, is_source in zip(narrowed.tolist(), *columns_of_rows, strict=True):
             whole = log.boxes[of_box]
-            rows = by_element(whole) if code in by_elements else whole
+            rows = by_element(whole) if by_elements[code] else whole
             row_bytes = rows.itemsize * math.prod(rows.shape[1:])
             if not row_bytes:
                 continue
             addresses = log.addresses.get(number, {})
             row_numbers = addresses.get("src" if is_source else "dst")
-            if row_numbers is None and code in selecting:
+            if row_numbers is None and selecting[code]:
                 continue
             if row_numbers is None:
-                moved = int(columns["bytes_requested"][number]) // row_bytes
-                key = (of_box, moved)
-                if key not in cached:
-                    cached[key] = geometries.add(first_rows(moved, rows.strides[0], row_bytes))
-                geometry[row] = cached[key]
+                moved = int(self._columns["bytes_requested"][number]) // row_bytes
+                geometry[row] = self._geometry(
+                    ("rows", of_box, moved), partial(first_rows, moved, rows.strides[0], row_bytes)
+                )
                 continue
             lengths = addresses.get("lengths")
-            geometry[row] = geometries.add(
+            geometry[row] = self.geometries.add(
                 geometry_of_rows(row_numbers, rows.strides[0], row_bytes)
                 if lengths is None
                 else runs_geometry(row_numbers.astype(np.int64) * row_bytes, lengths * row_bytes)
             )
 
-    def _narrow_to_selected(self, geometry: Integers, geometries: Geometries) -> None:
+    def _narrow_to_selected(
+        self, geometry: Integers, record: Integers, op: Integers, box: Integers, side: Integers
+    ) -> None:
         """Restrict the results of instructions that write the elements that they select."""
-        log, columns = self.log, self.columns
-        codes = [code for code, name in enumerate(log.ops) if name in BY_DATA]
-        if not codes or not log.selected:
-            return
-        record, box, side = self.record, self.box, self.side
-        cached: dict[tuple[int, bytes], int] = {}
-        rows = np.flatnonzero(np.isin(columns["op"][record], codes) & (side == 0))
-        for row, number in zip(rows.tolist(), record[rows].tolist(), strict=True):
-            bits = log.selected.get(number)
-            if bits is None:
-                continue
-            key = int(box[row]), bits
-            if key not in cached:
-                elements = by_element(log.boxes[key[0]])
-                positions = np.flatnonzero(log.selection(number, elements.shape[0]))
-                cached[key] = geometries.add(geometry_of_rows(positions, elements.itemsize, elements.itemsize))
-            geometry[row] = cached[key]
+        log = self._log
 
-    def _narrow_to_shapes(self, geometry: Integers, geometries: Geometries) -> None:
+        def selected(number: int, box: int) -> Geometry | None:
+            elements = by_element(log.boxes[box])
+            positions = np.flatnonzero(log.selection(number, elements.shape[0]))
+            return geometry_of_rows(positions, elements.itemsize, elements.itemsize)
+
+        for row in np.flatnonzero(ops_among(log, BY_DATA)[op] & (side == 0)).tolist():
+            number, of_box = int(record[row]), int(box[row])
+            if number in log.selected:
+                key = "selected", of_box, log.selected[number]
+                geometry[row] = self._geometry(key, partial(selected, number, of_box))
+
+    def _narrow_to_shapes(
+        self, geometry: Integers, record: Integers, op: Integers, box: Integers, side: Integers
+    ) -> None:
         """Restrict the results of instructions that write a part of known shape."""
-        log, columns = self.log, self.columns
-        codes = [code for code, name in enumerate(log.ops) if name in BY_SHAPE]
-        if not codes:
+        log = self._log
+        rows = np.flatnonzero(ops_among(log, BY_SHAPE)[op] & (side == 0))
+        if not len(rows):
             return
-        record, box, side = self.record, self.box, self.side
-        rows = np.flatnonzero(np.isin(columns["op"][record], codes) & (side == 0))
-        first, kind, _ = group_rows(columns["op"][record[rows]], box[rows], columns["a_box"][record[rows]])
+        source = self._columns["a_box"][record[rows]]
+        first, kind, _ = group_rows(op[rows], box[rows], source)
         numbers = np.empty(len(first), np.int64)
-        for number, row in enumerate(rows[first].tolist()):
-            name, source = log.ops[int(columns["op"][record[row]])], int(columns["a_box"][record[row]])
-            numbers[number] = geometries.add(
-                geometry_of(written_box(name, log.boxes[int(box[row])], log.boxes[source]))
-            )
+        for number, at in enumerate(first.tolist()):
+            name, of_box, of_source = log.ops[int(op[rows[at]])], int(box[rows[at]]), int(source[at])
+            written = written_box(name, log.boxes[of_box], log.boxes[of_source])
+            numbers[number] = self._geometry((name, of_box, of_source), partial(geometry_of, written))
         geometry[rows] = numbers[kind]

@@ -33,6 +33,7 @@ from mlusim.cores.synchronisation.ordering import MOVE_PIPE, VECTOR_PIPE
 from mlusim.log import NONE, SCALAR, SYNC, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.columns import narrow
 from mlusim.verifier.order.lanes import ASYNCHRONOUS_LANES, POSTED, in_order, lanes_of, ordering_classes
 
 # Instructions whose offsets and masks are read at issue (`mlusim.cores.counted.row_copies`).
@@ -68,9 +69,9 @@ class Order:
         self.log = log
         self._columns = columns
         task = columns["task"]
-        self.record: Integers = np.argsort(task, kind="stable")
+        self.record: Integers = narrow(np.argsort(task, kind="stable"))
         self.position: Integers = np.empty_like(self.record)
-        self.position[self.record] = np.arange(len(task))
+        self.position[self.record] = np.arange(len(task), dtype=self.record.dtype)
         self.task = task[self.record]
         self.task_of, self.op_of, self.line_of = task, columns["op"], columns["line"]
         tasks = len(log.tasks)
@@ -89,7 +90,7 @@ class Order:
         self.lane = lanes_of(log, columns, np.array([entry.posted for entry in classes], bool)[kind])[self.record]
         kind = kind[self.record]
         self.blocks: Flags = np.array([entry.blocks for entry in classes], bool)[kind] & ~self.is_sync
-        self._waits_for: Integers = np.array([entry.waits_for for entry in classes], np.int64)[kind]
+        self._waits_for: Integers = narrow(np.array([entry.waits_for for entry in classes], np.int64))[kind]
         self.awaited, self.done, self.waiter = self._waits()
 
     def without(self, lines: Collection[int]) -> Order:
@@ -105,9 +106,9 @@ class Order:
     def _waits(self) -> tuple[Flags, Integers, Integers]:
         """Return `awaited`, `done` and `waiter`."""
         awaited = self.is_sync | self.blocks
-        positions = np.arange(len(self.task))
-        last = self.first[self.task + 1] - 1
-        done = np.where(self.is_sync | self.blocks, positions, last)
+        last = narrow(self.first - 1)[1:][self.task]
+        done = last.copy()
+        done[awaited] = np.flatnonzero(awaited)
         waiter = done.copy()
         waits = self.is_sync & ~self.left_out
         full = waits & self.is_barrier
@@ -182,7 +183,7 @@ class Order:
     def segment(self) -> Integers:
         """By position, the number of barriers that its task has passed."""
         passed = np.concatenate(([0], np.cumsum(self.is_barrier & ~self.left_out)))
-        return passed[:-1] - passed[self.first[self.task]]
+        return narrow(passed[:-1] - passed[self.first[self.task]])
 
     @cached_property
     def segment_row(self) -> Integers:

@@ -17,6 +17,7 @@ from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier_first, in_batches, touching
 from mlusim.verifier.accesses.space import Space
 from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.columns import narrow
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import ASYNCHRONOUS_LANES, LANES, in_order
 from mlusim.verifier.run import Run
@@ -33,17 +34,17 @@ def within_tasks(run: Run) -> Iterator[Pairs]:
     Of pairs that differ only in repetition, at least the first is included.
     """
     order, accesses, space = run.order, run.accesses, run.space
-    # Inputs are never written.
-    writable = np.flatnonzero(~space.read_only[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
-    writable = writable[np.argsort(order.position[accesses.record[writable]], kind="stable")]
-    if not len(writable):
+    if not len(accesses):
         return
-    # Positions are sorted by task: processing some tasks at a time bounds memory on long logs.
+    # By task, in program order. Inputs are never written.
+    writable = narrow(np.argsort(order.task_of[accesses.record], kind="stable"))
+    writable = writable[~space.read_only[accesses.alloc[writable]]]
+    # Processing some tasks at a time bounds memory on long logs.
     task = order.task_of[accesses.record[writable]]
     ends = [*(np.flatnonzero(task[1:] != task[:-1]) + 1).tolist(), len(writable)]
     begin = 0
     for end in ends:
-        if end - begin >= _BATCH_ROWS or end == len(writable):
+        if end > begin and (end - begin >= _BATCH_ROWS or end == len(writable)):
             yield from _within(order, accesses, space, writable[begin:end])
             begin = end
 
@@ -73,10 +74,10 @@ def _windows(order: Order, accesses: Accesses) -> Iterator[tuple[Integers, Integ
         pending = np.flatnonzero((lane == number) & (done > position))
         if len(pending):
             unordered = np.array([not in_order(number, other) for other in range(len(LANES))])
-            others = np.flatnonzero(unordered[lane])
+            pending, others = narrow(pending), narrow(np.flatnonzero(unordered[lane]))
             first = np.searchsorted(position[others], position[pending], side="right")
             last = np.searchsorted(position[others], done[pending], side="right")
-            yield pending, others, first, last
+            yield pending, others, narrow(first), narrow(last)
 
 
 def _by_window(

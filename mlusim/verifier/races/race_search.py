@@ -11,6 +11,7 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.verifier.accesses.geometry import group_rows
+from mlusim.verifier.columns import joint
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.races import conflicts
 from mlusim.verifier.races.atomic_remedies import flags_first
@@ -78,12 +79,12 @@ def _across_clusters(run: Run, a: Integers, b: Integers) -> bool:
 def _of_lines(run: Run, one: Integers, other: Integers) -> Callable[[int, int], tuple[Integers, Integers]]:
     """Return a function that returns, of all pairs of accesses, those at the lines of two of them."""
     line, record = run.order.line_of, run.accesses.record
-    key = line[record[one]] * len(run.log.lines) + line[record[other]]
+    key = joint(line[record[one]], line[record[other]], len(run.log.lines))
     by_key = np.argsort(key, kind="stable")
     ordered = key[by_key]
 
     def of(a: int, b: int) -> tuple[Integers, Integers]:
-        lines = line[record[a]] * len(run.log.lines) + line[record[b]]
+        lines = joint(line[record[a]], line[record[b]], len(run.log.lines))
         chosen = by_key[np.searchsorted(ordered, lines) : np.searchsorted(ordered, lines, "right")]
         return one[chosen], other[chosen]
 

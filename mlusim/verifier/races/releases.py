@@ -8,6 +8,7 @@ from mlusim.arrays import Integers
 from mlusim.log import IO, MOVE, NONE
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import group_rows
+from mlusim.verifier.columns import joint
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.order.lanes import MEMORY_CORE_IO
 from mlusim.verifier.races.lane_syncs import LANE_SYNCS
@@ -30,16 +31,17 @@ def in_flight(run: Run) -> Integers:
     identities = np.array(list(released), np.int64)
     task = np.array([log.allocations[identity].task for identity in released], np.int64)
     records = len(order.task) + 1
-    begin = np.searchsorted(order.task * records + order.record, task * records + np.array(list(released.values())))
+    begin = np.searchsorted(
+        joint(order.task, order.record, records), joint(task, np.array(list(released.values())), records)
+    )
     first_after_release[identities] = begin
     owner = np.full(len(log.allocations), NONE, np.int64)
     owner[identities] = task
-    position = order.position[accesses.record]
-    rows = np.isin(order.lane[position], TRANSFERS) & (owner[accesses.alloc] == order.task[position])
-    rows &= (order.waiter[position] >= first_after_release[accesses.alloc]) & (
-        position < first_after_release[accesses.alloc]
-    )
-    return np.flatnonzero(rows)
+    rows = np.flatnonzero(np.isin(order.lane, TRANSFERS)[order.position][accesses.record])
+    position, alloc = order.position[accesses.record[rows]], accesses.alloc[rows]
+    after = first_after_release[alloc]
+    flying = (owner[alloc] == order.task[position]) & (order.waiter[position] >= after) & (position < after)
+    return np.asarray(rows[flying])
 
 
 def find_releases(run: Run) -> list[Finding]:

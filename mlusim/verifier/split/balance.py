@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Integers
+from mlusim.arrays import Flags, Integers
 from mlusim.hardware import Board
 from mlusim.log import IO, MOVE, SCALAR
 from mlusim.verifier.accesses.geometry import group_rows
@@ -115,13 +115,17 @@ def _sizes(accesses: Accesses, rows: Integers) -> Integers:
 def memory_traffic(run: Run) -> dict[str, tuple[int, int]]:
     """Return the bytes that operations read and wrote, by memory."""
     log, accesses = run.log, run.accesses
-    sizes = _sizes(accesses, np.arange(len(accesses)))
-    traffic: dict[str, tuple[int, int]] = {}
-    kind = np.array([record.memory for record in log.allocations])[accesses.alloc] if len(accesses) else np.empty(0)
-    for memory in dict.fromkeys(record.memory for record in log.allocations):
-        in_memory = kind == memory
-        traffic[memory] = (int(sizes[in_memory & ~accesses.write].sum()), int(sizes[in_memory & accesses.write].sum()))
-    return traffic
+    memories = list(dict.fromkeys(record.memory for record in log.allocations))
+    memory = np.array([memories.index(record.memory) for record in log.allocations], np.int8)[accesses.alloc]
+    moved = np.array([geometry.moved_bytes for geometry in accesses.geometries], np.int64)
+
+    def total(chosen: Flags) -> int:
+        return int(np.bincount(accesses.geometry[chosen], minlength=len(moved)) @ moved)
+
+    return {
+        name: (total((memory == number) & ~accesses.write), total((memory == number) & accesses.write))
+        for number, name in enumerate(memories)
+    }
 
 
 def traffic_of(run: Run) -> list[LineTraffic]:

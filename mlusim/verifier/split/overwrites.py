@@ -20,6 +20,7 @@ from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs, chunks
 from mlusim.verifier.accesses.table import FILLS, Accesses
+from mlusim.verifier.columns import joint
 from mlusim.verifier.run import Run
 
 # Writes among which the one that filled a buffer is searched first.
@@ -138,8 +139,10 @@ class Overwrites:
         """By access, the last write of an earlier record to some of the same bytes, or NONE."""
         accesses, (writes, keys) = self.run.accesses, self._writes
         alloc = accesses.alloc[reads]
-        begin = np.searchsorted(keys, alloc * len(accesses))
-        stop = np.searchsorted(keys, alloc * len(accesses) + np.searchsorted(accesses.record, accesses.record[reads]))
+        begin = np.searchsorted(keys, joint(alloc, 0, len(accesses)))
+        stop = np.searchsorted(
+            keys, joint(alloc, np.searchsorted(accesses.record, accesses.record[reads]), len(accesses))
+        )
         last, step = np.full(len(reads), NONE, np.int64), _FIRST_STEP
         doubtful = np.flatnonzero(stop > begin)
         while len(doubtful):
@@ -158,7 +161,7 @@ class Overwrites:
     def _writes(self) -> Pairs:
         """The accesses that write, by allocation and in log order, and an ascending key of both."""
         writes = np.flatnonzero(self.run.accesses.write)
-        keys = self.run.accesses.alloc[writes] * len(self.run.accesses) + writes
+        keys = joint(self.run.accesses.alloc[writes], writes, len(self.run.accesses))
         order = np.argsort(keys)
         return writes[order], keys[order]
 

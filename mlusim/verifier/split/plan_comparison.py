@@ -93,8 +93,7 @@ def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
         geometries.append(geometry)
     offset = begin + tiles.start @ np.array(strides, np.int64)
     number = number.reshape(-1)
-    starts = np.array([geometry.start for geometry in geometries], np.int64)
-    stops = np.array([geometry.stop for geometry in geometries], np.int64)
+    starts, stops = geometries.edges
     return Accesses(
         tiles.task,
         np.full(len(tiles), identity),

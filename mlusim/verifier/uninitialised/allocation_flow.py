@@ -11,6 +11,7 @@ from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE
 from mlusim.verifier.accesses.outputs import outputs_of
 from mlusim.verifier.accesses.table import BY_ROWS, COLLECT, SORTING
+from mlusim.verifier.columns import joint
 from mlusim.verifier.run import Run
 
 
@@ -61,5 +62,5 @@ class AllocationFlow:
 def _distinct(pairs: list[tuple[Integers, Integers]], count: int) -> tuple[Integers, Integers]:
     """Return the distinct pairs of allocations, out of columns of numbers below `count`, or NONE."""
     present = [(one != NONE) & (other != NONE) for one, other in pairs]
-    keys = [(one * count + other)[both] for (one, other), both in zip(pairs, present, strict=True)]
+    keys = [joint(one[both], other[both], count) for (one, other), both in zip(pairs, present, strict=True)]
     return np.divmod(np.unique(np.concatenate(keys)), count)

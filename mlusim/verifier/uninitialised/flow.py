@@ -17,6 +17,7 @@ from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.columns import narrow
 from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.agenda import Agenda
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
@@ -73,8 +74,8 @@ class Flow:
         chosen = np.logical_or.reduce([marked[alloc] for alloc in allocs])
         more = self._log.more_operands
         chosen[[record for record, operands in more.items() if any(marked[alloc] for alloc, _, _ in operands)]] = True
-        records = np.flatnonzero(chosen)
-        columns = [self._log.records.instructions()[1][records]]
+        records = narrow(np.flatnonzero(chosen))
+        columns = [narrow(self._log.records.instructions()[1][records])]
         for side in ("dst", "a", "b"):
             known = marked[self._columns[f"{side}_alloc"][records]]
             columns += [np.where(known, self._columns[f"{side}_{part}"][records], NONE) for part in ("alloc", "offset")]
@@ -84,8 +85,9 @@ class Flow:
             for record, operands in more.items():
                 further[record] = numbers.setdefault(tuple(operands), len(numbers))
             columns.append(further[records])
-        calls = np.full(len(self._log), NONE)
-        calls[records] = group_rows(*columns)[1]
+        numbered = narrow(group_rows(*columns)[1])
+        calls = np.full(len(self._log), NONE, numbered.dtype)
+        calls[records] = numbered
         return calls
 
     def follow(self) -> dict[int, int]:
@@ -149,7 +151,7 @@ class Flow:
 
 def _records_by_allocation(accesses: Accesses, marked: Flags) -> tuple[Integers, Integers]:
     """Return the records that access each of the `marked` allocations, and the first of each allocation among them."""
-    rows = np.flatnonzero(marked[accesses.alloc])
+    rows = narrow(np.flatnonzero(marked[accesses.alloc]))
     rows = rows[np.argsort(accesses.alloc[rows], kind="stable")]
     alloc, record = accesses.alloc[rows], accesses.record[rows]
     new = np.ones(len(rows), bool)

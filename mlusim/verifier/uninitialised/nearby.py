@@ -38,7 +38,8 @@ def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
     before = before[line[accesses.record[before]] != line[record]]
     if not len(before):
         return Beside()
-    behind, ahead = first - accesses.high[before], accesses.low[before] - end
+    low, high = (edge[before].astype(np.int64) for edge in (accesses.low, accesses.high))
+    behind, ahead = first - high, low - end
     distance = np.maximum(np.maximum(behind, ahead), 0)
     nearest = before[np.lexsort((before, behind >= 0, -distance))[-1]]
     file, number, _ = log.lines[int(line[accesses.record[nearest]])]
