@@ -240,10 +240,10 @@ class Records:
         """Return the operation of one record."""
         return self._instructions[int(self._rows["instruction"][record])][_OP]
 
-    def instructions(self) -> tuple[Integers, Integers]:
-        """Return the table of instructions, of shape (instructions, `INSTRUCTION`), and each record's row in it."""
+    def instructions(self) -> tuple[dict[str, Integers], Integers]:
+        """Return the columns of the table of instructions, by name, and the row of each record in that table."""
         table = np.array(self._instructions, np.int64).reshape(-1, len(INSTRUCTION))
-        return table, self._rows["instruction"][: self.count].astype(np.int64)
+        return dict(zip(INSTRUCTION, table.T, strict=True)), self._rows["instruction"][: self.count].astype(np.int64)
 
     def set_times(self, numbers: Integers, times: Mapping[str, Integers]) -> None:
         """Replace the times of some records: `issue_ps`, `start_ps`, ..., `waited_for`."""

@@ -29,7 +29,6 @@ _MATMUL_ROWS, _MATMUL_TASKS = 128, 128
 
 _SEQUENCES = (20, 25, 18, 20)
 _VOCABULARY = 30_522  # a row of 122088 B
-_ROW = 1024
 
 
 def recreate(row: Measurement, target: Board | None = None) -> Device:

@@ -18,7 +18,6 @@ import numpy as np
 from mlusim.arrays import Array, Flags, Integers
 from mlusim.host.steady.periods import SAME_COST
 from mlusim.log import NONE, SCALAR
-from mlusim.records import INSTRUCTION
 
 if TYPE_CHECKING:
     from mlusim.host.steady.declared_loop import DeclaredLoop
@@ -254,6 +253,6 @@ def _differ(values: Integers, classes: Integers) -> Flags:
 def _is_plain(log: Log, records: Integers) -> bool:
     """Whether operations read no values into registers, and the log has only records of them."""
     table, rows = log.records.instructions()
-    of = {name: table[rows[records], INSTRUCTION.index(name)] for name in ("pipe", "a_box")}
+    pipe, a_box = (table[name][rows[records]] for name in ("pipe", "a_box"))
     more = [*log.addresses, *log.more_operands, *log.seen, *log.loops, *log.joined, *log.byte_copies]
-    return not ((of["pipe"] == SCALAR) & (of["a_box"] != NONE)).any() and not np.isin(records, more).any()
+    return not ((pipe == SCALAR) & (a_box != NONE)).any() and not np.isin(records, more).any()

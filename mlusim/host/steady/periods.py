@@ -9,7 +9,6 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.log import NONE, VECTOR, Log
-from mlusim.records import INSTRUCTION
 
 # The longest period considered, in operations: a loop of a hundred copies with their accompanying operations.
 LONGEST = 512
@@ -31,14 +30,15 @@ class Period(NamedTuple):
     after: int
 
 
-def codes_of(log: Log, *, costs: bool = True, instructions: tuple[Integers, Integers] | None = None) -> Integers:
+def codes_of(
+    log: Log, *, costs: bool = True, instructions: tuple[dict[str, Integers], Integers] | None = None
+) -> Integers:
     """(records,) codes of the kind and, unless `costs` is False, the cost of each operation; equal ones are equal.
 
     A planner that divides evenly may alternate between tiles of 3,400 and 3,402 rows, so costs are compared within
     `SAME_COST`. The round numbers of barriers are ignored.
     """
-    table, rows = instructions or log.records.instructions()
-    of = {name: table[:, INSTRUCTION.index(name)] for name in INSTRUCTION}
+    of, rows = instructions or log.records.instructions()
     barriers = np.isin(of["op"], [number for number, name in enumerate(log.ops) if name in BARRIERS])
     # The cost of a vector instruction reflects its detail, the number of elements.
     detail = np.where(barriers | (of["pipe"] == VECTOR), 0, of["detail"])
@@ -69,28 +69,27 @@ def _cost_groups(kind: Integers, cost: Integers) -> Integers:
     return numbers
 
 
-def period_at(codes: Integers, position: int, minimum: int, begin: int = 0) -> Period | None:
+def period_at(codes: Integers, position: int, minimum: int) -> Period | None:
     """Return the repeats around an operation; None if fewer than `minimum` periods end with it.
 
     Args:
         codes: codes of all operations of a task, in order.
         position: index of the operation.
         minimum: minimum number of periods, 2 or more.
-        begin: index of the first operation to consider.
 
     If there are several periods, as for nested loops, the one that continues longest is returned.
     """
-    first = max(begin, position - LONGEST)
+    first = max(0, position - LONGEST)
     candidates = position - first - np.flatnonzero(codes[first:position] == codes[position])[::-1]
     best: Period | None = None
     for length in candidates.tolist():
         low = position + 1 - minimum * length
-        if low < begin:
+        if low < 0:
             break
         if not np.array_equal(codes[low : position + 1 - length], codes[low + length : position + 1]):
             continue
-        differ = np.flatnonzero(codes[begin + length : position + 1] != codes[begin : position + 1 - length])
-        since = begin + length + (int(differ[-1]) + 1 if len(differ) else 0)
+        differ = np.flatnonzero(codes[length : position + 1] != codes[: position + 1 - length])
+        since = length + (int(differ[-1]) + 1 if len(differ) else 0)
         differ = np.flatnonzero(codes[position + 1 :] != codes[position + 1 - length : len(codes) - length])
         after = int(differ[0]) if len(differ) else len(codes) - position - 1
         candidate = Period(length, (position + 1 - since) // length + 1, after // length)
@@ -99,13 +98,3 @@ def period_at(codes: Integers, position: int, minimum: int, begin: int = 0) -> P
         if after >= len(codes) - position - 1 - length:
             break
     return best
-
-
-def repeated(codes: Integers, minimum: int) -> int:
-    """Return a lower bound on a task's operations in loops of more than `minimum` periods, sampled at its middle."""
-    if len(codes) < 2 * minimum:
-        return 0
-    period = period_at(codes, len(codes) // 2, minimum // 2)
-    if period is None:
-        return 0
-    return max(0, period.before + period.after - minimum) * period.operations

@@ -9,7 +9,6 @@ from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction
-from mlusim.records import INSTRUCTION
 
 _FEWEST = WARM + MEASURED + LEFT
 _BY_MEMORY_CORE = [code for code, direction in enumerate(Direction) if direction.by_memory_core]
@@ -19,14 +18,13 @@ def unfit(log: Log) -> str:
     """Return why operations of a run cannot be skipped; empty if they can."""
     ops = set(log.ops)
     table, rows = log.records.instructions()
-    of = {name: table[:, INSTRUCTION.index(name)] for name in ("direction", "pipe")}
     if log.loops or log.addresses:
         return "what its loops of rows or elements do depends on data"
     if ops & {*LOCK_NAMES, *ATOMIC_NAMES, *SET_NAMES}:
         return "it has locks or atomics, whose order is decided by time"
-    if np.isin(of["direction"], _BY_MEMORY_CORE).any():
+    if np.isin(table["direction"], _BY_MEMORY_CORE).any():
         return "it copies by memory cores, whose copies several calls share"
-    scalar = np.flatnonzero((of["pipe"] == SCALAR)[rows])
+    scalar = np.flatnonzero((table["pipe"] == SCALAR)[rows])
     if (log.records.column("dst_alloc", scalar) != NONE).any():
         return "it has scalar stores, and loads may depend on them"
     return ""

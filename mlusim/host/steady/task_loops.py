@@ -11,7 +11,6 @@ from mlusim.arrays import Integers, Numbers
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.host.steady.periods import Period, codes_of, period_at
 from mlusim.log import IO, NONE, Log
-from mlusim.records import INSTRUCTION
 from mlusim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class RunSoFar:
         self._table, self._rows = instructions = log.records.instructions()
         self.codes = codes_of(log, costs=costs, instructions=instructions)
         # By instruction, the start-up that was not hidden by other copies, at most.
-        self._latency_ps = np.zeros(len(self._table), np.int64)
+        self._latency_ps = np.zeros(len(self._table["op"]), np.int64)
         np.maximum.at(self._latency_ps, self._rows, log.records.column("latency_ps", slice(0, len(log))))
         tasks = log.records.column("task", slice(0, len(log)))
         self._order = np.argsort(tasks, kind="stable")
@@ -90,8 +89,7 @@ class RunSoFar:
             return None
         length = period.operations
         last = records[position + 1 - length : position + 1]
-        instructions = self._table[self._rows[last]]
-        of = {name: instructions[:, INSTRUCTION.index(name)] for name in ("op", "pipe", "alone_ps")}
+        of = {name: self._table[name][self._rows[last]] for name in ("op", "pipe", "alone_ps")}
         # The end of a period is that of its longest copy, or of its longest operation.
         longest = int(np.argmax(np.where(of["pipe"] == IO, of["alone_ps"] + 1, 0) * (1 << 20) + of["alone_ps"]))
         marks = np.arange(position + 1 - period.before * length + longest, position + 1, length)
@@ -114,9 +112,7 @@ class RunSoFar:
         """Whether the copies of a task take longer than they would without other tasks."""
         end = loop.position + 1
         records = loop.records[end - MEASURED * loop.period.operations : end]
-        pipe, alone_ps = self._table[self._rows[records]][
-            :, [INSTRUCTION.index("pipe"), INSTRUCTION.index("alone_ps")]
-        ].T
+        pipe, alone_ps = (self._table[name][self._rows[records]] for name in ("pipe", "alone_ps"))
         took_ps = self._log.records.column("end_ps", records) - self._log.records.column("start_ps", records)
         return bool(((took_ps > alone_ps * _LONGER) & (pipe == IO)).any())
 
@@ -129,7 +125,7 @@ class RunSoFar:
         end = first.position + 1
         rows = self._rows[first.records[end - first.period.operations : end]]
         needed_ps = max(
-            int(self._table[rows, INSTRUCTION.index(f"bus_{way}_bytes")].sum()) * first.neighbours * PS_PER_S / rate
+            int(self._table[f"bus_{way}_bytes"][rows].sum()) * first.neighbours * PS_PER_S / rate
             for way, rate in (
                 ("read", board.cluster_read_bandwidth_bytes_per_s),
                 ("write", board.cluster_write_bandwidth_bytes_per_s),
@@ -149,11 +145,11 @@ class RunSoFar:
         # Three periods, as operations may run beside copies of another one.
         records = loop.records[end - 3 * length : end]
         rows = self._rows[records]
-        alone_ps = self._table[rows, INSTRUCTION.index("alone_ps")]
+        alone_ps = self._table["alone_ps"][rows]
         start_ps, end_ps, latency_ps = (
             self._log.records.column(name, records) for name in ("start_ps", "end_ps", "latency_ps")
         )
-        is_copy = self._table[rows, INSTRUCTION.index("pipe")] == IO
+        is_copy = self._table["pipe"][rows] == IO
         copies, others = np.flatnonzero(is_copy), np.flatnonzero(~is_copy)
         # The middle period, copies with those before them.
         others, own = others[others // length == 1], copies // length == 1
@@ -197,8 +193,7 @@ def loop_end(log: Log, launch: int, issued: int) -> tuple[int, int]:
 def cost_of(log: Log, records: Integers) -> Integers:
     """Return the times that operations take alone."""
     table, rows = log.records.instructions()
-    costs: Integers = table[:, INSTRUCTION.index("alone_ps")][rows[records]]
-    return costs
+    return table["alone_ps"][rows[records]]
 
 
 def teams(loops: Sequence[TaskLoop]) -> list[list[TaskLoop]]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE
-from mlusim.records import INSTRUCTION
 from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.flow import Flow
@@ -119,7 +118,7 @@ class _EqualTasks:
     def _effects(self, records: Integers) -> Integers:
         """By operation, return a number that those of equal `_EFFECT` share."""
         table, instruction = self._log.records.instructions()
-        effects = table[:, [INSTRUCTION.index(name) for name in _EFFECT]]
+        effects = np.stack([table[name] for name in _EFFECT], axis=1)
         return np.unique(effects, axis=0, return_inverse=True)[1].reshape(-1)[instruction[records]]
 
     def _further(self, records: Integers) -> Integers:
