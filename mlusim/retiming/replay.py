@@ -104,9 +104,9 @@ class Replay:
         for last in waits:
             for number in range(first, last):
                 launch = old.launches[number]
-                device.launch(
-                    self._kernel(number, launch.kernel), dim=launch.dim, kind=launch.kind, queue=queues[launch.queue]
-                )
+                again = self._kernel(number, launch.kernel)
+                made = device.launch(again, dim=launch.dim, kind=launch.kind, queue=queues[launch.queue])
+                device.log.launches[made.index].launched_at = launch.launched_at
             first = last
             device.synchronize()
             times.append(self._chip.environment.now)
