@@ -6,6 +6,7 @@ Checks:
   plan_comparison          whether a run follows its plan
 
 Figures:
+  never_written            remedies for faults of the host
   balance, tensor_use      how even the split is, and what it reads and writes of each tensor
   proof_map                the split as an image
 """

@@ -23,6 +23,7 @@ from mlusim.verifier.accesses.outputs import is_output
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.run import Run
+from mlusim.verifier.split.never_written import swapped_arguments, too_few_tasks
 from mlusim.verifier.split.overwrites import Overwrites
 from mlusim.verifier.split.plan_comparison import (
     describe_tile,
@@ -226,6 +227,10 @@ class Coverage:
         if not len(rows) and identity not in self.run.log.windows:
             # The host copies it back. Launches of BANG C programs have no windows: theirs may have got it.
             remedy = f"pass {allocation.name} to the launch that should write it, or do not copy it back\nor {remedy}"
+        elif whole and (swapped := swapped_arguments(self.run, identity, rows)):
+            remedy = f"{swapped}\nor {remedy}"
+        elif len(starts) == 1 and (few := too_few_tasks(self.run, rows, int(starts[0]), int(stops[0]))):
+            remedy = f"{few}\nor {remedy}"
         if beside_bytes and sites:
             remedy = (
                 f"correct the address or the stride at {sites[0].location}: {format_bytes(beside_bytes)} beside the "

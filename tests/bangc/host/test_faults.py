@@ -180,7 +180,19 @@ def test_the_checker_knows_what_a_program_uploads_orders_and_copies_back(
 def _launches(checked: bangc.Module) -> list[int]:
     """The lines of a program that launch a kernel."""
     lines = checked.path.read_text().splitlines()
-    return [number for number, line in enumerate(lines, 1) if "<<<" in line]
+    return [number for number, line in enumerate(lines, 1) if "<<<" in line and "exchanged" not in line]
+
+
+def test_an_output_that_a_launch_got_as_its_input_is_named_with_the_launch(checked: bangc.Module) -> None:
+    device = Device()
+    assert Program(checked, device, ("exchanged",)).run() == 0
+    (finding,) = device.verify().errors
+    lines = checked.path.read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "// exchanged" in text)
+    assert finding.kind == "never-written"
+    assert finding.remedy.startswith(
+        f"exchange device memory 0 and device memory 2 in the launch at host_checked.mlu:{line}: "
+    )
 
 
 def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environment_it_was_built() -> None:

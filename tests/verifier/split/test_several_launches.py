@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import mlusim
@@ -70,3 +71,19 @@ def test_a_store_at_a_wrong_address_is_one_finding_with_the_values_that_it_displ
         f"correct the part of out at test_several_launches.py:{line}: other bytes of it are"
     )
     assert verify(kernel, X, Output.like(X), **one, reference=X).ok
+
+
+@pytest.mark.parametrize(
+    ("rows", "dim", "remedy"), [(16, 8, "launch 16 tasks, or"), (16, 15, "launch 16 tasks"), (9, 4, "look")]
+)
+def test_a_launch_with_fewer_tasks_than_parts_is_told_how_many_it_needs(rows, dim, remedy):
+    async def kernel(core, x, out):
+        tile = core.nram.alloc((x.shape[0] // 4, 8) if x.shape[0] == 9 else (1, 8), x.dtype, "tile")
+        mine = slice(core.task_id * tile.shape[0], (core.task_id + 1) * tile.shape[0])
+        await core.memcpy(tile, x[mine])
+        await core.memcpy(out[mine], tile)
+
+    x = np.ones((rows, 8), np.float32)
+    (finding,) = verify(kernel, x, Output.like(x), kind="BLOCK", dim=dim).errors
+    assert finding.kind == "never-written"
+    assert finding.remedy.startswith(remedy)
