@@ -3,6 +3,7 @@
 A second write is not an error if it is an update, which reads what it replaces (an atomic, or a load, an addition and a
 store; a part is enough, such as the largest value so far of a row that holds it), or if it overwrites an initial fill
 with a constant. Nor is an exchange without the old value after another atomic: it releases a lock, or resets a counter.
+Tasks may also set a flag to a number by such exchanges, one after the other.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class Overwrites:
         """
         may = self._fills(earlier)
         may |= self._are(BLIND_ATOMICS, later) & self._are(ATOMIC_NAMES - BLIND_ATOMICS, earlier)
+        may |= self._set_a_flag(earlier) & self._set_a_flag(later)
         doubtful = np.flatnonzero(~may)
         doubtful = doubtful[self._is_fill(earlier[doubtful])]
         may[doubtful] = ~self._is_fill(later[doubtful])
@@ -115,6 +117,11 @@ class Overwrites:
     def _fills(self, records: Integers) -> Flags:
         """By record, whether it is an instruction of `FILLS`."""
         return self._are(FILLS, records)
+
+    def _set_a_flag(self, records: Integers) -> Flags:
+        """By record, whether it is an exchange for a number, without the old value."""
+        without_view: Flags = self.run.columns["a_alloc"][records] == NONE
+        return self._are(BLIND_ATOMICS, records) & without_view
 
     def _are(self, names: frozenset[str], records: Integers) -> Flags:
         """By record, whether its operation is one of `names`."""

@@ -126,6 +126,15 @@ async def spin_lock_released_by_an_exchange(core, x, total, lock):
         await core.atomic_reduce_exch(lock, 0)
 
 
+@idiom(X, InOut(np.zeros(1, np.int32)), reference={"found": np.ones(1, np.int32)})
+async def flag_that_several_tasks_set(core, x, found):
+    """Each of them may, and all set the same number."""
+    if core.is_memory_core:
+        return
+    if await core.load(x[core.task_id, 0]) < np.inf:
+        await core.atomic_reduce_exch(found, 1)
+
+
 @idiom(X, InOut(np.zeros(1, np.int32)), OUT, reference={"out": 2 * X, "counter": np.array([28], np.int32)})
 async def rows_taken_from_an_atomic_counter(core, x, counter, out):
     """A persistent kernel: each task takes the next row until there are none."""
