@@ -58,10 +58,11 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     try:
         integers = tuple(as_index(extent) for extent in extents)
     except TypeError:
-        remedy = "pass its .shape" if isinstance(shape, np.ndarray) else "pass integers, such as (2, 8, 256, 196)"
-        raise InputError(f"{what} {shown(shape)} is not a shape: {remedy}") from None
+        rule = "a shape is an integer or a tuple of integers, such as (2, 8, 256, 196)"
+        of_array = "; pass its .shape" if isinstance(shape, np.ndarray) else ""
+        raise InputError(f"{what} {shown(shape)}: {rule}{of_array}") from None
     if any(isinstance(extent, bool) for extent in extents):
-        raise InputError(f"{what} {shown(shape)} is not a shape: its extents are integers, not booleans")
+        raise InputError(f"{what} {shown(shape)}: the extents of a shape are integers, not booleans")
     if min(integers, default=0) < 0:
         raise InputError(f"{what} {list(integers)}: an extent cannot be negative")
     if len(integers) > MAX_RANK:

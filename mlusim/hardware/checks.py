@@ -70,7 +70,10 @@ def _check_type(board: Board, field_name: str, annotation: object) -> None:
     value = getattr(board, field_name)
     owner = board.name if isinstance(board.name, str) else "a board"
     if annotation == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise BoardError(f"{owner}: {field_name} = {shown(value)} must be an integer, not {type(value).__name__}")
+        raise BoardError(
+            f"{owner}: {field_name} = {shown(value)} must be an integer, not {type(value).__name__}; "
+            "its unit is part of its name"
+        )
     if annotation == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise BoardError(f"{owner}: {field_name} = {shown(value)} must be a number, not {type(value).__name__}")
     if annotation == "str" and not (isinstance(value, str) and value and value.isprintable()):

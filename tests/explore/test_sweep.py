@@ -227,7 +227,7 @@ def test_an_impossible_point_is_a_row_with_its_reason():
         ({"shape": "2,b"}, r"shape: 'b' is neither a number.*"),
         ({"shape": (2, -1)}, r"shape \[2, -1\]: an extent cannot be negative"),
         ({"shape": np.array([4, 5])}, r"shape=array\(\[4, 5\]\) may be one shape or several: pass tuple.*"),
-        ({"shape": [None]}, r"shape None is not a shape: pass integers, such as \(2, 8, 256, 196\)"),
+        ({"shape": [None]}, r"shape None: a shape is an integer or a tuple of integers, such as \(2, 8, 256, 196\)"),
         ({"rule": "adjoint"}, r"--rule adjoint without --backward.*"),
         ({"workers": -1}, r"workers=-1: a number of processes, or 0 for this one"),
         (

@@ -102,7 +102,10 @@ def test_a_tensor_that_requires_gradients_is_detached():
         (lambda: ops.flip(X, 0.5), "axis=0.5 is not an integer"),
         (lambda: ops.flip(X, None), "axis=None is not an integer"),
         (lambda: ops.tin_shift_backward(X[None], PAIRS[:, 0], np.arange(2)), r"rule=array\(\[0, 1\]\): choose one of"),
-        (lambda: mlusim.plan("flip", (2.5, 3), axis=0), r"the shape of x \(2.5, 3\) is not a shape: pass integers"),
+        (
+            lambda: mlusim.plan("flip", (2.5, 3), axis=0),
+            r"the shape of x \(2.5, 3\): a shape is an integer or a tuple of integers",
+        ),
         (lambda: mlusim.plan("flip", (1,) * 65, axis=0), "the shape of x has rank 65: NumPy arrays have at most 64"),
         (
             lambda: mlusim.plan("bitcast_convert", (1,) * 64, dtype="int8"),
