@@ -274,7 +274,7 @@ def check_usable(allocation: Allocation, *, write: bool) -> None:
         raise AllocationError(f"{allocation.name} in {allocation.memory.name} was freed; {remedy}")
     if write and allocation.read_only:
         raise AccessError(
-            f"{allocation.name} is an input and inputs are never written; pass Output(shape, dtype) or InOut(array) "
+            f"{allocation.name} is an input, and inputs are never written; pass Output(shape, dtype) or InOut(array) "
             f"(on the command line --arg {allocation.name}=DTYPE:SHAPE), or write to a buffer of your own"
         )
 

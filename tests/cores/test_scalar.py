@@ -202,7 +202,7 @@ def test_scalar_takes_counts(run: Any, cycles: Any, count: Any) -> None:
             r"load takes one element, not <view of input \(gdram\): int32 \[4",
         ),
         (lambda core, x, o: core.store(o[:2], 1), OperandError, r"store takes one element, not <view of output"),
-        (lambda core, x, o: core.store(x[0], 1), AccessError, "input is an input and inputs are never written"),
+        (lambda core, x, o: core.store(x[0], 1), AccessError, "input is an input, and inputs are never written"),
         (
             lambda core, x, o: core.load(core.wram.alloc(1, "int32")),
             OperandError,

@@ -171,7 +171,7 @@ def test_writing_an_input() -> None:
     one = nram().allocate(64, "x", 0)
     one.read_only = True
     check_usable(one, write=False)
-    with pytest.raises(AccessError, match=r"^x is an input and inputs are never written; pass Output\(shape, dtype\)"):
+    with pytest.raises(AccessError, match=r"^x is an input, and inputs are never written; pass Output\(shape, dtype\)"):
         check_usable(one, write=True)
 
 

@@ -142,7 +142,7 @@ def test_a_task_that_never_ends_is_stopped():
     [
         ("access", r"slice \[0:9\] is outside axis 0 of <view of x .*"),
         ("access", r"index -1 is outside axis 0 of <view of x .* does not count from the end"),
-        ("access", r"x is an input and inputs are never written; .*"),
+        ("access", r"x is an input, and inputs are never written; .*"),
         ("allocation", r"held in the NRAM of .* was freed; .*"),
         ("allocation", r"nram.alloc of 1 000 000 B .* does not fit: .*"),
         ("copy", r"__memcpy has no direction gdram to ldram.*|memcpy of \[8, 8\] elements .*"),

@@ -144,12 +144,12 @@ def _wild_access_error(task: CompiledTask, address: int, flags: int) -> MlusimEr
         )
     if write and allocation.read_only and offset + size <= allocation.nbytes:
         return AccessError(
-            f"plain C++ writes {allocation.name}, which is an input and inputs are never written; write to an output "
+            f"plain C++ writes {allocation.name}, which is an input: inputs are never written; write to an output "
             "or a buffer of your own"
         )
     return AccessError(
         f"plain C++ {verb} {size} B at byte {group_digits(offset)} of {allocation.name}, which has "
-        f"{group_digits(allocation.nbytes)} B"
+        f"{group_digits(allocation.nbytes)} B; look at the index"
     )
 
 
@@ -191,7 +191,7 @@ def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int],
     if number in (signal.SIGSEGV, signal.SIGBUS):
         return AccessError(_segmentation(image, who, address, pc, describe))
     words = {
-        signal.SIGFPE: "division by zero, or of the least integer by -1: the result on the board is undefined",
+        signal.SIGFPE: "division by zero, or of the least integer by -1: the board's result is undefined; test for it",
         signal.SIGILL: f"{who} reached undefined behaviour: a division by zero that the compiler saw, "
         "or a function that ends without its return",
         signal.SIGABRT: f"{who} was aborted by the C or C++ library, which says why on the terminal",

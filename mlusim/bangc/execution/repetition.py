@@ -64,7 +64,8 @@ class Repetition:
         elif state == self._state and not task.clock_read and self._never_ends():
             error = OperationLimitError(
                 f"the task has made {group_digits(calls)} calls of the simulator and repeats itself: its variables and "
-                "its memory are what they were a round before, and no other task changes anything: an endless loop"
+                "its memory are as in an earlier iteration, and no other task changes anything: an endless loop; let "
+                "another task write what it waits for, or use a barrier"
             )
             raise_at(*self._place(function), error)
         if calls + 1 >= self._begun + _WINDOW:

@@ -84,7 +84,7 @@ def test_an_index_in_flight_or_out_of_range(run: Any) -> None:
             OperandError,
             "memcpy_rows from <.*> to <.*>: they overlap; copy through another",
         ),
-        (lambda c, x, t: (x, t, [0], [0]), AccessError, "input is an input and inputs are never written"),
+        (lambda c, x, t: (x, t, [0], [0]), AccessError, "input is an input, and inputs are never written"),
         (
             lambda c, x, t: (c.wram.alloc((8, 4), "int16"), x, [0], [0]),
             CopyError,
