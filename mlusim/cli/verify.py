@@ -88,12 +88,23 @@ def _make_kernel(kernel_name: str) -> click.Command:
             click.option(
                 "--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."
             ),
+            click.option(
+                "--partial", multiple=True, metavar="NAME", help="An output of which a part may stay unwritten."
+            ),
             dma_option,
             max_operations_option,
             *OUTPUT_OPTIONS,
         ),
         sections={
-            "Verification": ("reference", "tolerance", "absolute_tolerance", "dma", "rewrites", "max_operations"),
+            "Verification": (
+                "reference",
+                "tolerance",
+                "absolute_tolerance",
+                "dma",
+                "rewrites",
+                "partial",
+                "max_operations",
+            ),
             "Output": OUTPUT,
         },
     )
@@ -107,6 +118,7 @@ def _verify(
     tolerance: float,
     absolute_tolerance: float,
     rewrites: Sequence[str],
+    partial: Sequence[str],
     dma: str,
     max_operations: int | None,
     out: Sequence[str],
@@ -123,6 +135,7 @@ def _verify(
         tolerance=tolerance,
         absolute_tolerance=absolute_tolerance,
         rewrites=tuple(rewrites),
+        partial=tuple(partial),
         dma=dma,
         **given(max_operations=max_operations),
     )

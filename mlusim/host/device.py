@@ -296,22 +296,32 @@ class Device(DeviceMemory):
         """The findings of `watch_host_data`, one per object."""
         return () if self._host_data is None else tuple(self._host_data.findings)
 
-    def verify(self, *, name: str = "", rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
+    def verify(
+        self,
+        *,
+        name: str = "",
+        rewrites: bool | tuple[str, ...] = (),
+        partial: bool | tuple[str, ...] = (),
+        left: bool = False,
+    ) -> Report:
         """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises if there are errors.
 
         Args:
             name: name in the report; by default the names of the kernels.
             rewrites: names of outputs that one launch may write more than once; True for all.
+            partial: names of outputs of which a part may stay unwritten; True for all.
             left: report allocations that were not freed.
 
         An error that ended a run is reported as a finding. Values that kernels pass through Python objects are found if
         `watch_host_data` was called before they ran.
         """
-        from mlusim.verifier.check import check_log, check_rewrites, with_findings
+        from mlusim.verifier.check import check_log, check_names, with_findings
 
         self._check_ran("verify")
-        check_rewrites(rewrites)
-        report = check_log(self.log, self.board, name=name, rewrites=rewrites, left=left, stopped=self._error)
+        check_names(rewrites=rewrites, partial=partial)
+        report = check_log(
+            self.log, self.board, name=name, rewrites=rewrites, partial=partial, left=left, stopped=self._error
+        )
         return with_findings(report, self.host_data)
 
     def result(self, name: str = "", *, theory_ops: int | None = None) -> Result:

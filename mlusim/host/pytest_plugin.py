@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # of cached properties, such as `core.nram`.
 _INTERNAL = {"mlusim", "simpy", "functools"}
 # Arguments of the marker.
-_MARKED = ("rewrites", "verify")
+_MARKED = ("rewrites", "partial", "verify")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,8 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker `mlusim`."""
     config.addinivalue_line(
         "markers",
-        "mlusim(rewrites=(), verify=True): for --mlusim-devices: outputs that are written more than once by intent, "
-        "or no verification of this test's devices",
+        "mlusim(rewrites=(), partial=(), verify=True): for --mlusim-devices: outputs that are written more than once, "
+        "or in part, by intent, or no verification of this test's devices",
     )
 
 
@@ -118,13 +118,17 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
     if marker is None:
         return {}
     from mlusim.errors import InputError, nearest
-    from mlusim.verifier.check import check_rewrites
+    from mlusim.verifier.check import check_names
 
     chosen = dict(marker.kwargs)
     wrong = [*map(repr, marker.args), *(name for name in chosen if name not in _MARKED)]
-    failure = f"has no argument {wrong[0]}: {nearest(wrong[0], _MARKED)}choose {' or '.join(_MARKED)}" if wrong else ""
+    failure = (
+        f"has no argument {wrong[0]}: {nearest(wrong[0], _MARKED)}choose {', '.join(_MARKED[:-1])} or {_MARKED[-1]}"
+        if wrong
+        else ""
+    )
     try:
-        check_rewrites(chosen.get("rewrites", ()))
+        check_names(rewrites=chosen.get("rewrites", ()), partial=chosen.get("partial", ()))
     except InputError as error:
         failure = failure or str(error)
     if failure:

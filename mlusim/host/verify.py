@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlusim.arrays import Array
+import numpy as np
+
+from mlusim.arrays import Array, Flags
 from mlusim.cores.core import Kernel
 from mlusim.cores.tasks.launch_checks import kernel_name
 from mlusim.errors import AllocationError, AwaitError, BoardError, InputError, LaunchError, MlusimError, shown
@@ -18,8 +20,10 @@ from mlusim.host.run import Uploaded, by_name, launch
 from mlusim.inputs import as_text, check_flags, check_operations
 from mlusim.planning.plan import Plan
 from mlusim.results.memory_state import Repeat
-from mlusim.verifier.check import check_log, check_rewrites, with_findings
+from mlusim.verifier.check import check_log, check_names, with_findings
 from mlusim.verifier.report import Report
+from mlusim.verifier.run import Run
+from mlusim.verifier.split.coverage import written_elements
 
 
 def verify(
@@ -34,6 +38,7 @@ def verify(
     plan: Plan | None = None,
     planned: str = "",
     rewrites: bool | tuple[str, ...] = (),
+    partial: bool | tuple[str, ...] = (),
     dma: str = "complete",
     max_operations: int = DEFAULT_MAX_OPERATIONS,
     stall_s: float = DEFAULT_STALL_S,
@@ -59,6 +64,8 @@ def verify(
         plan: the split that the kernel should follow. It is checked first, and the run compared with it.
         planned: name of the output that the plan splits, if several outputs have the plan's shape.
         rewrites: names of outputs that may be written more than once; True for all.
+        partial: names of outputs of which a part may stay unwritten, such as the results of a filter, whose number
+            depends on the data; True for all. Elements that are never written are not compared with the reference.
         dma: "complete" or "late", as in `Device`.
         max_operations, stall_s: limits on endless tasks, as in `Device`.
         data: False for a timing-only run, which has no values to compare.
@@ -72,7 +79,8 @@ def verify(
     check_operations(theory_ops)
     check_flags(data=data)
     placed, named = by_name(kernel, arguments, settings, verify)
-    _check_options(plan, planned, rewrites)
+    _check_options(plan, planned)
+    check_names(rewrites=rewrites, partial=partial)
     tolerances = as_tolerance("tolerance", tolerance), as_tolerance("absolute_tolerance", absolute_tolerance)
     if plan is not None and dim is None:
         dim, kind = plan.dim, plan.kind
@@ -89,7 +97,7 @@ def verify(
     repeat: Repeat | None = buffers_at if data else None
     try:
         simulated, run = start()
-        _check_names(rewrites, list(run.outputs))
+        _check_outputs(list(run.outputs), rewrites=rewrites, partial=partial)
         expected = expected_outputs(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
     except AwaitError as error:
         return _refused(Device(board(device)), kernel, error)
@@ -102,10 +110,20 @@ def verify(
     outputs: dict[str, Array] = {}
     if stopped is None and data:
         outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
+        for output in expected if partial is True else set(partial or ()) & set(expected):
+            written = written_elements(Run(simulated.log), run.outputs[output])
+            expected = {**expected, output: _where(written, expected[output], outputs[output])}
         findings += differences(simulated.log, run.outputs, expected, outputs, tolerances, repeat)
     name = kernel_name(kernel)
     report = check_log(
-        simulated.log, simulated.board, name=name, plan=plan, rewrites=rewrites, planned=planned, stopped=stopped
+        simulated.log,
+        simulated.board,
+        name=name,
+        plan=plan,
+        rewrites=rewrites,
+        partial=partial,
+        planned=planned,
+        stopped=stopped,
     )
     result = simulated.result(report.name, theory_ops=theory_ops)
     result.plan, result.repeat = plan, repeat
@@ -131,7 +149,15 @@ def _error_of(device: Device) -> MlusimError | None:
     return None
 
 
-def _check_options(plan: Any, planned: Any, rewrites: Any) -> None:
+def _where(written: Flags, expected: Array, result: Array) -> Array:
+    """Return the reference of a partial output, with its own bytes where no operation has written."""
+    if (expected.shape, expected.dtype) != (result.shape, result.dtype):
+        # An error, which the comparison raises.
+        return expected
+    return np.where(written, expected, result)
+
+
+def _check_options(plan: Any, planned: Any) -> None:
     """Raise `InputError` for options of an invalid type or value."""
     if plan is not None and not isinstance(plan, Plan):
         raise InputError(f"plan={shown(plan)} is not a plan: make one with mlusim.plan(NAME, *shapes)")
@@ -139,11 +165,11 @@ def _check_options(plan: Any, planned: Any, rewrites: Any) -> None:
         raise InputError(
             f"planned={shown(planned)} names the output that a plan splits, and there is no plan: pass plan= too"
         )
-    check_rewrites(rewrites)
 
 
-def _check_names(rewrites: Any, outputs: list[str]) -> None:
-    """Raise `InputError` for a name that is not an output."""
-    unknown = [] if isinstance(rewrites, bool) else [name for name in rewrites if name not in outputs]
-    if unknown:
-        raise InputError(f"rewrites names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
+def _check_outputs(outputs: list[str], **options: bool | tuple[str, ...]) -> None:
+    """Raise `InputError` for an option with a name that is not an output."""
+    for option, names in options.items():
+        unknown = [] if isinstance(names, bool) else [name for name in names if name not in outputs]
+        if unknown:
+            raise InputError(f"{option} names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")

@@ -28,13 +28,17 @@ from mlusim.verifier.unread import find_unread
 from mlusim.verifier.unused import find_left, find_unused
 
 
-def check_rewrites(rewrites: object) -> None:
-    """Raise `InputError` for anything but a boolean and names of outputs. A text would allow each of its parts."""
-    named = isinstance(rewrites, tuple | list | set | frozenset) and all(isinstance(name, str) for name in rewrites)
-    if not (named or isinstance(rewrites, bool)):
-        raise InputError(
-            f"rewrites={shown(rewrites)}: pass a tuple of names of outputs, such as ('out',), or True for all"
-        )
+def check_names(**options: object) -> None:
+    """Raise `InputError` for an option that is neither a boolean nor names of outputs.
+
+    A text would allow each of its parts.
+    """
+    for option, value in options.items():
+        named = isinstance(value, tuple | list | set | frozenset) and all(isinstance(name, str) for name in value)
+        if not (named or isinstance(value, bool)):
+            raise InputError(
+                f"{option}={shown(value)}: pass a tuple of names of outputs, such as ('out',), or True for all"
+            )
 
 
 def check_log(
@@ -44,6 +48,7 @@ def check_log(
     name: str = "",
     plan: Plan | None = None,
     rewrites: bool | tuple[str, ...] = (),
+    partial: bool | tuple[str, ...] = (),
     planned: str = "",
     stopped: BaseException | None = None,
     left: bool = False,
@@ -57,6 +62,7 @@ def check_log(
         plan: the split that the run should follow; the plan itself is also checked. Its parameter `rewrites` states
             that the kernel writes elements again on purpose.
         rewrites: names of outputs that may be written more than once; True for all.
+        partial: names of outputs of which a part may stay unwritten; True for all.
         planned: name of the output that the plan splits, if ambiguous.
         stopped: the error that ended the run early. Bytes never written are then not reported.
         left: report host allocations that were not freed.
@@ -82,7 +88,7 @@ def check_log(
     uninitialised, padding = find_uninitialised(run)
     findings += uninitialised
     findings += find_remarks(run, padding)
-    uses, wrong = Coverage(run, plan, rewrites, planned).measure()
+    uses, wrong = Coverage(run, plan, rewrites, partial, planned).measure()
     if plan is not None:
         wrong += nram_beyond_plan(log, plan)
     if stopped is None:

@@ -117,6 +117,10 @@ def test_short():
 def test_twice():
     run(twice)
 
+@pytest.mark.mlusim(partial=("out",))
+def test_partial():
+    run(short)
+
 @pytest.mark.mlusim(verify=False)
 def test_left_alone():
     run(short)
@@ -247,14 +251,16 @@ def test_invalid_arguments_give_a_one_line_error(plain: Suite) -> None:
 
 def test_wrong_arguments_of_the_marker_give_a_one_line_error(plain: Suite) -> None:
     assert plain.failure("name").strip() == (
-        "@pytest.mark.mlusim has no argument rewrite: did you mean rewrites? choose rewrites or verify"
+        "@pytest.mark.mlusim has no argument rewrite: did you mean rewrites? choose rewrites, partial or verify"
     )
-    assert plain.failure("position").strip() == "@pytest.mark.mlusim has no argument 'out': choose rewrites or verify"
+    assert plain.failure("position").strip() == (
+        "@pytest.mark.mlusim has no argument 'out': choose rewrites, partial or verify"
+    )
     assert "@pytest.mark.mlusim rewrites='out': pass a tuple of names" in plain.failure("text")
 
 
 def test_a_flag_verifies_the_devices_of_a_test(plain: Suite, folder: Path) -> None:
-    every = {"sound", "short", "twice", "left_alone", "operator"}
+    every = {"sound", "short", "twice", "partial", "left_alone", "operator"}
     assert plain.passed("devices") == dict.fromkeys(every, True)
     asked = Suite(folder, "--mlusim-devices", "--strict-markers", "test_devices.py")
     assert asked.passed("devices") == dict.fromkeys(every - {"short"}, True) | {"short": False}

@@ -257,6 +257,8 @@ def test_invalid_arguments_show_only_the_callers_line():
         ({"rewrites": "out"}, "rewrites='out': pass a tuple of names of outputs, such as ('out',), or True for all"),
         ({"rewrites": 3}, "rewrites=3: pass a tuple of names of outputs, such as ('out',), or True for all"),
         ({"rewrites": ("o",)}, "rewrites names ['o'], which are not outputs: the outputs are ['out']"),
+        ({"partial": "out"}, "partial='out': pass a tuple of names of outputs, such as ('out',), or True for all"),
+        ({"partial": ("x",)}, "partial names ['x'], which are not outputs: the outputs are ['out']"),
         ({"tolerance": "1"}, "tolerance='1': it must be a number of at least 0, relative to the reference"),
         ({"tolerance": -1.0}, "tolerance=-1.0: it must be a number of at least 0, relative to the reference"),
         (

@@ -13,6 +13,7 @@ from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import NONE
 from mlusim.log_tables import AllocationRecord
+from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses.cells import Cells
@@ -20,7 +21,7 @@ from mlusim.verifier.accesses.condensed import accesses_from, condense, join, re
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import Geometry, geometry_of
 from mlusim.verifier.accesses.outputs import is_output
-from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.accesses.table import COLLECT, FILTERS, Accesses
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.run import Run
 from mlusim.verifier.split.never_written import swapped_arguments, too_few_tasks
@@ -35,6 +36,8 @@ from mlusim.verifier.split.plan_comparison import (
 )
 from mlusim.verifier.split.tensor_use import TensorUse, untouched
 
+# Names of outputs, or True for all.
+OutputNames = bool | tuple[str, ...]
 # Kinds of accesses in the cells of a tensor.
 _RUN, _TILE, _WINDOW, _REPEAT = range(4)
 
@@ -47,12 +50,14 @@ class Coverage:
         run: the run.
         plan: the split that it should follow, or None.
         rewrites: names of outputs that the kernel may write more than once, or True for all.
+        partial: names of outputs of which a part may stay unwritten, or True for all.
         planned: name of the output that the plan splits, if ambiguous.
     """
 
     run: Run
     plan: Plan | None = None
-    rewrites: bool | tuple[str, ...] = ()
+    rewrites: OutputNames = ()
+    partial: OutputNames = ()
     planned: str = ""
 
     def measure(self) -> tuple[list[TensorUse], list[Finding]]:
@@ -91,7 +96,7 @@ class Coverage:
         more: Any = cells.count(repeated) if repeated.any() else 0
         writes = once + more
         rewrites = self._most_in_a_launch(cells, joined, is_run, once) + more
-        allowed = self.rewrites is True or (self.rewrites is not False and allocation.name in self.rewrites)
+        allowed = _is_named(allocation, self.rewrites)
         several = rewrites > 1
         if several.any() and not (allowed or allocation.workspace):
             overwrites = Overwrites(self.run)
@@ -120,7 +125,8 @@ class Coverage:
         is_workspace = allocation.workspace and identity not in self.run.log.host_read_parts
         if is_workspace or identity in self.run.accesses.unknown:
             return use, findings
-        if use.unwritten_bytes and identity not in self.run.log.host_writes:
+        is_partial = _is_named(allocation, self.partial) and use.bytes_written > 0
+        if use.unwritten_bytes and identity not in self.run.log.host_writes and not is_partial:
             beside = cells.runs((writes > 0) & ~expected)
             findings.append(self._never_written(identity, cells, (writes == 0) & expected, rows, plan, beside))
         if use.rewritten_bytes and not (allowed or allocation.workspace):
@@ -237,6 +243,14 @@ class Coverage:
                 f"elements of {allocation.name}, such as the padding of its rows, are written\nor {remedy}"
             )
         by_plan = f"\nthe plan assigns {describe_tile(plan, int(starts[0]))}" if plan is not None else ""
+        if plan is None and len(rows) and not {COLLECT, *FILTERS}.isdisjoint(self.run.log.ops):
+            # Launches of BANG C programs have no windows.
+            declared = (
+                f"pass partial=({allocation.name!r},)"
+                if identity in self.run.log.windows
+                else f"copy back only the part of {allocation.name} that is written"
+            )
+            remedy += f"\nor, if only a part holds selected elements, {declared}"
         return Finding(
             kind="never-written",
             title=f"{allocation.name} is never written"
@@ -357,3 +371,19 @@ def _use_of_input(allocation: AllocationRecord, own: Accesses, *, known: bool) -
         expected_bytes=0,
         known=known,
     )
+
+
+def written_elements(run: Run, output: View) -> Flags:
+    """Return by element of an output whether an operation has written all of its bytes."""
+    own = run.accesses.where(np.flatnonzero(run.accesses.alloc == output.allocation.identity))
+    cells = Cells(own, output.allocation.nbytes)
+    # By cell, the unwritten bytes before it.
+    unwritten = np.concatenate([[0], np.cumsum((cells.count(own.write) == 0) * np.diff(cells.cuts))])
+    positions = np.indices(output.shape).reshape(output.ndim, -1)
+    first = output.offset + np.array(output.strides, np.int64) @ positions
+    before, after = (np.interp(bounds, cells.cuts, unwritten) for bounds in (first, first + output.itemsize))
+    return np.asarray(before == after).reshape(output.shape)
+
+
+def _is_named(allocation: AllocationRecord, names: OutputNames) -> bool:
+    return names is True or (names is not False and allocation.name in names)
