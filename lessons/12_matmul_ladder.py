@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 12. The matmul ladder
 #
-# Matrix multiplication is often taught as a ladder of optimizations. The first rung is a scalar loop, the last one a
+# Matrix multiplication is often taught as a ladder of optimisations. The first rung is a scalar loop, the last one a
 # pipeline of five stages, and each rung uses one more part of the chip. This lesson climbs the ladder on a simulated
 # MLU370-X8, for a tall matrix `a` (M x 128) and a small one, `b` (128 x 256).
 

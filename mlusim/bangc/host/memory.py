@@ -254,7 +254,7 @@ class ProgramMemory:
     def cnrtCastDataType(
         self, src: int, src_type: int, dst: int, dst_type: int, count: int, parameter: int, rounding: int = 5
     ) -> int:
-        """Convert elements. An integer i with quantization parameters represents i * 2^position / scale.
+        """Convert elements. An integer i with quantisation parameters represents i * 2^position / scale.
 
         One of the two types is such an integer.
         """
