@@ -63,12 +63,16 @@ def loop_repeated(file: str, line: int, following: int, *, once: bool = False) -
 
 
 def _as_called(file: str, line: int) -> Iterator[set[int]]:
-    """Yield a line, the lines in loops that call its function, and those that call the functions of these."""
+    """Yield a line, the lines that call its function, and those that call the functions of these.
+
+    Calls outside loops count only if there are none in loops.
+    """
     structure = _structure(file)
     lines = {line}
     for _ in range(_MOST_CALLERS):
         yield lines
-        lines = {call for line in lines for call in structure.calls_of(line) if loop_around(file, call, call)}
+        calls = {call for line in lines for call in structure.calls_of(line)}
+        lines = {call for call in calls if loop_around(file, call, call)} or calls
         if not lines:
             return
 
@@ -95,6 +99,12 @@ def function_around(file: str, line: int) -> str:
 def _same_function(file: str, one: int, other: int) -> bool:
     structure = _structure(file)
     return structure.function_of(one) == structure.function_of(other)
+
+
+def can_wait(file: str, line: int) -> bool:
+    """Return whether a sync may stand at a line: in Python, only a coroutine function awaits."""
+    structure = _structure(file)
+    return structure.function_of(line)[0] not in structure.plain
 
 
 def exclude_each_other(file: str, one: int, other: int) -> bool:
@@ -163,6 +173,7 @@ class _Structure:
         ifs: every `if`, with all of its branches.
         returns: the lines of `return`.
         functions: every function, with its name; in Python, that of a method begins with a dot.
+        plain: the functions that cannot await anything.
         calls: the lines of calls, with the name of the function.
     """
 
@@ -173,6 +184,7 @@ class _Structure:
     returns: tuple[int, ...]
     functions: tuple[tuple[Lines, str], ...]
     calls: tuple[tuple[int, str], ...]
+    plain: frozenset[Lines] = frozenset()
 
     def function_of(self, line: int) -> tuple[Lines, str]:
         """Return the innermost function around a line."""
@@ -211,8 +223,29 @@ def _structure(file: str) -> _Structure:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     calls = [(node.lineno, _name_of(node.func)) for node in nodes if isinstance(node, ast.Call)]
+    calls += _calls_of_parameters(nodes)
     conditional = tuple(map(_lines, bodies))
-    return _Structure(tuple(loops), tuple(branches), conditional, ifs, returns, tuple(functions), tuple(calls))
+    plain = frozenset(_lines([node]) for node in nodes if isinstance(node, ast.FunctionDef))
+    return _Structure(tuple(loops), tuple(branches), conditional, ifs, returns, tuple(functions), tuple(calls), plain)
+
+
+def _calls_of_parameters(nodes: Sequence[ast.AST]) -> list[tuple[int, str]]:
+    """Return the lines that call a parameter, with the names of the functions of the file that are passed for it."""
+    defined = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    found = []
+    for passing in (node for node in nodes if isinstance(node, ast.Call)):
+        function = defined.get(_name_of(passing.func).removeprefix("."))
+        if function is None:
+            continue
+        names = [parameter.arg for parameter in function.args.args]
+        if names[:1] == ["self"]:
+            del names[0]
+        passed = dict(zip(names, passing.args, strict=False)) | {word.arg: word.value for word in passing.keywords}
+        for call in ast.walk(function):
+            if isinstance(call, ast.Call) and (value := passed.get(_name_of(call.func))) is not None:
+                name = _name_of(value)
+                found += [(call.lineno, name)] if name.removeprefix(".") in defined else []
+    return found
 
 
 def _lines(statements: Sequence[ast.stmt]) -> Lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import mlusim
 from findings import ONE, X, the_only_error
@@ -73,7 +74,45 @@ def test_of_two_calls_the_one_between_the_operations_around_it_is_named():
     finding = the_only_error(helped, X, Output.like(X), "double", **ONE)
     store, compute = finding.sites
     assert (calls_of(store), calls_of(compute)) == ([9], [6])
-    assert finding.remedy == f"`await core.sync_io()`, which waits for the IO pipe, before {here(6)}"
+    # A sync cannot stand in the helpers.
+    assert finding.remedy == f"`await core.sync_io()`, which waits for the IO pipe, at the end of the loop at {here(5)}"
+
+
+async def stages(core, count, begin, work, end, waits):
+    for step in range(count + 2):
+        if step >= 2:
+            end(step - 2)
+        if step < count:
+            begin(step)
+        if 1 <= step <= count:
+            work(step - 1)
+        if waits:
+            await core.sync()
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+def test_the_stages_of_a_pipeline_may_be_passed_to_it(rows):
+    async def kernel(core, x, out, waits=1):
+        given, made = (core.nram.alloc((2, 8), x.dtype, name) for name in ("given", "made"))
+
+        def fetch(row):
+            core.memcpy_async(given[row % 2], x[row])
+
+        def twice(row):
+            core.mul(made[row % 2], given[row % 2], 2.0)
+
+        def put(row):
+            core.memcpy_async(out[row], made[row % 2])
+
+        await stages(core, rows, fetch, end=put, work=twice, waits=waits)
+        await core.sync()
+
+    x = X[:rows]
+    assert mlusim.verify(kernel, x, Output.like(x), reference=2 * x, **ONE).ok
+    finding = the_only_error(kernel, x, Output.like(x), 0, **ONE)
+    loop = stages.__code__.co_firstlineno + 1
+    waits = "`await core.sync()`, which waits for all pipes"
+    assert finding.remedy == f"{waits}, at the end of the loop at test_call_sites.py:{loop}"
 
 
 def test_all_calls_are_named_that_are_possible():

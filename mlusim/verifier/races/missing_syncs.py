@@ -19,7 +19,7 @@ from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site, between, in_one_function
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, on_the_vector_pipe
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import loop_repeated, loops_around
+from mlusim.verifier.source_loops import can_wait, loop_repeated, loops_around
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
@@ -27,6 +27,8 @@ _MAX_STEPS = 10_000
 # share, and only if each task executes the line this often.
 _SELDOM = 0.6
 _FEW_EXECUTIONS = 4
+# Added to the rank of a location where no sync may stand.
+_CANNOT_WAIT = 10
 
 
 class Point(NamedTuple):
@@ -271,11 +273,16 @@ def _barrier_fixes(finding: Finding, points: set[Point]) -> bool:
 def _points(run: Run, race: Race) -> set[Point]:
     """Return the locations that a task passes between two operations, and the copies that could block instead.
 
-    The last time, a pipeline may pass fewer lines than the first time: it no longer loads.
+    The last time, a pipeline may pass fewer lines than the first time: it no longer loads. Functions that cannot wait
+    rank last.
     """
     copies = {Point(4, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
-    points = _passed(run, race.first, race.second)
-    return copies | (points & _passed(run, *race.last) or points)
+    passed = _passed(run, race.first, race.second)
+    points = copies | (passed & _passed(run, *race.last) or passed)
+    return {
+        point if can_wait(point.file, point.line) else point._replace(rank=point.rank + _CANNOT_WAIT)
+        for point in points
+    }
 
 
 def _passed(run: Run, first: int, second: int) -> set[Point]:
