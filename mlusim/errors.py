@@ -138,7 +138,13 @@ class SimulatedTimeError(KernelError):
 
 
 class HangError(KernelError):
-    """A deadlock: tasks that wait for something that never happens."""
+    """A deadlock: tasks that wait for something that never happens.
+
+    Attributes:
+        own_lock: the task, as an index into the log, and the number of the lock, if a task waits for one that it holds.
+    """
+
+    own_lock: tuple[int, int] | None = None
 
 
 def nearest(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from mlusim.log import Log
-from mlusim.verifier.source_loops import calls_from, function_around
+from mlusim.verifier.source_loops import calls_from, function_around, location_of
 
 # Records of the log, of all tasks, that are searched on either side of the operation.
 _NEARBY = 2000
@@ -26,7 +25,7 @@ class CallSite:
     @property
     def location(self) -> str:
         """`kernel.py:41`."""
-        return f"{Path(self.file).name}:{self.line}"
+        return location_of(self.file, self.line)
 
 
 def call_sites(log: Log, record: int) -> tuple[CallSite, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Integers
+from mlusim.arrays import Flags, Integers
+from mlusim.log import Log
 from mlusim.records import COLUMNS, Records
 
 # Types of columns, the narrowest first. Sums and differences of two numbers must fit; products are made in 64 bits.
@@ -23,6 +25,11 @@ def narrow(values: Any) -> Integers:
 def joint(major: Any, minor: Any, count: int) -> Integers:
     """Return one number for each pair of numbers, in the order of the pairs; `count`: more than any of `minor`."""
     return np.asarray(np.asarray(major, np.int64) * count + minor)
+
+
+def ops_among(log: Log, names: Collection[str]) -> Flags:
+    """By number of an operation in `Log.ops`, whether it is one of `names`."""
+    return np.array([name in names for name in log.ops], bool)
 
 
 class Columns(dict[str, Integers]):

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,6 +63,16 @@ _WAITS_FOR = {
 }
 
 
+class _Awaited(NamedTuple):
+    """What tasks wait for: a barrier, or a lock by its number."""
+
+    operation: str
+    lock: int = NONE
+
+    def __str__(self) -> str:
+        return self.operation if self.lock == NONE else f"lock {self.lock}"
+
+
 def stop_finding(error: BaseException, run: Run) -> Finding:
     """Return the finding for an error that ended a run."""
     if isinstance(error, HangError) and not error.location:
@@ -81,7 +92,7 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         kind=kind,
         title=text,
         location=_with_source(location, source),
-        sites=_acquired_by_itself(run, text, location) if kind == "hang" else (),
+        sites=_acquired_by_itself(run, error) if isinstance(error, HangError) else (),
         rule=_RULES.get(kind, ""),
         remedy=_remedy(kind, text),
         fields={"error": type(error).__name__, **_as_fields(at)},
@@ -99,11 +110,10 @@ def _remedy(kind: str, text: str) -> str:
     return ""
 
 
-def _acquired_by_itself(run: Run, text: str, location: str) -> tuple[Site, ...]:
+def _acquired_by_itself(run: Run, error: HangError) -> tuple[Site, ...]:
     """Return where a task acquired the lock that it waits for itself."""
-    held = locks_in_use(run)
-    sites = [run.site(record, "locks") for (_, lock), record in held.items() if f"lock {lock}," in text]
-    return tuple(site for site in sites if location.startswith(site.owner))
+    record = None if error.own_lock is None else locks_in_use(run).get(error.own_lock)
+    return () if record is None else (run.site(record, "locks"),)
 
 
 def find_swallowed(log: Log) -> list[Finding]:
@@ -180,17 +190,16 @@ def _hang(run: Run) -> Finding | None:
     if not len(waiting):
         return None
     by_line: dict[int, list[int]] = {}
-    by_name: dict[str, list[int]] = {}
+    tasks_of: dict[_Awaited, list[int]] = {}
     for position in waiting.tolist():
-        name = log.ops[int(order.op[position])]
-        if name == "lock":
-            name = f"lock {int(order.detail[position]) >> SHIFT}"
+        is_lock = order.op[position] == lock
+        awaited = _Awaited(log.ops[int(order.op[position])], int(order.detail[position]) >> SHIFT if is_lock else NONE)
         by_line.setdefault(int(order.line[position]), []).append(position)
-        by_name.setdefault(name, []).append(int(order.task[position]))
+        tasks_of.setdefault(awaited, []).append(int(order.task[position]))
     sites = tuple(
         replace(run.site(int(order.record[positions[0]]), "waits"), end_ps=-1) for positions in by_line.values()
     )
-    jobs = {order.job[task] for tasks in by_name.values() for task in tasks}
+    jobs = {order.job[task] for tasks in tasks_of.values() for task in tasks}
     returned = [task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and order.job[task] in jobs]
     at = "; ".join(
         f"{site.location} {_names(log, order.task[positions].tolist())}"
@@ -200,43 +209,44 @@ def _hang(run: Run) -> Finding | None:
     waits_at = set(order.record[waiting].tolist())
     holders = {number: task for (task, number), record in held.items() if record not in waits_at}
     locked = {number: held[task, number] for number, task in holders.items()}
-    title, remedy = _deadlock(log, by_name, holders, returned=bool(returned))
+    title, remedy = _deadlock(log, tasks_of, holders, returned=bool(returned))
     if returned and all(log.tasks[task].is_memory_core for task in returned):
-        remedy = _without_memory_cores(sites[0], list(by_name)) or remedy
+        remedy = _without_memory_cores(sites[0], list(tasks_of)) or remedy
     if alone := _passed_alone(run, waiting):
         remedy = f"{alone}\nor {remedy}"
     return Finding(
         kind="hang",
         title=title,
         location=f"{at}; " + (f"returned: {_names(log, returned)}" if returned else "none has returned"),
-        sites=(*sites, *_causes(run, by_name, locked, returned)),
-        rule="; ".join(dict.fromkeys(_WAITS_FOR[name.partition(" ")[0]] for name in by_name)),
+        sites=(*sites, *_causes(run, tasks_of, locked, returned)),
+        rule="; ".join(dict.fromkeys(_WAITS_FOR[awaited.operation] for awaited in tasks_of)),
         remedy=remedy,
         fields={
             "waiting": len(waiting),
             "returned": len(returned),
-            "barriers": list(by_name),
-            "clusters": sorted({log.tasks[task].cluster for tasks in by_name.values() for task in tasks}),
+            "barriers": [str(awaited) for awaited in tasks_of],
+            "clusters": sorted({log.tasks[task].cluster for tasks in tasks_of.values() for task in tasks}),
         },
     )
 
 
-def _causes(run: Run, waiting: Collection[str], locked: Mapping[int, int], returned: list[int]) -> tuple[Site, ...]:
+def _causes(
+    run: Run, waiting: Collection[_Awaited], locked: Mapping[int, int], returned: list[int]
+) -> tuple[Site, ...]:
     """Return where the locks that tasks wait for were acquired, or else the last operation of a task that returned.
 
     `locked`: by lock, the record with which a task acquired it.
     """
     order = run.order
-    if any(name.startswith("lock ") for name in waiting):
-        held = [locked[number] for number in locked if f"lock {number}" in waiting]
-        return tuple(run.site(record, "locks") for record in held)
+    if locks := {awaited.lock for awaited in waiting} - {NONE}:
+        return tuple(run.site(record, "locks") for number, record in locked.items() if number in locks)
     last = [int(order.first[task + 1]) - 1 for task in returned if order.first[task] < order.first[task + 1]]
     return tuple(run.site(int(order.record[position]), "last") for position in last[:1])
 
 
-def _without_memory_cores(waits: Site, barriers: list[str]) -> str:
+def _without_memory_cores(waits: Site, barriers: list[_Awaited]) -> str:
     """Return the remedy for a barrier that only memory cores do not reach; empty if it is one of the cores alone."""
-    instead = _OF_CORES_ALONE.get(barriers[0], "") if len(barriers) == 1 else ""
+    instead = _OF_CORES_ALONE.get(barriers[0].operation, "") if len(barriers) == 1 else ""
     if not instead:
         return ""
     leave = "let the memory cores reach it, too, and not return before the last"
@@ -267,7 +277,9 @@ def _passed_alone(run: Run, waiting: Integers) -> str:
     return ""
 
 
-def _deadlock(log: Log, waiting: dict[str, list[int]], holders: dict[int, int], *, returned: bool) -> tuple[str, str]:
+def _deadlock(
+    log: Log, waiting: dict[_Awaited, list[int]], holders: dict[int, int], *, returned: bool
+) -> tuple[str, str]:
     """Return title and remedy of a hang.
 
     Args:
@@ -276,13 +288,13 @@ def _deadlock(log: Log, waiting: dict[str, list[int]], holders: dict[int, int], 
         holders: by lock, the task that holds it.
         returned: whether other tasks of the launch have returned.
     """
-    texts = {name: f"{name}{_held_by(log, name, holders)}" for name in waiting}
-    locks = [name for name in waiting if name.startswith("lock ")]
+    texts = {awaited: f"{awaited}{_held_by(log, awaited.lock, holders)}" for awaited in waiting}
+    locks = [awaited for awaited in waiting if awaited.lock != NONE]
     if len(waiting) > 1:
         waits = "; ".join(
             f"{_names(log, sorted(tasks))} {'waits' if len(tasks) == 1 else 'wait'} "
-            f"{'for' if name in locks else 'in'} {texts[name]}"
-            for name, tasks in waiting.items()
+            f"{'for' if awaited in locks else 'in'} {texts[awaited]}"
+            for awaited, tasks in waiting.items()
         )
         if locks:
             return (
@@ -291,18 +303,18 @@ def _deadlock(log: Log, waiting: dict[str, list[int]], holders: dict[int, int], 
             )
         return (
             f"crossed barriers: {waits}",
-            f"make all of them reach one barrier, {' or '.join(texts)}, in the same order",
+            f"make all of them reach one barrier, {' or '.join(map(str, texts))}, in the same order",
         )
-    ((name, tasks),) = waiting.items()
+    ((awaited, tasks),) = waiting.items()
     count = "1 task waits" if len(tasks) == 1 else f"{len(tasks)} tasks wait"
     if locks:
-        return f"deadlock: {count} for {texts[name]}", "release the lock on every path of the task that acquires it"
+        return f"deadlock: {count} for {texts[awaited]}", "release the lock on every path of the task that acquires it"
     remedy = "make all of them reach the same barriers" + (", and none return before the last" if returned else "")
-    return f"deadlock: {count} in {name}, which not all of its participants reach", remedy
+    return f"deadlock: {count} in {awaited}, which not all of its participants reach", remedy
 
 
-def _held_by(log: Log, name: str, holders: dict[int, int]) -> str:
-    holder = holders.get(int(name.split()[1])) if name.startswith("lock ") else None
+def _held_by(log: Log, lock: int, holders: dict[int, int]) -> str:
+    holder = holders.get(lock)
     if holder is None:
         return ""
     ended = " and did not release" if log.tasks[holder].end_ps >= 0 else " and does not release"

@@ -9,9 +9,10 @@ from typing import Any
 
 from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.log import PIPES, Log
+from mlusim.log_tables import TaskRecord
 from mlusim.units import format_ns, group_digits
 from mlusim.verifier.call_sites import CallSite, call_sites
-from mlusim.verifier.source_loops import function_around
+from mlusim.verifier.source_loops import function_around, location_of
 
 ERROR, HINT = "error", "hint"
 # The memories that each core has of its own.
@@ -98,7 +99,7 @@ class Site:
     @property
     def location(self) -> str:
         """`kernel.py:41`."""
-        return f"{Path(self.file).name}:{self.line}"
+        return location_of(self.file, self.line)
 
     @property
     def is_compiled(self) -> bool:
@@ -257,6 +258,13 @@ def between(first: Site, second: Site) -> str:
     return f"between the two calls of {first.operation} at {begin}"
 
 
+def owner_of(task: TaskRecord) -> dict[str, Any]:
+    """Return the task of an operation, and where it ran, as fields of its site."""
+    if task.is_memory_core:
+        return {"task": "memory core", "cluster": task.cluster, "core": "memory core"}
+    return {"task": f"task {task.task_id}", "cluster": task.cluster, "core": f"core {task.core}"}
+
+
 def site_of(log: Log, record: int, role: str, lane: str = "", tile: str = "") -> Site:
     """Return the operation of a record as a site."""
     values = log.records.values(record)
@@ -268,9 +276,7 @@ def site_of(log: Log, record: int, role: str, lane: str = "", tile: str = "") ->
         file=file,
         line=line,
         function=function,
-        task="memory core" if task.is_memory_core else f"task {task.task_id}",
-        cluster=task.cluster,
-        core="memory core" if task.is_memory_core else f"core {task.core}",
+        **owner_of(task),
         pipe=lane or PIPES[values["pipe"]],
         start_ps=values["start_ps"],
         end_ps=values["end_ps"],

@@ -9,6 +9,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.log import SYNC
 from mlusim.verifier.accesses.geometry import geometry_of, overlap
+from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.conflicts import between_tasks, within_tasks
@@ -27,8 +28,8 @@ def find_overlapping_copies(run: Run) -> list[Finding]:
     rely on ascending order.
     """
     log, columns = run.log, run.columns
-    copies = [code for code, name in enumerate(log.ops) if name in ("memcpy", "move")]
-    inside = (columns["dst_alloc"] == columns["a_alloc"]) & np.isin(columns["op"], copies)
+    copies = ops_among(log, ("memcpy", "move"))
+    inside = (columns["dst_alloc"] == columns["a_alloc"]) & copies[columns["op"]]
     inside &= (columns["dst_offset"] != columns["a_offset"]) | (columns["dst_box"] != columns["a_box"])
     records = np.flatnonzero(inside)
     names = ("line", "dst_offset", "dst_box", "a_offset", "a_box")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import linecache
-from pathlib import Path
+from dataclasses import replace
 
 from mlusim.log import NONE, Log
 from mlusim.log_tables import Remark
-from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.findings import Finding, Site, owner_of
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_loops import location_of
 
 _BEYOND = (
     "an index must be less than the length of its table. ASSUMED: an element with a larger index keeps its value, "
@@ -60,48 +61,31 @@ def find_remarks(run: Run, padding: set[int]) -> list[Finding]:
     for record in padding:
         lookups[int(run.columns["line"][record])] -= 1
     return [
-        Finding(
-            kind=remark.kind,
-            title=remark.title,
-            sites=() if remark.task == NONE else (_site(log, remark),),
-            location=_location(log, remark) if remark.task == NONE else "",
-            rule=rule,
-            remedy=remedy,
-            times=lookups[remark.line] if remark.kind == "lookup" else remark.times,
-            fields=_line_of(log, remark) if remark.task == NONE else {},
-        )
+        _finding(log, remark, lookups[remark.line] if remark.kind == "lookup" else remark.times)
         for remark in log.remarks.values()
         if remark.kind != "lookup" or lookups[remark.line]
-        for rule, remedy in (RULES[remark.kind],)
     ]
 
 
-def _location(log: Log, remark: Remark) -> str:
-    """Return the line of a program's host code as text."""
+def _finding(log: Log, remark: Remark, times: int) -> Finding:
     file, line, function = log.lines[remark.line]
-    return f"{function}, {Path(file).name}:{line}: {linecache.getline(file, line).strip()}"
-
-
-def _line_of(log: Log, remark: Remark) -> dict[str, str | int]:
-    file, line, _ = log.lines[remark.line]
-    return {"file": file, "line": line}
-
-
-def _site(log: Log, remark: Remark) -> Site:
+    rule, remedy = RULES[remark.kind]
+    finding = Finding(kind=remark.kind, title=remark.title, rule=rule, remedy=remedy, times=times)
+    if remark.task == NONE:
+        # A line of a program's host code.
+        location = f"{function}, {location_of(file, line)}: {linecache.getline(file, line).strip()}"
+        return replace(finding, location=location, fields={"file": file, "line": line})
     task = log.tasks[remark.task]
-    file, line, function = log.lines[remark.line]
-    core = "memory core" if task.is_memory_core else f"core {task.core}"
-    return Site(
+    site = Site(
         role="calls",
         operation=remark.operation,
         file=file,
         line=line,
         function=function,
-        task="memory core" if task.is_memory_core else f"task {task.task_id}",
-        cluster=task.cluster,
-        core=core,
+        **owner_of(task),
         pipe="sync" if task.is_memory_core else "vector",
         start_ps=remark.at_ps,
         end_ps=remark.at_ps,
         record=-1,
     )
+    return replace(finding, sites=(site,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import copy
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from mlusim.log import Log
@@ -14,6 +13,7 @@ from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import Site, site_of
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import LANES
+from mlusim.verifier.source_loops import location_of
 
 
 class Run:
@@ -74,7 +74,7 @@ class Run:
     def location(self, position: int) -> str:
         """Return the line of an operation as text: `kernel.py:41`."""
         file, line, _ = self.log.lines[int(self.order.line[position])]
-        return f"{Path(file).name}:{line}"
+        return location_of(file, line)
 
     def site(self, record: int, role: str) -> Site:
         """Return an operation as a site of a finding, with the lane on which it runs."""

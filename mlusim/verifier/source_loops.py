@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 Lines = tuple[int, int]
 
@@ -22,6 +23,11 @@ _CALL = re.compile(r"\b(\w+)\s*(?:<[^<>;{}()]*>\s*)?\(")
 _NO_CALLS = frozenset({"if", "for", "while", "switch", "return", "sizeof"})
 # How many functions a line may be deep in calls.
 _MOST_CALLERS = 3
+
+
+def location_of(file: str, line: int) -> str:
+    """Return a line as text: `kernel.py:41`."""
+    return f"{Path(file).name}:{line}"
 
 
 def loop_around(file: str, first: int, last: int) -> int:

@@ -14,7 +14,7 @@ from mlusim.log import NONE
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs
 from mlusim.verifier.accesses.table import COLLECT, FILLS, FILTERS, Accesses, scratch_rows
-from mlusim.verifier.columns import joint
+from mlusim.verifier.columns import joint, ops_among
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
 
@@ -34,8 +34,7 @@ def find_unread(run: Run) -> list[Finding]:
     doubtful[line[accesses.write]] = True
     on_chip = np.array([record.memory in ("nram", "wram", "sram", "ldram") for record in log.allocations], bool)
     on_chip[list(accesses.unknown)] = False
-    names = [code for code, name in enumerate(log.ops) if name in _OTHERWISE_USED]
-    used = np.isin(columns["op"][accesses.record], names) | ~on_chip[accesses.alloc]
+    used = ops_among(log, _OTHERWISE_USED)[columns["op"]][accesses.record] | ~on_chip[accesses.alloc]
     doubtful[line[accesses.write & used]] = False
     # Scratch is used only within its instruction, so nothing has to read it.
     chosen = on_chip[accesses.alloc] & ~scratch_rows(log, columns, accesses)

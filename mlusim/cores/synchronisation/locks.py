@@ -61,7 +61,9 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
     if name == "unlock" and lock.owner is not task:
         raise OperandError(f"unlock {number}: this task does not hold that lock; call lock({number}) first")
     if name == "lock" and lock.owner is task:
-        raise HangError(f"deadlock: this task waits for lock {number}, which it holds itself; unlock it first")
+        error = HangError(f"deadlock: this task waits for lock {number}, which it holds itself; unlock it first")
+        error.own_lock = task.index, int(number)
+        raise error
     issuer.begin()
     now_ps = task.now_ps
     detail = ALL_PIPES | number << SHIFT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from mlusim.log import NONE, Log
 from mlusim.verifier.accesses.geometry import Geometries, Geometry, geometry_of, group_rows
 from mlusim.verifier.accesses.partial_results import BY_DATA, BY_SHAPE, WITH_SCRATCH, by_element, written_box
 from mlusim.verifier.accesses.row_geometry import first_rows, geometry_of_rows, runs_geometry
-from mlusim.verifier.columns import narrow
+from mlusim.verifier.columns import narrow, ops_among
 
 # Operations that stand for many row copies: only the rows moved count as accessed.
 BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter", "load_rows", "store_rows")
@@ -110,11 +110,6 @@ def scratch_rows(log: Log, columns: dict[str, Integers], accesses: Accesses) -> 
     result = (columns["dst_alloc"][record] == accesses.alloc) & (columns["dst_offset"][record] == accesses.offset)
     has_scratch = ops_among(log, WITH_SCRATCH)[columns["op"]][record]
     return np.asarray(has_scratch & accesses.write & ~result, bool)
-
-
-def ops_among(log: Log, names: Collection[str]) -> Flags:
-    """By number of an operation in `Log.ops`, whether it is one of `names`."""
-    return np.array([name in names for name in log.ops], bool)
 
 
 class _TableMaker:

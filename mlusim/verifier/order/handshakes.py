@@ -25,6 +25,7 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import NONE, SCALAR
 from mlusim.log_tables import Box
 from mlusim.verifier.accesses.geometry import geometry_of
+from mlusim.verifier.columns import ops_among
 from mlusim.verifier.order.lanes import in_order
 from mlusim.verifier.run import Run
 
@@ -53,9 +54,8 @@ class Handshakes:
         self._run = run
         self._acquired: dict[int, _Acquired] = {}
         self._uses: dict[int, tuple[Integers, Integers]] = {}
-        atomic = np.array([name in ATOMIC_NAMES for name in log.ops], bool)
-        fetching = np.array([name in FETCHING for name in log.ops], bool)
-        records = np.flatnonzero(atomic[columns["op"]] & (columns["end_ps"] >= 0))
+        fetching = ops_among(log, FETCHING)
+        records = np.flatnonzero(ops_among(log, ATOMIC_NAMES)[columns["op"]] & (columns["end_ps"] >= 0))
         if not fetching[columns["op"][records]].any():
             return
         self._learn(records[np.lexsort((records, columns["end_ps"][records]))], fetching)

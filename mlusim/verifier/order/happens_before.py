@@ -30,10 +30,10 @@ from mlusim.arrays import Flags, Integers
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.cores.synchronisation.locks import LOCK_NAMES, SHIFT
 from mlusim.cores.synchronisation.ordering import MOVE_PIPE, VECTOR_PIPE
-from mlusim.log import NONE, SCALAR, SYNC, VECTOR, Log
+from mlusim.log import SCALAR, SYNC, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.columns import narrow
+from mlusim.verifier.columns import narrow, ops_among
 from mlusim.verifier.order.lanes import ASYNCHRONOUS_LANES, POSTED, in_order, lanes_of, ordering_classes
 
 # Instructions whose offsets and masks are read at issue (`mlusim.cores.counted.row_copies`).
@@ -84,8 +84,8 @@ class Order:
         self.left_out: Flags = np.zeros(len(task), bool)
         launch_of_task = np.array([record.launch for record in log.tasks], np.int64)
         union = np.array([record.kind != "BLOCK" for record in log.launches], bool)
-        barriers = [log.ops.index(name) for name in BARRIERS if name in log.ops]
-        self.is_barrier: Flags = np.isin(op, barriers) & union[launch_of_task[self.task]] if len(task) else self.is_sync
+        barriers = ops_among(log, BARRIERS)
+        self.is_barrier: Flags = barriers[op] & union[launch_of_task[self.task]] if len(task) else self.is_sync
         classes, kind = ordering_classes(log, columns)
         self.lane = lanes_of(log, columns, np.array([entry.posted for entry in classes], bool)[kind])[self.record]
         kind = kind[self.record]
@@ -114,7 +114,7 @@ class Order:
         full = waits & self.is_barrier
         copies = self._columns["direction"][self.record] == DIRECTION_CODES[Direction.NRAM2NRAM]
         streamed = (self.lane == VECTOR) & copies
-        by_pipes = np.isin(self.op, [code for code, name in enumerate(self.log.ops) if name == "sync_io_move_compute"])
+        by_pipes = ops_among(self.log, ("sync_io_move_compute",))[self.op]
         for lane, bits, also in (
             *((lane, bits, 0) for lane, bits in ASYNCHRONOUS_LANES.items()),
             # `sync_move` also waits for copies within NRAM.
@@ -139,6 +139,10 @@ class Order:
                 awaited[pending] |= next_waiter <= last[pending]
         return awaited, done, waiter
 
+    def of_task(self, task: int) -> slice:
+        """Return the positions of a task."""
+        return slice(int(self.first[task]), int(self.first[task + 1]))
+
     @cached_property
     def _calls(self) -> dict[tuple[int, int], int]:
         """By copy of the memory core and task: the position of the task's call that participates in it."""
@@ -148,19 +152,18 @@ class Order:
     def lanes_of(self, accesses: Accesses) -> Integers:
         """By access, return its lane: that of the operation, or the scalar pipe for operands read at issue."""
         lane: Integers = self.lane[self.position[accesses.record]]
-        codes = [code for code, name in enumerate(self.log.ops) if name in BY_OFFSETS]
-        if codes:
+        by_offsets = ops_among(self.log, BY_OFFSETS)
+        if by_offsets.any():
             op, alloc, offset = (self._columns[name][accesses.record] for name in ("op", "a_alloc", "a_offset"))
             is_source = (accesses.alloc == alloc) & (accesses.offset == offset)
-            lane = np.where(np.isin(op, codes) & ~accesses.write & ~is_source, SCALAR, lane)
+            lane = np.where(by_offsets[op] & ~accesses.write & ~is_source, SCALAR, lane)
         return lane
 
     @cached_property
     def locks_held(self) -> Integers:
         """By position, the locks that the task holds, as a bit mask; only the first 63 distinct locks are tracked."""
         locks: Integers = np.zeros(len(self.task), np.int64)
-        ops = [self.log.ops.index(name) if name in self.log.ops else NONE for name in LOCK_NAMES]
-        calls = [np.flatnonzero(self.op == op) for op in ops]
+        calls = [np.flatnonzero(ops_among(self.log, (name,))[self.op]) for name in LOCK_NAMES]
         numbers = np.unique(self.detail[calls[0]] >> SHIFT)[:63]
         for bit, number in enumerate(numbers.tolist()):
             change: Integers = np.zeros(len(self.task) + 1, np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.verifier.accesses.geometry import group_rows
+from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.run import Run
 
@@ -120,7 +121,6 @@ def flags_first(findings: Iterable[Finding]) -> list[Finding]:
 
 def _of_task(run: Run, position: int, names: frozenset[str] | set[str]) -> Integers:
     """Return the positions of the operations with these names by the task of a position."""
-    log, order = run.log, run.order
-    task = int(order.task[position])
-    own = np.arange(order.first[task], order.first[task + 1])
-    return own[np.isin(order.op[own], [code for code, name in enumerate(log.ops) if name in names])]
+    order = run.order
+    own = order.of_task(int(order.task[position]))
+    return np.asarray(own.start + np.flatnonzero(ops_among(run.log, names)[order.op[own]]))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Site
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.run import Run
@@ -14,6 +13,7 @@ from mlusim.verifier.source_loops import (
     function_around,
     line_passed_by_all,
     lines_of_loop,
+    location_of,
     loops_around,
     on_separate_paths,
 )
@@ -44,7 +44,7 @@ def barrier_moved(run: Run, first: int, last: int, sync: str, second: Site) -> l
     before = line_passed_by_all(file, loop, second.line)
     if before == line:
         return []
-    return [f"move the barrier at {_location(file, line)} before {_location(file, before)}"]
+    return [f"move the barrier at {location_of(file, line)} before {location_of(file, before)}"]
 
 
 def wider_barrier(run: Run, first: int, last: int, sync: str, site: Site) -> list[str]:
@@ -55,7 +55,7 @@ def wider_barrier(run: Run, first: int, last: int, sync: str, site: Site) -> lis
     if not common:
         return []
     (file, line, _), name = log.lines[common[0][0]], log.ops[int(order.op[after[common[0]]])]
-    return [f"{site.call(f'{sync}()')} in place of {site.call(f'{name}()')} at {_location(file, line)}"]
+    return [f"{site.call(f'{sync}()')} in place of {site.call(f'{name}()')} at {location_of(file, line)}"]
 
 
 def on_both_paths(run: Run, first: int, last: int) -> str:
@@ -86,10 +86,10 @@ def on_both_paths(run: Run, first: int, last: int) -> str:
     if len(of_other) < len(earlier) or loops_around(file, begin) not in ([], loops[1]):
         return ""
     places = [
-        f"before {_location(file, line_passed_by_all(file, end, following))}"
+        f"before {location_of(file, line_passed_by_all(file, end, following))}"
         if following
-        else f"after {_location(file, line)}",
-        f"before {_location(file, begin)}",
+        else f"after {location_of(file, line)}",
+        f"before {location_of(file, begin)}",
     ]
     return ", ".join(
         f"{place} in the {'memory ' if kind else ''}cores" for place, kind in zip(places, kinds, strict=True)
@@ -98,24 +98,22 @@ def on_both_paths(run: Run, first: int, last: int) -> str:
 
 def _have_lines_of_their_own(order: Order, first: int, last: int) -> bool:
     """Return whether neither of two tasks passes the line of the other's operation."""
-    one, other = (
-        set(order.line[order.first[task] : order.first[task + 1]]) for task in order.task[[first, last]].tolist()
-    )
+    one, other = (set(order.line[order.of_task(task)]) for task in order.task[[first, last]].tolist())
     return order.line[last] not in one and order.line[first] not in other
 
 
 def _barriers(order: Order, task: int) -> Integers:
     """Return the positions of the barriers of a task."""
-    own = np.arange(order.first[task], order.first[task + 1])
-    return own[order.is_barrier[own]]
+    own = order.of_task(task)
+    return np.asarray(own.start + np.flatnonzero(order.is_barrier[own]))
 
 
 def _of_all_cores(run: Run, position: int) -> Integers:
     """Return the positions of the barriers of MLU cores and memory cores that a task passes before an operation."""
     log, order = run.log, run.order
     barriers = _barriers(order, int(order.task[position]))
-    codes = [code for code, name in enumerate(log.ops) if name in ("sync_cluster", "sync_all")]
-    return barriers[np.isin(order.op[barriers], codes) & (barriers < position)]
+    of_all = ops_among(log, ("sync_cluster", "sync_all"))
+    return barriers[of_all[order.op[barriers]] & (barriers < position)]
 
 
 def _passes(order: Order, positions: Integers) -> dict[tuple[int, int], int]:
@@ -137,7 +135,7 @@ def _passed_by_all_alike(run: Run, position: int, file: str) -> set[int]:
         for number, record in enumerate(log.tasks)
         if record.is_memory_core == log.tasks[task].is_memory_core and order.job[number] == order.job[task]
     ]
-    codes = set.intersection(*(set(order.line[order.first[one] : order.first[one + 1]].tolist()) for one in alike))
+    codes = set.intersection(*(set(order.line[order.of_task(one)].tolist()) for one in alike))
     return {log.lines[code][1] for code in codes if log.lines[code][0] == file}
 
 
@@ -146,7 +144,3 @@ def _has_barrier(run: Run, position: int, loops: list[tuple[int, int]]) -> bool:
     log, order = run.log, run.order
     lines = {log.lines[code][1] for code in order.line[_barriers(order, int(order.task[position]))].tolist()}
     return any(loop[0] <= line <= loop[1] for loop in loops for line in lines)
-
-
-def _location(file: str, line: int) -> str:
-    return f"{Path(file).name}:{line}"

@@ -45,7 +45,7 @@ def _pass_in_turn(run: Run, upper: int, lower: int) -> bool:
     lines = order.line[[run.position(upper), run.position(lower)]]
     in_turn = []
     for task in (run.task(upper), run.task(lower)):
-        line = order.line[order.first[task] : order.first[task + 1]]
+        line = order.line[order.of_task(task)]
         before, after = (np.flatnonzero(line == number) for number in lines)
         if len(before) and len(after):
             in_turn.append(before[-1] < after[0])
@@ -58,7 +58,7 @@ def barrier_in(run: Run, loop: Lines, a: int, b: int) -> bool:
     upper, lower = sorted(run.source(row)[1] for row in (a, b))
     apart = exclude_each_other(file, upper, lower)
     for task in (run.task(a), run.task(b)):
-        own = slice(order.first[task], order.first[task + 1])
+        own = order.of_task(task)
         barriers = order.line[own][order.is_barrier[own]]
         iterations = len(_starts(run, task, file, loop))
         for code in np.unique(barriers).tolist():
@@ -106,7 +106,7 @@ def is_later(run: Run, a: int, b: int, loop: Lines) -> bool:
         task, position = run.task(row), run.position(row)
         begun = _starts(run, task, file, loop)
         if not len(begun):
-            own = order.line[order.first[task] : order.first[task + 1]]
+            own = order.line[order.of_task(task)]
             begun = order.first[task] + np.flatnonzero(own == order.line[position])
         above = run.log.lines[int(order.line[begun[0]])][1] <= line
         numbers.append(np.count_nonzero(begun <= position) if above else np.count_nonzero(begun < position) + 1)
@@ -116,7 +116,7 @@ def is_later(run: Run, a: int, b: int, loop: Lines) -> bool:
 def _starts(run: Run, task: int, file: str, loop: Lines) -> Integers:
     """Return the positions at which a task is at the first line of its that each iteration of a loop passes."""
     order = run.order
-    own = order.line[order.first[task] : order.first[task + 1]]
+    own = order.line[order.of_task(task)]
     lines = [(run.log.lines[code][1], code) for code in np.unique(own).tolist() if run.log.lines[code][0] == file]
     passed = [code for line, code in sorted(lines) if is_passed_every_iteration(file, loop, line)]
     return order.first[task] + np.flatnonzero(own == passed[0]) if passed else np.empty(0, np.int64)

@@ -295,7 +295,7 @@ def _passed(run: Run, first: int, second: int) -> set[Point]:
     steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1)[apart], axis=0)
     points = set()
     task = int(order.task[first])
-    times = np.bincount(order.line[order.first[task] : order.first[task + 1]], minlength=len(log.lines))
+    times = np.bincount(order.line[order.of_task(task)], minlength=len(log.lines))
     for one, other in steps.tolist():
         (file, line, _), (next_file, next_line, _) = log.lines[one], log.lines[other]
         points |= {Point(0, "before", next_file, next_line), Point(1, "after", file, line)}

@@ -11,6 +11,7 @@ from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.overlaps import Pairs
+from mlusim.verifier.columns import ops_among
 from mlusim.verifier.order.handshakes import Handshakes
 from mlusim.verifier.run import Run
 
@@ -39,7 +40,7 @@ def _drop_shared_copies(run: Run, a: Integers, b: Integers) -> Pairs:
 
 def _drop_atomics(run: Run, a: Integers, b: Integers) -> Pairs:
     """Drop pairs of atomics: the hardware orders them."""
-    atomic = np.array([name in ATOMIC_NAMES for name in run.log.ops], bool)
+    atomic = ops_among(run.log, ATOMIC_NAMES)
     one, other = (atomic[run.order.op_of[run.accesses.record[rows]]] for rows in (a, b))
     both = one & other
     return a[~both], b[~both]

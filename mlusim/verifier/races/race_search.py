@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from mlusim.verifier.columns import joint
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.races import conflicts
 from mlusim.verifier.races.atomic_remedies import flags_first
-from mlusim.verifier.races.executions import executions_of
 from mlusim.verifier.races.iterations import differ, in_intended_order
 from mlusim.verifier.races.missing_syncs import Point, Race, Span, fold_between, fold_races, fold_under_barriers
 from mlusim.verifier.races.ordered_otherwise import drop_ordered
@@ -96,7 +95,7 @@ def _race(run: Run, occurrences: _Occurrences, one: Integers, other: Integers) -
     (a, b), (_, last) = occurrences.first, occurrences.last
     before = [_last_before(run, second, one, other) for second in (b, last)]
     finding = within_task(run, a, b, occurrences.times)
-    finding = replace(finding, fields=finding.fields | executions_of(run, one, other))
+    finding = replace(finding, fields=finding.fields | _executions(run, one, other))
     part = ""
     if which := replaces_unread(run, a, b):
         first, second = (site.location for site in finding.sites)
@@ -105,6 +104,29 @@ def _race(run: Run, occurrences: _Occurrences, one: Integers, other: Integers) -
             "what was written there before anything reads it"
         )
     return Race(before[0], run.position(b), (before[1], run.position(last)), finding, part)
+
+
+def _executions(run: Run, one: Integers, other: Integers) -> dict[str, Any]:
+    """Return fields about the executions of the first line of pairs of accesses, all of the same two lines.
+
+    `comparable` counts those that the second line follows as often, before anything orders the two, as in a race.
+    """
+    order, record = run.order, run.accesses.record
+    first, second = order.line_of[record[one[0]]], order.line_of[record[other[0]]]
+    firsts, seconds = (np.sort(order.position[np.flatnonzero(order.line_of == line)]) for line in (first, second))
+    # Of each execution that races, the first race.
+    racing, number = np.unique(order.position[record[one]], return_inverse=True)
+    ends = np.full(len(racing), np.iinfo(np.int64).max)
+    np.minimum.at(ends, number, order.position[record[other]])
+    needed = np.median(np.searchsorted(seconds, ends, "right") - np.searchsorted(seconds, racing, "right"))
+    following = np.searchsorted(seconds, order.done[firsts], "right") - np.searchsorted(seconds, firsts, "right")
+    tasks, begins = np.unique(order.task[firsts], return_index=True)
+    return {
+        "executions": len(firsts),
+        "tasks": len(tasks),
+        "comparable": max(int((following >= needed).sum()), len(racing)),
+        "first_executions": bool(np.isin(racing, firsts[begins]).all()),
+    }
 
 
 def _last_before(run: Run, b: int, one: Integers, other: Integers) -> int:

@@ -17,7 +17,7 @@ from mlusim.verifier.races.barrier_places import barrier_moved, on_both_paths, w
 from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_later, meet_between_barriers
 from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import exclude_each_other, line_passed_by_all, lines_of_loop
+from mlusim.verifier.source_loops import exclude_each_other, line_passed_by_all, lines_of_loop, location_of
 
 _OWN_BYTES = "give each task bytes of its own"
 
@@ -84,7 +84,7 @@ class TaskRemedies:
         if not (self.apart and in_one_loop and are_as_many(self.run, first.file, loop, tasks[0])):
             return "", rule, any_of([lock, atomic, _OWN_BYTES])
         sync, all_of = self._barrier(tasks)
-        end = f"at the end of the loop at {Path(first.file).name}:{loop[0]}"
+        end = f"at the end of the loop at {location_of(first.file, loop[0])}"
         return sync, rule, any_of([f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES])
 
     def _update_in_turn(self, a: int, b: int) -> bool:
@@ -200,7 +200,7 @@ class TaskRemedies:
         if paths := on_both_paths(self.run, self.run.position(a), self.run.position(b)):
             return paths, False
         last = line_passed_by_all(end.file, begin.line, end.line) if begin.file == end.file else end.line
-        return f"after {begin.location} and before {Path(end.file).name}:{last}", False
+        return f"after {begin.location} and before {location_of(end.file, last)}", False
 
     def _without_memory_cores(self, *, compiled: bool) -> str:
         """Return how to leave out the memory cores, which the barriers of a union or cluster count."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from mlusim.log import IO, MOVE, SCALAR
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_loops import location_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class LineTraffic:
     @property
     def location(self) -> str:
         """`kernel.py:41`."""
-        return f"{Path(self.file).name}:{self.line}"
+        return location_of(self.file, self.line)
 
 
 def balance_of(run: Run, board: Board) -> Balance:

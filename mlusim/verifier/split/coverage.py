@@ -22,6 +22,7 @@ from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import Geometry, geometry_of
 from mlusim.verifier.accesses.outputs import is_output
 from mlusim.verifier.accesses.table import COLLECT, FILTERS, Accesses
+from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.run import Run
 from mlusim.verifier.split.never_written import swapped_arguments, too_few_tasks
@@ -170,8 +171,7 @@ class Coverage:
 
     def _atomic(self, own: Accesses) -> Flags:
         """Return a mask of the accesses by atomics."""
-        atomic = np.array([name in ATOMIC_NAMES for name in self.run.log.ops], bool)
-        return np.asarray(atomic[self.run.order.op_of[own.record]], bool)
+        return np.asarray(ops_among(self.run.log, ATOMIC_NAMES)[self.run.order.op_of[own.record]], bool)
 
     def _windows(self, identity: int) -> Accesses:
         """Return the parts of a tensor that launches get, or that a program copies back, unless it is all of it."""

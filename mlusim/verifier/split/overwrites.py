@@ -21,7 +21,7 @@ from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs, chunks
 from mlusim.verifier.accesses.table import FILLS, Accesses
-from mlusim.verifier.columns import joint
+from mlusim.verifier.columns import joint, ops_among
 from mlusim.verifier.run import Run
 
 # Writes among which the one that filled a buffer is searched first.
@@ -125,8 +125,7 @@ class Overwrites:
 
     def _are(self, names: frozenset[str], records: Integers) -> Flags:
         """By record, whether its operation is one of `names`."""
-        of_names = np.array([name in names for name in self.run.log.ops], bool)
-        return np.asarray(of_names[self.run.order.op_of[records]], bool)
+        return np.asarray(ops_among(self.run.log, names)[self.run.order.op_of[records]], bool)
 
     def _copies_a_fill(self, records: Integers) -> Flags:
         """By record, whether it reads one operand, and the last write there was an instruction of `FILLS`."""

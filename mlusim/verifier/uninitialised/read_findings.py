@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.findings import PRIVATE, Finding, Site
 from mlusim.verifier.replaced import replaced_before
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_loops import location_of
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
@@ -130,7 +130,7 @@ def _wrong_parts(
         why = "it replaces what was written there before anything reads it"
         likely.append(f"correct the part of {name} at {replacing.location}: {why}")
     if beside.line and (replacing is None or (replacing.file, replacing.line) != (beside.file, beside.line)):
-        location = f"{Path(beside.file).name}:{beside.line}"
+        location = location_of(beside.file, beside.line)
         written = another_line_writes(run, read.row, int(read.starts[0]), int(read.stops[-1]))
         unlikely = beside.is_scalar or allocation.memory not in PRIVATE or written
         (other if unlikely else likely).append(
@@ -172,7 +172,7 @@ def _placed(main: Finding, others: Sequence[Finding]) -> Finding:
     lines = [finding.fields["before_line"] for finding in (main, *others)]
     remedy = main.remedy
     if all(lines) and len({finding.sites[0].file for finding in (main, *others)}) == 1:
-        before = f"{Path(main.sites[0].file).name}:{min(lines)}"
+        before = location_of(main.sites[0].file, min(lines))
         remedy = remedy.replace(_WRITE_FIRST, f"write these bytes before {before}")
     return replace(main, folded=tuple(others), remedy=remedy)
 

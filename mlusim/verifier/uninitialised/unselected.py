@@ -11,6 +11,7 @@ import numpy as np
 
 from mlusim.verifier.accesses.outputs import outputs_of
 from mlusim.verifier.accesses.table import FILTERS
+from mlusim.verifier.columns import ops_among
 from mlusim.verifier.run import Run
 from mlusim.verifier.uninitialised.marks import is_copy
 from mlusim.verifier.uninitialised.reads import UninitialisedRead
@@ -22,8 +23,7 @@ class Unselected:
     def __init__(self, run: Run) -> None:
         self._log, self._columns = log, columns = run.log, run.columns
         accesses = run.accesses
-        filters = [code for code, name in enumerate(log.ops) if name in FILTERS]
-        self._filters = np.flatnonzero(np.isin(columns["op"], filters))
+        self._filters = np.flatnonzero(ops_among(log, FILTERS)[columns["op"]])
         written = set(accesses.alloc[accesses.write].tolist()) if len(self._filters) else set()
         outputs = outputs_of(log)
         self._outputs = {alloc for alloc in written if outputs[alloc]}
