@@ -153,16 +153,19 @@ class Log:
     def roles(self) -> dict[int, str]:
         """Return what each allocation of the host is to the launches: `input`, `output` or `workspace`.
 
-        An input is memory that the host has written and no kernel writes. Memory of a program that allocates by CNRT
-        does not say what it is for: what the program copies back is an output, all else that kernels write is
+        An input is memory that the host has written and no kernel writes; or that kernels only read and the host does
+        not copy back, as in a run without data, whose inputs need no contents. Memory of a program that allocates by
+        CNRT does not say what it is for: what the program copies back is an output, all else that kernels write is
         workspace.
         """
-        written = self._written_by_kernels()
+        written = self._named_in("dst_alloc")
+        only_read = self._named_in("a_alloc", "b_alloc") - self.host_reads - self.host_read_parts.keys()
+        given = self.host_writes | only_read
         roles = {}
         for identity, record in enumerate(self.allocations):
             if record.task != NONE or record.memory != "gdram":
                 continue
-            if record.read_only or (identity in self.host_writes and identity not in written):
+            if record.read_only or (identity in given and identity not in written):
                 roles[identity] = "input"
             elif record.workspace and identity not in self.host_reads:
                 roles[identity] = "workspace"
@@ -170,13 +173,14 @@ class Log:
                 roles[identity] = "output"
         return roles
 
-    def _written_by_kernels(self) -> set[int]:
-        """Return the allocations that records write, read in parts to save memory on long logs."""
-        written: set[int] = set()
+    def _named_in(self, *operands: str) -> set[int]:
+        """Return the allocations in columns of operands, read in parts to save memory on long logs."""
+        named = np.zeros(len(self.allocations) - NONE, bool)  # the last one is NONE
         for first in range(0, len(self), _PIECE):
             part = slice(first, min(first + _PIECE, len(self)))
-            written.update(np.unique(self.records.column("dst_alloc", part)).tolist())
-        return written
+            for operand in operands:
+                named[self.records.column(operand, part)] = True
+        return set(np.flatnonzero(named[:NONE]).tolist())
 
     def op(self, name: str) -> int:
         """Return the index of an operation name in `ops`."""

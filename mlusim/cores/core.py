@@ -26,6 +26,7 @@ from mlusim.cores.scratch import Scratch
 from mlusim.cores.synchronisation import locks, syncs
 from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.errors import KernelError, OperandError, shown
+from mlusim.units import format_ns
 
 if TYPE_CHECKING:
     from mlusim.cores.counted.row_loop import Rows
@@ -102,7 +103,8 @@ class Core(InstructionMethods):
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        return f"<core of {self.issuer.task.name}>"
+        task = self.issuer.task
+        return f"<core of {task.name}, at {format_ns(task.now_ps)}>"
 
     # ---- memories
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +77,24 @@ def kernel_command(point: Point, name: str, device: Any) -> str:
     return shlex.join([*words, "--device", _device_name(device, point.board)])
 
 
+def kernel_name(kernel: str | Callable[..., Any]) -> str:
+    """Return how a command names a kernel: `file.py:function` where another process finds it, else its name."""
+    if isinstance(kernel, str):
+        return kernel
+    name = str(getattr(kernel, "__qualname__", type(kernel).__name__))
+    code = getattr(inspect.unwrap(kernel), "__code__", None)
+    if code is None or not name.isidentifier() or not Path(code.co_filename).is_file():
+        return name.rpartition(".")[2]
+    return f"{os.path.relpath(code.co_filename)}:{name}"
+
+
 def kernel_python(point: Point, device: Any) -> str:
-    """Return the call of `mlusim.run`, for arrays of these shapes."""
+    """Return the call of `mlusim.run`, for arrays of these shapes; of a launching function the lines that call it."""
+    if point.kernel and point.kernel.launches:
+        settings = [f"{name}={value!r}" for name, value in point.options.items()]
+        words = ["device", repr(point.shape), repr(dtype_name(point.dtype)), *settings]
+        made = f"device = mlusim.Device({_device_name(device, point.board)!r}, data=False)"
+        return f"{made}; {point.operator}({', '.join(words)}); device.synchronize()"
     tensors = point.kernel.tensors if point.kernel else ()
     # A setting called as a parameter of `run` is bound before.
     taken = [f"{name}={value!r}" for name, value in point.options.items() if name in OF_A_RUN]

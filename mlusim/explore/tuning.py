@@ -11,7 +11,7 @@ from mlusim.errors import InputError, MlusimError
 from mlusim.explore.axes import Axes
 from mlusim.explore.axis_arguments import axes_of, by_name, is_operator
 from mlusim.explore.point import Point, kernel_call, prepare_point
-from mlusim.explore.point_commands import kernel_command, kernel_python, operator_command, operator_python
+from mlusim.explore.point_commands import kernel_command, kernel_name, kernel_python, operator_command, operator_python
 from mlusim.explore.python_files import check_not_loading
 from mlusim.explore.runner import Runner
 from mlusim.explore.search import Search
@@ -192,7 +192,6 @@ def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Run
     tried.sort(key=lambda item: item[1]["time_ps"])
     best_point, best = tried[0]
     board = best_point.board
-    name = kernel if isinstance(kernel, str) else axes.operator
     return Tuning(
         operator=axes.operator,
         board=board,
@@ -200,7 +199,7 @@ def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Run
         refused=[(_settings(row, sweep.axes), None, row["message"]) for row in sweep.rows if row["status"] != DONE],
         repeats=0,
         at_lower_bound=False,
-        command=kernel_command(best_point, name, device),
+        command=kernel_command(best_point, kernel_name(kernel), device),
         call=kernel_python(best_point, device),
         axes=tuple(sweep.axes),
         _best=best_point,

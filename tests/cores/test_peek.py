@@ -31,6 +31,20 @@ def test_peek_sees_completed_operations_only(run: Any) -> None:
     assert len(device.log) == 2
 
 
+def test_print_shows_the_task_and_its_time(run: Any) -> None:
+    seen = []
+
+    async def kernel(core: Core) -> None:
+        seen.append(repr(core))
+        core.scalar(1000)  # the clock has 1 GHz
+        seen.append(repr(core))
+
+    board = run(kernel).board
+    start_ns = board.kernel_start_ps // 1000
+    times = f"{start_ns} ns", f"1 {start_ns + board.issue_cycles} ns"
+    assert seen == [f"<core of task 0 (cluster 0, core 0), at {time}>" for time in times]
+
+
 def test_peek_is_an_error_in_a_timing_only_run(run: Any) -> None:
     async def kernel(core: Core) -> None:
         tile = core.nram.alloc(4, "float32")

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import mlusim
 from mlusim.cli import main
 from mlusim.errors import InputError, MlusimError
+from mlusim.explore.python_files import function_of
 from mlusim.explore.tuning import why_slower
 
 CASES = {
@@ -161,6 +162,34 @@ def test_a_kernel_is_tuned_over_its_settings(kernels):
     assert repr(found).startswith(f"<tuning of add on mlu370-x4: best tile = {found.best['tile']}, ")
     with pytest.raises(InputError, match=r"^device has several values: tune takes one; sweep takes several$"):
         mlusim.tune(f"{kernels}:add", shape=4, device=["mlu370-x4", "mlu590-h8"])
+
+
+LAUNCHES = """
+async def copy(core, x, out, rows):
+    if not core.is_memory_core:
+        tile = core.nram.alloc((rows, x.shape[1]), x.dtype)
+        for row in range(core.task_id * rows, x.shape[0], core.task_dim * rows):
+            await core.memcpy(tile, x[row : row + rows])
+            await core.memcpy(out[row : row + rows], tile)
+
+
+def launch(device, shape, dtype, rows=1):
+    x, out = device.alloc(shape, dtype, "x"), device.alloc(shape, dtype, "out")
+    device.launch(copy, x, out, rows)
+"""
+
+
+def test_a_function_is_named_so_that_the_command_and_the_call_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "launches.py").write_text(LAUNCHES)
+    launch = function_of("launches.py:launch")
+    found = mlusim.tune(launch, shape=(256, 64), rows=[1, 2], workers=0)
+    assert json.loads(command_line(*shlex.split(found.command)[1:], "--json"))["time_ps"] == found.best["time_ps"]
+    names = {"mlusim": mlusim, "launch": launch}
+    exec(found.call, names)
+    assert names["device"].result().time_ps == found.best["time_ps"]
+    # The inputs of a run without data have no contents; they count as inputs.
+    assert found.best["compulsory_bytes"] == found.best["bus_read_bytes"] + found.best["bus_write_bytes"]
 
 
 @pytest.mark.slow
