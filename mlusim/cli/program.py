@@ -149,7 +149,9 @@ class Program(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As in click, with a message that lists the commands."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            near = nearest(args[0], self.commands)
+            from mlusim.cli.remedies import meant
+
+            near = meant(args[0]) or nearest(args[0], self.commands)
             raise click.UsageError(f"no command {args[0]!r}; {near}choose one of {', '.join(self.commands)}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -190,9 +192,12 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
 
             path = error.ctx.command_path if error.ctx else command
             error = with_likely_option(error)
-            # click calls a number with limits a range.
+            more = remedy(error)
+            # click calls a number with limits a range, and guesses options by their spelling.
             plain = re.sub(r"is not a valid (integer|float) range", r"is not a valid \1", error.format_message())
-            text = f"{_one_line(plain).rstrip('.')}{remedy(error)}"
+            if more and isinstance(error, click.NoSuchOption):
+                plain = f"No such option {error.option_name!r}"
+            text = f"{_one_line(plain).rstrip('.')}{more}"
             message_and_code = f"{text}; see `{path} --help`", USAGE
         case click.ClickException():
             message_and_code = _one_line(error.format_message()), error.exit_code

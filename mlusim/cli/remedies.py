@@ -11,8 +11,30 @@ from mlusim.files import is_kernel_name
 _TABLE = "-o FILE.csv writes the table"
 _ROWS = "--json prints all rows"
 # By command and option: the option that does what a user expects of it.
-_INSTEAD = {("sweep", "--csv"): _TABLE} | {(command, "--csv"): _ROWS for command in ("tune", "compare", "validate")}
+_INSTEAD = {
+    ("sweep", "--csv"): _TABLE,
+    ("devices", "--device"): "a board is the argument of this command: mlusim devices mlu370-x4",
+} | {(command, "--csv"): _ROWS for command in ("tune", "compare", "validate")}
 _TAKE_RUNS = ("diff", "explain")
+# Words that users try as commands: what does that here.
+_COMMANDS = {
+    "boards": "mlusim devices",
+    "help": "mlusim --help",
+    "lint": "mlusim verify",
+    "list": "mlusim devices",
+    "plot": "mlusim report",
+    "profile": "mlusim explain",
+    "test": "mlusim verify",
+    "version": "mlusim --version",
+}
+
+
+def meant(word: str) -> str:
+    """Return "did you mean `mlusim ...`? " for a word in the place of a command; empty if nothing is known."""
+    from mlusim.cli.operators import ENTRIES
+
+    command = f"mlusim run {word}" if is_kernel_name(word) or word in ENTRIES else _COMMANDS.get(word.lower(), "")
+    return f"did you mean `{command}`? " if command else ""
 
 
 def with_likely_option(error: click.UsageError) -> click.UsageError:
@@ -34,7 +56,7 @@ def remedy(error: click.UsageError) -> str:
         return ""
     if isinstance(error, click.NoSuchOption):
         return _other_option(error.ctx, error.option_name)
-    return _device(error, error.ctx)
+    return _shape(error, error.ctx) or _device(error, error.ctx)
 
 
 def _other_option(context: click.Context, option: str) -> str:
@@ -49,16 +71,32 @@ def _other_option(context: click.Context, option: str) -> str:
     kernel, name = context.command.name or "", option.lstrip("-").replace("-", "_")
     if is_kernel_name(kernel) and name in setting_names(kernel):
         return f"; {name} is a parameter of the kernel: --set {name}=VALUE"
+    words = [word for word in context.find_root().obj or () if is_kernel_name(word) or word in ENTRIES]
+    if words and isinstance(context.command, click.Group):
+        return f"; options follow {words[0]}: mlusim {command} {words[0]} {option} ..."
     instead = _INSTEAD.get((command, option))
     return f"; {instead}" if instead else ""
+
+
+def _extra(error: click.UsageError, context: click.Context, option: str) -> list[str]:
+    """Return the words of a command line that belong to no option, if the command has this option."""
+    extra = re.search(r"unexpected extra arguments? \((.*)\)", error.format_message())
+    takes = any(option in parameter.opts for parameter in context.command.params)
+    return extra[1].split() if extra and takes else []
+
+
+def _shape(error: click.UsageError, context: click.Context) -> str:
+    """Return the remedy for a shape that is given without its option."""
+    from mlusim.inputs import extents_of
+
+    shapes = [word for word in _extra(error, context, "--shape") if extents_of(word)]
+    return f"; a shape is given by an option: --shape {shapes[0]}" if shapes else ""
 
 
 def _device(error: click.UsageError, context: click.Context) -> str:
     """Return the remedy for a board that is named without its option."""
     from mlusim.cli.option_types import board_names
 
-    extra = re.search(r"unexpected extra arguments? \((.*)\)", error.format_message())
-    takes = any("--device" in parameter.opts for parameter in context.command.params)
-    words = extra[1].split() if extra and takes else []
+    words = _extra(error, context, "--device")
     boards = [word for word in words if word.lower() in board_names() or word.endswith(".toml")]
     return f"; a board is named by an option: --device {boards[0]}" if boards else ""

@@ -37,6 +37,8 @@ def from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
         file, colon, name = kernel_name, ":", ""
     if not colon or not file or not (name.isidentifier() or kernel_name.endswith(".py")):
         raise InputError(f"{kernel_name}: name a file and a function in it, as in kernels.py:add")
+    if file.endswith(":"):
+        raise InputError(f"{kernel_name}: write one colon, {file.rstrip(':')}:{name}")
     path = Path(file)
     try:
         with open_input(path) as stream:

@@ -127,6 +127,26 @@ def test_usage_errors_name_the_help_command():
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("k.py:add", "--shape", "8"), "no command 'k.py:add'; did you mean `mlusim run k.py:add`? choose one of "),
+        (("tin_shift",), "no command 'tin_shift'; did you mean `mlusim run tin_shift`? choose one of "),
+        (("help",), "no command 'help'; did you mean `mlusim --help`? choose one of "),
+        (("profile",), "no command 'profile'; did you mean `mlusim explain`? choose one of "),
+        (("run", "tin_shift", "1,2,4,4"), "argument (1,2,4,4); a shape is given by an option: --shape 1,2,4,4; see "),
+        (("run", "--device", "mlu290", "flip"), "option '--device'; options follow flip: mlusim run flip --device ..."),
+        (
+            ("devices", "--device", "mlu290"),
+            "option '--device'; a board is the argument of this command: mlusim devices",
+        ),
+        (("run", "k.py::add"), "k.py::add: write one colon, k.py:add"),
+    ],
+)
+def test_words_in_a_wrong_place_are_answered_with_the_right_command(words, message):
+    assert message in fail(*words)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((), "missing --input and --shifts, or --shape for random inputs; see `mlusim run tin_shift --help`"),
