@@ -39,6 +39,15 @@ def _own_sources() -> str:
     return digest.hexdigest()
 
 
+@lru_cache(maxsize=1)
+def code_of_translation() -> str:
+    """Return a digest of the modules that rewrite files and keep what they found."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def content_key(*parts: str) -> str:
     """Return the cache key of these texts for this version of the package."""
     digest = hashlib.sha256(_own_sources().encode())

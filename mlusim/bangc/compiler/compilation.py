@@ -86,7 +86,7 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     compiler = options.compiler
     _check_sizes(texts)
     folder = cache.cache_folder()
-    words = _key_words(options)
+    words = key_words(options)
     key = cache.content_key("\0".join(text.text for text in texts), *words)
     target = folder / f"{key}.so"
     failed = folder / f"{key}.errors.json"
@@ -117,7 +117,7 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     return target
 
 
-def _key_words(options: Options) -> tuple[str, ...]:
+def key_words(options: Options) -> tuple[str, ...]:
     """Return what the code of a text depends on besides the text."""
     compiler = options.compiler
     return (compiler.language, *_code_options(options), *compiler.command, compiler.version)
@@ -138,7 +138,7 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
 
     def compiled(number: int) -> Path:
         made = work / f"kernel{number}.o"
-        kept = folder / f"{cache.content_key(contents[number], *_key_words(options))}.o"
+        kept = folder / f"{cache.content_key(contents[number], *key_words(options))}.o"
         if kept.exists():
             return kept
         source = made.with_suffix(".cpp")

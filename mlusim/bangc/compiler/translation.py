@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlusim.bangc.compiler import headers
-from mlusim.bangc.compiler.compilation import CompilerError, Options, build, check, preprocess
+from mlusim.bangc.compiler import cache, headers
+from mlusim.bangc.compiler.compilation import CompilerError, Options, build, check, key_words, preprocess
 from mlusim.bangc.compiler.device_functions import declared_functions, own_functions
 from mlusim.bangc.compiler.rewriting import Rewritten, rewrite
 from mlusim.bangc.compiler.source import source_of
@@ -31,7 +32,7 @@ class Translation:
     """A program for one board.
 
     Attributes:
-        texts: the files as they were compiled.
+        texts: the entries and calls of the compiled files, without their text.
         binary: the shared object; None if only the syntax was checked.
         missing: intrinsics and library functions that it calls and that are not simulated, with the location of the
             first call.
@@ -50,7 +51,7 @@ class Translation:
 def translate(
     files: Sequence[Path], on: Board, options: Options, instantiate: tuple[str, ...] = (), *, syntax_only: bool = False
 ) -> Translation:
-    """Translate the files of a program, each on its own. Raises `CompileError`.
+    """Translate the files of a program, each on its own, or return the translation of the cache. Raises `CompileError`.
 
     Args:
         files: the files, the main one first.
@@ -62,6 +63,28 @@ def translate(
     headers.generated_headers(options.compiler, options.std)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         plain = list(pool.map(partial(preprocess, on=on, options=options), files))
+    if syntax_only:
+        return _translation(files, plain, options, instantiate, syntax_only=True)
+    key = cache.content_key(cache.code_of_translation(), *key_words(options), *instantiate, *plain)
+    kept = cache.cache_folder() / f"{key}.translation"
+    if kept.exists():
+        made: Translation = pickle.loads(kept.read_bytes())  # noqa: S301 - our own
+        if made.binary is not None and made.binary.exists():
+            return made
+    made = _translation(files, plain, options, instantiate)
+    cache.publish(kept, pickle.dumps(made))
+    return made
+
+
+def _translation(
+    files: Sequence[Path],
+    plain: list[str],
+    options: Options,
+    instantiate: tuple[str, ...],
+    *,
+    syntax_only: bool = False,
+) -> Translation:
+    """Translate preprocessed files."""
     own = own_functions(declared_functions(source_of(text)) for text in plain) if len(files) > 1 else frozenset()
     # Names that clash with a header clash in all files.
     clashing: set[str] = set()
@@ -78,7 +101,8 @@ def translate(
         binary = _compiled(files, texts, options, syntax_only=syntax_only)
     others = set().union(*(names.others for names in learned))
     missing = {name: location for name, location in _calls(texts).items() if name in others or is_unknown(name)}
-    return Translation(texts, binary, missing)
+    found = [Rewritten("", text.entries, text.calls, text.has_main) for text in texts]
+    return Translation(found, binary, missing)
 
 
 def _compiled(files: Sequence[Path], texts: list[Rewritten], options: Options, *, syntax_only: bool) -> Path | None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mlusim.bangc.compiler import cache
+from mlusim import bangc
+from mlusim.bangc.compiler import cache, translation
+from mlusim.bangc.compiler.rewriting import rewrite
 from mlusim.errors import InputError
 
 
@@ -49,3 +51,23 @@ def test_a_full_disk_names_the_folder(monkeypatch, tmp_path):
         InputError, match=f"^{folder}, the folder of compiled kernels, cannot be written: No space left"
     ):
         cache.publish(folder / "kernel.so", b"")
+
+
+def test_a_file_that_has_not_changed_is_not_translated_again(monkeypatch, tmp_path):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    file = tmp_path / "kernel.mlu"
+    file.write_text("#include <bang.h>\n__mlu_entry__ void kernel(float *x) { x[taskId] = 2; __bang_unknown(x); }\n")
+    first = bangc.compile(file)
+    rewritten = []
+    monkeypatch.setattr(translation, "rewrite", lambda text, *rest: rewritten.append(text) or rewrite(text, *rest))
+    again = bangc.compile(file)
+    assert not rewritten
+    assert again.entries == first.entries == ["kernel"]
+    assert again.missing == first.missing == {"__bang_unknown": (str(file), 2)}
+    assert again.binary == first.binary
+    first.binary.unlink()
+    assert bangc.compile(file).binary.exists()
+    assert len(rewritten) == 1
+    file.write_text(file.read_text().replace("= 2", "= 3"))
+    assert bangc.compile(file).binary != first.binary
+    assert len(rewritten) == 2
