@@ -191,9 +191,8 @@ def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, opera
         if not isinstance(view, View):
             continue
         if view.allocation.memory is not issuer.unit.nram:
-            raise OperandError(
-                f"{name} with {view!r}: operands of an atomic must be in this core's NRAM; memcpy it there first"
-            )
+            what = "stores the old value in" if view is old else "takes its operand from"
+            raise OperandError(f"{name} with {view!r}: an atomic {what} this core's NRAM; pass a buffer there")
         if view.size and view.shape[-1:] != (1,) and view.strides[-1:] not in ((), (view.itemsize,)):
             raise OperandError(f"{name} with {view!r}: the elements of a row are contiguous; memcpy it to a buffer")
         if view.dtype != target.dtype or view.size != target.size:

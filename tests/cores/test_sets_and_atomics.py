@@ -162,7 +162,12 @@ def test_sets_of_every_memory() -> None:
         (
             lambda core, x, t: core.atomic_add(x, x, 1),
             OperandError,
-            "atomic_add with .*: operands of an atomic must be in this core's NRAM",
+            "atomic_add with .*: an atomic stores the old value in this core's NRAM; pass a buffer there",
+        ),
+        (
+            lambda core, x, t: core.atomic_reduce_add(x, x),
+            OperandError,
+            "atomic_reduce_add with .*: an atomic takes its operand from this core's NRAM; pass a buffer there",
         ),
         (
             lambda core, x, t: core.atomic_reduce_add(x[:4], t[::2]),

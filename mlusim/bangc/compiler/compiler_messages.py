@@ -37,8 +37,11 @@ _NOT_CONSTANT = (
 )
 # Types of arrays with a memory space in the rewritten text.
 _ARRAY_TYPE = re.compile(r"mlusim_t\d+(?: ?&)?")
-# Other names of the rewritten text: initial values, records, references. An error about one follows from another error.
-_REWRITTEN = re.compile(r"mlusim_[irs]\d+")
+# Other names of the rewritten text: initial values, records, references; and types of arrays whose declaration failed.
+# An error about one follows from another error.
+_REWRITTEN = re.compile(
+    r"mlusim_[irs]\d+|mlusim_t\d+\W (?:does not name|was not declared|has not been)|name \Wmlusim_t\d"
+)
 # A launch whose arguments do not fit its entry, and an entry that returns a value, as the headers see them.
 _LAUNCH = re.compile(
     r"error: no match(?:ing function)? for call to .*?FunctionLauncher<[\w:]+(?:, ([^\u2019']*?))?>[\u2019')]+"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,24 @@ def test_an_array_of_variable_size_is_an_error_with_the_rule(tmp_path: Path, com
     with pytest.raises(CompileError, match=r"variable\.mlu:2:.*must be a constant expression.*largest size") as raised:
         bangc.compile(file, compiler=compiler)
     assert "array_in_memory" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("declaration", "message"),
+    [
+        ("float tile[64]", "expected"),
+        ("float tile[COUNT];", "COUNT"),
+        ("half4 tile[64];", "half4"),
+    ],
+)
+def test_a_faulty_declaration_is_an_error_in_the_words_of_the_file(
+    declaration: str, message: str, tmp_path: Path, compiler: str
+) -> None:
+    file = tmp_path / "faulty.mlu"
+    file.write_text(f"__mlu_entry__ void kernel(float *x) {{\n  __nram__ {declaration}\n  float y = x[0];\n}}\n")
+    with pytest.raises(CompileError, match=rf"faulty\.mlu:2:\d+: error: .*{message}") as raised:
+        bangc.compile(file, compiler=compiler)
+    assert not re.search(r"mlusim|'array'|\u2018array\u2019", raised.value.message.replace(str(tmp_path), ""))
 
 
 def test_a_file_that_breaks_off_is_an_error_at_its_end(tmp_path: Path) -> None:
