@@ -43,8 +43,9 @@ def check_apart(dst: View, src: View) -> None:
     """Raise `CopyError` if a copy within one allocation reads bytes that it writes elsewhere.
 
     The header does not specify the order in which a copy moves its bytes, so the result of such a copy is undefined
-    (B). Bytes copied onto themselves stay the same. Within NRAM a copy to lower addresses is allowed if ascending order
-    reads every byte before it is overwritten: the helpers of mlu-ops spread rows that way (`__mluop_load_str_2D`).
+    (B). Bytes copied onto themselves stay the same. Within NRAM and within GDRAM a copy to lower addresses is allowed
+    if ascending order reads every byte before it is overwritten: mlu-ops spreads rows that way in NRAM
+    (`__mluop_load_str_2D`), and removes the first row of a tensor in GDRAM (`dynamic_point_to_voxel_forward`).
     """
     if dst.offset == src.offset and dst.strides == src.strides:
         return
@@ -53,7 +54,7 @@ def check_apart(dst: View, src: View) -> None:
         low < last
         and first < high
         and np.shares_memory(_Bytes(dst).array(), _Bytes(src).array())
-        and not (src.memory is MemoryKind.NRAM and _ascends(dst, src))
+        and not (src.memory in (MemoryKind.NRAM, MemoryKind.GDRAM) and _ascends(dst, src))
     ):
         raise CopyError(
             f"memcpy from bytes {group_digits(first)}..{group_digits(last)} of {src.allocation.name} to bytes "

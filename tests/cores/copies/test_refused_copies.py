@@ -276,6 +276,26 @@ def test_an_overlap_in_nram_is_allowed_where_ascending_order_reads_first(
         assert np.array_equal(device.download(out), expected)
 
 
+@pytest.mark.parametrize("ahead", [3, -3])
+def test_an_overlap_in_gdram_is_allowed_to_lower_addresses(ahead: int) -> None:
+    values = np.arange(64, dtype=np.int32)
+
+    async def kernel(core: Core, x: View) -> None:
+        start = max(-ahead, 0)
+        await core.memcpy(x[start : start + 60], x[start + ahead : start + ahead + 60])
+
+    device = Device()
+    x = device.upload(values, writable=True)
+    device.launch(kernel, x, dim=1, kind="BLOCK")
+    if ahead < 0:
+        with pytest.raises(CopyError, match="they overlap, and no rule says in which order"):
+            device.synchronize()
+    else:
+        device.synchronize()
+        assert device.download(x).tolist() == [*range(3, 63), 60, 61, 62, 63]
+        assert [finding.kind for finding in device.verify().findings] == ["overlapping-copy"]
+
+
 def test_the_arrays_of_a_copy_are_those_of_its_views() -> None:
     """A copy takes the arrays that its views have cached; `View.typed` of a new view is the plain way to them."""
 
