@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import mlusim
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.lower_bound import LOSSES
 from mlusim.bangc.compiler import toolchain
 from mlusim.errors import InputError
 
@@ -109,6 +111,13 @@ def test_the_glossary_has_every_instruction_of_a_core():
     text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("glossary.md", "instructions.md"))
     public = {name for name in dir(mlusim.Core) if not name.startswith("_")}
     assert {name for name in public if f"core.{name}" not in text} == set()
+
+
+def test_the_glossary_explains_every_cause_of_time():
+    text = " ".join((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split())
+    causes = text[text.index("## Causes of time") :]
+    assert [name for name in CAUSES.values() if f"| {name} |" not in causes] == []
+    assert [name for name in LOSSES.values() if f"`{name}`" not in causes] == []
 
 
 def test_the_machine_page_names_only_parameters_that_boards_have():
