@@ -52,7 +52,51 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
             remedy=_remedy(cause, consequence),
         )
         del findings[number]
-    return findings
+    return _fold_wrong_parts(findings)
+
+
+def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
+    """Fold races on outputs that lack as much as that of an earlier race: the tasks have a wrong number in both.
+
+    A task may also race on one output and leave out another one with the same line.
+    """
+    folded: list[Finding] = []
+    for finding in findings:
+        at = next((at for at, cause in enumerate(folded) if _same_wrong_part(cause, finding)), None)
+        if at is None:
+            folded.append(finding)
+        else:
+            cause = folded[at]
+            remedy = cause.remedy
+            if finding.kind == "task-race":
+                lines = " and ".join(dict.fromkeys(site.location for site in (*cause.sites, *finding.sites)))
+                one, other = (site.task for site in cause.sites)
+                remedy = f"correct the number that gives each task its part at {lines}: {one} and {other} have the same"
+            others = (*cause.folded, replace(finding, folded=()), *finding.folded)
+            folded[at] = replace(cause, folded=others, remedy=remedy)
+    return folded
+
+
+def _same_wrong_part(cause: Finding, other: Finding) -> bool:
+    if not (
+        cause.kind == "task-race" and cause.writes_twice and _missing(cause) and _missing(cause) == _missing(other)
+    ):
+        return False
+    if other.kind == "never-written":
+        return bool(other.lines) and other.lines == cause.lines
+    return other.kind == "task-race" and other.writes_twice and _distance(cause) == _distance(other) != 0
+
+
+def _missing(finding: Finding) -> Fraction:
+    """Return the share of an output that is never written, also by a finding that is folded into the given one."""
+    gap = next((one for one in (finding, *finding.folded) if one.kind == "never-written"), None)
+    return Fraction(0) if gap is None else Fraction(gap.nbytes, gap.fields["of_bytes"])
+
+
+def _distance(race: Finding) -> int:
+    """Return the difference between the numbers of the two tasks of a race; 0 if a memory core is one of them."""
+    numbers = [int(site.task.removeprefix("task ")) for site in race.sites if site.task != "memory core"]
+    return abs(numbers[0] - numbers[-1]) if len(numbers) == len(race.sites) else 0
 
 
 def _remedy(cause: Finding, consequence: Finding) -> str:
@@ -74,6 +118,8 @@ def _remedy(cause: Finding, consequence: Finding) -> str:
         if sync in cause.fields.get("barriers", ()) and "before they first" not in cause.remedy:
             who = "memory cores" if late.task == "memory core" else "cores"
             return f"{late.call(f'{sync}()')} in the {who}, before they first reach {late.location}\nor {cause.remedy}"
+    if consequence.kind == "task-race" and not cause.remedy:
+        return consequence.remedy
     if consequence.kind == "never-written" and _of_two_launches(cause, consequence):
         unwritten = consequence.fields["tensor"]
         return f"pass {unwritten}, which is never written, to one of the two launches\nor {cause.remedy}"
@@ -175,6 +221,8 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     """
     if cause.kind == "hang":
         return _hangs_with(cause, race)
+    if _out_of_step(cause, race):
+        return True
     if cause.kind == "endless":
         # The tasks do the same again and again.
         return race.writes_twice and len(race.lines) == 1
@@ -184,6 +232,16 @@ def _task_race(cause: Finding, race: Finding) -> bool:
         if counts and race.fields["buffer"] != cause.fields["buffer"]:
             return True
     return _race(cause, race)
+
+
+def _out_of_step(cause: Finding, race: Finding) -> bool:
+    """Return whether a lock was not acquired, an atomic left its tensor, or a task goes by an uninitialised number."""
+    if cause.kind == "operand":
+        return cause.title.startswith("unlock ")
+    if cause.kind == "access":
+        return "atomic_" in cause.location
+    reads = cause.kind == "uninitialised" and not race.writes_twice and _gives_a_number(cause.sites[0])
+    return reads and (cause.times > 1 or cause.sites[0].owner == race.sites[-1].owner)
 
 
 def _hangs_with(hang: Finding, finding: Finding) -> bool:
@@ -253,7 +311,8 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     if cause.kind == "swallowed" or _misleads(cause):
         return True
     if cause.kind == "never-written":
-        return bool(gap.sites and cause.sites) and _share(cause) == _share(gap)
+        # Nothing writes either, or as much is missing of both.
+        return not (gap.sites or cause.sites) or (bool(gap.sites and cause.sites) and _share(cause) == _share(gap))
     if _of_two_launches(cause, gap):
         return True
     # A racing line may write as many bytes of the tensor as are missing.

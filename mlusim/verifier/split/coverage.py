@@ -233,6 +233,8 @@ class Coverage:
         if not len(rows) and identity not in self.run.log.windows:
             # The host copies it back. Launches of BANG C programs have no windows: theirs may have got it.
             remedy = f"pass {allocation.name} to the launch that should write it, or do not copy it back\nor {remedy}"
+        elif not len(self.run.log):
+            remedy = "look for the condition under which the kernel returns: no task does anything"
         elif whole and (swapped := swapped_arguments(self.run, identity, rows)):
             remedy = f"{swapped}\nor {remedy}"
         elif len(starts) == 1 and (few := too_few_tasks(self.run, rows, int(starts[0]), int(stops[0]))):

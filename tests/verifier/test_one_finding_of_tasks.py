@@ -1,0 +1,88 @@
+"""One mistake of tasks that communicate, or share out their work, is one finding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from findings import X, kinds_of, the_only_error
+from mlusim import InOut, Output, verify
+
+
+async def wavefront(core, x, out, flag, mistake=""):
+    """Each row is added to the one before it, which another task has made."""
+    if core.is_memory_core:
+        return
+    tile, above = (core.nram.alloc(8, x.dtype, name) for name in ("tile", "above"))
+    old = core.nram.alloc(1, "int32", "old")
+    for row in range(core.task_id, 8, core.task_dim):
+        await core.memcpy(tile, x[row])
+        while row:
+            if mistake != "no poll":
+                await core.atomic_or(old, flag[row - 1 : row], 0)
+            if await core.load(old[0]):
+                await core.memcpy(above, out[row - 1])
+                core.add(tile, tile, above)
+                break
+        await core.memcpy(out[row], tile)
+        await core.atomic_reduce_or(flag[row : row + (2 if mistake == "two flags" else 1)], 1)
+
+
+@pytest.mark.parametrize(("mistake", "kind"), [("", ""), ("no poll", "uninitialised"), ("two flags", "access")])
+def test_tasks_out_of_step_race_for_the_same_reason(mistake, kind):
+    arguments = X, Output.like(X), InOut(np.zeros(8, np.int32)), mistake
+    report = verify(wavefront, *arguments, dim=4, reference={"out": np.cumsum(X, 0, np.float32)})
+    if not mistake:
+        assert report.ok, report.text()
+        return
+    (finding,) = report.errors
+    assert finding.kind == kind
+    assert "task-race" in kinds_of(finding)
+
+
+def test_a_lock_that_is_only_released_is_one_finding():
+    async def kernel(core, x, total, locks):
+        if core.is_memory_core:
+            return
+        tile, held = (core.nram.alloc(8, x.dtype, name) for name in ("tile", "held"))
+        await core.memcpy(tile, x[core.task_id])
+        if locks:
+            await core.lock(0)
+        await core.memcpy(held, total)
+        core.add(held, held, tile)
+        await core.memcpy(total, held)
+        await core.unlock(0)
+
+    total = InOut(np.zeros(8, np.float32))
+    assert verify(kernel, X, total, 1, dim=4, reference={"total": X[:4].sum(0)}).ok
+    finding = the_only_error(kernel, X, total, 0, dim=4)
+    assert finding.kind == "operand"
+    assert finding.remedy.startswith("hold the same lock in every task from test_one_finding_of_tasks.py:")
+
+
+def test_a_wrong_number_of_the_task_is_one_finding_in_all_outputs():
+    async def kernel(core, x, once, twice):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.memcpy(tile, x[core.core_id])
+        await core.memcpy(once[core.core_id], tile)
+        core.add(tile, tile, tile)
+        await core.memcpy(twice[core.core_id], tile)
+
+    finding = the_only_error(kernel, X, Output.like(X), Output.like(X), dim=8, kind="UNION2")
+    first = kernel.__code__.co_firstlineno
+    lines = " and ".join(f"test_one_finding_of_tasks.py:{first + line}" for line in (5, 7))
+    assert finding.remedy.startswith(f"correct the number that gives each task its part at {lines}: task ")
+
+
+def test_a_kernel_that_returns_at_once_is_one_finding():
+    async def kernel(core, x, one, other):
+        if core.task_dim:
+            return
+        await core.memcpy(one, x)
+        await core.memcpy(other, x)
+
+    finding = the_only_error(kernel, X, Output.like(X), Output.like(X), dim=1, kind="BLOCK")
+    assert finding.kind == "never-written"
+    assert finding.remedy == "look for the condition under which the kernel returns: no task does anything"
