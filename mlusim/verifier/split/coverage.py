@@ -76,7 +76,8 @@ class Coverage:
             passed &= identity not in self.run.log.host_writes
             if not len(rows) and identity != output and not passed:
                 use = untouched(allocation, is_input=roles.get(identity) == "input")
-            elif roles.get(identity) == "input":
+            elif roles.get(identity) == "input" and (allocation.read_only or identity in self.run.log.host_writes):
+                # What kernels only read, and nobody has written, is an output that is never written.
                 own = self.run.accesses.where(rows)
                 use = _use_of_input(allocation, own, known=identity not in self.run.accesses.unknown)
             else:
