@@ -147,6 +147,22 @@ _HOMES = {
     "tune": "mlusim.explore.tuning",
     "verify": "mlusim.host.verify",
 }
+# Operators, and commands whose functions are elsewhere. `mlusim.ops` is not loaded to look: the import system asks for
+# each module of the package here, too.
+_OPERATORS = (
+    *("bitcast_convert", "cast", "flip", "gather", "gather_nd", "index_select", "reverse", "reverse_sequence"),
+    *("scatter", "scatter_nd", "tin_shift_backward", "tin_shift_forward"),
+)
+_ELSEWHERE = {
+    **{name: f"mlusim.ops.{name}" for name in _OPERATORS},
+    "check": "mlusim.verify",
+    "compare": "mlusim.explore.compare.compare",
+    "devices": "mlusim.presets",
+    "diff": "mlusim.explore.diff.diff",
+    "explain": "mlusim.explore.explanation.explain",
+    "report": "mlusim.analysis.pictures.write_report",
+    "validate": "mlusim.validation.report.validate",
+}
 _MODULES = frozenset({"bangc", "cinn", "errors", "explore", "mluop", "ops", "verifier"})
 
 
@@ -157,7 +173,8 @@ def __getattr__(name: str) -> object:
     if home is None:
         from mlusim.errors import nearest
 
-        near = f": {nearest(name, __all__)}".rstrip(": ")
+        elsewhere = _ELSEWHERE.get(name)
+        near = f": write {elsewhere}" if elsewhere else f": {nearest(name, __all__)}".rstrip(": ")
         raise AttributeError(f"module 'mlusim' has no attribute {name!r}{near}")
     value = globals()[name] = getattr(import_module(home), name)
     return value

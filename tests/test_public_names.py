@@ -73,6 +73,12 @@ def test_type_checkers_see_the_public_names():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"^module 'mlusim' has no attribute 'Devise': did you mean Device\?$"):
         mlusim.Devise  # noqa: B018 - reading it raises
+    for name, target in mlusim._ELSEWHERE.items():
+        with pytest.raises(AttributeError, match=rf"^module 'mlusim' has no attribute '{name}': write {target}$"):
+            getattr(mlusim, name)
+        module, _, function = target.rpartition(".")
+        assert callable(getattr(importlib.import_module(module), function))
+    assert set(mlusim._OPERATORS) == {name for name in mlusim.ops.__all__ if not name.startswith("plan_")}
     with pytest.raises(AttributeError, match=r"^module 'mlusim' has no attribute 'zzz'$"):
         mlusim.zzz  # noqa: B018 - reading it raises
     with pytest.raises(ImportError, match="cannot import name 'Devise'"):
