@@ -329,6 +329,11 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     return instead and tensor == gap.fields["tensor"] and bool(gap.lines) and same
 
 
+def _not_planned(cause: Finding, deviation: Finding) -> bool:
+    """Return whether the line that writes another task's bytes also races with that task, or writes them again."""
+    return cause.kind in ("task-race", "written-again") and cause.writes_twice and deviation.lines <= cause.lines
+
+
 def _share(gap: Finding) -> tuple[Fraction, ...]:
     """Return where in its tensor a gap begins and ends, and its size."""
     first, end, nbytes = (gap.fields[name] for name in ("first_byte", "end_byte", "of_bytes"))
@@ -367,4 +372,5 @@ _EXPLAINS: dict[str, Callable[[Finding, Finding], bool]] = {
     "uninitialised": _uninitialised,
     "never-written": _never_written,
     "written-again": _written_again,
+    "not-planned": _not_planned,
 }

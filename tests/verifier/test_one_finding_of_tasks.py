@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from findings import X, kinds_of, the_only_error
-from mlusim import InOut, Output, verify
+from mlusim import InOut, Output, Plan, Tiles, verify
 
 
 async def wavefront(core, x, out, flag, mistake=""):
@@ -74,6 +74,22 @@ def test_a_wrong_number_of_the_task_is_one_finding_in_all_outputs():
     first = kernel.__code__.co_firstlineno
     lines = " and ".join(f"test_one_finding_of_tasks.py:{first + line}" for line in (5, 7))
     assert finding.remedy.startswith(f"correct the number that gives each task its part at {lines}: task ")
+
+
+def test_tiles_of_other_tasks_are_one_finding_with_the_race_that_they_cause():
+    async def kernel(core, x, out, plan, later):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        for part in plan.tiles_of(min(core.task_id + later, 3)):
+            await core.memcpy(tile, x[part.start[0]])
+            await core.memcpy(out[part.start[0]], tile)
+
+    rows = np.arange(4)[:, None] * [1, 0]
+    plan = Plan.from_tiles(Tiles(range(4), rows, np.add(rows, [1, 8]), 32), (4, 8), "float32", dim=4, kind="BLOCK")
+    arguments = X[:4], Output.like(X[:4]), plan
+    assert verify(kernel, *arguments, 0, plan=plan).ok
+    finding = the_only_error(kernel, *arguments, 1, plan=plan)
+    assert finding.kind == "task-race"
+    assert {"not-planned", "never-written"} <= {*kinds_of(finding)}
 
 
 def test_a_kernel_that_returns_at_once_is_one_finding():
