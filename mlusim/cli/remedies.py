@@ -16,6 +16,9 @@ _INSTEAD = {
     ("devices", "--device"): "a board is the argument of this command: mlusim devices mlu370-x4",
 } | {(command, "--csv"): _ROWS for command in ("tune", "compare", "validate")}
 _TAKE_RUNS = ("diff", "explain")
+# Options of compilers that mlusim sets itself, and that of the vendor's compiler which names an architecture.
+_OF_COMPILERS = re.compile(r"-[OgfmWwclLo][\w=-]*")
+_ARCHITECTURE = re.compile(r"--bang(?:-mlu)?-arch[= ](?:\w*?_)?(\d+)")
 # Words that users try as commands: what does that here.
 _COMMANDS = {
     "boards": "mlusim devices",
@@ -63,6 +66,8 @@ def _other_option(context: click.Context, option: str) -> str:
     from mlusim.cli.kernel_completion import setting_names
     from mlusim.cli.operators import ENTRIES
 
+    if "bangc" in context.command_path.split():
+        return _of_compiler(option, context.find_root().obj or ())
     # `mlusim sweep tin_shift` is a command of its own, below `sweep`.
     command = (*context.command_path.split(), "")[1]
     if command in _TAKE_RUNS:
@@ -76,6 +81,22 @@ def _other_option(context: click.Context, option: str) -> str:
         return f"; options follow {words[0]}: mlusim {command} {words[0]} {option} ..."
     instead = _INSTEAD.get((command, option))
     return f"; {instead}" if instead else ""
+
+
+def _of_compiler(option: str, words: tuple[str, ...]) -> str:
+    """Return the remedy for an option of a compiler; click passes only the first letter of `-O3`."""
+    word = next((word for word in words if word.startswith(option)), option)
+    if word.startswith("-std="):
+        return f"; the standard is given by --std {word.removeprefix('-std=')}"
+    if word.startswith(("--bang-arch", "--bang-mlu-arch")):
+        from mlusim.hardware import presets
+
+        arch = _ARCHITECTURE.search(" ".join(words))
+        names = [board.name for board in presets() if arch and board.arch == int(arch[1])]
+        return f"; the board is given by --device: {', '.join(names or ['mlusim devices lists the boards'])}"
+    if _OF_COMPILERS.fullmatch(word):
+        return f"; {word} is an option of compilers, and mlusim sets its own: leave it out"
+    return ""
 
 
 def _extra(error: click.UsageError, context: click.Context, option: str) -> list[str]:

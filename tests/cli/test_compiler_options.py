@@ -1,0 +1,24 @@
+"""Options of the vendor's compiler, which users pass to `mlusim bangc` from their build scripts."""
+
+import pytest
+from click.testing import CliRunner
+
+from mlusim.cli import main
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-O3",), "; -O3 is an option of compilers, and mlusim sets its own: leave it out; see `mlusim bangc check"),
+        (("-fno-exceptions", "-g"), "; -fno-exceptions is an option of compilers"),
+        (("-std=c++17",), "; the standard is given by --std c++17; see"),
+        (("--bang-mlu-arch=mtp_372",), "; the board is given by --device: mlu365-d2, mlu370-s4, mlu370-x4, "),
+        (("--bang-mlu-arch", "mtp_592"), "; the board is given by --device: mlu590-h8, "),
+        (("--bang-arch=compute_30",), "; the board is given by --device: mlusim devices lists the boards; see"),
+    ],
+)
+def test_the_error_says_what_to_write_instead(words, told, tmp_path):
+    (tmp_path / "empty.mlu").write_text("")
+    done = CliRunner().invoke(main, ["bangc", "check", str(tmp_path / "empty.mlu"), *words])
+    assert done.exit_code == 2
+    assert told in done.stderr
