@@ -107,7 +107,7 @@ def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     result, source = operands
     if len(source.shape) < 2 or source.shape[0] % LANES:
-        return "src is (n, height, width, channel) with n a multiple of 64"
+        return f"src is (n, height, width, channel) with n a multiple of {LANES}: fill it up with filters of zeros"
     return "" if result.size == source.size else "dst and src need the same number of elements"
 
 

@@ -168,6 +168,15 @@ def test_conversions_by_bang_c_names(run: Any) -> None:
     assert not hasattr(Core, "float2int4_up")
 
 
+def test_filters_are_filled_up_to_whole_lanes(run: Any) -> None:
+    async def kernel(core: Core) -> None:
+        filters = core.nram.alloc((50, 32), "float32")
+        core.reshape_filter(core.nram.alloc((64, 32), "float32"), filters)
+
+    with pytest.raises(OperandError, match=r"with n a multiple of 64: fill it up with filters of zeros$"):
+        run(kernel)
+
+
 def test_a_matrix_product_through_wram(run: Any) -> None:
     m, k, n = 16, 32, 64
     rng = np.random.default_rng(1)
