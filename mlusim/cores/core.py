@@ -333,7 +333,7 @@ class Core(InstructionMethods):
         line = self._line(_getframe(1))
         return masks.scalar_bins(self.issuer, line, rows_out, values_out, rows, values, counters, size=size)
 
-    # ---- syncs and barriers (`mlusim.cores.synchronisation.syncs`)
+    # ---- syncs, barriers and locks (`mlusim.cores.synchronisation.syncs`, `mlusim.cores.synchronisation.locks`)
 
     def sync(self) -> Awaitable[None]:
         """Wait for all pipes of this core: `__sync`."""
@@ -372,6 +372,10 @@ class Core(InstructionMethods):
         """Barrier of the memory cores of the union; for a BLOCK task only `sync`: `__sync_all_mpu`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_mpu")
 
+    def sync_all_ipu_within_cluster(self) -> Awaitable[None]:
+        """Barrier of the cluster's cores without its memory core; for a BLOCK task only `sync`."""
+        return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu_within_cluster")
+
     def lock(self, number: int) -> Awaitable[None]:
         """Wait for the pipes of this core and then acquire the lock with this number: `__bang_lock`."""
         return locks.change(self.issuer, self._line(_getframe(1)), "lock", number)
@@ -379,10 +383,6 @@ class Core(InstructionMethods):
     def unlock(self, number: int) -> Awaitable[None]:
         """Wait for the pipes of this core and release the lock with this number: `__bang_unlock`."""
         return locks.change(self.issuer, self._line(_getframe(1)), "unlock", number)
-
-    def sync_all_ipu_within_cluster(self) -> Awaitable[None]:
-        """Barrier of the cluster's cores without its memory core; for a BLOCK task only `sync`."""
-        return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu_within_cluster")
 
 
 # The attributes of a core. A name that it lacks may be assigned, for the kernel's own use.

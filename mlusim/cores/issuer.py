@@ -35,6 +35,8 @@ class Issuer:
         log, records: the log, and its records.
         frame_lines: lines of frames that the log has numbered (`Log.frame_line`).
         layout_boxes: geometries of layouts that the log has numbered (`Log.layout_boxes`).
+        copy_geometries: cached copies of the core (`Unit.copy_geometries`).
+        issue_ps, dram_unit_bytes: the board's time to issue an instruction, and the size of a bus unit.
         has_data: whether memories have bytes.
         dry: instructions are recorded but take no time, and nothing is waited for (`mlusim.host.steady`).
         suspending, passing, loaded: awaitables for a wait, for none, and for the value of a scalar load without one. An

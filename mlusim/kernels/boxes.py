@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mlusim.hardware import Board
 from mlusim.memory.view import View
-from mlusim.planning.lookup_geometry import Extents
+from mlusim.planning.box_sizes import Extents
 from mlusim.planning.split import MAX_SEGMENTS, max_loops
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from mlusim.errors import PlanError
 from mlusim.kernels.boxes import copy_box, copy_box_async, front, fronts_of
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
+from mlusim.planning.box_sizes import Extents
 from mlusim.planning.index_arithmetic import LOADED_REPEATS, IndexArithmetic
-from mlusim.planning.lookup_geometry import Extents
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core

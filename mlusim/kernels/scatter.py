@@ -23,9 +23,10 @@ from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.kernels.scatter_bins import scatter_regions, scatter_sort, scatter_sorted_rows
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
+from mlusim.planning.box_sizes import Extents
 from mlusim.planning.lookup import LookupParameters
 from mlusim.planning.lookup_cost import SCALAR
-from mlusim.planning.lookup_geometry import Box, Extents, Lookups
+from mlusim.planning.lookup_geometry import Box, Lookups
 from mlusim.planning.plan import Plan
 from mlusim.planning.scatter import ScatterParameters
 from mlusim.planning.scatter_bins import BinsParameters

@@ -17,8 +17,9 @@ from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Input
 from mlusim.ops.operator import tensor_of
 from mlusim.ops.schema import Tensor
+from mlusim.planning.box_sizes import Extents
 from mlusim.planning.lookup import LookupProblem
-from mlusim.planning.lookup_geometry import Extents, Lookups
+from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 
 MODES = ("aligned", "standard")

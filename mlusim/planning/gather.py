@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlusim.errors import PlanError
+from mlusim.planning.box_sizes import ROUNDS, Extents, blocks, count_boxes, sizes_of_at_most, spread
 from mlusim.planning.cost import Cost, move_ps
 from mlusim.planning.index_arithmetic import LOADED_REPEATS, IndexArithmetic
 from mlusim.planning.lookup import (
@@ -40,7 +41,6 @@ from mlusim.planning.lookup_cost import (
     scalar_address,
     selection_method,
 )
-from mlusim.planning.lookup_geometry import ROUNDS, Extents, blocks, count_boxes, sizes_of_at_most, spread
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.search import Candidate, fractions_of

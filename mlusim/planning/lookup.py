@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
+from mlusim.planning.box_sizes import ROUNDS, Extents
 from mlusim.planning.index_arithmetic import IndexArithmetic
-from mlusim.planning.lookup_geometry import ROUNDS, Extents, Lookups
+from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.search import Candidate, best_by_strategy, predicted_text, tile_counts_below
 from mlusim.planning.split import MORE_NRAM, buffer_bytes, union1_launch

@@ -9,9 +9,9 @@ from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import address_instructions, rows_cost, scalar_copy_cycles
 from mlusim.memory.timing import copy_cost
+from mlusim.planning.box_sizes import Extents, segments
 from mlusim.planning.cost import Cost, transferred
 from mlusim.planning.index_arithmetic import IndexArithmetic
-from mlusim.planning.lookup_geometry import Extents, segments
 from mlusim.units import round_up
 
 LOAD, STORE, INSIDE = Direction.GDRAM2NRAM, Direction.NRAM2GDRAM, Direction.NRAM2NRAM

@@ -24,6 +24,7 @@ from functools import partial
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.planning.box_sizes import Extents, blocks, count_boxes, sizes_of_at_most
 from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
@@ -40,7 +41,6 @@ from mlusim.planning.lookup import (
     plan_of,
 )
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, selection_method
-from mlusim.planning.lookup_geometry import Extents, blocks, count_boxes, sizes_of_at_most
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins

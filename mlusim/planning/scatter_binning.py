@@ -17,11 +17,12 @@ from mlusim.arrays import Integers
 from mlusim.memory.bin_costs import bin_counter_cycles, bin_levels, scalar_bins_cycles
 from mlusim.memory.loops import address_instructions
 from mlusim.memory.view import View
+from mlusim.planning.box_sizes import Extents, blocks, count_boxes
 from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import LookupProblem, nram_bytes
 from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs
-from mlusim.planning.lookup_geometry import Extents, Lookups, blocks, count_boxes
+from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.split import boxes, cut
 from mlusim.units import ceil_div, round_up

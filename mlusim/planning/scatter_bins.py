@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.errors import PlanError
+from mlusim.planning.box_sizes import Extents, blocks
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
     LookupCandidate,
@@ -38,7 +39,6 @@ from mlusim.planning.lookup import (
     unit_elements,
 )
 from mlusim.planning.lookup_cost import selection_method
-from mlusim.planning.lookup_geometry import Extents, blocks
 from mlusim.planning.plan import Plan
 from mlusim.planning.scatter_binning import (
     BOUNDS_BYTES,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mlusim.planning.box_sizes import Extents, blocks, count_boxes
 from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import LookupProblem
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, scalar_address
-from mlusim.planning.lookup_geometry import Extents, blocks, count_boxes
 from mlusim.units import ceil_div, group_digits
 
 

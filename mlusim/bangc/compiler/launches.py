@@ -11,9 +11,11 @@ _JOINTS = ("::", ".", "->")
 
 
 def rewrite_launch(source: Source, position: int, entries: list[Entry], with_defaults: set[str]) -> None:
-    """Rewrite the launch of the `<<<` at `position`.
+    """Rewrite a launch.
 
     Args:
+        source: the file.
+        position: the token `<<<`.
         entries: the entries before it.
         with_defaults: names of entries of which a parameter has a default value.
     """
