@@ -4,8 +4,8 @@
 
 tin_shift [8, 16, 512, 784] by each of its strategies, gathers and scatters of 4 M elements, one column of [400 000, 32]
 for each task, and 24 000 operations without a sync, each of which should cost as much as one of 6 000. Prints both
-ratios. Times are processor times, the best of a few runs; memory is that allocated by Python and NumPy. Fails if a
-ratio is above 2.
+ratios, and the memory of the checker for each operation (NAME `memory`). Times are processor times, the best of a few
+runs; memory is that allocated by Python and NumPy. Fails if a ratio is above 2.
 """
 
 from __future__ import annotations
@@ -120,8 +120,50 @@ def measure(run: Run) -> tuple[float, float, int, int, int]:
     return best[0], best[1], alone, both, len(log)
 
 
+async def vectors(core: Any, x: Any, out: Any) -> None:
+    """Each task adds over and over, without a sync."""
+    if core.is_memory_core:
+        return
+    total = core.nram.alloc(x.shape, x.dtype, "total")
+    await core.memcpy(total, x)
+    for _ in range(400_000 // core.task_dim):
+        core.add(total, total, total)
+    await core.sync()
+    await core.memcpy(out[core.task_id], total)
+
+
+async def tiles(core: Any, x: Any, out: Any) -> None:
+    """Each task copies and doubles rows of its own."""
+    if core.is_memory_core:
+        return
+    held = core.nram.alloc((2, *x.shape), x.dtype, "held")
+    for row in range(core.task_id, out.shape[0], core.task_dim):
+        await core.memcpy(held[row % 2], x)
+        core.add(held[row % 2], held[row % 2], held[row % 2])
+        await core.sync()
+        await core.memcpy(out[row], held[row % 2])
+
+
+def print_memory() -> None:
+    """Print the memory of the checker itself, for each operation."""
+    for kernel, rows in ((vectors, 32), (tiles, 100_000)):
+        for tasks in (32, 1):
+            device = Device(data=False)
+            x = device.upload(np.zeros(64, np.float32), "x")
+            device.launch(kernel, x, device.alloc((rows, 64), np.float32, "out"), kind="BLOCK", dim=tasks)
+            device.synchronize()
+            tracemalloc.start()
+            check_log(device.log, device.board, rewrites=True)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            count = len(device.log)
+            print(f"{kernel.__name__}, {tasks} tasks: {peak / count:.0f} B for each of {count} operations", flush=True)
+
+
 def main() -> int:
     worst = 0.0
+    if not sys.argv[1:] or "memory" in sys.argv[1:]:
+        print_memory()
     for name, run in cases().items():
         if sys.argv[1:] and name.split()[0] not in sys.argv[1:] and name not in sys.argv[1:]:
             continue

@@ -7,9 +7,9 @@ from pathlib import Path
 from mlusim.errors import InputError
 from mlusim.units import group_digits, short_bytes
 
-# Measured with copies and vector instructions: 150 to 220 B, and up to 360 B for one task alone, which is checked as a
+# Measured with copies and vector instructions: 150 to 200 B, and up to 270 B for one task alone, which is checked as a
 # whole. Checks that need less than _SMALL always proceed.
-BYTES_PER_OPERATION = 360
+BYTES_PER_OPERATION = 270
 _SMALL = 1 << 30
 _MEMINFO = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")

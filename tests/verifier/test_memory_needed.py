@@ -18,7 +18,7 @@ def test_a_check_that_does_not_fit_says_so_before_it_starts(monkeypatch: pytest.
     monkeypatch.setattr(memory_needed, "_MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr(memory_needed, "_GROUP", tmp_path)
     memory_needed.check_memory_needed(7_000_000)
-    with pytest.raises(InputError, match=r"about 6\.706 GiB of memory for 20 000 000 operations, and 4 GiB are free"):
+    with pytest.raises(InputError, match=r"about 5\.029 GiB of memory for 20 000 000 operations, and 4 GiB are free"):
         memory_needed.check_memory_needed(20_000_000)
     (tmp_path / "memory.max").write_text("1073741824\n")
     (tmp_path / "memory.current").write_text("536870912\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.log import Log
+from mlusim.verifier.columns import narrow
 
 _SHARED_MEMORIES = ("gdram", "sram")
 
@@ -23,10 +24,9 @@ class Space:
 
     def __init__(self, log: Log) -> None:
         private = {"nram": 0, "wram": 1, "ldram": 2}
-        self.number = np.array(
-            [private.get(record.memory, 3 + index) for index, record in enumerate(log.allocations)], np.int64
-        )
-        self.address = np.array([record.address for record in log.allocations], np.int64)
-        self.address[self.number >= len(private)] = 0
+        numbers = [private.get(record.memory, len(private) + index) for index, record in enumerate(log.allocations)]
+        self.number = narrow(np.array(numbers, np.int64))
+        address = np.array([record.address for record in log.allocations], np.int64)
+        self.address = narrow(np.where(self.number < len(private), address, 0))
         self.shared = np.array([record.memory in _SHARED_MEMORIES for record in log.allocations], bool)
         self.read_only = np.array([record.read_only for record in log.allocations], bool)

@@ -75,9 +75,11 @@ def _windows(order: Order, accesses: Accesses) -> Iterator[tuple[Integers, Integ
         if len(pending):
             unordered = np.array([not in_order(number, other) for other in range(len(LANES))])
             pending, others = narrow(pending), narrow(np.flatnonzero(unordered[lane]))
-            first = np.searchsorted(position[others], position[pending], side="right")
-            last = np.searchsorted(position[others], done[pending], side="right")
-            yield pending, others, narrow(first), narrow(last)
+            first, last = (
+                narrow(np.searchsorted(position[others], when[pending], side="right")) for when in (position, done)
+            )
+            some = last > first
+            yield pending[some], others, first[some], last[some]
 
 
 def _by_window(
