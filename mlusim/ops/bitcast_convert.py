@@ -92,9 +92,12 @@ def bitcast_shape(name: str, shape: tuple[int, ...], source: Dtype, target: Dtyp
     needed = target.itemsize // source.itemsize
     if not shape or shape[-1] != needed:
         last = f"its last dimension is {shape[-1]}" if shape else "it has rank 0, no last dimension"
+        count = math.prod(shape)
+        uneven = f"the number of elements, {count}, is no multiple of {needed}"
+        remedy = uneven if count % needed else f"reshape it to [.., {needed}]"
         raise InputError(
             f"{what}: {needed} elements of {source.itemsize} B make one of {target.itemsize} B, so the last dimension "
-            f"must be {needed}, and {last}; reshape it to [.., {needed}]"
+            f"must be {needed}, and {last}; {remedy}"
         )
     return shape[:-1]
 
