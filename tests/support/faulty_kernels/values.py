@@ -194,7 +194,7 @@ async def copy_to_the_next_element_of_the_same_buffer(core, x, out):
 
 
 @fault("copy", arguments=(InOut(X),))
-async def rows_moved_up_by_one_copy_in_gdram(core, x):
+async def rows_moved_down_by_one_copy_in_gdram(core, x):
     if core.is_memory_core or core.core_id:
         return
-    await core.memcpy(x[0:15], x[1:16])
+    await core.memcpy(x[1:16], x[0:15])
