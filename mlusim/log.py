@@ -72,6 +72,8 @@ class Log:
         host_reads: allocations that a host program has copied back by CNRT.
         host_read_parts: by allocation, the bytes that a BANG C program has copied back, or all bytes of one that a host
             has downloaded as a whole: (first, end).
+        copied_back: what a host has downloaded as a whole, or a BANG C program has copied back, in order: the number of
+            launches so far, the allocation, and the bytes (first, end).
         windows: by allocation, the parts (offset, box) that were passed to launches.
         released: by allocation, the number of records when it was freed.
         loops: the counted loops, by record.
@@ -109,6 +111,7 @@ class Log:
         self.host_parts: dict[int, set[tuple[int, int]]] = {}
         self.host_reads: set[int] = set()
         self.host_read_parts: dict[int, set[tuple[int, int]]] = {}
+        self.copied_back: list[tuple[int, int, int, int]] = []
         self.released: dict[int, int] = {}
         self.windows: dict[int, set[tuple[int, int]]] = {}
         self.swallowed: list[tuple[str, str]] = []
@@ -247,6 +250,11 @@ class Log:
         """Record that a call takes part in a copy of another core; bytes are counted for that copy only."""
         self.joined[record] = copy
         self.records.joined(record, copy, start_ps)
+
+    def copy_back(self, identity: int, first: int, end: int) -> None:
+        """Record that the host copies bytes of an allocation back, or all of it."""
+        self.host_read_parts.setdefault(identity, set()).add((first, end))
+        self.copied_back.append((len(self.launches), identity, first, end))
 
     def remark(self, remark: Remark) -> None:
         """Add an observation; those of one kind and line are counted, and the first one is kept."""

@@ -157,7 +157,7 @@ class DeviceMemory:
         allocation = view.allocation
         if self.log.launches and view.nbytes == allocation.nbytes and not allocation.read_only:
             # The host reads all of it, also what no launch got.
-            self.log.host_read_parts.setdefault(allocation.identity, set()).add((0, allocation.nbytes))
+            self.log.copy_back(allocation.identity, 0, allocation.nbytes)
         if view.allocation.read_only:
             # These may be the bytes of the array that the caller uploaded.
             array.setflags(write=False)

@@ -180,6 +180,7 @@ def _check_references(log: Log) -> None:
                 *log.host_parts,
                 *log.host_reads,
                 *log.host_read_parts,
+                *(number for _, number, _, _ in log.copied_back),
                 *log.of_file,
             )
         ),

@@ -61,6 +61,7 @@ def log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "unordered": sorted(log.unordered),
         **{name: sorted(getattr(log, name)) for name in _SETS},
         **{name: _part_values(getattr(log, name)) for name in _PARTS},
+        "copied_back": log.copied_back,
         "released": sorted(log.released.items()),
         "swallowed": log.swallowed,
         "remarks": [astuple(remark) for remark in log.remarks.values()],
@@ -139,6 +140,8 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     for name in _PARTS:
         for number, first, second in values.get(name, ()):
             getattr(log, name).setdefault(int(number), set()).add((int(first), int(second)))
+    for launches, number, first, second in values.get("copied_back", ()):
+        log.copied_back.append((int(launches), int(number), int(first), int(second)))
     log.released = {int(number): int(count) for number, count in values.get("released", ())}
     log.swallowed = [(str(message), str(where)) for message, where in values.get("swallowed", ())]
     for kind, title, operation, *numbers in values.get("remarks", ()):

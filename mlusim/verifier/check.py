@@ -23,6 +23,7 @@ from mlusim.verifier.run import Run
 from mlusim.verifier.split.balance import balance_of, memory_traffic, traffic_of
 from mlusim.verifier.split.coverage import Coverage
 from mlusim.verifier.split.plan_comparison import nram_beyond_plan
+from mlusim.verifier.split.stale import find_stale
 from mlusim.verifier.uninitialised.read_findings import find_uninitialised
 from mlusim.verifier.unread import find_unread
 from mlusim.verifier.unused import find_left, find_unused
@@ -96,6 +97,7 @@ def check_log(
         findings += find_locks_left(run)
         findings += find_unused(run)
         findings += find_unread(run)
+        findings += find_stale(run)
         findings += find_overlapping_copies(run)
         findings += find_unawaited(run)
         # If the rows accessed are unknown, so is what a sync protects.

@@ -52,6 +52,7 @@ _HINTS = {
     "lookup-again": "an index lies beyond its table, and is already an entry of the table",
     "unselected": "elements that a filter did not write are stored with those that it selected",
     "memory-core": "a memory core runs code for the MLU cores",
+    "stale": "bytes of an earlier launch are copied back again",
     "unsynced": "a program uses memory without waiting for its transfer",
 }
 KINDS = _ERRORS | _HINTS

@@ -251,6 +251,7 @@ def test_everything_of_a_log_is_saved():
     kept |= {
         "host_parts",
         "host_read_parts",
+        "copied_back",
         "unordered",
         "released",
         "windows",

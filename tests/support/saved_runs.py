@@ -32,6 +32,7 @@ def same_log(one: Log, other: Log) -> None:
         "host_parts",
         "host_reads",
         "host_read_parts",
+        "copied_back",
         "unordered",
     ):
         assert getattr(one, name) == getattr(other, name), name

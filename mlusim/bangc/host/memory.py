@@ -172,7 +172,7 @@ class ProgramMemory:
         if source is not None and target is None:
             first = src - int(source.allocation.bytes().ctypes.data)
             self.device.log.host_reads.add(source.allocation.identity)
-            self.device.log.host_read_parts.setdefault(source.allocation.identity, set()).add((first, first + size))
+            self.device.log.copy_back(source.allocation.identity, first, first + size)
         if target is not None:
             self._written(target, dst, size)
         return 0

@@ -3,6 +3,7 @@
 Checks:
   coverage                 writes per byte of an output, and reads per byte of an input
   overwrites               bytes that are overwritten before anything reads them
+  stale                    bytes of an earlier launch that the host copies back again
   plan_comparison          whether a run follows its plan
 
 Figures:

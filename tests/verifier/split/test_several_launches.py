@@ -8,6 +8,7 @@ import pytest
 import mlusim
 from findings import X
 from mlusim import Output, verify
+from mlusim.verifier.check import check_log
 
 
 @pytest.mark.parametrize("begin", [4, 5])
@@ -87,3 +88,37 @@ def test_a_launch_with_fewer_tasks_than_parts_is_told_how_many_it_needs(rows, di
     (finding,) = verify(kernel, x, Output.like(x), kind="BLOCK", dim=dim).errors
     assert finding.kind == "never-written"
     assert finding.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("parts", "in_place", "region"),
+    [
+        ([(0, 8), (0, 6)], False, "out[6:8, 0:8], 64 B"),
+        ([(0, 8), (2, 4)], False, "part of out[0:8, 0:8], 192 B"),
+        ([(0, 8), (0, 8)], False, ""),
+        ([(0, 8), (2, 4)], True, ""),
+        ([(0, 4), (4, 8)], False, ""),
+    ],
+)
+def test_rows_of_an_earlier_launch_that_the_host_copies_back_again_are_a_hint(parts, in_place, region, tmp_path):
+    async def double(core, x, out, low, high, adds):
+        tile, sums = (core.nram.alloc(8, x.dtype, name) for name in ("tile", "sums"))
+        for row in range(low, high):
+            await core.memcpy(tile, x[row])
+            if adds:
+                await core.memcpy(sums, out[row])
+                core.add(tile, tile, sums)
+            core.mul(tile, tile, 2.0)
+            await core.memcpy(out[row], tile)
+
+    device = mlusim.Device()
+    x, out = device.upload(X, "x"), device.alloc(X.shape, X.dtype, "out")
+    for number, part in enumerate(parts):
+        device.launch(double, x, out, *part, in_place and number > 0, kind="BLOCK", dim=1)
+        device.synchronize()
+        device.download(out)
+    saved = mlusim.load(device.save(tmp_path / "run.npz"))
+    for report in (device.verify(), check_log(saved.log, saved.board)):
+        assert report.ok, report.text()
+        found = [finding for finding in report.findings if finding.kind == "stale"]
+        assert [finding.region for finding in found] == ([region] if region else [])
