@@ -123,6 +123,29 @@ def _avgpool(result: Array, source: Array, **attributes: Any) -> None:
     np.copyto(result, _sums(source, attributes) / _windows(attributes).positions, casting="unsafe")
 
 
+def _largest(values: Array, axis: int) -> Array:
+    return _place(np.argmax, values, axis, -np.inf)
+
+
+def _smallest(values: Array, axis: int) -> Array:
+    return _place(np.argmin, values, axis, np.inf)
+
+
+def _place(pick: Callable[..., Array], values: Array, axis: int, least: float) -> Array:
+    """Return the place of the extreme of each window, of NaN only in a window of nothing else.
+
+    ASSUMED, on every board: mlu-ops' `box_iou_rotated` for arch 592 divides 0 by 0 where a box has no point, and its
+    max pool must pass these over.
+    """
+    is_nan = np.isnan(values) if values.dtype.kind == "f" else np.False_
+    if not is_nan.any():
+        return pick(values, axis=axis)
+    places = pick(np.where(is_nan, least, values), axis=axis)
+    # A NaN is picked where all numbers are infinities of the other sign, or there is none.
+    picked = np.take_along_axis(is_nan, np.expand_dims(places, axis), axis).squeeze(axis)
+    return np.where(picked, np.argmin(is_nan, axis=axis), places)
+
+
 def _extreme(pick: Callable[..., Array]) -> Callable[..., None]:
     def compute(result: Array, source: Array, **attributes: Any) -> None:
         candidates = _windowed(source, attributes)
@@ -280,32 +303,34 @@ _PAIRED: dict[str, Any] = {
 POOLS: list[Instruction] = [
     _pool("sumpool", "dst = the sum of each window of src", _sumpool),
     _pool("avgpool", "dst = the mean of each window of src", _avgpool, types=FLOATS),
-    _pool("maxpool", "dst = the largest of each window of src", _extreme(np.argmax)),
-    _pool("minpool", "dst = the smallest of each window of src", _extreme(np.argmin)),
+    _pool("maxpool", "dst = the largest number of each window of src, NaN only where it has none", _extreme(_largest)),
+    _pool(
+        "minpool", "dst = the smallest number of each window of src, NaN only where it has none", _extreme(_smallest)
+    ),
     _pool(
         "maxpool_index",
         "dst = the place in its window of the largest of each window of src",
-        _index(np.argmax),
+        _index(_largest),
         operands=(_INDEXED, SRC),
         types=FLOATS,
     ),
     _pool(
         "minpool_index",
         "dst = the place in its window of the smallest of each window of src",
-        _index(np.argmin),
+        _index(_smallest),
         operands=(_INDEXED, SRC),
         types=FLOATS,
     ),
     _pool(
         "maxpool_value_index",
-        "dst = the largest of each window of src; at value_index_stride bytes, its place in the window",
-        _value_index(np.argmax),
+        "dst = the largest number of each window of src; at value_index_stride bytes, its place in the window",
+        _value_index(_largest),
         **_PAIRED,
     ),
     _pool(
         "minpool_value_index",
-        "dst = the smallest of each window of src; at value_index_stride bytes, its place in the window",
-        _value_index(np.argmin),
+        "dst = the smallest number of each window of src; at value_index_stride bytes, its place in the window",
+        _value_index(_smallest),
         **_PAIRED,
     ),
     _pool(

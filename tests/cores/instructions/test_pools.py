@@ -52,6 +52,27 @@ def test_pools(kind: str, window: tuple[int, int], stride: tuple[int, int] | Non
         close(got.reshape(-1), means, kind)
 
 
+@pytest.mark.parametrize(("name", "fold", "other"), [("maxpool", np.nanmax, -np.inf), ("minpool", np.nanmin, np.inf)])
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16"])
+def test_an_extreme_of_a_window_passes_over_nan(kind: str, name: str, fold: Any, other: float) -> None:
+    a = values(2 * 8 * 3, kind, low=-4, high=4).reshape(2, 8, 3)
+    a[0, ::2] = np.nan
+    a[1, 3] = np.nan
+    a[0, :4, 0] = np.nan, other, np.nan, other
+    a[:, 4:, 1] = np.nan
+    windows = a.astype(float).reshape(2, 2, 4, 3)
+    with np.errstate(invalid="ignore"):
+        is_empty = np.isnan(windows).all(axis=2)
+        expected = np.where(is_empty, np.nan, fold(np.where(is_empty[:, :, None], 0, windows), axis=2))
+    window = {"kernel_height": 1, "kernel_width": 4}
+    got = run(name, np.zeros((2, 2, 3), a.dtype), a, **window).astype(float)
+    assert np.array_equal(got, expected, equal_nan=True)
+    places = run(f"{name}_index", np.zeros((2, 2, 3), np.uint32), a, **window).astype(int)
+    at_places = np.take_along_axis(windows, places[:, :, None], axis=2)[:, :, 0]
+    assert np.array_equal(at_places, expected, equal_nan=True)
+    assert places[0, 0, 0] == 1
+
+
 def test_dilated_pools_with_index() -> None:
     a = values(7 * 8 * 2, "float32").reshape(7, 8, 2)
     arguments = {"kernel_height": 2, "kernel_width": 3, "stride_height": 2, "stride_width": 1, "in_dh": 3, "in_dw": 2}
