@@ -90,7 +90,7 @@ def test_in_place(run: Any) -> None:
         ),
         (
             lambda core, x, t: core.add(t, t, t.view("int32")),
-            "add of float32 with src1 of int32: operands of one instruction have ",
+            "add of float32 with src1 of int32: operands of one instruction must have ",
         ),
         (
             lambda core, x, t: core.eq(t.view("int32"), t, t),
