@@ -1,4 +1,4 @@
-"""Atomic writes of files, recognition of files that mlusim wrote, and of names of kernels in files."""
+"""Atomic writes of files, recognition of files that mlusim wrote, names of kernels in files and of source files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from io import TextIOWrapper
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from mlusim.errors import InputError
@@ -28,6 +29,15 @@ _PARQUET_END = 8  # the length of the footer, 4 bytes, and the magic number
 def is_kernel_name(text: str) -> bool:
     """Whether a text names a kernel in a file, as `add.py:add` or `add.mlu`, rather than an operator."""
     return text.endswith(KERNEL_SUFFIXES) or any(f"{suffix}:" in text for suffix in KERNEL_SUFFIXES)
+
+
+def source_name(file: str) -> str:
+    """Return the name of a source file in messages and reports: `add.py`, or `In[6]` for a cell of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    # ("Cell", "In[6]"), or None for a file that is not a cell.
+    cell = None if shell is None else shell.compile.format_code_name(file)
+    return PurePath(file).name if cell is None else str(cell[1])
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlusim.arrays import Array, Integers
-from mlusim.files import atomic_write, writing
+from mlusim.files import atomic_write, source_name, writing
 from mlusim.inputs import as_path
 from mlusim.log_tables import AllocationRecord, Box, LaunchRecord, LoopRecord, Remark, SkippedRecord, TaskRecord
 from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
@@ -329,7 +329,7 @@ class Log:
     def _worded(self, columns: dict[str, Integers]) -> dict[str, Array]:
         """Replace indices in columns of records by names."""
         kinds = [*(record.memory for record in self.allocations), ""]
-        lines = [*(f"{Path(file).name}:{line}" for file, line, _ in self.lines), ""]
+        lines = [*(f"{source_name(file)}:{line}" for file, line, _ in self.lines), ""]
         names = [*(record.name for record in self.allocations), ""]
         worded = {
             "op": np.array([*self.ops, ""], object)[columns["op"]],

@@ -16,7 +16,7 @@ import pytest
 
 import mlusim
 from mlusim import files
-from mlusim.files import atomic_write, is_ours
+from mlusim.files import atomic_write, is_ours, source_name
 
 
 @pytest.fixture(params=["nameless", "named"])
@@ -209,3 +209,22 @@ def test_only_scratch_folders_of_dead_processes_are_removed(tmp_path, monkeypatc
         files._remove_stale(tmp_path)
         assert [dead.exists(), (used / "kernel.so").exists(), link.is_symlink()] == [False, True, True]
         alive.kill()
+
+
+def test_a_cell_of_a_notebook_has_its_number():
+    pytest.importorskip("IPython")
+    program = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell("import mlusim, numpy as np", store_history=True)
+shell.run_cell("async def wrong(core, x):\\n    x[70]", store_history=True)
+shell.run_cell('''
+try:
+    mlusim.run(wrong, np.zeros(64, np.float32), dim=1, kind="BLOCK")
+except mlusim.MlusimError as error:
+    print(error)
+''', store_history=True)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "task 0 (cluster 0, core 0), In[2]:2, at" in done.stdout
+    assert source_name("/a folder/kernel.py") == "kernel.py"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.lower_bound import LOSSES, most_sensitive_to
 from mlusim.analysis.provenance import MODEL, provenance
+from mlusim.files import source_name
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES
 from mlusim.units import KIB, PS_PER_US, format_bytes, group_digits, plural, short_bytes
@@ -171,7 +171,7 @@ def _lines(result: Result) -> list[Row]:
         if line.line and len(table) < _LINES:
             causes = line.spent_ps
             main_cause = list(CAUSES)[int(causes.argmax())]
-            location = f"{PurePath(line.file).name}:{line.line}"
+            location = f"{source_name(line.file)}:{line.line}"
             share = percent(int(causes.sum()) / total_ps)
             note = f"{location} {line.function}: mostly {CAUSES[main_cause]}"
             table.append(Row("" if table else "time by line", share, note))
@@ -270,7 +270,7 @@ def _lower_bound_json(result: Result) -> dict[str, Any]:
 def _lines_json(result: Result) -> list[dict[str, Any]]:
     return [
         {
-            "file": PurePath(line.file).name,
+            "file": source_name(line.file),
             "line": line.line,
             "function": line.function,
             "core_ps": {name: spent for name, spent in zip(CAUSES, line.spent_ps.tolist(), strict=True) if spent},

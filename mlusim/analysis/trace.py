@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
@@ -17,6 +16,7 @@ from mlusim.analysis.bandwidth import bandwidth_of
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.provenance import MODEL
 from mlusim.analysis.windows import pieces
+from mlusim.files import source_name
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
 from mlusim.units import PS_PER_US
 
@@ -166,7 +166,7 @@ def _operations(records: LogColumns) -> Iterator[str]:
     """Yield every record, track by track; for a long log, track by track within each part."""
     log = records.log
     names = [json.dumps(name) for name in log.ops]
-    lines = [json.dumps(f"{Path(file).name}:{number} {function}") for file, number, function in log.lines]
+    lines = [json.dumps(f"{source_name(file)}:{number} {function}") for file, number, function in log.lines]
     directions = [json.dumps(name) for name in DIRECTION_NAMES]
     threads = [_process_and_thread(records, unit) for unit in range(records.units)]
     task_ids = [task.task_id for task in log.tasks]

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
+from mlusim.files import source_name
 from mlusim.results.result import Result
 
 OTHER = "no operation"
@@ -151,7 +151,7 @@ def _by_line(result: Result) -> dict[tuple[str, str, str, int], tuple[int, int]]
     for (file, line, function), spent in sorted(shares(totals, result).items()):
         text = source_text(result, file, line)
         repeat = 0
-        while (key := (PurePath(file).name, function, text, repeat)) in lines:
+        while (key := (source_name(file), function, text, repeat)) in lines:
             repeat += 1
         lines[key] = line, spent
     return lines

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.explore.diff import shares, source_text
 from mlusim.explore.suggestions import Suggestion, what_to_try
+from mlusim.files import source_name
 from mlusim.results.result import Result
 
 
@@ -73,7 +73,7 @@ def explain(result: Result) -> Explanation:
     times = shares(totals, result)
     lines = [
         LineTime(
-            PurePath(line.file).name,
+            source_name(line.file),
             line.line,
             line.function,
             source_text(result, line.file, line.line),

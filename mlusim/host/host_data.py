@@ -22,13 +22,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from operator import length_hint
-from pathlib import Path
 from types import MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlusim.cores.tasks.launch_checks import parameter_names
+from mlusim.files import source_name
 from mlusim.host.names_used import MISSING, names_used
 from mlusim.memory.view import View
 from mlusim.verifier.findings import Finding
@@ -128,7 +128,7 @@ def _first_named(name: str, file: str) -> str:
     """Return the first line of a file that has a name, as text; empty if none has, as of a variable of a header."""
     word = re.compile(rf"\b{re.escape(name)}\b")
     lines = enumerate(linecache.getlines(file), 1)
-    return next((f"{Path(file).name}:{number}: {line.strip()}" for number, line in lines if word.search(line)), "")
+    return next((f"{source_name(file)}:{number}: {line.strip()}" for number, line in lines if word.search(line)), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.errors import InputError, shown
+from mlusim.files import source_name
 from mlusim.inputs import as_array
 from mlusim.log import Log
 from mlusim.memory.view import View
@@ -61,9 +61,9 @@ def _of_reference(reference: Callable[..., Any], error: Exception) -> str:
     code = getattr(inspect.unwrap(reference), "__code__", None)
     frames = [frame for frame in extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
     if frames:
-        at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}"
+        at = f"{source_name(frames[-1].filename)}:{frames[-1].lineno}: {frames[-1].line}"
     elif code:
-        at = f"{Path(code.co_filename).name}:{code.co_firstlineno}; it is called with the input arrays, in order"
+        at = f"{source_name(code.co_filename)}:{code.co_firstlineno}; it is called with the input arrays, in order"
     else:
         at = "it is called with the input arrays, in order"
     return f"the reference function raised {type(error).__name__}: {error}, at {at}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlusim.errors import HangError, SimulatedTimeError
+from mlusim.files import source_name
 from mlusim.hardware import Board
 from mlusim.records import longest_run_ps
 from mlusim.units import PS_PER_HOUR, format_ns
@@ -63,7 +63,7 @@ def _waits_at(task: Task) -> tuple[str, str]:
         return "an operation", ""
     operation, line, _ = task.waits_for
     file, number, _ = task.chip.log.lines[line]
-    return operation, f" at {Path(file).name}:{number}"
+    return operation, f" at {source_name(file)}:{number}"
 
 
 def _waiting_text(operation: str, place: str, tasks: Sequence[Task]) -> str:

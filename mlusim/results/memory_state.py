@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlusim.arrays import Array, Flags
 from mlusim.errors import InputError, shown
+from mlusim.files import source_name
 from mlusim.hardware import Board
 from mlusim.log import NONE, SYNC, Log
 from mlusim.units import format_bytes, format_ns
@@ -222,7 +222,7 @@ class _Steps:
         return Step(
             record=record,
             operation=log.ops[int(columns["op"][record])],
-            location=f"{Path(file).name}:{line}",
+            location=f"{source_name(file)}:{line}",
             start_ps=int(columns["start_ps"][record]),
             end_ps=int(columns["end_ps"][record]),
         )

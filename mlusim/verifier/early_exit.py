@@ -6,7 +6,6 @@ import linecache
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from mlusim.errors import (
     OperandError,
     OperationLimitError,
 )
+from mlusim.files import source_name
 from mlusim.log import NONE, Log
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.locks_left import locks_in_use
@@ -164,7 +164,7 @@ def _file_and_line(
         files.append(traceback.tb_frame.f_code.co_filename)
         traceback = traceback.tb_next
     for known in (*files, *(of_line for of_line, _, _ in (log.lines if log else ()))):
-        if number and Path(known).name == name:
+        if number and source_name(known) == name:
             return known, int(number)
     return "", 0
 

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+
+from mlusim.files import source_name
 
 Lines = tuple[int, int]
 
@@ -27,7 +28,7 @@ _MOST_CALLERS = 3
 
 def location_of(file: str, line: int) -> str:
     """Return a line as text: `kernel.py:41`."""
-    return f"{Path(file).name}:{line}"
+    return f"{source_name(file)}:{line}"
 
 
 def loop_around(file: str, first: int, last: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from textwrap import dedent
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from mlusim.analysis.style import CAUSE_COLOURS
 from mlusim.analysis.summary import percent
 from mlusim.analysis.windows import pieces
 from mlusim.arrays import Integers
+from mlusim.files import source_name
 from mlusim.units import group_digits
 
 # Up to this many consecutive lines without figures are shown; of longer runs only their ends.
@@ -96,7 +96,7 @@ def _block(
     else:
         shown = list(numbers)
     lines = [SourceLine(number, source[number - 1] if known else "", *by_line.get(number, nothing)) for number in shown]
-    return SourceBlock(PurePath(file).name, function, known, lines)
+    return SourceBlock(source_name(file), function, known, lines)
 
 
 def _logged_functions(text: str | None, names: Mapping[int, str]) -> list[tuple[str, int, int]]:

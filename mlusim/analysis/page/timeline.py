@@ -7,7 +7,6 @@ a lane per pipe with work; loads and stores of the io pipe have separate lanes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from mlusim.analysis.page.embed import pack
 from mlusim.analysis.style import CAUSE_COLOURS, time_unit
 from mlusim.analysis.windows import most_windows, windows
 from mlusim.arrays import Integers
+from mlusim.files import source_name
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
 # More spans than this result in a page of several megabytes.
@@ -121,7 +121,7 @@ def timeline_data(records: LogColumns, spans: CauseSpans) -> dict[str, Any]:
         "nbytes": pack(spans.nbytes),
         "times": pack(spans.times),
         "labels": spans.labels,
-        "lines": [f"{PurePath(file).name}:{number}" for file, number, _ in records.log.lines],
+        "lines": [f"{source_name(file)}:{number}" for file, number, _ in records.log.lines],
         "within_ps": spans.within_ps,
     }
 

@@ -6,7 +6,6 @@ import re
 import sys
 from array import array
 from inspect import Parameter, Signature, signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.conversion_methods import CONVERSIONS, ConversionMethods
@@ -23,6 +22,7 @@ from mlusim.errors import (
     nearest,
     shown,
 )
+from mlusim.files import source_name
 from mlusim.memory.not_numeric import missing_attribute
 from mlusim.memory.view import View
 from mlusim.units import format_ns, plural
@@ -110,7 +110,7 @@ def forgotten_await(task: Task) -> AwaitError:
     name = log.ops[values["op"]]
     return AwaitError(
         f"`core.{name}(...)` was not awaited, so the task did not wait for it: write `await core.{name}(...)`",
-        f"{task.name}, {Path(file).name}:{line}, at {format_ns(values['issue_ps'])}",
+        f"{task.name}, {source_name(file)}:{line}, at {format_ns(values['issue_ps'])}",
     )
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from mlusim.files import source_name
+
 _PACKAGE = Path(__file__).resolve().parents[2]
 _KERNELS = f"{_PACKAGE / 'kernels'}{sep}"
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -35,7 +37,7 @@ def awaiting_line(coroutine: Any, own: str) -> tuple[str, str]:
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         file = frame.f_code.co_filename
         if not line or written_by_author(file, own):
-            line = f"{Path(file).name}:{frame.f_lineno}"
+            line = f"{source_name(file)}:{frame.f_lineno}"
             source = linecache.getline(file, frame.f_lineno).strip()
         coroutine = coroutine.cr_await
     return line, source
@@ -46,7 +48,7 @@ def _innermost(traceback: TracebackType | None, own: str) -> str:
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         if written_by_author(file, own):
-            line = f"{Path(file).name}:{traceback.tb_lineno}"
+            line = f"{source_name(file)}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return line
 

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from inspect import CO_COROUTINE, CORO_CREATED, getcoroutinestate, isclass, iscoroutinefunction, ismodule, unwrap
 from itertools import pairwise
-from pathlib import Path
 from sys import _getframe
 from types import CodeType, CoroutineType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from mlusim.errors import NOTED, AwaitError
+from mlusim.files import source_name
 
 _NOTHING = object()
 # The function of `warnings` that Python calls for a coroutine that was never awaited.
@@ -59,7 +59,7 @@ def forgotten(name: str, file: str, line: int) -> AwaitError:
     """Return the error about a coroutine created at a line."""
     error = AwaitError(
         f"`{name}(...)` was never awaited, so it never ran: write `await {name}(...)`",
-        f"{Path(file).name}:{line}",
+        f"{source_name(file)}:{line}",
     )
     error.file = file
     return error
