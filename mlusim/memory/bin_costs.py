@@ -11,6 +11,8 @@ from mlusim.hardware import Board
 from mlusim.memory.loops import AddressInstructions, scalar_copy_cycles
 from mlusim.units import ceil_div
 
+# Bin numbers have 16 bits, which NumPy sorts by radix.
+MAX_BINS = 1 << 16
 # Vector instructions that distribute rows and values to one bin: subtract, compare, collect twice, count.
 COLLECT_BINS_PASSES = 5
 

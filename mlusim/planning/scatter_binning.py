@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.memory.bin_costs import bin_counter_cycles, bin_levels, scalar_bins_cycles
+from mlusim.memory.bin_costs import MAX_BINS, bin_counter_cycles, bin_levels, scalar_bins_cycles
 from mlusim.memory.loops import address_instructions
 from mlusim.memory.view import View
 from mlusim.planning.box_sizes import Extents, blocks, count_boxes
@@ -27,8 +27,6 @@ from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.split import boxes, cut
 from mlusim.units import ceil_div, round_up
 
-# Bin numbers have 16 bits.
-MAX_BINS = 1 << 16
 # Bytes of the bounds of a bin of a chunk, and the fraction 1/n of NRAM for them.
 BOUNDS_BYTES, _BOUNDS_PART = 8, 64
 

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.errors import PlanError
+from mlusim.memory.bin_costs import MAX_BINS
 from mlusim.planning.box_sizes import Extents, blocks
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
@@ -42,7 +43,6 @@ from mlusim.planning.lookup_cost import selection_method
 from mlusim.planning.plan import Plan
 from mlusim.planning.scatter_binning import (
     BOUNDS_BYTES,
-    MAX_BINS,
     Binning,
     applying_ps,
     applying_rows_ps,

@@ -18,15 +18,18 @@ from mlusim.cores.scalar import arithmetic
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.memory.addresses import Addresses
-from mlusim.memory.bin_costs import COLLECT_BINS_PASSES, bin_counter_cycles, bin_levels, scalar_bins_instructions
+from mlusim.memory.bin_costs import (
+    COLLECT_BINS_PASSES,
+    MAX_BINS,
+    bin_counter_cycles,
+    bin_levels,
+    scalar_bins_instructions,
+)
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.tasks.waiting import Waiting
-
-# 16-bit bin numbers, which NumPy sorts by radix.
-MAX_BINS = 1 << 16
 
 
 def collect(
