@@ -26,6 +26,7 @@ from mlusim.cores.machine.chip import Chip
 from mlusim.cores.tasks.closing import close_forgotten
 from mlusim.cores.tasks.launch import Job, Launch, Queue
 from mlusim.cores.tasks.launch_checks import UNIONS, as_grid
+from mlusim.cores.tasks.source_line import hide_internals
 from mlusim.cores.tasks.unawaited import watch_discarded
 from mlusim.dtypes import dtype_of
 from mlusim.errors import NOTED, InputError, LaunchError, MlusimError, shown
@@ -196,6 +197,9 @@ class Device(DeviceMemory):
         try:
             with contextlib.nullcontext() if self._host_data is None else self._host_data.around(self._queued):
                 self._run()
+        except MlusimError as error:
+            hide_internals(error)
+            raise
         finally:
             self._running = False
         self._queued = []

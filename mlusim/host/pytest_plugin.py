@@ -7,7 +7,7 @@ The fixture `verify_kernel` has the arguments of `mlusim.verify`, returns its re
 of the report if it has errors. `--mlusim-check` verifies every mlusim operator called in a test, `--mlusim-devices`
 everything that runs on a `Device` created by the test. A test whose kernels write outputs more than once on purpose is
 marked `@pytest.mark.mlusim(rewrites=("out",))`. Tracebacks of mlusim's errors show the lines of the test and of
-the kernel, not those between them; `--full-trace` shows all.
+the kernel, not those between them; `python -X dev -m pytest --full-trace` shows all.
 pytest loads the plugin automatically if mlusim is installed; otherwise use `-p mlusim.host.pytest_plugin`.
 """
 
@@ -22,9 +22,6 @@ import pytest
 if TYPE_CHECKING:
     from mlusim.verifier.report import Report
 
-# Packages whose frames are between a test and its kernel, or between the kernel and an error; those of `functools` are
-# of cached properties, such as `core.nram`.
-_INTERNAL = {"mlusim", "simpy", "functools"}
 # Arguments of the marker.
 _MARKED = ("rewrites", "partial", "verify")
 
@@ -145,13 +142,15 @@ def _is_explained(raised: pytest.ExceptionInfo[BaseException]) -> bool:
 def _hide_internals(error: BaseException | None) -> None:
     """Hide the frames of mlusim and its helpers between a test and its kernel, whose errors explain themselves.
 
-    pytest reads `__tracebackhide__` among the globals of a frame, too. `--full-trace` shows all frames.
+    pytest reads `__tracebackhide__` among the globals of a frame, too. `--full-trace` shows them.
     """
+    from mlusim.cores.tasks.source_line import INTERNAL
+
     while error is not None:
         trace = error.__traceback__
         while trace is not None:
             values = trace.tb_frame.f_globals
-            if str(values.get("__name__")).partition(".")[0] in _INTERNAL:
+            if str(values.get("__name__")).partition(".")[0] in INTERNAL:
                 values["__tracebackhide__"] = _is_explained
             trace = trace.tb_next
         error = error.__cause__

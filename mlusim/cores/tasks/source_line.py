@@ -7,6 +7,7 @@ the author's own code.
 from __future__ import annotations
 
 import linecache
+import sys
 import sysconfig
 from os import sep
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any
 
 from mlusim.files import source_name
 
+# Packages whose frames are between a program and its kernel, or between the kernel and an error; those of `functools`
+# are of cached properties, such as `core.nram`.
+INTERNAL = frozenset({"mlusim", "simpy", "functools"})
 _PACKAGE = Path(__file__).resolve().parents[2]
 _KERNELS = f"{_PACKAGE / 'kernels'}{sep}"
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -51,6 +55,29 @@ def _innermost(traceback: TracebackType | None, own: str) -> str:
             line = f"{source_name(file)}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return line
+
+
+def hide_internals(error: BaseException) -> None:
+    """Remove the frames of the simulator from the tracebacks of an error and its causes: they say nothing to authors.
+
+    `python -X dev` keeps all frames.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not sys.flags.dev_mode:
+        kept: TracebackType | None = None
+        for entry in reversed(_entries(cause.__traceback__)):
+            if str(entry.tb_frame.f_globals.get("__name__")).partition(".")[0] not in INTERNAL:
+                kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+        cause.__traceback__ = kept
+        cause = cause.__cause__
+
+
+def _entries(traceback: TracebackType | None) -> list[TracebackType]:
+    entries = []
+    while traceback is not None:
+        entries.append(traceback)
+        traceback = traceback.tb_next
+    return entries
 
 
 def written_by_author(file: str, own: str = "") -> bool:

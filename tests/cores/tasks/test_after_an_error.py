@@ -330,3 +330,21 @@ def test_a_kernel_returns_nothing(value):
     rule = r"a kernel returns nothing; it writes results to an output, such as Output\(shape, dtype\)$"
     with pytest.raises(KernelError, match=r"^task 0 \(cluster 0, core 0\), at .* ns: the kernel returned .*: " + rule):
         mlusim.run(kernel, kind="BLOCK", dim=1)
+
+
+@pytest.mark.parametrize("kernel", ["x[70]", "core.add(x, x)", "1 / 0", "await core.barrier_that_is_none()"])
+def test_tracebacks_end_in_the_kernel_unless_python_is_in_its_development_mode(kernel: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import mlusim, numpy as np\n"
+        f"async def kernel(core, x):\n    {kernel}\n"
+        "mlusim.run(kernel, np.zeros(64, np.float32), dim=1, kind='BLOCK')\n"
+    )
+    shown = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False).stderr
+    frames = [line.split('"')[1] for line in shown.splitlines() if line.startswith("  File ")]
+    # Of the call, the host's frames; of the kernel, its own. A cause comes first.
+    assert frames[-1] == str(program)
+    assert not [file for file in frames if "simpy" in file or "cores" in file or "memory" in file]
+    everything = subprocess.run([sys.executable, "-X", "dev", program], capture_output=True, text=True, check=False)
+    assert "simpy" in everything.stderr
+    assert everything.stderr.splitlines()[-1] == shown.splitlines()[-1]
