@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.verifier.accesses.table import COLLECT, SORTING
-from mlusim.verifier.findings import PRIVATE, Finding, Site
+from mlusim.verifier.findings import PRIVATE, Finding, Site, in_one_function
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
@@ -115,8 +115,11 @@ def _remedy(cause: Finding, consequence: Finding) -> str:
         return "\nor ".join([f"{part} {' or '.join(where)}", *(one for one in others if not one.startswith(part))])
     if cause.kind == "hang" and consequence.kind == "task-race" and consequence.fields["passed"] == 0:
         sync, late = consequence.fields["sync"], consequence.sites[-1]
-        if sync in cause.fields.get("barriers", ()) and "before they first" not in cause.remedy:
+        more_precise = "before they first" in cause.remedy or "reach the barrier" in cause.remedy
+        if sync in cause.fields.get("barriers", ()) and not more_precise:
             who = "memory cores" if late.task == "memory core" else "cores"
+            if skipped := _skipped(cause, sync, late):
+                return f"let all {who} reach the barrier {skipped}\nor {cause.remedy}"
             return f"{late.call(f'{sync}()')} in the {who}, before they first reach {late.location}\nor {cause.remedy}"
     if consequence.kind == "task-race" and not cause.remedy:
         return consequence.remedy
@@ -128,6 +131,18 @@ def _remedy(cause: Finding, consequence: Finding) -> str:
         part = f"correct the part of {consequence.fields['tensor']} at {lines}"
         return f"{part}: other bytes of it are never written\nor {cause.remedy}"
     return cause.remedy
+
+
+def _skipped(hang: Finding, sync: str, late: Site) -> str:
+    """Return where the barrier is that some cores wait in and others skip, before a racing line; empty if nowhere."""
+    alike = [site for site in hang.sites if (site.task == "memory core") == (late.task == "memory core")]
+    waits = next((site for site in alike if site.role == "waits" and site.operation == sync), None)
+    if waits is None or all(site.role != "last" for site in alike):
+        return ""
+    barrier, line = in_one_function(waits, late)
+    if barrier.file != line.file or barrier.line >= line.line:
+        return ""
+    return f"at {barrier.location} before {line.location}"
 
 
 def _of_two_launches(cause: Finding, gap: Finding) -> bool:

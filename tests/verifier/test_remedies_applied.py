@@ -10,7 +10,7 @@ from kernel_pairs import CASES, report_of
 
 BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
 LINE = r"\w+\.py:(\d+)"
-CALL = r"`(await core\.\w+\(\))`"
+CALL = r"`(await core\.\w+\(\d*\))`"
 
 
 def indented(lines: list[str], number: int, text: str, deeper: str = "") -> str:
@@ -30,6 +30,11 @@ def applied(remedy: str, buffer: str, lines: list[str]) -> list[str]:
         lines.insert(int(found[2]), indented(lines, int(found[2]), found[1], "    "))
     elif found := re.match(rf"write these bytes before {LINE} ", remedy):
         lines.insert(int(found[1]) - 1, indented(lines, int(found[1]), f"core.write_zero({buffer})"))
+    elif found := re.match(rf"hold the same lock in every task from {LINE} to {LINE}: {CALL}, {CALL}$", remedy):
+        lines.insert(int(found[2]), indented(lines, int(found[2]), found[4]))
+        lines.insert(int(found[1]) - 1, indented(lines, int(found[1]), found[3]))
+    elif found := re.match(rf"let all cores reach the barrier at {LINE} before {LINE}$", remedy):
+        lines[int(found[1]) - 1] = re.sub(r"if [^:]*: ", "", lines[int(found[1]) - 1])
     else:
         pytest.fail(f"no rule for this remedy: {remedy}")
     return lines
@@ -46,6 +51,9 @@ def applied(remedy: str, buffer: str, lines: list[str]) -> list[str]:
         "sram_to_sram-mpu",
         "union_mpu_broadcast-none",
         "sram_matmul-acc0",
+        "even_odd_sort-all",
+        "phases-even",
+        "weights_once-zero",
     ],
 )
 def test_the_first_remedy_mends(name, tmp_path):

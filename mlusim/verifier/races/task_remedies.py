@@ -15,7 +15,7 @@ from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled, waits_for_flag
 from mlusim.verifier.races.barrier_places import barrier_moved, on_both_paths, wider_barrier
 from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_later, meet_between_barriers
-from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
+from mlusim.verifier.races.updates import is_split_twice, lines_of_update, lock_or_atomic, times_stored
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_loops import exclude_each_other, line_passed_by_all, lines_of_loop, location_of
 
@@ -45,7 +45,7 @@ class TaskRemedies:
         if jobs[0][0] != jobs[1][0]:
             return _between_launches([self.run.log.launches[number].launched_at for number, *_ in jobs])
         if self._update_in_turn(a, b):
-            return self._of_update(a, first, second, tasks, one_job=jobs[0] == jobs[1])
+            return self._of_update(a, b, first, second, tasks, one_job=jobs[0] == jobs[1])
         special, general = self._other_order(a, b, first)
         if jobs[0] != jobs[1]:
             return _between_jobs(self.run.log.launches[jobs[0][0]].kind, special, general)
@@ -73,10 +73,13 @@ class TaskRemedies:
             choices = [*special, *part, *instead, barrier, _OWN_BYTES, *general]
         return sync, rule, any_of(choices)
 
-    def _of_update(self, a: int, first: Site, second: Site, tasks: list[int], *, one_job: bool) -> tuple[str, str, str]:
+    def _of_update(
+        self, a: int, b: int, first: Site, second: Site, tasks: list[int], *, one_job: bool
+    ) -> tuple[str, str, str]:
         """Return what `of` does for updates in place by two tasks."""
         rule = "an update by another task between the load and the store is lost"
-        lock, atomic = lock_or_atomic(first, second)
+        racing = frozenset(line for lines in self.directions for line in lines)
+        lock, atomic = lock_or_atomic(first, second, lines_of_update(self.run, a, b, racing))
         if is_split_twice(self.run, int(self.run.accesses.alloc[a]), tasks):
             return "", rule, any_of([_OWN_BYTES, f"if both updates are meant, {lock}", atomic])
         loop = lines_of_loop(first.file, *sorted((first.line, second.line)))

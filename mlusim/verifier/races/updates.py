@@ -9,6 +9,7 @@ from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.findings import Site
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_loops import location_of
 
 
 def times_stored(run: Run, alloc: int) -> Integers:
@@ -40,12 +41,49 @@ def _stores(run: Run, alloc: int) -> Accesses:
     return accesses.where(np.flatnonzero(accesses.write & (accesses.alloc == alloc)))
 
 
-def lock_or_atomic(first: Site, second: Site) -> tuple[str, str]:
-    """Return the remedies for a load and a store that other tasks must not interrupt: a lock, or an atomic."""
+def lock_or_atomic(first: Site, second: Site, lines: tuple[int, int]) -> tuple[str, str]:
+    """Return the remedies for a load and a store that other tasks must not interrupt: a lock, or an atomic.
+
+    `lines`: the first and the last line of the update.
+    """
     lock, unlock = (first.call(f"{name}(0)") for name in ("lock", "unlock"))
-    where = f"from {first.location} to {second.location}" if first.line < second.line else "from the load to the store"
+    where = "from the load to the store"
+    if first.line < second.line:
+        where = f"from {location_of(first.file, lines[0])} to {location_of(second.file, lines[1])}"
     atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else "`core.atomic_reduce_add`"
     return (
         f"hold the same lock in every task {where}: {lock}, {unlock}",
         f"if it is a sum, a maximum or the like, update it with an atomic, such as {atomic}",
     )
+
+
+def lines_of_update(run: Run, a: int, b: int, racing: frozenset[int]) -> tuple[int, int]:
+    """Return the first and the last line of the update that two accesses belong to.
+
+    An update may load several parts of a tensor, and then store several. `racing`: the lines of races, as in the log.
+    """
+    lines = [run.source(row)[1] for row in (a, b)]
+    if run.source(a)[::2] == run.source(b)[::2]:
+        lines += [line for row in (a, b) for line in _lines_with(run, row, racing)]
+    return min(lines), max(lines)
+
+
+def _lines_with(run: Run, row: int, racing: frozenset[int]) -> list[int]:
+    """Return the lines of the racing loads just before a load, or of the racing stores just after a store.
+
+    They are in its function, and no barrier, nor an access of the other kind, lies between.
+    """
+    accesses, order = run.accesses, run.order
+    own = run.position(row)
+    rows = np.flatnonzero((accesses.alloc == accesses.alloc[row]) & np.isin(order.line_of[accesses.record], [*racing]))
+    at = order.position[accesses.record[rows]]
+    rows = rows[(order.task[at] == run.task(row)) & (order.segment[at] == order.segment[own])]
+    at = order.position[accesses.record[rows]]
+    other = at[accesses.write[rows] != accesses.write[row]]
+    if accesses.write[row]:
+        with_it = (at > own) & (at < other[other > own].min(initial=len(order.task)))
+    else:
+        with_it = (at < own) & (at > other[other < own].max(initial=-1))
+    sources = {run.source(one) for one in rows[with_it].tolist()}
+    here = run.source(row)[::2]
+    return [line for file, line, function in sources if (file, function) == here]
