@@ -36,9 +36,13 @@ _CLASHES = (
     rf"error: reference to {_ANY} is ambiguous",
     r"error: typedef redefinition with different types[^\n]*\n[^\n]*?(\w+)\s*;",
     rf"error: call (?:of overloaded|to) {_ANY} is ambiguous",
-    # A launch of an entry that overloads a function of the headers: g++ shows the file's line, clang the rewritten one.
-    r"error: no matching function for call to \W?launcher\([^\n]*<unresolved overloaded[^\n]*\n[^\n]*?(\w+)\s*<<<",
+    # A launch of an entry that overloads a function of the headers: clang shows the rewritten line.
     r"error: no matching function for call to \W?launcher\W*\n[^\n]*?launcher\(\"(\w+)\"",
+)
+# The same of g++, which shows the file's line. It does not name the entry, but gives the size of its name as a string.
+_LAUNCH = re.compile(
+    r"error: no matching function for call to \W?launcher\(const char ?\[(\d+)\][^\n]*<unresolved overloaded[^\n]*"
+    r"\n([^\n]*)"
 )
 # Scalar functions under the names of other device languages, added to files that need them.
 _MATHS = {
@@ -89,7 +93,7 @@ class LearnedNames:
         self.others.update(filter(is_of_library, others), others & called)
         self.types.update(name for name in self.others if name.endswith("_t"))
         self.others -= self.types
-        self.clashing.update({_name_in(text) for text in _found(_CLASHES, message)} & declared)
+        self.clashing.update(({_name_in(text) for text in _found(_CLASHES, message)} | _launched(message)) & declared)
         return self._known() > before
 
     def _known(self) -> int:
@@ -116,6 +120,16 @@ def is_of_library(name: str) -> bool:
 
 def _found(patterns: tuple[str, ...], message: str) -> set[str]:
     return {name for pattern in patterns for name in re.findall(pattern, message)}
+
+
+def _launched(message: str) -> set[str]:
+    """Return words of the lines of failed launches that have the length of the entry's name."""
+    return {
+        word
+        for size, line in _LAUNCH.findall(message)
+        for word in re.findall(r"\w+", line)
+        if len(word) == int(size) - 1
+    }
 
 
 def _name_in(text: str) -> str:

@@ -38,6 +38,31 @@ def test_the_name_of_a_launch_may_have_comparisons(callee: str, name: str) -> No
     assert found.groups() == (name, name)
 
 
+@pytest.mark.parametrize(
+    "launches",
+    [
+        "count<<<1, block, 0>>>(y); select<<<1, block, 0>>>(y, 5);",
+        "LAUNCH(count, y); LAUNCH(select, y, 5);",
+        "count\n<<<1, block, 0>>>(y); select\n<<<1, block, 0>>>(y, 5);",
+    ],
+    ids=["of one line", "of a macro", "over two lines"],
+)
+def test_an_entry_may_have_the_name_of_a_function_of_the_c_library(launches: str, tmp_path: Path) -> None:
+    file = tmp_path / "names.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <cnrt.h>\n#include <sys/select.h>\n#include <algorithm>\n"
+        "#define LAUNCH(entry, ...) entry<<<1, block, 0>>>(__VA_ARGS__)\n"
+        "__mlu_entry__ void count(int *y) { if (taskId == 0 && !__is_mpu()) y[0] = 7; }\n"
+        "__mlu_entry__ void select(int *y, int n) { if (taskId == 0 && !__is_mpu()) y[1] = n; }\n"
+        "int main() {\n"
+        "  int *y, got[2];\n  const cnrtFunctionType_t block = cnrtFuncTypeBlock;\n  cnrtMalloc((void **)&y, 8);\n"
+        f"  {launches}\n"
+        "  cnrtSyncDevice();\n  cnrtMemcpy(got, y, 8, cnrtMemcpyDevToHost);\n"
+        "  return 10 * got[0] + got[1] + 100 * std::count(got, got + 2, 7);\n}\n"
+    )
+    assert run_program(bangc.compile(file), Device()) == 75 + 100
+
+
 def test_a_launch_may_leave_out_parameters_with_default_values(tmp_path: Path) -> None:
     file = tmp_path / "optional.mlu"
     file.write_text(
