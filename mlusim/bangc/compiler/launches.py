@@ -27,9 +27,10 @@ def rewrite_launch(source: Source, position: int, entries: list[Entry], with_def
     name = " ".join(source.text[tokens[start].start : tokens[position].start].split())
     plain = name.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
     supplied = arguments_of_template(tokens[start:position])
-    known = [entry for entry in entries if entry.name == plain]
+    known = [entry for entry in entries if entry.name.removeprefix(OWN) == plain]
     # A pointer to a function has neither its overloads nor its default values.
-    deduced = plain in with_defaults or len(known) > 1 or any(entry.template > supplied for entry in known)
+    has_defaults = plain in with_defaults or OWN + plain in with_defaults
+    deduced = has_defaults or len(known) > 1 or any(entry.template > supplied for entry in known)
     head = f"::mlusim::launcher({quoted(name.replace(OWN, ''))}, "
     middle = ", "
     if deduced:

@@ -186,10 +186,15 @@ def _scope(source: Source, position: int) -> tuple[str, str]:
 
 
 def _rename(source: Source, names: set[str]) -> None:
+    """Rename names of the file wherever they stand, except in `std::name`, which is the library's."""
     for position, token in enumerate(source.tokens):
-        if token.kind == "word" and token.text in names:
+        if token.kind == "word" and token.text in names and not _is_of_std(source, position):
             source.replace(position, position, OWN + token.text)
             token.text = OWN + token.text
+
+
+def _is_of_std(source: Source, position: int) -> bool:
+    return position > 1 and [token.text for token in source.tokens[position - 2 : position]] == ["std", "::"]
 
 
 def _declared_names(source: Source) -> set[str]:
