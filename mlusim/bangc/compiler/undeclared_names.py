@@ -36,11 +36,11 @@ _CLASHES = (
     rf"error: reference to {_ANY} is ambiguous",
     r"error: typedef redefinition with different types[^\n]*\n[^\n]*?(\w+)\s*;",
     rf"error: call (?:of overloaded|to) {_ANY} is ambiguous",
-    # A launch of an entry that overloads a function of the headers: clang shows the rewritten line.
-    r"error: no matching function for call to \W?launcher\W*\n[^\n]*?launcher\(\"(\w+)\"",
 )
-# The same of g++, which shows the file's line. It does not name the entry, but gives the size of its name as a string.
-_LAUNCH = re.compile(
+# A launch of an entry that overloads a function of the headers. Clang shows the rewritten line. g++ shows that of the
+# file, and gives the size of the entry's name as a string.
+_CLANG_LAUNCH = re.compile(r"error: no matching function for call to \W?launcher\W*\n([^\n]*)")
+_GNU_LAUNCH = re.compile(
     r"error: no matching function for call to \W?launcher\(const char ?\[(\d+)\][^\n]*<unresolved overloaded[^\n]*"
     r"\n([^\n]*)"
 )
@@ -123,13 +123,14 @@ def _found(patterns: tuple[str, ...], message: str) -> set[str]:
 
 
 def _launched(message: str) -> set[str]:
-    """Return words of the lines of failed launches that have the length of the entry's name."""
-    return {
+    """Return the entries that the lines of failed launches launch, for g++ words of the length of the entry's name."""
+    words = {
         word
-        for size, line in _LAUNCH.findall(message)
+        for size, line in _GNU_LAUNCH.findall(message)
         for word in re.findall(r"\w+", line)
         if len(word) == int(size) - 1
     }
+    return words.union(*(re.findall(r"launcher\(\"(\w+)\"", line) for line in _CLANG_LAUNCH.findall(message)))
 
 
 def _name_in(text: str) -> str:
