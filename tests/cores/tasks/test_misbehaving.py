@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 
-import misbehaving_kernels
 import mlusim
 from kernel_runs import run_alone
 from misbehaving_kernels import (
@@ -37,6 +36,7 @@ from misbehaving_kernels import (
     raises_in_numpy,
     zero_division,
 )
+from misnaming_kernels import MISNAMED
 from mlusim.cores.core import Core
 from mlusim.errors import (
     AwaitError,
@@ -45,33 +45,32 @@ from mlusim.errors import (
 )
 from mlusim.host.device import Device
 
-FILE = Path(misbehaving_kernels.__file__).name
 
-
-def named_line(kernel: Any) -> int:
-    """The line of a kernel that its error must name."""
+def named_line(kernel: Any) -> str:
+    """The file and line of a kernel that its error must name."""
     lines, first = inspect.getsourcelines(kernel)
-    return first + next(number for number, line in enumerate(lines) if line.rstrip().endswith("# named"))
+    number = next(number for number, line in enumerate(lines) if line.rstrip().endswith("# named"))
+    return f"{Path(inspect.getfile(kernel)).name}:{first + number}"
 
 
-@pytest.mark.parametrize(("kernel", "error", "message"), CASES, ids=lambda item: getattr(item, "__name__", ""))
+@pytest.mark.parametrize(
+    ("kernel", "error", "message"), [*CASES, *MISNAMED], ids=lambda item: getattr(item, "__name__", "")
+)
 def test_the_error_names_the_line_in_a_test(kernel: Any, error: type[MlusimError], message: str) -> None:
-    place = rf"^task 0 \(cluster 0, core 0\), {re.escape(FILE)}:{named_line(kernel)}, at [\d .]+ ns: "
+    place = rf"^task 0 \(cluster 0, core 0\), {re.escape(named_line(kernel))}, at [\d .]+ ns: "
     with pytest.raises(error, match=place + message):
         run_alone(kernel)
 
 
 @pytest.mark.parametrize(("kernel", "name"), COROUTINES, ids=lambda item: getattr(item, "__name__", ""))
 def test_a_coroutine_that_is_never_awaited_is_an_error(kernel: Any, name: str) -> None:
-    message = (
-        f"{FILE}:{named_line(kernel)}: `{name}(...)` was never awaited, so it never ran: write `await {name}(...)`"
-    )
+    message = f"{named_line(kernel)}: `{name}(...)` was never awaited, so it never ran: write `await {name}(...)`"
     with pytest.raises(AwaitError, match=f"^{re.escape(message)}$"):
         run_alone(kernel)
 
 
 def test_a_forgotten_await_in_a_helper_is_reported_there() -> None:
-    with pytest.raises(AwaitError, match=rf":{named_line(forgotten_helper)}: `helper\(\.\.\.\)` was never awaited"):
+    with pytest.raises(AwaitError, match=rf"{named_line(forgotten_helper)}: `helper\(\.\.\.\)` was never awaited"):
         run_alone(calls_a_forgetful_helper)
 
 
@@ -123,7 +122,7 @@ def test_the_error_names_the_line_in_a_script(tmp_path: Path) -> None:
         "from mlusim.errors import *",
         "",
     ]
-    kernels = [kernel for kernel, *_ in CASES] + [kernel for kernel, _ in COROUTINES]
+    kernels = [kernel for kernel, *_ in (*CASES, *MISNAMED)] + [kernel for kernel, _ in COROUTINES]
     lines: dict[str, int] = {}
     needed = (Foreign, Steps, Stages, helper)
     pieces = [*((piece, None) for piece in needed), *((kernel, kernel.__name__) for kernel in kernels)]
@@ -151,7 +150,7 @@ def test_the_error_names_the_line_in_a_script(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert done.returncode == 0
     said = dict(line.split(" | ", 1) for line in done.stdout.splitlines())
-    for kernel, _, message in CASES:
+    for kernel, _, message in (*CASES, *MISNAMED):
         place = rf"^task 0 \(cluster 0, core 0\), my_kernels\.py:{lines[kernel.__name__]}, at [\d .]+ ns: "
         assert re.search(place + message, said[kernel.__name__]), said[kernel.__name__]
     for kernel, name in COROUTINES:
@@ -174,7 +173,7 @@ def test_the_original_exception_is_the_cause() -> None:
 def test_numpys_own_frames_are_not_the_kernels() -> None:
     line = inspect.getsourcelines(raises_in_numpy)[1] + 1
     with pytest.raises(
-        KernelError, match=rf", {re.escape(FILE)}:{line}, at .* ns: the kernel raised ValueError: all the inp"
+        KernelError, match=rf", misbehaving_kernels.py:{line}, at .* ns: the kernel raised ValueError: all the inp"
     ):
         run_alone(raises_in_numpy)
 
