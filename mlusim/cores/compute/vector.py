@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 _ALL_BITS = 0xFF
 # Limit on the integer operands that a call caches: loops over tiles use a few.
 _NUMBERS = 64
+# From this number on, effects of instructions that have ended are applied, even if no access to memory needs them: a
+# long loop of vector instructions would keep them all.
+MAX_EFFECTS = 1024
 # Limit on the calls that a line of a kernel repeats: a helper may issue several instructions in turn.
 _CALLS_OF_LINE = 4
 _NO_CALLS: list[tuple[VectorCall, tuple[Any, ...]]] = []
@@ -316,6 +319,9 @@ def _add(
         issuer.log.attributes[record] = cached.attributes
     if issuer.has_data:
         unit.effects.append((end_ps, effect, cached, operands))
+        if len(unit.effects) > MAX_EFFECTS and not (task.pending_io or task.pending_move):
+            # Without a copy in flight, nothing accesses the memory before the task goes on.
+            unit.apply_effects(issue_ps)
     return record
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mlusim
 from kernel_runs import compute
+from mlusim.cores.compute.vector import MAX_EFFECTS
 from mlusim.cores.core import Core
 from mlusim.errors import AllocationError, InputError, OperandError
 from mlusim.host.device import Device
@@ -267,3 +269,22 @@ def test_a_whole_float_is_an_integer(run: Any) -> None:
     ones = np.ones(64, np.int32)
     tripled = compute(run, lambda core, dst, t: core.mul(dst, t, 3.0), ones, out=(64, "int32"))
     assert tripled.tolist() == [3] * 64
+
+
+def test_a_long_loop_keeps_few_effects_of_instructions_that_have_ended() -> None:
+    """They wait for an access to memory, which such a loop does not have."""
+    waiting = []
+
+    async def kernel(core: Core, out: View) -> None:
+        total = core.nram.alloc(64, "float32")
+        core.write_zero(total)
+        for number in range(4 * MAX_EFFECTS):
+            core.add(total, total, 1.0)
+            if number % 64 == 63:
+                await core.sync()
+                waiting.append(len(core.issuer.unit.effects))
+        await core.memcpy(out, total)
+
+    result = mlusim.run(kernel, mlusim.Output((64,)), dim=1, kind="BLOCK")
+    assert max(waiting) <= MAX_EFFECTS + 64
+    assert result.output.tolist() == [4.0 * MAX_EFFECTS] * 64
