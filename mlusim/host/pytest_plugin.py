@@ -146,7 +146,10 @@ def _hide_internals(error: BaseException | None) -> None:
     """
     from mlusim.cores.tasks.source_line import INTERNAL
 
-    while error is not None:
+    # An exception may be its own cause.
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         trace = error.__traceback__
         while trace is not None:
             values = trace.tb_frame.f_globals

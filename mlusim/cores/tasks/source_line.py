@@ -63,7 +63,10 @@ def hide_internals(error: BaseException) -> None:
     `python -X dev` keeps all frames.
     """
     cause: BaseException | None = error
-    while cause is not None and not sys.flags.dev_mode:
+    # An exception may be its own cause.
+    visited: set[int] = set()
+    while cause is not None and id(cause) not in visited and not sys.flags.dev_mode:
+        visited.add(id(cause))
         kept: TracebackType | None = None
         for entry in reversed(_entries(cause.__traceback__)):
             if str(entry.tb_frame.f_globals.get("__name__")).partition(".")[0] not in INTERNAL:

@@ -348,3 +348,12 @@ def test_tracebacks_end_in_the_kernel_unless_python_is_in_its_development_mode(k
     everything = subprocess.run([sys.executable, "-X", "dev", program], capture_output=True, text=True, check=False)
     assert "simpy" in everything.stderr
     assert everything.stderr.splitlines()[-1] == shown.splitlines()[-1]
+
+
+def test_an_error_that_is_its_own_cause_ends_the_run() -> None:
+    async def kernel(core: Core) -> None:
+        error = ValueError("mine")
+        raise error from error
+
+    with pytest.raises(KernelError, match=r"the kernel raised ValueError: mine$"):
+        run_alone(kernel)
