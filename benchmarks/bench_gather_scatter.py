@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from operator import truediv
 from statistics import median
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+import mlusim
 from mlusim import ops
 from mlusim.errors import PlanError
 
@@ -43,14 +45,14 @@ class Case:
 
     def strategies(self, device: str) -> tuple[str, list[str]]:
         """Return the strategy that "auto" takes on a board, and all that fit there."""
-        plan = ops.plan_gather if self.operator == "gather" else ops.plan_scatter
+        shapes = [self.x.shape] * (2 if self.operator == "gather" else 3)
+        plan = partial(mlusim.plan, self.operator, *shapes, axis=self.axis, index_dtype="int32", device=device)
         fitting = []
         for strategy in STRATEGIES[self.operator]:
             with suppress(PlanError):
-                plan(self.x.shape, self.x.shape, self.axis, index_dtype="int32", device=device, strategy=strategy)
+                plan(strategy=strategy)
                 fitting.append(strategy)
-        chosen = plan(self.x.shape, self.x.shape, self.axis, index_dtype="int32", device=device)
-        return chosen.parameters.strategy, fitting
+        return plan().parameters.strategy, fitting
 
     def by_numpy(self, index: Array) -> Array:
         """Compute it with NumPy, by an index of int64."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from mlusim.inputs import as_shape
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.memory.view import View
 from mlusim.ops.call import Call, Input, RunOptions
-from mlusim.ops.operator import Operator, apply, plan, tensor_of
+from mlusim.ops.operator import Operator, apply, tensor_of
 from mlusim.ops.schema import Tensor
 from mlusim.ops.shared_arguments import DTYPE, X, one_tensor
 from mlusim.planning.elementwise import plan_elementwise
@@ -60,26 +59,6 @@ def bitcast_convert(
     return apply(BITCAST_CONVERT, (x,), {"dtype": dtype}, device, strategy, options)
 
 
-def plan_bitcast_convert(
-    shape: Sequence[int],
-    source: object,
-    target: object,
-    *,
-    device: str | Path | Board = "mlu370-x4",
-    strategy: str = "view",
-) -> Plan:
-    """Return the plan of a bitcast_convert without running it: `mlusim.plan("bitcast_convert", ...)`.
-
-    Args:
-        shape: of the input.
-        source, target: element types of the input and the result.
-        device, strategy: as in `bitcast_convert`.
-
-    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
-    """
-    return plan("bitcast_convert", shape, dtype=target, input_dtype=source, device=device, strategy=strategy)
-
-
 def bitcast_shape(name: str, shape: tuple[int, ...], source: Dtype, target: Dtype) -> tuple[int, ...]:
     """Return the shape of the result. Raises `InputError` if there is none; `name` is the tensor's name in messages."""
     what = f"bitcast_convert: {name} is {dtype_name(source)} {list(shape)} and cannot become {dtype_name(target)}"
@@ -115,15 +94,15 @@ def _plan(board: Board, strategy: str, x: Tensor, *, dtype: object) -> Plan:
     return replace(plan, strategy="copy")
 
 
-def _call(chosen: Plan, x: Input, *, dtype: object) -> Call:
+def _call(plan: Plan, x: Input, *, dtype: object) -> Call:
     shape, target = _infer(tensor_of(x), dtype=dtype)
     return Call(
         kernel=copy_tiles,
-        plan=chosen,
+        plan=plan,
         inputs=(x,),
         output_dtype=target,
         output_shape=shape,
-        view=partial(view_as, dtype=target) if chosen.strategy == "view" else None,
+        view=partial(view_as, dtype=target) if plan.strategy == "view" else None,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -16,7 +15,7 @@ from mlusim.hardware import Board
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.kernels.cast import cast_tiles, clamps
 from mlusim.ops.call import Call, Input, RunOptions
-from mlusim.ops.operator import Operator, apply, plan
+from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Tensor
 from mlusim.ops.shared_arguments import DTYPE, X, one_tensor
 from mlusim.planning.elementwise import STRATEGIES, plan_elementwise
@@ -61,26 +60,6 @@ def cast(
     return apply(CAST, (x,), {"dtype": dtype, "saturate": saturate}, device, strategy, options)
 
 
-def plan_cast(
-    shape: Sequence[int],
-    source: object,
-    target: object,
-    *,
-    device: str | Path | Board = "mlu370-x4",
-    strategy: str = "auto",
-) -> Plan:
-    """Return the plan of a cast between two element types without running it: `mlusim.plan("cast", ...)`.
-
-    Args:
-        shape: of the input.
-        source, target: element types of the input and the result.
-        device, strategy: as in `cast`.
-
-    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
-    """
-    return plan("cast", shape, dtype=target, input_dtype=source, device=device, strategy=strategy)
-
-
 def _infer(x: Tensor, *, dtype: Dtype, saturate: bool) -> tuple[tuple[int, ...], Dtype]:
     if is_complex(x.dtype) and not is_complex(dtype):
         raise InputError(
@@ -117,12 +96,12 @@ def _plan(board: Board, strategy: str, x: Tensor, *, dtype: object, saturate: bo
     return plan_elementwise(board, math.prod(x.shape), x.dtype.itemsize, target.itemsize, passes, strategy, "cast")
 
 
-def _call(chosen: Plan, x: Input, *, dtype: object, saturate: bool = False) -> Call:
+def _call(plan: Plan, x: Input, *, dtype: object, saturate: bool = False) -> Call:
     source, target = dtype_of(x.array.dtype), dtype_of(dtype)
     passes = _passes(source, target, saturate=saturate)
     return Call(
         kernel=cast_tiles if passes else copy_tiles,
-        plan=chosen,
+        plan=plan,
         inputs=(x,),
         output_dtype=target,
         arguments=(True,) if saturate and passes else (),

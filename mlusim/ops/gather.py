@@ -19,11 +19,10 @@ from mlusim.hardware import Board
 from mlusim.kernels.gather import kernel_of
 from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.indices import check_lookups, lookups_along, lookups_nd, plan_lookups
-from mlusim.ops.operator import Operator, apply, plan, tensor_of
+from mlusim.ops.operator import Operator, apply, tensor_of
 from mlusim.ops.schema import Tensor
 from mlusim.ops.shared_arguments import AXES, AXIS, BATCH_DIMS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
-from mlusim.planning.gather import STRATEGIES
-from mlusim.planning.gather import plan_gather as split
+from mlusim.planning.gather import STRATEGIES, plan_gather
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
@@ -87,68 +86,6 @@ def gather_nd(
     return apply(GATHER_ND, (x, index), attributes, device, strategy, options)
 
 
-def plan_gather(
-    x_shape: Sequence[int],
-    index_shape: Sequence[int],
-    axis: int = 0,
-    dtype: object = "float32",
-    *,
-    index_dtype: object = "int64",
-    device: str | Path | Board = "mlu370-x4",
-    strategy: str = "auto",
-) -> Plan:
-    """Return the plan of a gather without running it: `mlusim.plan("gather", ...)`.
-
-    Args:
-        x_shape, index_shape: of the tensors.
-        axis: as in `gather`.
-        dtype, index_dtype: element types of x and the index.
-        device, strategy: as in `gather`.
-
-    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
-    """
-    shapes = (x_shape, index_shape)
-    return plan(
-        "gather", *shapes, axis=axis, input_dtype=dtype, index_dtype=index_dtype, device=device, strategy=strategy
-    )
-
-
-def plan_gather_nd(
-    x_shape: Sequence[int],
-    index_shape: Sequence[int],
-    axes: Sequence[int] | None = None,
-    mode: str = "aligned",
-    dtype: object = "float32",
-    *,
-    batch_dims: int = 0,
-    index_dtype: object = "int64",
-    device: str | Path | Board = "mlu370-x4",
-    strategy: str = "auto",
-) -> Plan:
-    """Return the plan of a gather_nd without running it: `mlusim.plan("gather_nd", ...)`.
-
-    Args:
-        x_shape, index_shape: of the tensors.
-        axes, mode, batch_dims: as in `gather_nd`.
-        dtype, index_dtype: element types of x and the index.
-        device, strategy: as in `gather_nd`.
-
-    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
-    """
-    return plan(
-        "gather_nd",
-        x_shape,
-        index_shape,
-        axes=axes,
-        mode=mode,
-        batch_dims=batch_dims,
-        input_dtype=dtype,
-        index_dtype=index_dtype,
-        device=device,
-        strategy=strategy,
-    )
-
-
 def _lookups(x: Tensor, index: Tensor, *, axis: int) -> Lookups:
     return lookups_along("gather", x, index, axis)
 
@@ -163,8 +100,8 @@ def _infer(
     return lookups_of(x, index, **attributes).value_shape, x.dtype
 
 
-def _call(chosen: Plan, x: Input, index: Input, **_: Any) -> Call:
-    return Call(kernel=kernel_of(chosen), plan=chosen, inputs=(x, index), output_dtype=tensor_of(x).dtype)
+def _call(plan: Plan, x: Input, index: Input, **_: Any) -> Call:
+    return Call(kernel=kernel_of(plan), plan=plan, inputs=(x, index), output_dtype=tensor_of(x).dtype)
 
 
 GATHER = Operator(
@@ -178,7 +115,7 @@ GATHER = Operator(
     usage="--input x.npy --index i.npy --axis 1 --out y.npy",
     infer=partial(_infer, _lookups),
     check=partial(check_lookups, "gather", _lookups),
-    plan=partial(plan_lookups, "gather", _lookups, split),
+    plan=partial(plan_lookups, "gather", _lookups, plan_gather),
     call=_call,
 )
 GATHER_ND = Operator(
@@ -192,6 +129,6 @@ GATHER_ND = Operator(
     usage="--input x.npy --index i.npy --mode standard --out y.npy",
     infer=partial(_infer, _lookups_nd),
     check=partial(check_lookups, "gather_nd", _lookups_nd),
-    plan=partial(plan_lookups, "gather_nd", _lookups_nd, split),
+    plan=partial(plan_lookups, "gather_nd", _lookups_nd, plan_gather),
     call=_call,
 )

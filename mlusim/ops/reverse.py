@@ -15,19 +15,17 @@ from mlusim.dtypes import INT32, INT64, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_shape
 from mlusim.kernels.reverse import reverse_tiles
 from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Call, Input, RunOptions
-from mlusim.ops.operator import Operator, apply, plan
+from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema
 from mlusim.ops.shared_arguments import X, extent, one_tensor
 from mlusim.planning.plan import Plan
-from mlusim.planning.reverse import STRATEGIES
-from mlusim.planning.reverse import plan_reverse as split
+from mlusim.planning.reverse import STRATEGIES, plan_reverse
 from mlusim.planning.reverse_sequence import STRATEGIES as SEQUENCE_STRATEGIES
-from mlusim.planning.reverse_sequence import plan_reverse_sequence as split_sequence
+from mlusim.planning.reverse_sequence import plan_reverse_sequence
 from mlusim.results.result import Result
 
 Axes = int | Sequence[int]
@@ -103,60 +101,6 @@ def reverse_sequence(
     return apply(REVERSE_SEQUENCE, (x, seq_lengths), attributes, device, strategy, options)
 
 
-def plan_reverse(
-    shape: Sequence[int],
-    axis: Axes,
-    dtype: object = "float32",
-    *,
-    device: str | Path | Board = "mlu370-x4",
-    strategy: str = "auto",
-    operator: str = "reverse",
-) -> Plan:
-    """Return the plan of a reverse (or flip) without running it: `mlusim.plan("reverse", ...)`.
-
-    Args:
-        shape, dtype: of x.
-        axis: as in `reverse`.
-        device, strategy: as in `reverse`.
-        operator: `reverse` or `flip`.
-
-    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
-    """
-    return plan(operator, shape, axis=axis, input_dtype=dtype, device=device, strategy=strategy)
-
-
-def plan_reverse_sequence(
-    shape: Sequence[int],
-    seq_axis: int = 1,
-    batch_axis: int = 0,
-    dtype: object = "float32",
-    *,
-    device: str | Path | Board = "mlu370-x4",
-    strategy: str = "auto",
-) -> Plan:
-    """Return the plan of a reverse_sequence without running it: `mlusim.plan("reverse_sequence", ...)`.
-
-    Args:
-        shape, dtype: of x.
-        seq_axis, batch_axis: as in `reverse_sequence`.
-        device, strategy: as in `reverse_sequence`.
-
-    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
-    """
-    extents = as_shape("reverse_sequence: the shape of x", shape)
-    _, batch = _sequence_axes("x", extents, seq_axis, batch_axis)
-    axes = {"seq_axis": seq_axis, "batch_axis": batch_axis}
-    return plan(
-        "reverse_sequence",
-        extents,
-        extents[batch : batch + 1],
-        input_dtype=dtype,
-        device=device,
-        strategy=strategy,
-        **axes,
-    )
-
-
 def _infer(operator: str, x: Tensor, *, axis: Axes) -> tuple[tuple[int, ...], Dtype]:
     normal_axes(operator, "axis", axis, len(x.shape))
     return x.shape, x.dtype
@@ -164,12 +108,12 @@ def _infer(operator: str, x: Tensor, *, axis: Axes) -> tuple[tuple[int, ...], Dt
 
 def _plan(operator: str, board: Board, strategy: str, x: Tensor, *, axis: Axes) -> Plan:
     axes = normal_axes(operator, "axis", axis, len(x.shape))
-    return split(board, x.shape, axes, x.dtype.itemsize, strategy, operator)
+    return plan_reverse(board, x.shape, axes, x.dtype.itemsize, strategy, operator)
 
 
-def _call(chosen: Plan, x: Input, **_: Any) -> Call:
+def _call(plan: Plan, x: Input, **_: Any) -> Call:
     dtype = dtype_of(x.array.dtype)
-    return Call(kernel=reverse_tiles, plan=chosen, inputs=(x,), output_dtype=dtype, output_shape=x.array.shape)
+    return Call(kernel=reverse_tiles, plan=plan, inputs=(x,), output_dtype=dtype, output_shape=x.array.shape)
 
 
 def _infer_sequence(x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis: int) -> tuple[tuple[int, ...], Dtype]:
@@ -192,16 +136,16 @@ def _plan_sequence(
     board: Board, strategy: str, x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis: int
 ) -> Plan:
     del seq_lengths
-    return split_sequence(
+    return plan_reverse_sequence(
         board, x.shape, *_sequence_axes(x.name, x.shape, seq_axis, batch_axis), x.dtype.itemsize, strategy
     )
 
 
-def _call_sequence(chosen: Plan, x: Input, seq_lengths: Input, **_: Any) -> Call:
+def _call_sequence(plan: Plan, x: Input, seq_lengths: Input, **_: Any) -> Call:
     dtype = dtype_of(x.array.dtype)
     return Call(
         kernel=reverse_sequence_tiles,
-        plan=chosen,
+        plan=plan,
         inputs=(x, seq_lengths),
         output_dtype=dtype,
         output_shape=x.array.shape,

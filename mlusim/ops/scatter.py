@@ -22,13 +22,12 @@ from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.scatter import kernels_of
 from mlusim.ops.call import Call, Input, RunOptions, Workspace
 from mlusim.ops.indices import check_lookups, lookups_along, lookups_nd, plan_lookups
-from mlusim.ops.operator import Operator, apply, plan, tensor_of
+from mlusim.ops.operator import Operator, apply, tensor_of
 from mlusim.ops.schema import Options, Tensor, TensorSchema
 from mlusim.ops.shared_arguments import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
-from mlusim.planning.scatter import STRATEGIES
-from mlusim.planning.scatter import plan_scatter as split
+from mlusim.planning.scatter import STRATEGIES, plan_scatter
 from mlusim.planning.scatter_bins import workspaces
 from mlusim.results.result import Result
 
@@ -91,70 +90,6 @@ def scatter_nd(
     return apply(SCATTER_ND, (x, index, src), {"axes": axes, "mode": mode}, device, strategy, options)
 
 
-def plan_scatter(
-    x_shape: Sequence[int],
-    index_shape: Sequence[int],
-    axis: int = 0,
-    dtype: object = "float32",
-    *,
-    src_shape: Sequence[int] | None = None,
-    index_dtype: object = "int64",
-    device: str | Path | Board = "mlu370-x4",
-    strategy: str = "auto",
-) -> Plan:
-    """Return the plan of a scatter without running it: `mlusim.plan("scatter", ...)`.
-
-    Args:
-        x_shape, index_shape: of the tensors.
-        axis: as in `scatter`.
-        src_shape: of src; by default that of the index.
-        dtype, index_dtype: element types of x, which src has too, and of the index.
-        device, strategy: as in `scatter`.
-
-    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
-    """
-    shapes = (x_shape, index_shape, index_shape if src_shape is None else src_shape)
-    return plan(
-        "scatter", *shapes, axis=axis, input_dtype=dtype, index_dtype=index_dtype, device=device, strategy=strategy
-    )
-
-
-def plan_scatter_nd(
-    x_shape: Sequence[int],
-    index_shape: Sequence[int],
-    src_shape: Sequence[int],
-    axes: Sequence[int] | None = None,
-    mode: str = "aligned",
-    dtype: object = "float32",
-    *,
-    index_dtype: object = "int64",
-    device: str | Path | Board = "mlu370-x4",
-    strategy: str = "auto",
-) -> Plan:
-    """Return the plan of a scatter_nd without running it: `mlusim.plan("scatter_nd", ...)`.
-
-    Args:
-        x_shape, index_shape, src_shape: of the tensors.
-        axes, mode: as in `scatter_nd`.
-        dtype, index_dtype: element types of x, which src has too, and of the index.
-        device, strategy: as in `scatter_nd`.
-
-    Raises `InputError` for arguments that the operator rejects, and `PlanError` if not one element fits in NRAM.
-    """
-    return plan(
-        "scatter_nd",
-        x_shape,
-        index_shape,
-        src_shape,
-        axes=axes,
-        mode=mode,
-        input_dtype=dtype,
-        index_dtype=index_dtype,
-        device=device,
-        strategy=strategy,
-    )
-
-
 def _lookups(x: Tensor, index: Tensor, src: Tensor, *, axis: int) -> Lookups:
     _check_types("scatter", x, src)
     lookups = lookups_along("scatter", x, index, axis)
@@ -192,15 +127,15 @@ def _infer(
     return x.shape, x.dtype
 
 
-def _call(chosen: Plan, x: Input, index: Input, src: Input, **_: Any) -> Call:
+def _call(plan: Plan, x: Input, index: Input, src: Input, **_: Any) -> Call:
     tensor = tensor_of(x)
-    *before, kernel = kernels_of(chosen)
-    spaces = workspaces(chosen, tensor.dtype) if before else {}
+    *before, kernel = kernels_of(plan)
+    spaces = workspaces(plan, tensor.dtype) if before else {}
     return Call(
         kernel=kernel,
         before=tuple(before),
         workspace=tuple(Workspace(name, *space) for name, space in spaces.items()),
-        plan=chosen,
+        plan=plan,
         inputs=(x, index, src),
         output_dtype=tensor.dtype,
         output_shape=tensor.shape,
@@ -231,7 +166,7 @@ SCATTER = Operator(
     usage="--input x.npy --index i.npy --src s.npy --axis 1 --out y.npy",
     infer=partial(_infer, _lookups),
     check=partial(check_lookups, "scatter", _lookups),
-    plan=partial(plan_lookups, "scatter", _lookups, split),
+    plan=partial(plan_lookups, "scatter", _lookups, plan_scatter),
     call=_call,
 )
 SCATTER_ND = Operator(
@@ -245,6 +180,6 @@ SCATTER_ND = Operator(
     usage="--input x.npy --index i.npy --src s.npy --mode standard --out y.npy",
     infer=partial(_infer, _lookups_nd),
     check=partial(check_lookups, "scatter_nd", _lookups_nd),
-    plan=partial(plan_lookups, "scatter_nd", _lookups_nd, split),
+    plan=partial(plan_lookups, "scatter_nd", _lookups_nd, plan_scatter),
     call=_call,
 )

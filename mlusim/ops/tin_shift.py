@@ -5,7 +5,6 @@ Defined in docs/semantics.md after the tin_shift document of mlu-ops, which leav
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,14 +17,13 @@ from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_shape, check_choice
+from mlusim.inputs import check_choice
 from mlusim.kernels.tin_shift import kernel_of
 from mlusim.ops.call import Call, Input, RunOptions
-from mlusim.ops.operator import Operator, apply, plan
+from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema
 from mlusim.planning.plan import Plan
-from mlusim.planning.tin_shift import STRATEGIES
-from mlusim.planning.tin_shift import plan_tin_shift as split
+from mlusim.planning.tin_shift import STRATEGIES, plan_tin_shift
 from mlusim.results.result import Result
 
 _RULES = ("mluop", "adjoint")
@@ -85,31 +83,6 @@ def tin_shift_backward(
     return apply(BACKWARD, (grad, shifts), {"rule": rule}, device, strategy, options)
 
 
-def plan_tin_shift(
-    shape: Sequence[int],
-    groups: int = 1,
-    dtype: object = "float32",
-    *,
-    device: str | Path | Board = "mlu370-x4",
-    strategy: str = "auto",
-    operator: str = "tin_shift_forward",
-) -> Plan:
-    """Return the plan of a tin_shift without running it: `mlusim.plan("tin_shift_forward", shape, (N, groups))`.
-
-    Args:
-        shape: (N, T, C, HW).
-        groups: G, the second extent of shifts.
-        dtype: float16 or float32.
-        device, strategy: as in `tin_shift_forward`.
-        operator: `tin_shift_forward` or `tin_shift_backward`.
-
-    Raises as `tin_shift_forward`, and `PlanError` if not one element fits in NRAM.
-    """
-    extents = as_shape(f"{operator}: the shape of x", shape)
-    shifts = (*extents[:1], groups)
-    return plan(operator, extents, shifts, input_dtype=dtype, device=device, strategy=strategy)
-
-
 def check_tin_shift(
     name: str, shape: tuple[int, ...], dtype: Dtype, shifts_shape: tuple[int, ...], shifts_dtype: Dtype
 ) -> None:
@@ -165,13 +138,13 @@ def _infer(x: Tensor, shifts: Tensor, *, rule: str = "mluop") -> tuple[tuple[int
 
 def _plan(operator: str, board: Board, strategy: str, x: Tensor, shifts: Tensor, **_: Any) -> Plan:
     shape: Any = x.shape
-    return split(board, shape, shifts.shape[1], x.dtype, strategy, operator)
+    return plan_tin_shift(board, shape, shifts.shape[1], x.dtype, strategy, operator)
 
 
-def _call(chosen: Plan, x: Input, shifts: Input, *, rule: str = "mluop") -> Call:
+def _call(plan: Plan, x: Input, shifts: Input, *, rule: str = "mluop") -> Call:
     sign = -1 if rule == "adjoint" else 1
     dtype = dtype_of(x.array.dtype)
-    return Call(kernel=kernel_of(chosen), plan=chosen, inputs=(x, shifts), output_dtype=dtype, arguments=(sign,))
+    return Call(kernel=kernel_of(plan), plan=plan, inputs=(x, shifts), output_dtype=dtype, arguments=(sign,))
 
 
 def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:

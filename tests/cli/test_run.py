@@ -87,7 +87,7 @@ def test_explain_and_dry_run(folder):
     assert explained.startswith(plan + "\n")
     assert "io_efficiency" in explained
     data = json.loads(succeed(*RUN, "--dry-run", "--json"))
-    wanted = mlusim.ops.plan_tin_shift((2, 4, 6, 10), 3)
+    wanted = mlusim.plan("tin_shift_forward", (2, 4, 6, 10), (2, 3))
     provenance = data.pop("provenance")
     assert provenance["boards"].keys() == {"mlu370-x4"}
     assert data == {

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mlusim
 from mlusim import dtypes, ops
 from mlusim.errors import PlanError
 from mlusim.hardware import Board, board
@@ -67,7 +68,8 @@ class TestPlan:
     def test_tiers(self):
         on = small("mlu370-x4", 4096)
         fits, cut = (
-            ops.plan_cast((count,), "float32", "float16", device=on, strategy="pingpong") for count in (64, 1 << 18)
+            mlusim.plan("cast", (count,), dtype="float16", input_dtype="float32", device=on, strategy="pingpong")
+            for count in (64, 1 << 18)
         )
         assert (fits.tier, cut.tier) == (1, 2)
         assert "the 64 elements of a core fit in 1 tile; predicted: pingpong" in fits.reason
@@ -75,7 +77,7 @@ class TestPlan:
         assert cut.arithmetic[0] == "4 096 B of NRAM // (2 x 6 B) = 320 elements"
 
     def test_large_tiles_fill_the_nram(self):
-        plan = ops.plan_cast((64 << 20,), "float32", "float16")
+        plan = mlusim.plan("cast", (64 << 20,), dtype="float16", input_dtype="float32")
         assert plan.tasks == plan.board.cores
         assert plan.nram_bytes > 0.95 * plan.board.nram_usable_bytes
         assert plan.parameters.elements * 4 > 100_000
@@ -85,14 +87,17 @@ class TestPlan:
             PlanError,
             match=r"^mlu370-x4 has 512 B of usable NRAM, and cast, strategy serial, needs one buffer per side",
         ):
-            ops.plan_cast((64,), "float32", "int8", device=small("mlu370-x4", 512))
+            mlusim.plan("cast", (64,), dtype="int8", input_dtype="float32", device=small("mlu370-x4", 512))
 
     def test_room_for_one_buffer_per_side(self):
         on = small("mlu370-x4", 1024)
         for strategy in ("auto", "serial"):
-            assert ops.plan_cast((64,), "float32", "int8", device=on, strategy=strategy).strategy == "serial"
+            assert (
+                mlusim.plan("cast", (64,), dtype="int8", input_dtype="float32", device=on, strategy=strategy).strategy
+                == "serial"
+            )
         with pytest.raises(PlanError, match=r"two buffers per side .*, 1 280 B; choose strategy 'serial', or give"):
-            ops.plan_cast((64,), "float32", "int8", device=on, strategy="pingpong")
+            mlusim.plan("cast", (64,), dtype="int8", input_dtype="float32", device=on, strategy="pingpong")
 
 
 class TestPadding:

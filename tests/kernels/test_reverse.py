@@ -173,7 +173,9 @@ class TestReverseSequence:
         ("shape", "axes", "tier"), [((64, 4, 4), (1, 0), 1), ((2, 500, 8), (1, 0), 2), ((2, 3, 2000), (1, 0), 3)]
     )
     def test_tiers(self, shape, axes, tier):
-        plan = ops.plan_reverse_sequence(shape, *axes, device=small("mlu370-x4", 1024))
+        sequence, batch = axes
+        on = small("mlu370-x4", 1024)
+        plan = mlusim.plan("reverse_sequence", shape, shape[batch], seq_axis=sequence, batch_axis=batch, device=on)
         plan.check()
         assert plan.tier == tier
         assert plan.reason in plan.explain()

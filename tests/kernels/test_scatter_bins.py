@@ -299,6 +299,6 @@ def test_a_net_runs_both_launches_as_one_operator(device, data):
 
 
 def test_a_plan_beyond_32_bits_counts_rows_in_64():
-    plan = ops.plan_scatter((1, 1 << 31), (1, 1 << 20), 1, "int8", strategy="bins")
+    plan = mlusim.plan("scatter", (1, 1 << 31), (1, 1 << 20), (1, 1 << 20), axis=1, input_dtype="int8", strategy="bins")
     plan.check()
     assert plan.parameters.binning.width == 8

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mlusim
 from mlusim import dtypes
 from mlusim.errors import InputError
 from mlusim.hardware import board
-from mlusim.ops import bitcast_convert, plan_bitcast_convert
+from mlusim.ops import bitcast_convert
 from tests.support.operator_runs import any_bits
 
 Array = np.ndarray[Any, Any]
@@ -207,7 +208,7 @@ class TestErrors:
             with pytest.raises(InputError, match=re.escape(message)):
                 bitcast_convert(np.zeros(shape, source), target, strategy=strategy)
         with pytest.raises(InputError, match=re.escape(message)):
-            plan_bitcast_convert(shape, source, target)
+            mlusim.plan("bitcast_convert", shape, dtype=target, input_dtype=source)
 
     def test_names(self):
         with pytest.raises(InputError, match=r"^dtype 'float33' is not an element type"):
@@ -217,7 +218,10 @@ class TestErrors:
 
 
 def test_plans():
-    view, copy = (plan_bitcast_convert((10,), "float32", "float16", strategy=strategy) for strategy in STRATEGIES)
+    view, copy = (
+        mlusim.plan("bitcast_convert", (10,), dtype="float16", input_dtype="float32", strategy=strategy)
+        for strategy in STRATEGIES
+    )
     assert (view.strategy, view.output_shape, view.tier) == ("view", (10, 2), 0)
     assert (copy.strategy, copy.output_shape, copy.tier) == ("copy", (20,), 1)
     copy.check()

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mlusim
 from exact_conversions import PARTS, assert_same, bits_of, expected_bits, patterns
 from mlusim import dtypes
 from mlusim.errors import InputError
 from mlusim.hardware import Board, board
-from mlusim.ops import cast, plan_cast
+from mlusim.ops import cast
 from mlusim.planning.elementwise import STRATEGIES
 
 Array = np.ndarray[Any, Any]
@@ -77,7 +78,7 @@ class TestEveryPair:
         with pytest.raises(InputError, match=message):
             cast(np.zeros(3, source), target)
         with pytest.raises(InputError, match=message):
-            plan_cast((3,), source, target)
+            mlusim.plan("cast", (3,), dtype=target, input_dtype=source)
 
 
 def of_16_bits(x: Array, target: Any) -> Array:

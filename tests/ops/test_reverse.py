@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
+import mlusim
 from mlusim import dtypes
 from mlusim.errors import BoardError, InputError, PlanError
-from mlusim.ops import flip, plan_reverse, plan_reverse_sequence, reverse, reverse_sequence
+from mlusim.ops import flip, reverse, reverse_sequence
 from mlusim.planning.reverse import STRATEGIES
 from mlusim.planning.reverse_sequence import STRATEGIES as SEQUENCE_STRATEGIES
 from tests.support.operator_runs import any_bits, on, same_bits
@@ -156,7 +157,7 @@ class TestReverse:
         with pytest.raises(InputError, match=message.replace("reverse", "flip")):
             flip(np.zeros(shape), axis)
         with pytest.raises(InputError, match=message):
-            plan_reverse(shape, axis)
+            mlusim.plan("reverse", shape, axis=axis)
 
     def test_other_errors(self):
         x = np.zeros((2, 3))
@@ -279,9 +280,9 @@ class TestReverseSequence:
 
     def test_plan_errors(self):
         with pytest.raises(InputError, match="are one axis of x"):
-            plan_reverse_sequence((4, 5), 0, -2)
+            mlusim.plan("reverse_sequence", (4, 5), (4,), seq_axis=0, batch_axis=-2)
         with pytest.raises(PlanError, match=r"reverse_sequence needs up to 4 buffers of an element"):
-            plan_reverse_sequence((4, 5), device=on("mlu370-x4", 64))
+            mlusim.plan("reverse_sequence", (4, 5), (4,), device=on("mlu370-x4", 64))
 
 
 def test_onnx_reverse_sequence(onnx_cases):

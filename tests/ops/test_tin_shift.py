@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mlusim
 from mlusim.errors import AllocationError, BoardError, InputError, OperationLimitError, PlanError
 from mlusim.hardware import board
-from mlusim.ops import plan_tin_shift, tin_shift_backward, tin_shift_forward
+from mlusim.ops import tin_shift_backward, tin_shift_forward
 from mlusim.planning.tin_shift import STRATEGIES
 
 INT_MIN = -(2**31)
@@ -170,23 +171,28 @@ class TestOptions:
 class TestPlan:
     def test_is_the_plan_that_runs(self) -> None:
         for strategy in STRATEGIES:
-            plan = plan_tin_shift(X.shape, 3, strategy=strategy)
+            plan = mlusim.plan("tin_shift_forward", X.shape, (X.shape[0], 3), strategy=strategy)
             assert plan.explain() == tin_shift_forward(X, SHIFTS, strategy=strategy).plan.explain()
 
     def test_by_strings(self) -> None:
-        plan = plan_tin_shift([2, 8, 256, 196], 4, "half", device="mlu270-s4")
+        plan = mlusim.plan("tin_shift_forward", [2, 8, 256, 196], (2, 4), input_dtype="half", device="mlu270-s4")
         assert (plan.itemsize, plan.board.name, plan.tier) == (2, "mlu270-s4", 1)
 
     def test_plan_checks_arguments_like_the_operator(self) -> None:
         with pytest.raises(InputError, match="C = 256 channels do not divide into G = 3 groups"):
-            plan_tin_shift((2, 8, 256, 196), 3)
+            mlusim.plan("tin_shift_forward", (2, 8, 256, 196), (2, 3))
         # The remedy does not try every number below G.
         with pytest.raises(InputError, match=r"G = 1000000000000000000000 groups: .*; G = 256 would do"):
-            plan_tin_shift((2, 8, 256, 196), 10**21)
+            mlusim.plan("tin_shift_forward", (2, 8, 256, 196), (2, 10**21))
         with pytest.raises(InputError, match=r"; G = 1 would do"):
-            plan_tin_shift((2, 8, 10**18 + 9, 196), 10**17)
+            mlusim.plan("tin_shift_forward", (2, 8, 10**18 + 9, 196), (2, 10**17))
         with pytest.raises(PlanError, match="no element of 4 B fits"):
-            plan_tin_shift((1, 1, 1, 1), device=board("mlu370-x4").replace(nram_bytes=64, nram_reserved_bytes=0))
+            mlusim.plan(
+                "tin_shift_forward",
+                (1, 1, 1, 1),
+                (1, 1),
+                device=board("mlu370-x4").replace(nram_bytes=64, nram_reserved_bytes=0),
+            )
 
 
 class TestErrors:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mlusim
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
 from mlusim.hardware import Board, board
-from mlusim.ops.gather import plan_gather, plan_gather_nd
 from mlusim.planning.gather import STRATEGIES
 
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
@@ -51,11 +51,10 @@ def elements(draw):
     axis = draw(st.integers(-rank, rank - 1))
     index = [draw(st.integers(0, extent)) for extent in x]
     index[axis] = draw(st.integers(0, 60))
-    return {
-        "x_shape": x,
-        "index_shape": tuple(index),
+    shapes = x, tuple(index)
+    return shapes, {
         "axis": axis,
-        "dtype": draw(st.sampled_from(["int8", "float16", "float32", "int64", "complex128"])),
+        "input_dtype": draw(st.sampled_from(["int8", "float16", "float32", "int64", "complex128"])),
         "index_dtype": draw(st.sampled_from(["int32", "int64"])),
         "device": small(draw(NAMES), draw(st.sampled_from([2048, 4096, 65_536, 2**20]))),
         "strategy": draw(st.sampled_from(list(STRATEGIES))),
@@ -64,9 +63,10 @@ def elements(draw):
 
 @given(elements())
 @settings(deadline=None, max_examples=50)
-def test_any_shape_by_element(arguments):
+def test_any_shape_by_element(call):
+    shapes, arguments = call
     try:
-        plan = plan_gather(**arguments)
+        plan = mlusim.plan("gather", *shapes, **arguments)
     except PlanError as error:
         refusal = str(error)
     else:
@@ -76,7 +76,7 @@ def test_any_shape_by_element(arguments):
         assert arguments["strategy"] == "slab"
         assert "usable NRAM" in refusal
         return
-    check(plan, arguments["index_shape"])
+    check(plan, shapes[1])
     if plan.tier:
         assert (plan.tier == 3) == (plan.parameters.strategy == "rows")
         assert arguments["strategy"] in ("auto", plan.parameters.strategy)
@@ -93,7 +93,9 @@ def test_any_shape_by_element(arguments):
 @settings(deadline=None, max_examples=50)
 def test_any_shape_by_row(x, columns, places, dtype, name, nram_bytes):
     columns = min(columns, len(x))
-    plan = plan_gather_nd(x, (*places, columns), mode="standard", dtype=dtype, device=small(name, nram_bytes))
+    plan = mlusim.plan(
+        "gather_nd", x, (*places, columns), mode="standard", input_dtype=dtype, device=small(name, nram_bytes)
+    )
     check(plan, (*places, *x[columns:]))
 
 
@@ -107,7 +109,7 @@ class TestBorders:
 
     def plan(self, nram_bytes, strategy="slab", cores=1):
         on = small("mlu370-x4", nram_bytes, cores=cores)
-        return plan_gather(self.SHAPE, self.SHAPE, 1, device=on, strategy=strategy, index_dtype="int32")
+        return mlusim.plan("gather", self.SHAPE, self.SHAPE, axis=1, device=on, strategy=strategy, index_dtype="int32")
 
     @pytest.mark.parametrize(
         ("nram_bytes", "tier", "sizes"),
@@ -153,12 +155,12 @@ class TestBorders:
                 r"buffer is rounded up to 128 B; give the board more nram_bytes or fewer nram_reserved_bytes"
             )
             with pytest.raises(PlanError, match=message):
-                plan_gather((400, 2), (4, 2), 0, device=small("mlu370-x4", 128), strategy=strategy)
+                mlusim.plan("gather", (400, 2), (4, 2), axis=0, device=small("mlu370-x4", 128), strategy=strategy)
 
 
 class TestReasons:
     def test_the_reason_has_the_times_of_both_strategies(self):
-        plan = plan_gather((64, 64), (64, 64), 1)
+        plan = mlusim.plan("gather", (64, 64), (64, 64), axis=1)
         assert plan.reason.count(" us") == 2
         assert "slab" in plan.reason
         assert "rows" in plan.reason
@@ -166,23 +168,23 @@ class TestReasons:
 
     @pytest.mark.parametrize("strategy", ["slab", "rows"])
     def test_a_requested_strategy_is_used_and_named(self, strategy):
-        plan = plan_gather((64, 64), (64, 64), 1, strategy=strategy)
+        plan = mlusim.plan("gather", (64, 64), (64, 64), axis=1, strategy=strategy)
         assert plan.reason.startswith(f"{strategy}, as requested: ")
         assert plan.parameters.strategy == plan.strategy == strategy
 
     def test_nothing_to_do(self):
-        plan = plan_gather((4, 4), (0, 4), 0)
+        plan = mlusim.plan("gather", (4, 4), (0, 4), axis=0)
         assert (plan.tier, len(plan.tiles)) == (0, 0)
         assert "the output [0, 4] has no elements, so nothing is launched" in plan.reason
 
     def test_an_index_without_columns(self):
-        plan = plan_gather_nd((4, 6), (5, 0), mode="standard")
+        plan = mlusim.plan("gather_nd", (4, 6), (5, 0), mode="standard")
         check(plan, (5, 4, 6))
         assert plan.reason == "an index without columns selects all of x, which is copied"
 
     def test_unknown_strategy(self):
         with pytest.raises(InputError, match=r"strategy='slap': did you mean slab\?"):
-            plan_gather((4, 4), (4, 4), 0, strategy="slap")
+            mlusim.plan("gather", (4, 4), (4, 4), axis=0, strategy="slap")
 
 
 class TestPredictedTimes:
@@ -193,7 +195,9 @@ class TestPredictedTimes:
                 times = {}
                 for strategy in STRATEGIES:
                     try:
-                        times[strategy] = plan_gather(shape, wanted, axis, device=name, strategy=strategy).predicted_ps
+                        times[strategy] = mlusim.plan(
+                            "gather", shape, wanted, axis=axis, device=name, strategy=strategy
+                        ).predicted_ps
                     except PlanError:
                         assert strategy == "slab"
                 auto = times.pop("auto")
@@ -203,11 +207,11 @@ class TestPredictedTimes:
         """30 rows of 70 KB on 64 cores: in less NRAM, which forces shorter tiles, the plan is not faster."""
         shape, places = (1, 17_476), (30, 1)
         on = board("mlu290-m5")
-        plan = plan_gather_nd(shape, places, mode="standard", device=on)
+        plan = mlusim.plan("gather_nd", shape, places, mode="standard", device=on)
         assert len(plan.tiles) > places[0]
         for part in (2, 4, 8):
             less = on.replace(nram_bytes=on.nram_usable_bytes // part, nram_reserved_bytes=0)
-            shorter = plan_gather_nd(shape, places, mode="standard", device=less)
+            shorter = mlusim.plan("gather_nd", shape, places, mode="standard", device=less)
             assert plan.predicted_ps <= shorter.predicted_ps
 
     @pytest.mark.grid(3)
@@ -228,9 +232,9 @@ class TestPredictedTimes:
 class TestNothingToSelect:
     def test_lookups_along_an_axis_without_elements_are_an_error(self):
         with pytest.raises(PlanError, match=r"x has shape \[0, 4\].* axes \[0\].* 12 lookups: make the index empty"):
-            plan_gather((0, 4), (3, 4))
+            mlusim.plan("gather", (0, 4), (3, 4))
         with pytest.raises(PlanError, match=r"indexed axes \[0, 1\].* 2 lookups"):
-            plan_gather_nd((0, 4), (2, 2), mode="standard")
+            mlusim.plan("gather_nd", (0, 4), (2, 2), mode="standard")
 
     def test_an_empty_index_has_an_empty_plan(self):
-        assert plan_gather((0, 4), (0, 4)).tier == 0
+        assert mlusim.plan("gather", (0, 4), (0, 4)).tier == 0

@@ -120,7 +120,7 @@ def test_json_has_the_figures_and_every_box():
 
 
 def test_json_of_a_plan_with_nothing_to_do():
-    plan = mlusim.ops.plan_bitcast_convert((4,), "float32", "int32")
+    plan = mlusim.plan("bitcast_convert", (4,), dtype="int32", input_dtype="float32")
     found = plan.to_json()
     assert (found["tier"], found["tiles"], found["boxes"]) == (0, 0, [])
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mlusim
 from mlusim.errors import InputError, PlanError
 from mlusim.hardware import Board, board
-from mlusim.ops import plan_reverse as public_plan
 from mlusim.planning.reverse import STRATEGIES, plan_reverse
 from mlusim.planning.reverse_groups import Group, coalesce, method_of, mirrored_index
 
@@ -131,20 +131,20 @@ class TestPlans:
         ],
     )
     def test_tiers(self, shape, axis, strategy, tier, reason):
-        plan = public_plan(shape, axis, device=small("mlu370-x4", 4096), strategy=strategy)
+        plan = mlusim.plan("reverse", shape, axis=axis, device=small("mlu370-x4", 4096), strategy=strategy)
         plan.check()
         assert plan.tier == tier
         assert re.search(reason, plan.reason)
         assert plan.reason in plan.explain()
 
     def test_a_slice_that_fits_is_cut_to_occupy_the_cores(self):
-        plan = public_plan((3, 256, 256), 1, strategy="strided")
+        plan = mlusim.plan("reverse", (3, 256, 256), axis=1, strategy="strided")
         plan.check()
         assert plan.tier == 2
         assert re.search(r"a slice of 262 144 B is cut .* to occupy .* cores, although it would fit", plan.reason)
 
     def test_chunks_of_a_row_are_loaded_from_mirrored_positions(self):
-        plan = public_plan((2, 5000), 1, device=small("mlu370-x4", 4096), strategy="mirror")
+        plan = mlusim.plan("reverse", (2, 5000), axis=1, device=small("mlu370-x4", 4096), strategy="mirror")
         (starts, stops) = (plan.tiles.start[:, 1], plan.tiles.stop[:, 1])
         assert plan.output_shape == (2, 5000, 1)
         assert all(start % 16 == 0 for start in starts), "chunks of the output begin at whole bus units"
@@ -161,15 +161,16 @@ class TestPlans:
         ],
     )
     def test_auto_chooses_the_shortest_predicted_time(self, name, shape, axis, wins):
-        plan = public_plan(shape, axis, device=name)
+        plan = mlusim.plan("reverse", shape, axis=axis, device=name)
         times = {
-            strategy: public_plan(shape, axis, device=name, strategy=strategy).predicted_ps for strategy in STRATEGIES
+            strategy: mlusim.plan("reverse", shape, axis=axis, device=name, strategy=strategy).predicted_ps
+            for strategy in STRATEGIES
         }
         assert plan.strategy == wins
         assert plan.predicted_ps == times[wins] <= 1.06 * min(times.values())
 
     def test_the_reason_has_the_predicted_times_of_all_strategies(self):
-        plan = public_plan((4, 1000, 300), (1, 2))
+        plan = mlusim.plan("reverse", (4, 1000, 300), axis=(1, 2))
         assert plan.strategy == "mirror"
         assert re.search(
             r"; predicted: mirror \d+\.\d\d us \(contiguous, 1 mirror\), "
@@ -180,12 +181,12 @@ class TestPlans:
 
     def test_few_elements_are_loaded_backward(self):
         # A mirror costs 64 cycles of start-up and a sync; a segment of a load 9 ns on this board.
-        plan = public_plan((4,), 0, device="mlu590-h8")
+        plan = mlusim.plan("reverse", (4,), axis=0, device="mlu590-h8")
         assert plan.strategy == "strided"
         assert "strided " in plan.reason
 
     def test_errors(self):
         with pytest.raises(PlanError, match=r"^mlu370-x4 has 64 B of usable NRAM, and reverse needs up to 4 buffers"):
-            public_plan((8,), 0, device=small("mlu370-x4", 64))
+            mlusim.plan("reverse", (8,), axis=0, device=small("mlu370-x4", 64))
         with pytest.raises(InputError, match=r"^strategy='mirrored': did you mean mirror\? choose one of auto"):
-            public_plan((8,), 0, strategy="mirrored")
+            mlusim.plan("reverse", (8,), axis=0, strategy="mirrored")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mlusim
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
 from mlusim.hardware import Board, board
 from mlusim.kernels.scatter import _chunks
-from mlusim.ops.scatter import plan_scatter, plan_scatter_nd
 from mlusim.planning.scatter import STRATEGIES
 from mlusim.planning.scatter_bins import BinsParameters
 
@@ -107,11 +107,10 @@ def elements(draw):
     axis = draw(st.integers(-rank, rank - 1))
     index = [draw(st.integers(0, min(extent, 9))) for extent in x]
     index[axis] = draw(st.integers(0, 40))
-    return {
-        "x_shape": x,
-        "index_shape": tuple(index),
+    shapes = x, tuple(index), tuple(index)
+    return shapes, {
         "axis": axis,
-        "dtype": draw(st.sampled_from(["int8", "float16", "float32", "int64", "complex128"])),
+        "input_dtype": draw(st.sampled_from(["int8", "float16", "float32", "int64", "complex128"])),
         "index_dtype": draw(st.sampled_from(["int32", "int64"])),
         "device": small(draw(NAMES), draw(st.sampled_from([2048, 4096, 65_536, 2**20]))),
         "strategy": draw(st.sampled_from(list(STRATEGIES))),
@@ -120,10 +119,11 @@ def elements(draw):
 
 @given(elements())
 @settings(deadline=None, max_examples=50)
-def test_any_shape_by_element(arguments):
+def test_any_shape_by_element(call):
+    shapes, arguments = call
     strategy = arguments["strategy"]
     try:
-        plan = plan_scatter(**arguments)
+        plan = mlusim.plan("scatter", *shapes, **arguments)
     except PlanError as error:
         refusal = str(error)
     else:
@@ -133,9 +133,9 @@ def test_any_shape_by_element(arguments):
         assert strategy in ("slab", "bins")
         assert "usable NRAM" in refusal
         return
-    check(plan, arguments["x_shape"])
+    check(plan, shapes[0])
     check_updates(plan)
-    if 0 not in arguments["index_shape"]:
+    if 0 not in shapes[1]:
         assert (plan.tier == 3) == (plan.parameters.strategy == "rows")
         assert strategy in ("auto", plan.parameters.strategy)
 
@@ -153,7 +153,7 @@ def test_any_shape_by_row(x, columns, places, dtype, name, nram_bytes):
     columns = min(columns, len(x))
     src = (*places, *x[columns:])
     on = small(name, nram_bytes)
-    plan = plan_scatter_nd(x, (*places, columns), src, mode="standard", dtype=dtype, device=on)
+    plan = mlusim.plan("scatter_nd", x, (*places, columns), src, mode="standard", input_dtype=dtype, device=on)
     check(plan, x)
     if 0 not in src:
         check_updates(plan)
@@ -166,7 +166,7 @@ class TestBorders:
 
     def plan(self, nram_bytes, strategy, shape=SHAPE, cores=1, name="mlu370-x4"):
         on = small(name, nram_bytes, cores=cores)
-        return plan_scatter(shape, shape, 1, device=on, strategy=strategy, index_dtype="int32")
+        return mlusim.plan("scatter", shape, shape, shape, axis=1, device=on, strategy=strategy, index_dtype="int32")
 
     def test_a_slab_may_take_three_quarters_of_nram(self):
         """2048 B are three quarters of 2730 2/3. On MLU290, sorting takes longer, which would keep the slab whole."""
@@ -198,13 +198,13 @@ class TestBorders:
 
     def test_not_one_update_fits(self):
         with pytest.raises(PlanError, match="give the board more nram_bytes or fewer nram_reserved_bytes"):
-            plan_scatter((400, 2), (4, 2), 0, device=small("mlu370-x4", 128))
+            mlusim.plan("scatter", (400, 2), (4, 2), (4, 2), axis=0, device=small("mlu370-x4", 128))
 
     def test_not_one_element_fits_where_there_are_no_updates(self):
         with pytest.raises(
             PlanError, match=r"the 64 B of usable NRAM of mlu370-x4, where each buffer is rounded up to"
         ):
-            plan_scatter((400, 2), (0, 2), 0, device=small("mlu370-x4", 64))
+            mlusim.plan("scatter", (400, 2), (0, 2), (0, 2), axis=0, device=small("mlu370-x4", 64))
 
     def test_windows_split_a_single_row_among_cores(self):
         for strategy, cores in (("slab", 8), ("rows", 8), ("bins", 8)):
@@ -215,7 +215,7 @@ class TestBorders:
 
 class TestReasons:
     def test_the_reason_has_the_times_of_all_strategies(self):
-        plan = plan_scatter((64, 64), (64, 64), 1)
+        plan = mlusim.plan("scatter", (64, 64), (64, 64), (64, 64), axis=1)
         assert plan.reason.count(" us") == 3
         for strategy in ("slab", "rows", "bins"):
             assert strategy in plan.reason
@@ -223,32 +223,32 @@ class TestReasons:
 
     @pytest.mark.parametrize("strategy", ["slab", "rows", "bins"])
     def test_a_requested_strategy_is_used_and_named(self, strategy):
-        plan = plan_scatter((64, 64), (64, 64), 1, strategy=strategy)
+        plan = mlusim.plan("scatter", (64, 64), (64, 64), (64, 64), axis=1, strategy=strategy)
         assert plan.reason.startswith(f"{strategy}, as requested: ")
         assert plan.parameters.strategy == plan.strategy == strategy
 
     def test_rows_of_src_are_not_sorted(self):
-        plan = plan_scatter_nd((400, 6), (50, 1), (50, 6), mode="standard")
+        plan = mlusim.plan("scatter_nd", (400, 6), (50, 1), (50, 6), mode="standard")
         assert "bins" not in plan.reason
         with pytest.raises(PlanError, match=r"each lookup here replaces a row of 6; choose strategy 'rows' or 'auto'"):
-            plan_scatter_nd((400, 6), (50, 1), (50, 6), mode="standard", strategy="bins")
+            mlusim.plan("scatter_nd", (400, 6), (50, 1), (50, 6), mode="standard", strategy="bins")
 
     def test_no_updates_and_no_output(self):
-        plan = plan_scatter((4, 4), (0, 4), 0)
+        plan = mlusim.plan("scatter", (4, 4), (0, 4), (0, 4), axis=0)
         check(plan, (4, 4))
         assert plan.reason == "there are no updates, so x is copied"
-        plan = plan_scatter((4, 0), (2, 0), 0)
+        plan = mlusim.plan("scatter", (4, 0), (2, 0), (2, 0), axis=0)
         assert (plan.tier, len(plan.tiles)) == (0, 0)
         assert "the output [4, 0] has no elements, so nothing is launched" in plan.reason
 
     def test_an_index_without_columns(self):
-        plan = plan_scatter_nd((4, 6), (5, 0), (5, 4, 6), mode="standard")
+        plan = mlusim.plan("scatter_nd", (4, 6), (5, 0), (5, 4, 6), mode="standard")
         check(plan, (4, 6))
         assert plan.reason == "an index without columns selects all of x, which src replaces"
 
     def test_unknown_strategy(self):
         with pytest.raises(InputError, match=r"strategy='bin': did you mean bins\?"):
-            plan_scatter((4, 4), (4, 4), 0, strategy="bin")
+            mlusim.plan("scatter", (4, 4), (4, 4), (4, 4), axis=0, strategy="bin")
 
 
 class TestPredictedTimes:
@@ -259,7 +259,9 @@ class TestPredictedTimes:
                 times = {}
                 for strategy in STRATEGIES:
                     try:
-                        times[strategy] = plan_scatter(shape, wanted, axis, device=name, strategy=strategy).predicted_ps
+                        times[strategy] = mlusim.plan(
+                            "scatter", shape, wanted, wanted, axis=axis, device=name, strategy=strategy
+                        ).predicted_ps
                     except PlanError:
                         assert strategy in ("slab", "bins")
                 auto = times.pop("auto")
@@ -298,7 +300,7 @@ class TestPredictedTimes:
 def test_tiles_of_rows_end_where_their_regions_end():
     """Each region of 5 001 is copied in two tiles, which are not the halves of 2 501 of a row without regions."""
     on = small("mlu370-x4", 4096 * 4, cores=4)
-    plan = plan_scatter((1, 20_003), (1, 50), 1, device=on, strategy="rows")
+    plan = mlusim.plan("scatter", (1, 20_003), (1, 50), (1, 50), axis=1, device=on, strategy="rows")
     regions, tiles = plan.parameters.regions, plan.tiles
     assert len(tiles) > len(regions) > 1
     check(plan, (1, 20_003))
