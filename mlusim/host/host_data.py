@@ -109,7 +109,7 @@ class Snapshot:
                     title=f"tasks pass values through {variable.name}, a Python {type(value).__name__} of the host",
                     location=f"read at {variable.file.rpartition('/')[2]}:{variable.line}",
                     rule="cores share GDRAM and SRAM, and no Python objects of the host",
-                    remedy="store the values to GDRAM or SRAM, and load them after a barrier",
+                    remedies=("store the values to GDRAM or SRAM, and load them after a barrier",),
                 )
         for key, (fresh, now) in self._variables().items():
             name = key[1]
@@ -119,7 +119,7 @@ class Snapshot:
                     title=f"tasks leave values in {name}, a C++ variable without a memory space",
                     location=_first_named(name.rpartition("::")[2], self._file),
                     rule="whether its value persists to later tasks is the simulator's choice, not a rule of the board",
-                    remedy="make it a local variable, or keep the values in GDRAM or SRAM (`__mlu_shared__`)",
+                    remedies=("make it a local variable, or keep the values in GDRAM or SRAM (`__mlu_shared__`)",),
                 )
         return list(findings.values())
 

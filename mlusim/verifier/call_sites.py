@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mlusim.log import Log
-from mlusim.verifier.source_loops import calls_from, function_around, location_of
+from mlusim.verifier.source_loops import SourceLine, calls_from, function_around
 
 # Records of the log, of all tasks, that are searched on either side of the operation.
 _NEARBY = 2000
@@ -15,20 +13,7 @@ _NEARBY = 2000
 _MOST_CALLS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class CallSite:
-    """A line that may have called the function of an operation."""
-
-    file: str
-    line: int
-
-    @property
-    def location(self) -> str:
-        """`kernel.py:41`."""
-        return location_of(self.file, self.line)
-
-
-def call_sites(log: Log, record: int) -> tuple[CallSite, ...]:
+def call_sites(log: Log, record: int) -> tuple[SourceLine, ...]:
     """Return the lines that may have called the function of an operation; none if it is no helper function.
 
     The log has the line of an operation, and not how its task came there. Of several calls, those remain that are
@@ -40,7 +25,7 @@ def call_sites(log: Log, record: int) -> tuple[CallSite, ...]:
     if len(calls) > 1:
         before, after = _neighbours(log, record, {(name, function_around(name, call)) for name, call in calls})
         calls = [call for call in calls if _is_between(call, before, after)] or calls
-    return tuple(CallSite(*call) for call in sorted(set(calls))) if len(set(calls)) <= _MOST_CALLS else ()
+    return tuple(SourceLine(*call) for call in sorted(set(calls))) if len(set(calls)) <= _MOST_CALLS else ()
 
 
 def _neighbours(log: Log, record: int, functions: set[tuple[str, str]]) -> tuple[tuple[str, int], tuple[str, int]]:

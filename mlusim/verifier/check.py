@@ -144,7 +144,7 @@ def prove(plan: Plan) -> list[Finding]:
                 kind="bad-plan",
                 title=error.message,
                 rule="tiles must cover the output exactly once, and each must fit in the NRAM of its core",
-                remedy="correct the planner; plan.explain() prints its arithmetic",
+                remedies=("correct the planner; plan.explain() prints its arithmetic",),
             )
         ]
     return []

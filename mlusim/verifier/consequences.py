@@ -10,6 +10,8 @@ from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.verifier.accesses.table import COLLECT, SORTING
 from mlusim.verifier.findings import PRIVATE, Finding, Site, in_one_function
 from mlusim.verifier.order.happens_before import BY_OFFSETS
+from mlusim.verifier.races.lane_syncs import blocking_copy
+from mlusim.verifier.source_loops import SourceLine
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A counter that hands out work has at most this size.
@@ -46,11 +48,7 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
             number += 1
             continue
         cause = findings[chosen]
-        findings[chosen] = replace(
-            cause,
-            folded=(*cause.folded, replace(consequence, folded=()), *consequence.folded),
-            remedy=_remedy(cause, consequence),
-        )
+        findings[chosen] = replace(cause.fold(consequence), remedies=_remedies(cause, consequence))
         del findings[number]
     return _fold_wrong_parts(findings)
 
@@ -67,13 +65,12 @@ def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
             folded.append(finding)
         else:
             cause = folded[at]
-            remedy = cause.remedy
+            folded[at] = cause.fold(finding)
             if finding.kind == "task-race":
                 lines = " and ".join(dict.fromkeys(site.location for site in (*cause.sites, *finding.sites)))
                 one, other = (site.task for site in cause.sites)
-                remedy = f"correct the number that gives each task its part at {lines}: {one} and {other} have the same"
-            others = (*cause.folded, replace(finding, folded=()), *finding.folded)
-            folded[at] = replace(cause, folded=others, remedy=remedy)
+                number = f"correct the number that gives each task its part at {lines}: {one} and {other} have the same"
+                folded[at] = replace(folded[at], remedies=(number,))
     return folded
 
 
@@ -99,38 +96,37 @@ def _distance(race: Finding) -> int:
     return abs(numbers[0] - numbers[-1]) if len(numbers) == len(race.sites) else 0
 
 
-def _remedy(cause: Finding, consequence: Finding) -> str:
-    """Return the remedy of a cause, which its consequence may make more precise."""
+def _remedies(cause: Finding, consequence: Finding) -> tuple[str, ...]:
+    """Return the remedies of a cause, which its consequence may make more precise."""
     by = next((site for site in consequence.sites if site.role == "writes"), None)
     if consequence.kind == "release" and "wait for the copy" not in cause.remedy:
         copy = consequence.sites[0]
-        sync, *others = cause.remedy.split("\n")
-        blocks = f"wait for the copy at {copy.location}: {copy.call('memcpy(...)')}"
-        return "\n".join([blocks, f"or {sync}, and {consequence.remedy}", *others])
+        sync, *others = cause.remedies
+        return blocking_copy(copy), f"{sync}, and {consequence.remedy}", *others
     if cause.kind == "uninitialised" and _race(cause, consequence) and by is not None:
         # The line that should write these bytes writes others of the buffer.
         where = dict.fromkeys((by.location, cause.sites[0].location))
         part = f"correct the part of {cause.fields['buffer']} at"
-        others = [line.removeprefix("or ") for line in cause.remedy.split("\n")]
-        return "\nor ".join([f"{part} {' or '.join(where)}", *(one for one in others if not one.startswith(part))])
+        return f"{part} {' or '.join(where)}", *(one for one in cause.remedies if not one.startswith(part))
     if cause.kind == "hang" and consequence.kind == "task-race" and consequence.fields["passed"] == 0:
         sync, late = consequence.fields["sync"], consequence.sites[-1]
         more_precise = "before they first" in cause.remedy or "reach the barrier" in cause.remedy
         if sync in cause.fields.get("barriers", ()) and not more_precise:
             who = "memory cores" if late.task == "memory core" else "cores"
             if skipped := _skipped(cause, sync, late):
-                return f"let all {who} reach the barrier {skipped}\nor {cause.remedy}"
-            return f"{late.call(f'{sync}()')} in the {who}, before they first reach {late.location}\nor {cause.remedy}"
-    if consequence.kind == "task-race" and not cause.remedy:
-        return consequence.remedy
+                return f"let all {who} reach the barrier {skipped}", *cause.remedies
+            barrier = f"{late.call(f'{sync}()')} in the {who}, before they first reach {late.location}"
+            return barrier, *cause.remedies
+    if consequence.kind == "task-race" and not cause.remedies:
+        return consequence.remedies
     if consequence.kind == "never-written" and _of_two_launches(cause, consequence):
         unwritten = consequence.fields["tensor"]
-        return f"pass {unwritten}, which is never written, to one of the two launches\nor {cause.remedy}"
+        return f"pass {unwritten}, which is never written, to one of the two launches", *cause.remedies
     if consequence.kind == "never-written" and cause.kind in ("written-again", "task-race"):
         lines = " or ".join(dict.fromkeys(site.location for site in cause.sites if site.role == "writes"))
         part = f"correct the part of {consequence.fields['tensor']} at {lines}"
-        return f"{part}: other bytes of it are never written\nor {cause.remedy}"
-    return cause.remedy
+        return f"{part}: other bytes of it are never written", *cause.remedies
+    return cause.remedies
 
 
 def _skipped(hang: Finding, sync: str, late: Site) -> str:
@@ -174,6 +170,11 @@ def _stop(cause: Finding, stop: Finding) -> bool:
     )
 
 
+def _stopped_at(stop: Finding) -> SourceLine:
+    """Return the line of an error that ended the run; line 0 if it is unknown."""
+    return SourceLine(stop.fields.get("file", ""), stop.fields.get("line", 0))
+
+
 def _misleads(cause: Finding) -> bool:
     """Return whether a bad value reaches scalar code or an address."""
     return any(
@@ -196,20 +197,20 @@ def _race(cause: Finding, race: Finding) -> bool:
     Its part is wrong.
     """
     if cause.kind == "access":
-        at = (cause.fields.get("file"), cause.fields.get("line"))
+        at = _stopped_at(cause)
         leaves = f"<view of {race.fields['buffer']} (" in cause.title or (race.writes_twice and race.lines == {at})
         return leaves and at in race.lines and not _stop(race, cause)
     if cause.kind != "uninitialised" or race.kind not in ("race", "task-race"):
         return False
-    reader = replace(cause, sites=cause.sites[:1]).lines
+    reader = cause.sites[0].at
     if race.kind == "race" and not race.writes_twice and race.fields["buffer"] == cause.fields["buffer"]:
         # The line that writes the buffer beside the bytes that are read.
-        beside = cause.sites[0].file, cause.fields["beside_line"]
+        beside = SourceLine(reader.file, cause.fields["beside_line"])
         if any(beside in finding.lines for finding in (race, *race.folded)):
             return True
     return any(
         (finding.fields.get("buffer") == cause.fields["buffer"] or race.fields.get("wrong_index"))
-        and reader <= finding.lines
+        and reader in finding.lines
         for finding in (race, *race.folded)
     )
 
@@ -276,7 +277,7 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         for finding in (cause, *cause.folded)
         if finding.kind in ("never-written", "written-again") and finding.fields["tensor"] == wrong.fields["tensor"]
     ]
-    writer = replace(wrong, sites=wrong.sites[:1]).lines
+    writer = {site.at for site in wrong.sites[:1]}
     displaced = {finding.kind for finding in wrongly if writer <= finding.lines} == {"never-written", "written-again"}
     if displaced or any(finding.fields.get("beside_bytes") and writer <= finding.lines for finding in wrongly):
         # The address of the writer is wrong.
@@ -306,14 +307,14 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
     if cause.kind == "uninitialised":
         return read.nbytes < read.fields["of_bytes"] and _share(cause) == _share(read)
     if cause.kind == "access":
-        return replace(read, sites=read.sites[:1]).lines == {(cause.fields.get("file"), cause.fields.get("line"))}
+        return read.sites[0].at == _stopped_at(cause)
     if cause.kind == "hang":
         return read.fields["memory"] not in PRIVATE and _hangs_with(cause, read)
     if cause.kind in ("race", "task-race") and cause.writes_twice:
         if cause.fields["buffer"] == buffer:
             return cause.kind == "task-race" or cause.nbytes == read.nbytes
         # A copy that is too long is so at both ends.
-        return cause.nbytes == read.nbytes and replace(read, sites=read.sites[:1]).lines <= cause.lines
+        return cause.nbytes == read.nbytes and read.sites[0].at in cause.lines
     return cause.kind == "never-written" and cause.fields["tensor"] == buffer
 
 
@@ -366,11 +367,11 @@ def _written_again(cause: Finding, again: Finding) -> bool:
         return cause.lines == again.lines
     if cause.kind == "uninitialised":
         # The load of what is replaced is missing.
-        return replace(cause, sites=cause.sites[1:]).lines == again.lines
+        return {site.at for site in cause.sites[1:]} == again.lines
     races = (cause, *cause.folded) if cause.kind == "task-race" else ()
-    writer = {(again.sites[-1].file, again.sites[-1].line)}
+    writer = again.sites[-1].at
     return any(
-        (race.fields.get("buffer") == again.fields["tensor"] and writer <= race.lines)
+        (race.fields.get("buffer") == again.fields["tensor"] and writer in race.lines)
         or (race.writes_twice and race.lines == again.lines)
         for race in races
     )

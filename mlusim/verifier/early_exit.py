@@ -94,20 +94,20 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         location=_with_source(location, source),
         sites=_acquired_by_itself(run, error) if isinstance(error, HangError) else (),
         rule=_RULES.get(kind, ""),
-        remedy=_remedy(kind, text),
+        remedies=_remedies(kind, text),
         fields={"error": type(error).__name__, **_as_fields(at)},
     )
 
 
-def _remedy(kind: str, text: str) -> str:
+def _remedies(kind: str, text: str) -> tuple[str, ...]:
     """Return the remedy for an error whose message does not end in one; empty if it does."""
     if kind == "hang":
-        return "unlock it before, or lock it once; a helper that is called with the lock held must not lock it again"
+        return ("unlock it before, or lock it once; a helper that is called with the lock held must not lock it again",)
     if kind == "endless":
-        return "check that what ends the loop changes: a counter, a flag, an atomic that another task updates"
+        return ("check that what ends the loop changes: a counter, a flag, an atomic that another task updates",)
     if kind == "access" and (" is outside " in text or ", which has " in text):
-        return "correct the index, the size, or the bound of its loop; or make that buffer or tensor larger"
-    return ""
+        return ("correct the index, the size, or the bound of its loop; or make that buffer or tensor larger",)
+    return ()
 
 
 def _acquired_by_itself(run: Run, error: HangError) -> tuple[Site, ...]:
@@ -133,7 +133,7 @@ def find_swallowed(log: Log) -> list[Finding]:
                 title=f"the kernel caught an error and went on: {message}",
                 location=_with_source(location, _source_line(at)),
                 rule="a board raises no exceptions: it skips the operation, or does something else",
-                remedy="fix the cause of the error, and do not catch it in the kernel",
+                remedies=("fix the cause of the error, and do not catch it in the kernel",),
                 times=times[line],
                 fields=_as_fields(at),
             )
@@ -210,17 +210,16 @@ def _hang(run: Run) -> Finding | None:
     holders = {number: task for (task, number), record in held.items() if record not in waits_at}
     locked = {number: held[task, number] for number, task in holders.items()}
     title, remedy = _deadlock(log, tasks_of, holders, returned=bool(returned))
+    remedies = [remedy]
     if returned and all(log.tasks[task].is_memory_core for task in returned):
-        remedy = _without_memory_cores(sites[0], list(tasks_of)) or remedy
-    if alone := _passed_alone(run, waiting):
-        remedy = f"{alone}\nor {remedy}"
+        remedies = _without_memory_cores(sites[0], list(tasks_of)) or remedies
     return Finding(
         kind="hang",
         title=title,
         location=f"{at}; " + (f"returned: {_names(log, returned)}" if returned else "none has returned"),
         sites=(*sites, *_causes(run, tasks_of, locked, returned)),
         rule="; ".join(dict.fromkeys(_WAITS_FOR[awaited.operation] for awaited in tasks_of)),
-        remedy=remedy,
+        remedies=(*_passed_alone(run, waiting), *remedies),
         fields={
             "waiting": len(waiting),
             "returned": len(returned),
@@ -244,16 +243,18 @@ def _causes(
     return tuple(run.site(int(order.record[position]), "last") for position in last[:1])
 
 
-def _without_memory_cores(waits: Site, barriers: list[_Awaited]) -> str:
-    """Return the remedy for a barrier that only memory cores do not reach; empty if it is one of the cores alone."""
+def _without_memory_cores(waits: Site, barriers: list[_Awaited]) -> list[str]:
+    """Return the remedies for a barrier that only memory cores do not reach; none if it is one of the cores alone."""
     instead = _OF_CORES_ALONE.get(barriers[0].operation, "") if len(barriers) == 1 else ""
     if not instead:
-        return ""
-    leave = "let the memory cores reach it, too, and not return before the last"
-    return f"{leave}\nor, if they need not wait, {waits.call(f'{instead}()')} in its place"
+        return []
+    return [
+        "let the memory cores reach it, too, and not return before the last",
+        f"if they need not wait, {waits.call(f'{instead}()')} in its place",
+    ]
 
 
-def _passed_alone(run: Run, waiting: Integers) -> str:
+def _passed_alone(run: Run, waiting: Integers) -> list[str]:
     """Return the remedy for a barrier of the cores alone, passed instead of the one in which a memory core waits."""
     log, order = run.log, run.order
     for position in waiting.tolist():
@@ -273,8 +274,8 @@ def _passed_alone(run: Run, waiting: Integers) -> str:
             passed = passed[order.op[passed] != same[0]][:1].tolist()
             for other in passed:
                 site = run.site(int(order.record[other]), "passed")
-                return f"{site.call(f'{name}()')} in place of {site.call(f'{site.operation}()')} at {site.location}"
-    return ""
+                return [f"{site.call(f'{name}()')} in place of {site.call(f'{site.operation}()')} at {site.location}"]
+    return []
 
 
 def _deadlock(

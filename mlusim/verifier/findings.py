@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import linecache
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.log import PIPES, Log
 from mlusim.log_tables import TaskRecord
 from mlusim.units import format_ns, group_digits
-from mlusim.verifier.call_sites import CallSite, call_sites
-from mlusim.verifier.source_loops import function_around, location_of
+from mlusim.verifier.call_sites import call_sites
+from mlusim.verifier.source_loops import SourceLine, function_around
 
 ERROR, HINT = "error", "hint"
 # The memories that each core has of its own.
@@ -62,13 +61,13 @@ _BOLD, _RED, _YELLOW, _CYAN, _DIM, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """One operation of a finding.
+class Site(SourceLine):
+    """One operation of a finding, at its line in the kernel.
 
     Attributes:
         role: its part in the finding: `writes`, `reads`, `issued first, writes`.
         operation: its name.
-        file, line, function: the kernel's source line; line 0 if unknown.
+        function: the function around its line.
         task: `task 3` or `memory core`.
         cluster, core, pipe: where it ran.
         start_ps, end_ps: simulated time; end -1 if it did not complete.
@@ -79,8 +78,6 @@ class Site:
 
     role: str
     operation: str
-    file: str
-    line: int
     function: str
     task: str
     cluster: int
@@ -90,17 +87,12 @@ class Site:
     end_ps: int
     record: int
     tile: str = ""
-    called_at: tuple[CallSite, ...] = ()
+    called_at: tuple[SourceLine, ...] = ()
 
     @property
-    def source(self) -> str:
-        """The source line, stripped; empty if it cannot be read."""
-        return linecache.getline(self.file, self.line).strip()
-
-    @property
-    def location(self) -> str:
-        """`kernel.py:41`."""
-        return location_of(self.file, self.line)
+    def at(self) -> SourceLine:
+        """The line alone."""
+        return SourceLine(self.file, self.line)
 
     @property
     def is_compiled(self) -> bool:
@@ -147,7 +139,7 @@ class Finding:
         nbytes: number of bytes concerned.
         sites: the operations concerned, the first one first.
         rule: the rule of the hardware.
-        remedy: suggested fixes, one per line.
+        remedies: alternative ways to mend it, the likeliest first.
         times: number of occurrences; the sites are those of the first.
         fields: additional data for programs.
         folded: consequences of the same fault.
@@ -160,7 +152,7 @@ class Finding:
     nbytes: int = 0
     sites: tuple[Site, ...] = ()
     rule: str = ""
-    remedy: str = ""
+    remedies: tuple[str, ...] = ()
     times: int = 1
     fields: dict[str, Any] = field(default_factory=dict)
     folded: tuple[Finding, ...] = ()
@@ -176,9 +168,20 @@ class Finding:
         return all(site.role == "writes" for site in self.sites)
 
     @property
-    def lines(self) -> set[tuple[str, int]]:
-        """The files and lines of its operations."""
-        return {(site.file, site.line) for site in self.sites}
+    def lines(self) -> set[SourceLine]:
+        """The lines of its operations."""
+        return {site.at for site in self.sites}
+
+    @property
+    def remedy(self) -> str:
+        """The remedies as text, one per line."""
+        first, *others = self.remedies or ("",)
+        return first + "".join(f"\nor{',' if other.startswith('if ') else ''} {other}" for other in others)
+
+    def fold(self, *others: Finding) -> Finding:
+        """Return the finding with others, and what is folded into them, as consequences of the same fault."""
+        flat = (one for other in others for one in (replace(other, folded=()), *other.folded))
+        return replace(self, folded=(*self.folded, *flat))
 
     def text(self, *, colour: bool = False) -> str:
         """Format for the terminal; `colour` adds ANSI codes."""
@@ -229,23 +232,21 @@ class Finding:
         }
 
 
-def in_one_function(first: Site, second: Site) -> tuple[Site | CallSite, Site | CallSite]:
+def in_one_function(first: Site, second: Site) -> tuple[SourceLine, SourceLine]:
     """Return the locations of two operations; of one in a helper function, that of its call if only one is possible.
 
     A call is possible if it is in a function with the other operation, or with a call of that.
     """
-    ones: tuple[Site | CallSite, ...] = (first, *first.called_at)
-    others: tuple[Site | CallSite, ...] = (second, *second.called_at)
     pairs = [
         (one, other)
-        for one in ones
-        for other in others
+        for one in (first.at, *first.called_at)
+        for other in (second.at, *second.called_at)
         if one.file == other.file and function_around(one.file, one.line) == function_around(other.file, other.line)
     ]
-    if (first, second) in pairs:
-        return first, second
+    if (first.at, second.at) in pairs:
+        return first.at, second.at
     calls = ({pair[side] for pair in pairs} for side in (0, 1))
-    one, other = (some.pop() if len(some) == 1 else site for some, site in zip(calls, (first, second), strict=True))
+    one, other = (some.pop() if len(some) == 1 else site.at for some, site in zip(calls, (first, second), strict=True))
     return one, other
 
 

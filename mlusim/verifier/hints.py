@@ -13,7 +13,7 @@ from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.conflicts import between_tasks, within_tasks
-from mlusim.verifier.races.lane_syncs import LANE_SYNCS
+from mlusim.verifier.races.lane_syncs import sync_after
 from mlusim.verifier.races.releases import TRANSFERS, in_flight
 from mlusim.verifier.run import Run
 
@@ -50,7 +50,7 @@ def find_overlapping_copies(run: Run) -> list[Finding]:
             title=f"{site.operation} overlaps itself: it reads bytes of its buffer that it also writes",
             sites=(site,),
             rule="no public document defines the order in which a copy moves its bytes; this one needs ascending order",
-            remedy="copy through a second buffer, so that the result does not depend on the order",
+            remedies=("copy through a second buffer, so that the result does not depend on the order",),
             times=times,
         )
         for record, times in by_line.values()
@@ -71,14 +71,13 @@ def find_unawaited(run: Run) -> list[Finding]:
     for record, times in sorted(zip(records[first].tolist(), counts.tolist(), strict=True)):
         lane = int(order.lane[order.position[record]])
         site = run.site(record, "copies")
-        sync, pipe = LANE_SYNCS[lane]
         findings.append(
             Finding(
                 kind="unawaited",
                 title=f"a task ends while {site.operation} may still run",
                 sites=(site,),
                 rule="no public document says that a task waits for its copies before it ends. ASSUMED: it does",
-                remedy=f"{site.call(sync + '()')}, which waits for {pipe}, before the kernel ends",
+                remedies=(f"{sync_after(site, lane)}, before the kernel ends",),
                 times=times,
             )
         )
@@ -110,7 +109,9 @@ def find_redundant(run: Run) -> list[Finding]:
                 title=f"{sites[0].operation} orders nothing on any path that ran",
                 sites=sites,
                 rule="only operations of different pipes or cores on the same bytes need a sync between them",
-                remedy="remove it, unless a path that did not run needs it: the other syncs order everything that ran",
+                remedies=(
+                    "remove it, unless a path that did not run needs it: the other syncs order everything that ran",
+                ),
                 times=len(records),
             )
         )

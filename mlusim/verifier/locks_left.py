@@ -38,7 +38,7 @@ def find_locks_left(run: Run) -> list[Finding]:
                 title=f"{site.task} ends without releasing lock {number}",
                 sites=(site,),
                 rule="a lock is held until its task releases it; the next task that acquires it waits forever",
-                remedy=f"{site.call(f'unlock({number})')} on every path after {site.location}",
+                remedies=(f"{site.call(f'unlock({number})')} on every path after {site.location}",),
                 times=len(records),
             )
         )

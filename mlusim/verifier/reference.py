@@ -69,12 +69,12 @@ def differs(
         sites=writer,
         location=read,
         rule=_rule(tolerance, absolute_tolerance),
-        remedy=(
+        remedies=(
             ("check the operation that made these bytes" if len(writer) > 1 else "check where this store reads them")
             + _if_rounding(result, expected, wrong)
-        )
-        if writer
-        else "no operation writes this element",
+            if writer
+            else "no operation writes this element",
+        ),
         fields={"tensor": allocation.name, "elements": len(wrong), "through": through},
     )
 

@@ -27,9 +27,13 @@ _PARALLEL_QUEUES = (
     "queues run in parallel: a copy or a launch waits only for what was put into its own queue before it, and for "
     "notifiers"
 )
-_NOTIFIER = (
-    "put both into one queue\nor let the second queue wait for a notifier that is placed after the first of them: "
-    "cnrtPlaceNotifier, cnrtQueueWaitNotifier\nor call cnrtQueueSync for the first queue between them"
+_NOTIFIERS = (
+    "put both into one queue",
+    (
+        "let the second queue wait for a notifier that is placed after the first of them: cnrtPlaceNotifier, "
+        "cnrtQueueWaitNotifier"
+    ),
+    "call cnrtQueueSync for the first queue between them",
 )
 _INTO_THE_TABLE = (
     "clamp or mask the indices first (maximum, minimum, band), or pass the whole table and its length in elements"
@@ -38,13 +42,13 @@ _TEST_OF_THE_CORE = (
     "if (__is_mpu()) return; before the code for the MLU cores or, if barriers follow, which count the memory core, "
     "if (!__is_mpu()) around this line"
 )
-# By kind of remark: the rule and the remedy.
-RULES = {
-    "lookup": (_BEYOND, _INTO_THE_TABLE),
-    "lookup-again": (_BEYOND, "look the mask up once, and reuse the result"),
-    "unordered": (_PARALLEL_QUEUES, _NOTIFIER),
-    "unsynced": (_QUEUES, "call cnrtQueueSync for its queue first, or let this queue wait for a notifier of it"),
-    "memory-core": (_MEMORY_CORE, _TEST_OF_THE_CORE),
+# By kind of remark: the rule and the remedies.
+RULES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "lookup": (_BEYOND, (_INTO_THE_TABLE,)),
+    "lookup-again": (_BEYOND, ("look the mask up once, and reuse the result",)),
+    "unordered": (_PARALLEL_QUEUES, _NOTIFIERS),
+    "unsynced": (_QUEUES, ("call cnrtQueueSync for its queue first, or let this queue wait for a notifier of it",)),
+    "memory-core": (_MEMORY_CORE, (_TEST_OF_THE_CORE,)),
 }
 
 
@@ -69,8 +73,8 @@ def find_remarks(run: Run, padding: set[int]) -> list[Finding]:
 
 def _finding(log: Log, remark: Remark, times: int) -> Finding:
     file, line, function = log.lines[remark.line]
-    rule, remedy = RULES[remark.kind]
-    finding = Finding(kind=remark.kind, title=remark.title, rule=rule, remedy=remedy, times=times)
+    rule, remedies = RULES[remark.kind]
+    finding = Finding(kind=remark.kind, title=remark.title, rule=rule, remedies=remedies, times=times)
     if remark.task == NONE:
         # A line of a program's host code.
         location = f"{function}, {location_of(file, line)}: {linecache.getline(file, line).strip()}"

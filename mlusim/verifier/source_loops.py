@@ -26,6 +26,24 @@ _NO_CALLS = frozenset({"if", "for", "while", "switch", "return", "sizeof"})
 _MOST_CALLERS = 3
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class SourceLine:
+    """A line of a source file; line 0 if it is unknown."""
+
+    file: str
+    line: int
+
+    @property
+    def location(self) -> str:
+        """`kernel.py:41`."""
+        return location_of(self.file, self.line)
+
+    @property
+    def source(self) -> str:
+        """The text of the line, stripped; empty if it cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+
 def location_of(file: str, line: int) -> str:
     """Return a line as text: `kernel.py:41`."""
     return f"{source_name(file)}:{line}"

@@ -60,7 +60,7 @@ def find_unread(run: Run) -> list[Finding]:
                 title=f"nothing reads what {site.operation} writes to {name}",
                 sites=(site,),
                 rule="a result that is replaced, or left, before anything reads it has no effect",
-                remedy=f"check that the operations after it use {name}, and come after it; or remove it",
+                remedies=(f"check that the operations after it use {name}, and come after it; or remove it",),
                 times=len(np.unique(accesses.record[own])),
                 fields={"buffer": name},
             )

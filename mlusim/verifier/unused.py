@@ -38,7 +38,9 @@ def find_unused(run: Run) -> list[Finding]:
             Finding(
                 kind="unused",
                 title=f"no operation uses {name}, {format_bytes(record.nbytes)} of {memory.upper()} {owner}",
-                remedy="remove it" + (", or make the tiles larger" if by == "task" else " from the kernel's arguments"),
+                remedies=(
+                    "remove it" + (", or make the tiles larger" if by == "task" else " from the kernel's arguments"),
+                ),
                 nbytes=record.nbytes,
                 times=len(identities),
             )
@@ -58,7 +60,7 @@ def find_left(log: Log) -> list[Finding]:
         Finding(
             kind="left",
             title=f"{count} in GDRAM {'was' if len(left) == 1 else 'were'} not freed: {names}{others}",
-            remedy="free each one after its last use: device.free(view), or cnrtFree",
+            remedies=("free each one after its last use: device.free(view), or cnrtFree",),
             nbytes=sum(record.nbytes for record in left),
         )
     ]

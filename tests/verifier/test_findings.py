@@ -263,7 +263,7 @@ def test_a_wrong_row_that_exists_names_its_store():
 
 def test_every_kind_has_a_title_and_every_text_its_parts():
     assert set(KINDS) >= HINTS
-    finding = Finding(kind="race", title="t", region="w", rule="r", remedy="m", times=3)
+    finding = Finding(kind="race", title="t", region="w", rule="r", remedies=("m",), times=3)
     assert finding.text() == ("error: race: t\n  bytes  w\n  times  3; the first is shown\n  rule   r\n  remedy m")
     coloured = finding.text(colour=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == finding.text()

@@ -112,10 +112,9 @@ def flags_first(findings: Iterable[Finding]) -> list[Finding]:
     """Put the race of a flag that a task polls before the races that it should prevent."""
     result = []
     for finding in findings:
-        main, *others = sorted(
-            (replace(finding, folded=()), *finding.folded), key=lambda race: not race.fields["polled"]
-        )
-        result.append(replace(main, folded=tuple(others)))
+        alone = replace(finding, folded=())
+        main, *others = sorted((alone, *finding.folded), key=lambda race: not race.fields["polled"])
+        result.append(main.fold(*others))
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mlusim.log import IO, MOVE, TENSOR, VECTOR
+from mlusim.verifier.findings import Site
 from mlusim.verifier.order.lanes import MEMORY_CORE_IO, POSTED
 
 # By lane, the sync of a core that waits for it, and a description.
@@ -23,6 +24,17 @@ SYNC_PIPES = {
     "sync_move": "the Move pipe",
     "sync_compute": "the vector and tensor pipes",
 }
+
+
+def sync_after(site: Site, lane: int) -> str:
+    """Return the sync that waits for an operation on a lane, as text."""
+    sync, pipe = LANE_SYNCS[lane]
+    return f"{site.call(f'{sync}()')}, which waits for {pipe}"
+
+
+def blocking_copy(copy: Site, location: str = "") -> str:
+    """Return the remedy that makes a copy block; `location`: that of its call, if it is in a helper function."""
+    return f"wait for the copy at {location or copy.location}: {copy.call('memcpy(...)')}"
 
 
 def on_the_vector_pipe(location: str) -> str:

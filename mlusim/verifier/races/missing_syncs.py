@@ -17,9 +17,9 @@ import numpy as np
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site, between, in_one_function
-from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, on_the_vector_pipe
+from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, blocking_copy, on_the_vector_pipe
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import can_wait, loop_repeated, loops_around
+from mlusim.verifier.source_loops import SourceLine, can_wait, loop_repeated, loops_around
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
@@ -95,7 +95,7 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
 def _with_part(finding: Finding, races: Iterable[Race]) -> Finding:
     """Return a finding of races with the remedy of the first one that accesses a wrong part of the buffer."""
     part = next((race.part for race in races if race.part), "")
-    return replace(finding, remedy=f"{part}\nor {finding.remedy}") if part else finding
+    return replace(finding, remedies=(part, *finding.remedies)) if part else finding
 
 
 def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tuple[Finding, set[Point]]]:
@@ -112,15 +112,14 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
             named = finding
             if seldom:
                 fields = finding.fields | {"wrong_index": True}
-                named = replace(finding, remedy=f"{index}\nor {finding.remedy}", fields=fields)
+                named = replace(finding, remedies=(index, *finding.remedies), fields=fields)
             elif _is_partial(finding):
-                named = replace(finding, remedy=f"{finding.remedy}\nor {index}")
+                named = replace(finding, remedies=(*finding.remedies, index))
             result.append((named, points))
         else:
             main, its_points = result[same]
-            (common,) = [site for site in main.sites if (site.file, site.line) in finding.lines][:1]
-            folded = (*main.folded, replace(finding, folded=()), *finding.folded)
-            result[same] = (replace(main, folded=folded, remedy=_other_index(main, common)), its_points)
+            common = next(site for site in main.sites if site.at in finding.lines)
+            result[same] = replace(main.fold(finding), remedies=(_other_index(main, common),)), its_points
     return result
 
 
@@ -171,7 +170,7 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
         remaining = [item for item in remaining if item not in fixed]
         together.append([finding for _, finding in fixed])
     position = {id(finding): number for number, (_, finding) in enumerate(findings)}
-    by_lines: list[tuple[set[tuple[str, int]], list[Finding]]] = []
+    by_lines: list[tuple[set[SourceLine], list[Finding]]] = []
     for group in sorted(together, key=lambda races: position[id(races[0])]):
         lines = group[0].lines
         same_lines = next((races for others, races in by_lines if lines <= others or others <= lines), None)
@@ -196,25 +195,25 @@ def _wrong_read(one: Finding, others: Sequence[Finding]) -> bool:
     No single barrier would fix all of these.
     """
     reader = _reader(one)
-    directions = {tuple((site.file, site.line) for site in race.sites) for race in others}
+    directions = {tuple(site.at for site in race.sites) for race in others}
     both = {(first, second) for first, second in directions if (second, first) in directions}
     same = all(race.fields["buffer"] == one.fields["buffer"] and not race.writes_twice for race in others)
     return bool(both) and same and all(reader in pair for pair in both)
 
 
-def _reader(race: Finding) -> tuple[str, int]:
-    """Return the file and line that reads in a race of a read after a write; ("", 0) if it is no such race."""
+def _reader(race: Finding) -> SourceLine | None:
+    """Return the line that reads in a race of a read after a write; None if it is no such race."""
     first, second = race.sites
-    return (second.file, second.line) if (first.role, second.role) == ("writes", "reads") else ("", 0)
+    return second.at if (first.role, second.role) == ("writes", "reads") else None
 
 
 def _with_wrong_read(main: Finding, others: Sequence[Finding]) -> Finding:
     """Return a finding with others folded into it, and with their remedy if their common line reads a wrong part."""
-    remedy = main.remedy
+    folded = main.fold(*others)
     if _wrong_read(main, [race for race in others if len(race.lines | main.lines) > len(main.lines)]):
-        reads = main.sites[1].location
-        remedy = f"correct the part of {main.fields['buffer']} at {reads}: other tasks write it\nor {remedy}"
-    return replace(main, folded=tuple(others), remedy=remedy)
+        part = f"correct the part of {main.fields['buffer']} at {main.sites[1].location}: other tasks write it"
+        folded = replace(folded, remedies=(part, *main.remedies))
+    return folded
 
 
 def _same_barrier(one: Finding, other: Finding) -> bool:
@@ -223,9 +222,7 @@ def _same_barrier(one: Finding, other: Finding) -> bool:
         return False
     if _at_one_line(one) or _at_one_line(other):
         return False
-    (first, second), (other_first, other_second) = (
-        [(site.file, site.line) for site in race.sites] for race in (one, other)
-    )
+    (first, second), (other_first, other_second) = ([site.at for site in race.sites] for race in (one, other))
     later = max(first, second) == max(other_first, other_second) and one.fields["buffer"] == other.fields["buffer"]
     return first == other_first or second == other_second or (later and not other.writes_twice)
 
@@ -243,16 +240,14 @@ def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: S
         between: races between tasks.
     """
     alone: list[Finding] = []
-    under: list[tuple[Finding, ...]] = [()] * len(between)
+    folded = list(between)
     for finding, points in within:
         number = next((number for number, race in enumerate(between) if _barrier_fixes(race, points)), None)
         if number is None:
             alone.append(finding)
         else:
-            under[number] += (replace(finding, folded=()), *finding.folded)
-    return alone + [
-        replace(finding, folded=(*finding.folded, *under[number])) for number, finding in enumerate(between)
-    ]
+            folded[number] = folded[number].fold(finding)
+    return alone + folded
 
 
 def _barrier_fixes(finding: Finding, points: set[Point]) -> bool:
@@ -332,7 +327,7 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
     waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
     locations = {between(*finding.sites) for finding in findings}
     if point.kind == "copy":
-        remedy = f"wait for the copy at {name}: {site.call('memcpy(...)')}"
+        remedy = blocking_copy(site, name)
         sync = main.fields["sync"]
     elif point.kind in ("loop", "begin"):
         end_or_beginning = "end" if point.kind == "loop" else "beginning"
@@ -342,6 +337,5 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
     else:
         remedy = f"{waits}, {point.kind} {name}"
     moves = {finding.fields.get("moves", "") for finding in findings}
-    if len(moves) == 1 and "" not in moves:
-        remedy += f"\nor {on_the_vector_pipe(moves.pop())}"
-    return replace(main, folded=(*main.folded, *others), remedy=remedy, fields=main.fields | {"sync": sync})
+    moved = [on_the_vector_pipe(moves.pop())] if len(moves) == 1 and "" not in moves else []
+    return replace(main.fold(*others), remedies=(remedy, *moved), fields=main.fields | {"sync": sync})

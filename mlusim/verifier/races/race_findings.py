@@ -11,8 +11,8 @@ from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.order.lanes import LANES, POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS
 from mlusim.verifier.races.iterations import is_fresh
-from mlusim.verifier.races.lane_syncs import LANE_SYNCS, on_the_vector_pipe
-from mlusim.verifier.races.task_remedies import TaskRemedies, any_of
+from mlusim.verifier.races.lane_syncs import LANE_SYNCS, blocking_copy, on_the_vector_pipe, sync_after
+from mlusim.verifier.races.task_remedies import TaskRemedies
 from mlusim.verifier.run import Run
 
 _LANE_NAMES = {
@@ -56,7 +56,7 @@ def within_task(run: Run, a: int, b: int, times: int) -> Finding:
         nbytes=nbytes,
         sites=(first, second),
         rule=rule,
-        remedy=_remedy(run, a, b, first, second, moved),
+        remedies=_remedies(run, a, b, first, second, moved),
         times=times,
         fields={"sync": LANE_SYNCS[lane][0], "buffer": name}
         | ({"moves": moved} if moved else {})
@@ -64,7 +64,7 @@ def within_task(run: Run, a: int, b: int, times: int) -> Finding:
     )
 
 
-def _remedy(run: Run, a: int, b: int, first: Site, second: Site, moved: str) -> str:
+def _remedies(run: Run, a: int, b: int, first: Site, second: Site, moved: str) -> tuple[str, ...]:
     """Return the remedies of a race within a task: a sync, a blocking copy, another pipe, or another part.
 
     `moved`: the line of a Move that may be a copy on the vector pipe instead; empty if there is none.
@@ -74,12 +74,11 @@ def _remedy(run: Run, a: int, b: int, first: Site, second: Site, moved: str) -> 
     writes = _writes(run, a, b)
     if writes == (False, True) and is_fresh(run, a):
         # With a sync between them, the first would read bytes that nothing has written.
-        return f"{part}: the first of them reads it before anything is written there"
+        return (f"{part}: the first of them reads it before anything is written there",)
     lane = _lane(run, a)
-    sync, pipe = LANE_SYNCS[lane]
-    choices = [f"{first.call(f'{sync}()')}, which waits for {pipe}, {between(first, second)}"]
+    choices = [f"{sync_after(first, lane)}, {between(first, second)}"]
     if first.operation == "memcpy" and lane != POSTED:
-        choices.append(f"wait for the copy at {first.location}: {first.call('memcpy(...)')}")
+        choices.append(blocking_copy(first))
     if moved:
         choices.append(on_the_vector_pipe(moved))
     if _share_an_end(run, a, b) and writes == (True, True):
@@ -87,7 +86,7 @@ def _remedy(run: Run, a: int, b: int, first: Site, second: Site, moved: str) -> 
         choices.insert(0, f"{part}: only some of their bytes overlap")
     elif _share_an_end(run, a, b):
         choices.append("if they are meant to be two buffers, move one of them: only a part of their bytes overlaps")
-    return any_of(choices)
+    return tuple(choices)
 
 
 def _lane(run: Run, row: int) -> int:
@@ -102,7 +101,7 @@ def between_tasks(remedies: TaskRemedies, a: int, b: int, times: int) -> Finding
     name = run.buffer(a)
     first_name, second_name = _names(run, a, b, first, second)
     title = _TITLES[_writes(run, a, b)].format(first=first_name, second=second_name, name=name)
-    sync, rule, remedy = remedies.of(a, b, first, second)
+    sync, rule, choices = remedies.of(a, b, first, second)
     return Finding(
         kind="task-race",
         title=title,
@@ -110,12 +109,12 @@ def between_tasks(remedies: TaskRemedies, a: int, b: int, times: int) -> Finding
         nbytes=nbytes,
         sites=(first, second),
         rule=rule,
-        remedy=remedy,
+        remedies=tuple(choices),
         times=times,
         fields={
             "sync": sync,
             "buffer": name,
-            "polled": USE_ATOMICS in remedy,
+            "polled": USE_ATOMICS in choices,
             "passed": int(run.order.segment[run.position(b)]),
         }
         | ({"loop": loop} if (loop := remedies.loop(a, b)) else {}),

@@ -11,7 +11,7 @@ from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.columns import joint
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.order.lanes import MEMORY_CORE_IO
-from mlusim.verifier.races.lane_syncs import LANE_SYNCS
+from mlusim.verifier.races.lane_syncs import LANE_SYNCS, sync_after
 from mlusim.verifier.run import Run
 
 TRANSFERS = (IO, MOVE, MEMORY_CORE_IO)
@@ -62,7 +62,6 @@ def find_releases(run: Run) -> list[Finding]:
         writes = bool(accesses.write[row])
         site = run.site(record, "writes" if writes else "reads")
         starts, stops = (part + int(accesses.offset[row]) for part in accesses.of(row)[0].segments())
-        sync, pipe = LANE_SYNCS[lane]
         findings.append(
             Finding(
                 kind="release",
@@ -72,9 +71,9 @@ def find_releases(run: Run) -> list[Finding]:
                 nbytes=int((stops - starts).sum()),
                 sites=(site,),
                 rule="a buffer exists until its scope ends; the next allocation may use the same bytes",
-                remedy=f"{site.call(sync + '()')}, which waits for {pipe}, before the scope of {allocation.name} ends",
+                remedies=(f"{sync_after(site, lane)}, before the scope of {allocation.name} ends",),
                 times=count,
-                fields={"sync": sync, "buffer": allocation.name},
+                fields={"sync": LANE_SYNCS[lane][0], "buffer": allocation.name},
             )
         )
     return findings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,8 +37,8 @@ class TaskRemedies:
     across: bool
     apart: bool
 
-    def of(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
-        """Return the sync that would order two accesses, if any, with rule and remedy."""
+    def of(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, list[str]]:
+        """Return the sync that would order two accesses, if any, with rule and remedies."""
         tasks = [self.run.task(a), self.run.task(b)]
         jobs = [self.run.order.job[task] for task in tasks]
         if jobs[0][0] != jobs[1][0]:
@@ -71,24 +70,24 @@ class TaskRemedies:
             at = self.run.position(a), self.run.position(b)
             instead = wider_barrier(self.run, *at, sync, first) or barrier_moved(self.run, *at, sync, second)
             choices = [*special, *part, *instead, barrier, _OWN_BYTES, *general]
-        return sync, rule, any_of(choices)
+        return sync, rule, choices
 
     def _of_update(
         self, a: int, b: int, first: Site, second: Site, tasks: list[int], *, one_job: bool
-    ) -> tuple[str, str, str]:
+    ) -> tuple[str, str, list[str]]:
         """Return what `of` does for updates in place by two tasks."""
         rule = "an update by another task between the load and the store is lost"
         racing = frozenset(line for lines in self.directions for line in lines)
         lock, atomic = lock_or_atomic(first, second, lines_of_update(self.run, a, b, racing))
         if is_split_twice(self.run, int(self.run.accesses.alloc[a]), tasks):
-            return "", rule, any_of([_OWN_BYTES, f"if both updates are meant, {lock}", atomic])
+            return "", rule, [_OWN_BYTES, f"if both updates are meant, {lock}", atomic]
         loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
         in_one_loop = one_job and first.file == second.file and loop[0] > 0
         if not (self.apart and in_one_loop and are_as_many(self.run, first.file, loop, tasks[0])):
-            return "", rule, any_of([lock, atomic, _OWN_BYTES])
+            return "", rule, [lock, atomic, _OWN_BYTES]
         sync, all_of = self._barrier(tasks)
         end = f"at the end of the loop at {location_of(first.file, loop[0])}"
-        return sync, rule, any_of([f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES])
+        return sync, rule, [f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES]
 
     def _update_in_turn(self, a: int, b: int) -> bool:
         """Return whether both tasks update the bytes: they load them first, and store them as often as they load them.
@@ -214,31 +213,26 @@ class TaskRemedies:
         return f"begin it with `{leaves}`"
 
 
-def _between_launches(launched_at: list[str]) -> tuple[str, str, str]:
+def _between_launches(launched_at: list[str]) -> tuple[str, str, list[str]]:
     """Return what `TaskRemedies.of` does for tasks of different launches, with the lines of the host for both."""
     first, second = launched_at
     lines = f", those at {first} and {second}" if first != second else f", those at {first}" if first else ""
-    remedy = f"put both launches on one queue{lines}\nor "
+    choices = [f"put both launches on one queue{lines}"]
     if Path(second.partition(":")[0]).suffix in ("", ".py"):
-        remedy += "call device.synchronize() between them"
+        choices.append("call device.synchronize() between them")
     else:
-        remedy += (
+        choices.append(
             "let the queue of the second one wait for a notifier that is placed after the first one: "
-            "cnrtPlaceNotifier, cnrtQueueWaitNotifier\nor wait for the first one: cnrtQueueSync"
+            "cnrtPlaceNotifier, cnrtQueueWaitNotifier"
         )
-    return "synchronize", "launches on different queues are not ordered", remedy
+        choices.append("wait for the first one: cnrtQueueSync")
+    return "synchronize", "launches on different queues are not ordered", choices
 
 
-def _between_jobs(kind: str, special: list[str], general: list[str]) -> tuple[str, str, str]:
+def _between_jobs(kind: str, special: list[str], general: list[str]) -> tuple[str, str, list[str]]:
     """Return what `TaskRemedies.of` does for tasks of different jobs of a launch; `kind`: its task type."""
     choices = [*special, _OWN_BYTES, *general, "split the kernel into two launches on one queue"]
     if kind == "BLOCK":
-        return "", "BLOCK tasks are not ordered, not even those that share a core", any_of(choices)
+        return "", "BLOCK tasks are not ordered, not even those that share a core", choices
     choices.append("launch both tasks in one job: a union of more clusters")
-    return "", f"the jobs of a {kind} grid are not ordered: no barrier spans two jobs", any_of(choices)
-
-
-def any_of(choices: Iterable[str]) -> str:
-    """Return alternatives, one per line."""
-    first, *others = choices
-    return first + "".join(f"\nor{',' if choice.startswith('if ') else ''} {choice}" for choice in others)
+    return "", f"the jobs of a {kind} grid are not ordered: no barrier spans two jobs", choices

@@ -230,20 +230,21 @@ class Coverage:
             sites = (self._site(nearest, "nearby", plan, int(self.run.accesses.low[nearest])),)
         whole = nbytes == allocation.nbytes
         beside_bytes = int((beside[1] - beside[0]).sum())
-        remedy = "look for a bound that is too small, or a tile that is skipped"
+        remedies = ["look for a bound that is too small, or a tile that is skipped"]
         if not len(rows) and identity not in self.run.log.windows:
             # The host copies it back. Launches of BANG C programs have no windows: theirs may have got it.
-            remedy = f"pass {allocation.name} to the launch that should write it, or do not copy it back\nor {remedy}"
+            remedies.insert(0, f"pass {allocation.name} to the launch that should write it, or do not copy it back")
         elif not len(self.run.log):
-            remedy = "look for the condition under which the kernel returns: no task does anything"
+            remedies = ["look for the condition under which the kernel returns: no task does anything"]
         elif whole and (swapped := swapped_arguments(self.run, identity, rows)):
-            remedy = f"{swapped}\nor {remedy}"
+            remedies.insert(0, swapped)
         elif len(starts) == 1 and (few := too_few_tasks(self.run, rows, int(starts[0]), int(stops[0]))):
-            remedy = f"{few}\nor {remedy}"
+            remedies.insert(0, few)
         if beside_bytes and sites:
-            remedy = (
+            remedies.insert(
+                0,
                 f"correct the address or the stride at {sites[0].location}: {format_bytes(beside_bytes)} beside the "
-                f"elements of {allocation.name}, such as the padding of its rows, are written\nor {remedy}"
+                f"elements of {allocation.name}, such as the padding of its rows, are written",
             )
         by_plan = f"\nthe plan assigns {describe_tile(plan, int(starts[0]))}" if plan is not None else ""
         if plan is None and len(rows) and not {COLLECT, *FILTERS}.isdisjoint(self.run.log.ops):
@@ -253,7 +254,7 @@ class Coverage:
                 if identity in self.run.log.windows
                 else f"copy back only the part of {allocation.name} that is written"
             )
-            remedy += f"\nor, if only a part holds selected elements, {declared}"
+            remedies.append(f"if only a part holds selected elements, {declared}")
         return Finding(
             kind="never-written",
             title=f"{allocation.name} is never written"
@@ -264,8 +265,9 @@ class Coverage:
             + ("" if len(starts) == 1 else f"; the first is {describe(allocation, starts[:1], stops[:1])}"),
             nbytes=nbytes,
             sites=sites,
-            rule="every byte of an output must be written exactly once; these keep the previous contents of memory",
-            remedy=remedy + by_plan,
+            rule="every byte of an output must be written exactly once; these keep the previous contents of memory"
+            + by_plan,
+            remedies=tuple(remedies),
             fields={
                 "tensor": allocation.name,
                 "first_byte": int(starts[0]),
@@ -303,11 +305,12 @@ class Coverage:
         sites = tuple(self._site(int(row), "writes", plan, byte) for row in writers[:2])
         names = sorted({site.task for site in sites})
         locks = self.run.order.locks_held[self.run.order.position[self.run.accesses.record[writers[:2]]]]
-        remedy = "look for a bound that is too large, or a tile that is done twice"
+        remedies = ["look for a bound that is too large, or a tile that is done twice"]
         if len(writers) > 1 and "lock" in self.run.log.ops and np.bitwise_and.reduce(locks):
-            remedy = (
+            remedies.insert(
+                0,
                 f"load {allocation.name} while the lock is held, and store a value computed from it: each store "
-                f"replaces that of the task before\nor {remedy}"
+                "replaces that of the task before",
             )
         by = f"one {sites[0].operation} of {names[0]}" if len(writers) == 1 else " and ".join(names)
         return Finding(
@@ -319,7 +322,7 @@ class Coverage:
             nbytes=int((stops - starts).sum()),
             sites=sites,
             rule="every byte of an output must be written exactly once",
-            remedy=f"{remedy}\nor, if it is meant, pass rewrites=({allocation.name!r},)",
+            remedies=(*remedies, f"if it is meant, pass rewrites=({allocation.name!r},)"),
             fields={"tensor": allocation.name},
         )
 
@@ -347,7 +350,7 @@ class Coverage:
                 nbytes=int((stops - starts).sum()),
                 sites=(site,),
                 rule=f"the plan of {plan.operator} assigns {describe_tile(plan, int(starts[0]))}",
-                remedy="iterate over plan.tiles_of(core.task_id), or verify without a plan",
+                remedies=("iterate over plan.tiles_of(core.task_id), or verify without a plan",),
                 fields={"task": self.run.log.tasks[int(actual[cell])].task_id, "planned_task": int(planned[cell])},
             )
         ]

@@ -73,7 +73,7 @@ def _describe(shape: tuple[int, ...], itemsize: int) -> str:
 
 
 def _unlike(title: str, remedy: str) -> Finding:
-    return Finding(kind="not-planned", title=title, rule=_RULE, remedy=remedy)
+    return Finding(kind="not-planned", title=title, rule=_RULE, remedies=(remedy,))
 
 
 def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:

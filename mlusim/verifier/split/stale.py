@@ -68,7 +68,9 @@ def _finding(run: Run, identity: int, record: int, starts: Integers, stops: Inte
         nbytes=nbytes,
         sites=(run.site(record, "nearby"),),
         rule="memory keeps what an earlier launch has written there",
-        remedy=f"look for a bound that is too small in the launch of {launch.kernel}{at}\n"
-        "or copy back only what it writes",
+        remedies=(
+            f"look for a bound that is too small in the launch of {launch.kernel}{at}",
+            "copy back only what it writes",
+        ),
         fields={"tensor": allocation.name},
     )

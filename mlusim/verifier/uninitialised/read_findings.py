@@ -170,11 +170,12 @@ def _fold_readers(log: Log, findings: list[tuple[Finding, Ranges]]) -> list[Find
 def _placed(main: Finding, others: Sequence[Finding]) -> Finding:
     """Return a finding with others folded into it, and with the line before which their missing write belongs."""
     lines = [finding.fields["before_line"] for finding in (main, *others)]
-    remedy = main.remedy
+    folded = main.fold(*others)
     if all(lines) and len({finding.sites[0].file for finding in (main, *others)}) == 1:
         before = location_of(main.sites[0].file, min(lines))
-        remedy = remedy.replace(_WRITE_FIRST, f"write these bytes before {before}")
-    return replace(main, folded=tuple(others), remedy=remedy)
+        placed = (one.replace(_WRITE_FIRST, f"write these bytes before {before}") for one in main.remedies)
+        folded = replace(folded, remedies=tuple(placed))
+    return folded
 
 
 def _buffer_of(log: Log, finding: Finding) -> tuple[str, ...]:
@@ -214,15 +215,15 @@ def _uninitialised(
     """
     buffer = allocation.name
     write = f"{_WRITE_FIRST} ({_writers(sites[0])}), or read only bytes that were written"
-    remedy = "\nor ".join((*likely, write, *other))
+    remedies = [*likely, write, *other]
     if later:
-        remedy = f"launch {later}, which writes these bytes later, before this kernel\nor {remedy}"
+        remedies.insert(0, f"launch {later}, which writes these bytes later, before this kernel")
     # Memory without a parameter's name is not an argument, such as what a host program allocates.
     if allocation.memory == "gdram" and sites[0].is_compiled and not buffer.isidentifier():
-        remedy += "\nor, if it is an input, copy it there on the host before the launch: cnrtMemcpy, cnrtMemset"
+        remedies.append("if it is an input, copy it there on the host before the launch: cnrtMemcpy, cnrtMemset")
     if allocation.memory == "gdram" and buffer.isidentifier() and not (partly or allocation.workspace):
-        remedy += (
-            f"\nor, if {buffer} has values before the run, pass them: an array, or InOut(array); on the command line "
+        remedies.append(
+            f"if {buffer} has values before the run, pass them: an array, or InOut(array); on the command line "
             f"--arg {buffer}=FILE.npy or random:DTYPE:SHAPE"
         )
     return Finding(
@@ -231,7 +232,7 @@ def _uninitialised(
         if partly
         else f"{sites[0].operation} reads {buffer} before anything is written there",
         rule="fresh memory holds its previous contents, not zeros" + _takes_effect(sites),
-        remedy=remedy,
+        remedies=tuple(remedies),
     )
 
 
@@ -241,7 +242,7 @@ def _undefined(buffer: str, sites: tuple[Site, ...]) -> Finding:
         kind="uninitialised",
         title=f"{buffer} is used after it was scratch of {sites[0].operation}, which leaves it undefined",
         rule="an instruction leaves its scratch undefined" + _takes_effect(sites),
-        remedy=f"pass another buffer as scratch, or write {buffer} again before its next use",
+        remedies=(f"pass another buffer as scratch, or write {buffer} again before its next use",),
     )
 
 
@@ -252,7 +253,7 @@ def _unselected(buffer: str, sites: tuple[Site, ...]) -> Finding:
         title=f"{sites[0].operation} stores elements of {buffer} beyond those that a filter selected",
         rule="a filter writes only the selected elements; the others keep their previous values. A reader "
         "that takes their number from another output can skip them",
-        remedy="store as many elements as the filter returns, or fill the buffer before it",
+        remedies=("store as many elements as the filter returns, or fill the buffer before it",),
     )
 
 

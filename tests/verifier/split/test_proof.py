@@ -135,7 +135,7 @@ def test_an_unwritten_tile_of_the_plan_is_named(result):
     (finding,) = report.errors
     assert finding.title == "1 920 B (1.875 KiB) of out are never written, in 5 ranges"
     assert finding.region.startswith("out[0, 0:5, 3, 0:96], 1 920 B; the first is out[0, 0, 3, 0:96], 384 B")
-    assert finding.remedy.endswith("\nthe plan assigns them to tile 0 of task 3, [0, 0, 3, 0] to [1, 5, 4, 96]")
+    assert finding.rule.endswith("\nthe plan assigns them to tile 0 of task 3, [0, 0, 3, 0] to [1, 5, 4, 96]")
 
 
 def test_a_later_launch_may_write_again():
