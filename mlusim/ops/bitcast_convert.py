@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 from numpy.typing import ArrayLike
 
-from mlusim.dtypes import Dtype, dtype_name, dtype_of, is_complex
+from mlusim.dtypes import Dtype, dtype_name, is_complex
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.inputs import as_shape
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.memory.view import View
-from mlusim.ops.call import Call, Input, RunOptions
-from mlusim.ops.operator import Operator, apply, tensor_of
+from mlusim.ops.call import RunOptions, single
+from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Tensor
 from mlusim.ops.shared_arguments import DTYPE, X, one_tensor
 from mlusim.planning.elementwise import plan_elementwise
@@ -81,35 +80,21 @@ def bitcast_shape(name: str, shape: tuple[int, ...], source: Dtype, target: Dtyp
     return shape[:-1]
 
 
-def _infer(x: Tensor, *, dtype: object) -> tuple[tuple[int, ...], Dtype]:
-    target = dtype_of(dtype)
-    return as_shape("bitcast_convert: the output", bitcast_shape(x.name, x.shape, x.dtype, target)), target
+def _infer(x: Tensor, *, dtype: Dtype) -> tuple[tuple[int, ...], Dtype]:
+    return as_shape("bitcast_convert: the output", bitcast_shape(x.name, x.shape, x.dtype, dtype)), dtype
 
 
-def _plan(board: Board, strategy: str, x: Tensor, *, dtype: object) -> Plan:
-    shape, target = _infer(x, dtype=dtype)
+def _plan(board: Board, strategy: str, x: Tensor, *, dtype: Dtype) -> Plan:
+    shape, _ = _infer(x, dtype=dtype)
     if strategy == "view":
-        return view_plan(board, shape, target.itemsize, "bitcast_convert")
-    plan = plan_elementwise(board, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
+        return view_plan(board, shape, dtype.itemsize, "bitcast_convert")
+    plan = plan_elementwise(board, math.prod(shape), dtype.itemsize, dtype.itemsize, 0, "auto", "bitcast_convert")
     return replace(plan, strategy="copy")
 
 
-def _call(plan: Plan, x: Input, *, dtype: object) -> Call:
-    shape, target = _infer(tensor_of(x), dtype=dtype)
-    return Call(
-        kernel=copy_tiles,
-        plan=plan,
-        inputs=(x,),
-        output_dtype=target,
-        output_shape=shape,
-        view=partial(view_as, dtype=target) if plan.strategy == "view" else None,
-    )
-
-
-def view_as(x: View, *, dtype: object) -> View:
+def view_as(x: View, *, dtype: Dtype) -> View:
     """Return the output of bitcast_convert as a view of its input, a contiguous tensor in device memory."""
-    target = dtype_of(dtype)
-    return View.of(x.allocation, bitcast_shape("x", x.shape, x.dtype, target), target, x.offset)
+    return View.of(x.allocation, bitcast_shape("x", x.shape, x.dtype, dtype), dtype, x.offset)
 
 
 BITCAST_CONVERT = Operator(
@@ -120,7 +105,7 @@ BITCAST_CONVERT = Operator(
     strategies=STRATEGIES,
     infer=_infer,
     plan=_plan,
-    call=_call,
+    launches=single(copy_tiles),
     view=view_as,
     example=one_tensor,
     usage="--input x.npy --dtype int32 --out y.npy",

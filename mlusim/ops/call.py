@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.dtypes import Dtype
+from mlusim.cores.core import Kernel
+from mlusim.dtypes import Dtype, dtype_of
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.run import synchronize
 from mlusim.host.steady.refusals import too_few
 from mlusim.host.steady.steady import check_steady, timed
 from mlusim.host.steady.watch import Watch
 from mlusim.memory.view import View
+from mlusim.ops.schema import Tensor
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.results.result import Result
@@ -61,6 +63,11 @@ class Input:
     array: Array
     keep_data: bool = False
 
+    @property
+    def tensor(self) -> Tensor:
+        """Its name, shape and element type. Raises `InputError` for an unsupported element type."""
+        return Tensor(self.name, self.array.shape, dtype_of(self.array.dtype))
+
 
 class Workspace(NamedTuple):
     """A GDRAM tensor for data passed from earlier to later launches, which write every element before they read it.
@@ -78,35 +85,51 @@ class Workspace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """An operator call, checked and planned, ready to run. Created by `ops.operator.Operator`.
+class Launches:
+    """The launches that run a plan, in order; the end of each is a barrier between all cores.
 
     Attributes:
-        kernel: called as kernel(core, *inputs, output, *workspace, plan, *arguments).
-        before: kernels of earlier launches, in order, called in the same way; the end of a launch is the barrier
-            between all cores.
-        workspace: tensors allocated for the call and freed after it.
-        plan: its split; contains operator, strategy and board.
-        inputs: its input tensors.
-        output_dtype: element type of its output; the shape is the plan's.
-        arguments: additional arguments of the kernel.
+        kernels: the kernel of each, called as kernel(core, *inputs, output, *workspace, plan, *arguments).
+        workspace: tensors allocated for the launches and freed after them.
+        arguments: additional arguments of the kernels.
         theory_ops: operations that the operator itself requires, for compute_efficiency.
-        output_shape: shape of the result; None: the plan's, which may have merged or split axes.
+    """
+
+    kernels: tuple[Kernel, ...]
+    workspace: tuple[Workspace, ...] = ()
+    arguments: tuple[Any, ...] = ()
+    theory_ops: int = 0
+
+
+def single(kernel: Kernel) -> Callable[..., Launches]:
+    """Return the `launches` of an operator with one kernel, whatever its plan."""
+
+    def launches(*_: Any, **__: Any) -> Launches:
+        return Launches(kernels=(kernel,))
+
+    return launches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """An operator call, checked and planned, ready to run. Created by `Operator.prepared`.
+
+    Attributes:
+        plan: its split; contains operator, strategy and board.
+        launches: what runs it.
+        inputs: its input tensors.
+        output_shape, output_dtype: of the result; the plan may have merged or split axes.
         view: returns the output as a view of the first input, for a call that moves nothing.
         request: the request that the call was created from.
     """
 
-    kernel: Callable[..., Coroutine[Any, None, None]]
     plan: Plan
+    launches: Launches
     inputs: tuple[Input, ...]
+    output_shape: tuple[int, ...]
     output_dtype: Dtype
-    before: tuple[Callable[..., Coroutine[Any, None, None]], ...] = ()
-    workspace: tuple[Workspace, ...] = ()
-    arguments: tuple[Any, ...] = ()
-    theory_ops: int = 0
-    output_shape: tuple[int, ...] | None = None
     view: Callable[[View], View] | None = None
-    request: Request | None = None
+    request: Request
 
 
 def launch(device: Device, call: Call, inputs: Sequence[View], output: View) -> list[View]:
@@ -119,10 +142,11 @@ def launch(device: Device, call: Call, inputs: Sequence[View], output: View) -> 
         return []
     spaces = [
         device.alloc(space.shape, space.dtype, space.name, workspace=True, keep_data=space.keep_data, overwritten=True)
-        for space in call.workspace
+        for space in call.launches.workspace
     ]
-    for kernel in (*call.before, call.kernel):
-        device.launch(kernel, *inputs, output, *spaces, plan, *call.arguments, dim=plan.dim, kind=plan.kind)
+    arguments = (*inputs, output, *spaces, plan, *call.launches.arguments)
+    for kernel in call.launches.kernels:
+        device.launch(kernel, *arguments, dim=plan.dim, kind=plan.kind)
     return spaces
 
 
@@ -167,7 +191,7 @@ def run(
         log = device.log
     array = None
     if data:
-        array = device.download(output if call.output_shape is None else output.reshape(call.output_shape))
+        array = device.download(output.reshape(call.output_shape))
     # Release its memories before the result is made, whose figures take memory, too.
     device.close()
     result = Result(
@@ -176,7 +200,7 @@ def run(
         board=plan.board,
         plan=plan,
         log=log,
-        theory_ops=call.theory_ops,
+        theory_ops=call.launches.theory_ops,
         request=call.request,
     )
     return verified(result, check=False if steady else check)

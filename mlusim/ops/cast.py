@@ -9,12 +9,12 @@ from typing import Unpack
 from numpy.typing import ArrayLike
 
 from mlusim.cores.compute.convert import steps
-from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, Dtype, dtype_name, dtype_of, is_complex
+from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, Dtype, dtype_name, is_complex
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.kernels.cast import cast_tiles, clamps
-from mlusim.ops.call import Call, Input, RunOptions
+from mlusim.ops.call import Launches, RunOptions
 from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Tensor
 from mlusim.ops.shared_arguments import DTYPE, X, one_tensor
@@ -85,28 +85,22 @@ def _passes(source: Dtype, target: Dtype, *, saturate: bool) -> int:
     return len(steps(source, target)) + (len(clamps(source, target)) if saturate else 0)
 
 
-def _plan(board: Board, strategy: str, x: Tensor, *, dtype: object, saturate: bool = False) -> Plan:
-    target = dtype_of(dtype)
-    passes = _passes(x.dtype, target, saturate=saturate)
+def _plan(board: Board, strategy: str, x: Tensor, *, dtype: Dtype, saturate: bool) -> Plan:
+    passes = _passes(x.dtype, dtype, saturate=saturate)
     if saturate and x.dtype == BFLOAT16 and board.needs_aligned_vectors:
         raise InputError(
             f"cast: saturate=True from bfloat16 on {board.name}: the vector unit of arch {board.arch} does not compute "
             "on bfloat16; cast it to float32 first, then with saturate=True"
         )
-    return plan_elementwise(board, math.prod(x.shape), x.dtype.itemsize, target.itemsize, passes, strategy, "cast")
+    return plan_elementwise(board, math.prod(x.shape), x.dtype.itemsize, dtype.itemsize, passes, strategy, "cast")
 
 
-def _call(plan: Plan, x: Input, *, dtype: object, saturate: bool = False) -> Call:
-    source, target = dtype_of(x.array.dtype), dtype_of(dtype)
-    passes = _passes(source, target, saturate=saturate)
-    return Call(
-        kernel=cast_tiles if passes else copy_tiles,
-        plan=plan,
-        inputs=(x,),
-        output_dtype=target,
+def _launches(_: Plan, x: Tensor, *, dtype: Dtype, saturate: bool) -> Launches:
+    passes = _passes(x.dtype, dtype, saturate=saturate)
+    return Launches(
+        kernels=(cast_tiles if passes else copy_tiles,),
         arguments=(True,) if saturate and passes else (),
-        theory_ops=x.array.size * passes,
-        output_shape=x.array.shape,
+        theory_ops=math.prod(x.shape) * passes,
     )
 
 
@@ -127,7 +121,7 @@ CAST = Operator(
     strategies=STRATEGIES,
     infer=_infer,
     plan=_plan,
-    call=_call,
+    launches=_launches,
     example=one_tensor,
     usage="--input x.npy --dtype float16 --out y.npy",
     example_usage="--shape 4194304 --dtype int8",

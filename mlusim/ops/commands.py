@@ -15,7 +15,7 @@ from mlusim.errors import InputError, flag_of, it_has, nearest, shown
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.call import Call, Input
-from mlusim.ops.operator import Operator, tensor_of
+from mlusim.ops.operator import Operator
 from mlusim.ops.registry import OPERATORS
 from mlusim.ops.schema import Attribute, Options
 
@@ -105,9 +105,7 @@ class Command:
             Input(name=tensor.flag_name, array=array, keep_data=tensor.values_matter)
             for tensor, array in zip(operator.inputs, arrays, strict=True)
         ]
-        chosen = operator.strategy(strategy)
-        operator.infer(*map(tensor_of, inputs), **attributes)
-        return operator.prepared(device, chosen, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
+        return operator.prepared(device, strategy, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
 
 
 def _commands() -> dict[str, Command]:

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import Dtype
 from mlusim.hardware import Board
 from mlusim.kernels.gather import kernel_of
-from mlusim.ops.call import Call, Input, RunOptions
+from mlusim.ops.call import Launches, RunOptions
 from mlusim.ops.indices import check_lookups, lookups_along, lookups_nd, plan_lookups
-from mlusim.ops.operator import Operator, apply, tensor_of
+from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Tensor
 from mlusim.ops.shared_arguments import AXES, AXIS, BATCH_DIMS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.planning.gather import STRATEGIES, plan_gather
@@ -100,8 +100,8 @@ def _infer(
     return lookups_of(x, index, **attributes).value_shape, x.dtype
 
 
-def _call(plan: Plan, x: Input, index: Input, **_: Any) -> Call:
-    return Call(kernel=kernel_of(plan), plan=plan, inputs=(x, index), output_dtype=tensor_of(x).dtype)
+def _launches(plan: Plan, *_: Tensor, **__: Any) -> Launches:
+    return Launches(kernels=(kernel_of(plan),))
 
 
 GATHER = Operator(
@@ -116,7 +116,7 @@ GATHER = Operator(
     infer=partial(_infer, _lookups),
     check=partial(check_lookups, "gather", _lookups),
     plan=partial(plan_lookups, "gather", _lookups, plan_gather),
-    call=_call,
+    launches=_launches,
 )
 GATHER_ND = Operator(
     name="gather_nd",
@@ -130,5 +130,5 @@ GATHER_ND = Operator(
     infer=partial(_infer, _lookups_nd),
     check=partial(check_lookups, "gather_nd", _lookups_nd),
     plan=partial(plan_lookups, "gather_nd", _lookups_nd, plan_gather),
-    call=_call,
+    launches=_launches,
 )

@@ -18,9 +18,9 @@ from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.index_select import STRATEGIES, index_select_tiles, plan_index_select
 from mlusim.ops.axes import normal_axis
-from mlusim.ops.call import Call, Input, RunOptions
+from mlusim.ops.call import Input, RunOptions, single
 from mlusim.ops.indices import check_index_type, check_values
-from mlusim.ops.operator import Operator, apply, tensor_of
+from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Options, Tensor
 from mlusim.ops.shared_arguments import AXIS, INDEX, X, extent
 from mlusim.planning.lookup_geometry import Lookups
@@ -77,11 +77,6 @@ def _plan(board: Board, strategy: str, x: Tensor, index: Tensor, *, axis: int) -
     return plan_index_select(board, x.shape, along, index.shape[0], x.dtype.itemsize, index.dtype.itemsize, strategy)
 
 
-def _call(plan: Plan, x: Input, index: Input, *, axis: int) -> Call:
-    del axis
-    return Call(kernel=index_select_tiles, plan=plan, inputs=(x, index), output_dtype=tensor_of(x).dtype)
-
-
 def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     length = extent(shape, options["axis"])
     return [draw.elements(shape, dtype), draw.integers(0, length, (options["count"] or length,))]
@@ -96,7 +91,7 @@ INDEX_SELECT = Operator(
     infer=_infer,
     check=_check,
     plan=_plan,
-    call=_call,
+    launches=single(index_select_tiles),
     example=_example,
     example_attributes=(
         Attribute(name="count", kind="count", help="With --shape: indices. [default: the extent of the axis]"),

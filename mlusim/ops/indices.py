@@ -15,7 +15,6 @@ from mlusim.hardware import Board
 from mlusim.inputs import MAX_RANK, check_choice
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Input
-from mlusim.ops.operator import tensor_of
 from mlusim.ops.schema import Tensor
 from mlusim.planning.box_sizes import Extents
 from mlusim.planning.lookup import LookupProblem
@@ -183,7 +182,7 @@ def _extents_problem(x: Tensor, name: str, positions: Extents, axes: Extents) ->
 def check_lookups(operator: str, lookups_of: Callable[..., Lookups], *inputs: Input, **attributes: Any) -> None:
     """Raise `InputError` for an index value out of range; the index is the second input. See `plan_lookups`."""
     index = inputs[1]
-    check_values(operator, index.name, index.array, lookups_of(*map(tensor_of, inputs), **attributes))
+    check_values(operator, index.name, index.array, lookups_of(*(value.tensor for value in inputs), **attributes))
 
 
 def plan_lookups(

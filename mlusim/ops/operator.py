@@ -1,8 +1,8 @@
 """`Operator`: a schema that its function, NetBuilder, mluOp and the command line are derived from.
 
-An operator is inferred from names, shapes and element types, before anything runs, and prepared (index values checked,
-split planned) when its inputs are available. `apply` does both and runs the call on a temporary device;
-`apply_on_device` prepares and runs on a device that holds the tensors, for front ends that have inferred before.
+The output of an operator is inferred from names, shapes and element types, before anything runs. When its inputs are
+available, the call is prepared: inferred, index values checked, split planned. `apply` prepares a call and runs it on a
+temporary device, `apply_on_device` on a device that holds the tensors.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -26,7 +27,7 @@ from mlusim.host.device import Device
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_array, as_shape, check_choice
 from mlusim.memory.view import View
-from mlusim.ops.call import Call, Input, RunOptions, launch, run, verified
+from mlusim.ops.call import Call, Input, Launches, RunOptions, launch, run, verified
 from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema, complete
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
@@ -49,14 +50,15 @@ class Operator:
             Raises `InputError` for shapes, element types and attributes that break a rule.
         plan: plan(board, strategy, *tensors, **attributes) returns the split, after inference. Raises `PlanError` if no
             split fits.
-        call: call(plan, *inputs, **attributes) returns the `Call` that runs a plan, given one `Input` per tensor.
-        check: check(*inputs, **attributes) raises `InputError` for values out of range; None if all values are valid.
+        launches: launches(plan, *tensors, **attributes) returns the `Launches` that run a plan.
+        check: check(*inputs, **attributes) raises `InputError` for values out of range, given one `Input` per tensor;
+            None if all values are valid.
         example: example(draw, shape, dtype, options) returns random inputs; `draw` is a `RandomTensors`, and
             `options` contains the operator's attributes and `example_attributes`.
         example_attributes: options of such inputs besides shape and element type.
         usage: arguments of an example command line.
         example_usage: the same with example inputs, for `mlusim sweep` and `mlusim tune`.
-        view: view(x, **attributes) returns the output as a view of the input's bytes, for an operator that moves none.
+        view: view(x, **attributes) returns the output as a view of the input's bytes, for strategy "view".
         command: its name on the command line; by default `name`.
         variant: the command-line flag that selects it among the operators of one command.
         data_option: the option for the element type of example inputs.
@@ -69,7 +71,7 @@ class Operator:
     strategies: Mapping[str, str]
     infer: Callable[..., tuple[tuple[int, ...], Dtype]]
     plan: Callable[..., Plan]
-    call: Callable[..., Call]
+    launches: Callable[..., Launches]
     check: Callable[..., None] | None = None
     example: Callable[[RandomTensors, tuple[int, ...], Dtype, Options], list[Array]]
     example_attributes: tuple[Attribute, ...] = ()
@@ -124,13 +126,17 @@ class Operator:
         return replace(plan, board=board, nram_limit_bytes=nram_limit_bytes)
 
     def prepared(
-        self, board: Board, strategy: str, *inputs: Input, nram_limit_bytes: int | None = None, **attributes: Any
+        self, board: Board, strategy: str | None, *inputs: Input, nram_limit_bytes: int | None = None, **attributes: Any
     ) -> Call:
-        """Check the values of inputs that have passed inference, split the work, and record the request for replanning.
+        """Infer the output, check the values of the inputs, split the work, and record the request for replanning.
 
-        Raises `InputError` for values out of range, `AllocationError` for an input larger than the board's GDRAM, and
-        `PlanError` if no split fits.
+        Raises `InputError` for invalid arguments and values out of range, `AllocationError` for an input larger than
+        the board's GDRAM, and `PlanError` if no split fits.
         """
+        strategy = self.strategy(strategy)
+        attributes = self.complete(attributes)
+        tensors = tuple(value.tensor for value in inputs)
+        shape, dtype = self.infer(*tensors, **attributes)
         for value in inputs:
             # Before the split, which would have billions of tiles.
             if value.array.nbytes > board.gdram_bytes:
@@ -138,13 +144,19 @@ class Operator:
                     f"{self.name}: {value.name} takes {format_bytes(value.array.nbytes)}: it never fits the GDRAM of "
                     f"{board.name}, {format_bytes(board.gdram_bytes)}; choose a smaller shape or element type"
                 )
-        tensors = tuple(map(tensor_of, inputs))
         if self.check is not None:
             self.check(*inputs, **attributes)
         plan = self.planned(board, strategy, *tensors, nram_limit_bytes=nram_limit_bytes, **attributes)
         request = Request.of(self.name, strategy, tensors, attributes)
-        prepared: Call = self.call(plan, *inputs, **attributes)
-        return replace(prepared, request=replace(request, nram_limit_bytes=nram_limit_bytes))
+        return Call(
+            plan=plan,
+            launches=self.launches(plan, *tensors, **attributes),
+            inputs=inputs,
+            output_shape=shape,
+            output_dtype=dtype,
+            view=partial(self.view, **attributes) if self.view and plan.strategy == "view" else None,
+            request=replace(request, nram_limit_bytes=nram_limit_bytes),
+        )
 
 
 # Cache of recent plans, with the board that they are for. Planning takes longer than a small run, and nets and loops
@@ -182,7 +194,7 @@ def apply(
     strategy: str | None,
     options: RunOptions,
 ) -> Result:
-    """Infer, prepare and run an operator on host arrays; implements the functions of `mlusim.ops`.
+    """Prepare and run an operator on host arrays; implements the functions of `mlusim.ops`.
 
     Args:
         operator: its schema.
@@ -192,24 +204,21 @@ def apply(
         strategy: one of its strategies; None: its default.
         options: see `RunOptions`.
     """
-    chosen = operator.strategy(strategy)
-    completed = operator.complete(attributes)
     inputs = [
         Input(
             name=tensor.name, array=as_array(f"{operator.name}: {tensor.name}", array), keep_data=tensor.values_matter
         )
         for tensor, array in zip(operator.inputs, arrays, strict=True)
     ]
-    operator.infer(*map(tensor_of, inputs), **completed)
     settings: dict[str, Any] = {**options}
     unknown = [name for name in settings if name not in RunOptions.__annotations__]
     if unknown:
-        known = [*operator.tensors, *completed, "device", "strategy", *RunOptions.__annotations__]
+        known = [*operator.tensors, *attributes, "device", "strategy", *RunOptions.__annotations__]
         raise TypeError(
             f"{operator.name} has no argument {unknown[0]!r}: {nearest(unknown[0], known)}it has {', '.join(known)}"
         )
     limit = settings.pop("nram_limit_bytes", None)
-    return run(operator.prepared(board(device), chosen, *inputs, nram_limit_bytes=limit, **completed), **settings)
+    return run(operator.prepared(board(device), strategy, *inputs, nram_limit_bytes=limit, **attributes), **settings)
 
 
 def plan(
@@ -283,11 +292,6 @@ def _limited(board: Board, nram_limit_bytes: int) -> Board:
     return board.replace(nram_reserved_bytes=board.nram_bytes - nram_limit_bytes)
 
 
-def tensor_of(value: Input) -> Tensor:
-    """Return name, shape and element type of an input. Raises `InputError` for an unsupported element type."""
-    return Tensor(value.name, value.array.shape, dtype_of(value.array.dtype))
-
-
 def apply_on_device(
     operator: Operator,
     device: Device,
@@ -303,7 +307,7 @@ def apply_on_device(
     """Prepare and run an operator on tensors in the GDRAM of a device, and wait for it.
 
     Args:
-        operator: its schema; inference must have succeeded for these tensors.
+        operator: its schema.
         device: the device that holds the tensors; its queue is empty.
         tensors: name and contiguous view of each input.
         attributes: axes, dtypes etc.
@@ -317,13 +321,11 @@ def apply_on_device(
     this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepared` and
     `Device.synchronize` raise, `AllocationError`, and with `check` `VerificationError`.
     """
-    chosen = operator.strategy(strategy)
-    attributes = operator.complete(attributes)
     inputs = [
         Input(name=name, array=_array_of(view), keep_data=role in operator.reads_values)
         for role, (name, view) in zip(operator.tensors, tensors, strict=True)
     ]
-    call = operator.prepared(device.board, chosen, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
+    call = operator.prepared(device.board, strategy, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
     plan = call.plan
     # A prepared call may have merged or split axes; the bytes are the same.
     views = [view.reshape(value.array.shape) for value, (_, view) in zip(call.inputs, tensors, strict=True)]
@@ -332,17 +334,14 @@ def apply_on_device(
     if call.view:
         result = call.view(views[0])
     else:
-        shape = plan.output_shape if call.output_shape is None else call.output_shape
-        result = device.alloc(shape, call.output_dtype, output_name) if output is None else output
+        result = device.alloc(call.output_shape, call.output_dtype, output_name) if output is None else output
         target = result.reshape(plan.output_shape)
         operands.append(Operand(output_name, target, read_only=False))
         spaces = launch(device, call, views, target)
         device.synchronize()
-        operands += [
-            Operand(space.name, view, read_only=False) for space, view in zip(call.workspace, spaces, strict=False)
-        ]
-        for space_view in spaces:
-            device.free(space_view)
+        for space, view in zip(call.launches.workspace, spaces, strict=False):
+            operands.append(Operand(space.name, view, read_only=False))
+            device.free(view)
     launched = range(number, len(device.log.launches))
     profile = Result(
         operator=operator.name,
@@ -350,7 +349,7 @@ def apply_on_device(
         board=device.board,
         plan=plan,
         log=log_of_launch(device.log, launched, operands, first_record),
-        theory_ops=call.theory_ops,
+        theory_ops=call.launches.theory_ops,
         request=call.request,
     )
     return verified(profile, check=check), result

@@ -11,14 +11,14 @@ from typing import Any, Unpack
 from numpy.typing import ArrayLike
 
 from mlusim.arrays import Array
-from mlusim.dtypes import INT32, INT64, Dtype, dtype_name, dtype_of
+from mlusim.dtypes import INT32, INT64, Dtype, dtype_name
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.reverse import reverse_tiles
 from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
 from mlusim.ops.axes import normal_axes, normal_axis
-from mlusim.ops.call import Call, Input, RunOptions
+from mlusim.ops.call import RunOptions, single
 from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema
 from mlusim.ops.shared_arguments import X, extent, one_tensor
@@ -111,11 +111,6 @@ def _plan(operator: str, board: Board, strategy: str, x: Tensor, *, axis: Axes) 
     return plan_reverse(board, x.shape, axes, x.dtype.itemsize, strategy, operator)
 
 
-def _call(plan: Plan, x: Input, **_: Any) -> Call:
-    dtype = dtype_of(x.array.dtype)
-    return Call(kernel=reverse_tiles, plan=plan, inputs=(x,), output_dtype=dtype, output_shape=x.array.shape)
-
-
 def _infer_sequence(x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis: int) -> tuple[tuple[int, ...], Dtype]:
     _, batch = _sequence_axes(x.name, x.shape, seq_axis, batch_axis)
     name, entries = seq_lengths.name, x.shape[batch]
@@ -138,17 +133,6 @@ def _plan_sequence(
     del seq_lengths
     return plan_reverse_sequence(
         board, x.shape, *_sequence_axes(x.name, x.shape, seq_axis, batch_axis), x.dtype.itemsize, strategy
-    )
-
-
-def _call_sequence(plan: Plan, x: Input, seq_lengths: Input, **_: Any) -> Call:
-    dtype = dtype_of(x.array.dtype)
-    return Call(
-        kernel=reverse_sequence_tiles,
-        plan=plan,
-        inputs=(x, seq_lengths),
-        output_dtype=dtype,
-        output_shape=x.array.shape,
     )
 
 
@@ -183,7 +167,7 @@ REVERSE = Operator(
     strategies=STRATEGIES,
     infer=partial(_infer, "reverse"),
     plan=partial(_plan, "reverse"),
-    call=_call,
+    launches=single(reverse_tiles),
     example=one_tensor,
     usage="--input x.npy --axis 0,2 --out y.npy",
     example_usage="--shape 1024,1024 --axis -1",
@@ -213,7 +197,7 @@ REVERSE_SEQUENCE = Operator(
     strategies=SEQUENCE_STRATEGIES,
     infer=_infer_sequence,
     plan=_plan_sequence,
-    call=_call_sequence,
+    launches=single(reverse_sequence_tiles),
     example=_example_sequence,
     usage="--input x.npy --seq-lengths lengths.npy --seq-axis 1 --out y.npy",
 )

@@ -20,15 +20,15 @@ from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.scatter import kernels_of
-from mlusim.ops.call import Call, Input, RunOptions, Workspace
+from mlusim.ops.call import Launches, RunOptions, Workspace
 from mlusim.ops.indices import check_lookups, lookups_along, lookups_nd, plan_lookups
-from mlusim.ops.operator import Operator, apply, tensor_of
+from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Options, Tensor, TensorSchema
 from mlusim.ops.shared_arguments import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 from mlusim.planning.scatter import STRATEGIES, plan_scatter
-from mlusim.planning.scatter_bins import workspaces
+from mlusim.planning.scatter_bins import BinsParameters, workspaces
 from mlusim.results.result import Result
 
 
@@ -127,18 +127,10 @@ def _infer(
     return x.shape, x.dtype
 
 
-def _call(plan: Plan, x: Input, index: Input, src: Input, **_: Any) -> Call:
-    tensor = tensor_of(x)
-    *before, kernel = kernels_of(plan)
-    spaces = workspaces(plan, tensor.dtype) if before else {}
-    return Call(
-        kernel=kernel,
-        before=tuple(before),
-        workspace=tuple(Workspace(name, *space) for name, space in spaces.items()),
-        plan=plan,
-        inputs=(x, index, src),
-        output_dtype=tensor.dtype,
-        output_shape=tensor.shape,
+def _launches(plan: Plan, x: Tensor, *_: Tensor, **__: Any) -> Launches:
+    spaces = workspaces(plan, x.dtype) if isinstance(plan.parameters, BinsParameters) else {}
+    return Launches(
+        kernels=kernels_of(plan), workspace=tuple(Workspace(name, *space) for name, space in spaces.items())
     )
 
 
@@ -167,7 +159,7 @@ SCATTER = Operator(
     infer=partial(_infer, _lookups),
     check=partial(check_lookups, "scatter", _lookups),
     plan=partial(plan_lookups, "scatter", _lookups, plan_scatter),
-    call=_call,
+    launches=_launches,
 )
 SCATTER_ND = Operator(
     name="scatter_nd",
@@ -181,5 +173,5 @@ SCATTER_ND = Operator(
     infer=partial(_infer, _lookups_nd),
     check=partial(check_lookups, "scatter_nd", _lookups_nd),
     plan=partial(plan_lookups, "scatter_nd", _lookups_nd, plan_scatter),
-    call=_call,
+    launches=_launches,
 )

@@ -13,13 +13,13 @@ from typing import Any, Unpack
 from numpy.typing import ArrayLike
 
 from mlusim.arrays import Array
-from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name, dtype_of
+from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import check_choice
 from mlusim.kernels.tin_shift import kernel_of
-from mlusim.ops.call import Call, Input, RunOptions
+from mlusim.ops.call import Launches, RunOptions
 from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema
 from mlusim.planning.plan import Plan
@@ -141,10 +141,8 @@ def _plan(operator: str, board: Board, strategy: str, x: Tensor, shifts: Tensor,
     return plan_tin_shift(board, shape, shifts.shape[1], x.dtype, strategy, operator)
 
 
-def _call(plan: Plan, x: Input, shifts: Input, *, rule: str = "mluop") -> Call:
-    sign = -1 if rule == "adjoint" else 1
-    dtype = dtype_of(x.array.dtype)
-    return Call(kernel=kernel_of(plan), plan=plan, inputs=(x, shifts), output_dtype=dtype, arguments=(sign,))
+def _launches(plan: Plan, *_: Tensor, rule: str = "mluop") -> Launches:
+    return Launches(kernels=(kernel_of(plan),), arguments=(-1 if rule == "adjoint" else 1,))
 
 
 def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
@@ -174,7 +172,7 @@ FORWARD = Operator(
     strategies=_SUMMARIES,
     infer=_infer,
     plan=partial(_plan, "tin_shift_forward"),
-    call=_call,
+    launches=_launches,
     example=_example,
     example_attributes=(
         Attribute(

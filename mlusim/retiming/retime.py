@@ -170,7 +170,8 @@ def planned(result: Result, board: Board) -> tuple[Plan | None, str]:
 def _replan(operator: Operator, request: Request, board: Board) -> Plan:
     tensors = [Tensor(name, shape, dtype_of(dtype)) for name, shape, dtype in request.tensors]
     limit = request.nram_limit_bytes
-    return operator.planned(board, request.strategy, *tensors, nram_limit_bytes=limit, **request.attributes)
+    attributes = operator.complete(request.attributes)
+    return operator.planned(board, request.strategy, *tensors, nram_limit_bytes=limit, **attributes)
 
 
 def _difference(one: Plan, other: Plan) -> str:
