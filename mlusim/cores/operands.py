@@ -32,7 +32,28 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
     try:
         with np.errstate(all="ignore"):
             if dtype.kind == "c" or not np.iscomplexobj(value):
+                check_convertible(name, np.asarray(value), dtype)
                 return np.asarray(value).astype(dtype)
     except (OverflowError, TypeError, ValueError):
         pass
     raise OperandError(f"{name} with {shown(value)}: {dtype_name(dtype)} cannot represent it")
+
+
+def check_convertible(name: str, values: Array, dtype: np.dtype[Any]) -> None:
+    """Raise `OperandError` for a float that has no value in an integer type: C leaves its conversion undefined.
+
+    Other conversions are those of C: fractions are truncated, and integers wrap.
+    """
+    if dtype.kind not in "iu" or values.dtype.kind in "biuO":
+        return
+    bits = 8 * dtype.itemsize
+    least, beyond = (-(1 << bits - 1), 1 << bits - 1) if dtype.kind == "i" else (0, 1 << bits)
+    whole = np.trunc(values.astype(np.float64))
+    outside = np.flatnonzero(~((whole >= float(least)) & (whole < float(beyond))))
+    if len(outside):
+        position = np.unravel_index(outside[0], values.shape)
+        at = f" at {[int(index) for index in position]}" if values.ndim else ""
+        raise OperandError(
+            f"{name} with {values[position]!s}{at}: {dtype_name(dtype)} does not hold that number, and in C its "
+            f"conversion is undefined; pass a number from {least} to {beyond - 1}"
+        )

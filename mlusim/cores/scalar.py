@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.operands import Passed, check_view, number
+from mlusim.cores.operands import Passed, check_convertible, check_view, number
 from mlusim.cores.synchronisation.ordering import store_ordering
 from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import MissingDataError, OperandError, shown
@@ -100,9 +100,10 @@ def store(issuer: Issuer, line: int, target: Passed, value: Any) -> None:
         issuer: issuer of the task.
         line: source line in the log.
         target: a view of one element in GDRAM, LDRAM, SRAM or NRAM.
-        value: a number; converted to the element type.
+        value: a number; converted to the element type as in C: a fraction is truncated, an integer wraps.
 
-    A store of less than a bus unit to GDRAM is a read-modify-write (G 5.3). Raises as `load`.
+    A store of less than a bus unit to GDRAM is a read-modify-write (G 5.3). Raises as `load`, and `OperandError`
+    for NaN, an infinity or a float beyond the range of an integer type.
     """
     check_view("store", target)
     if target.size != 1:
@@ -121,7 +122,7 @@ def store_array(issuer: Issuer, line: int, target: Passed, values: Any) -> None:
         issuer: issuer of the task.
         line: source line in the log.
         target: a view in GDRAM, LDRAM, SRAM or NRAM; if it keeps its bytes, they are also written in a timing-only run.
-        values: numbers of target's shape; converted to the element type.
+        values: numbers of target's shape; converted to the element type as by `store`.
 
     Costs `target.size` scalar stores. Raises as `store`, `OperandError` for another shape.
     """
@@ -131,9 +132,12 @@ def store_array(issuer: Issuer, line: int, target: Passed, values: Any) -> None:
         raise OperandError(f"store_array of shape {list(array.shape)} to {target!r}: both must have the same shape")
     if array.dtype.kind in "OSUMm" or array.dtype.kind == "c" != target.dtype.kind:
         raise OperandError(f"store_array of {shown(values)} to {target!r}: the elements must be real numbers")
+    check_convertible("store_array", array, target.dtype)
     end_ps = write(issuer, line, "store_array", target)
     if target.allocation.buffer is not None:
-        _write_later(issuer, target, end_ps, partial(np.copyto, target.typed(), array.astype(target.dtype)))
+        with np.errstate(all="ignore"):
+            elements = array.astype(target.dtype)
+        _write_later(issuer, target, end_ps, partial(np.copyto, target.typed(), elements))
 
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:

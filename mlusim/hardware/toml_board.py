@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _KINDS = {item.name: str(item.type) for item in fields(Board) if item.name != "sources"}
 _MAX_LISTED = 4  # keys listed in a message before the rest is counted
+_ALMOST_EQUAL = 0.9  # similarity of names that differ in one letter or so
 _TOML_TYPES = {
     bool: "a boolean",
     int: "an integer",
@@ -180,17 +181,20 @@ def _kind_of(value: object) -> str:
 def _unknown(key: str) -> str:
     """Explain an unknown key, suggesting the intended one, with its unit if that is missing."""
     stem = _UNIT.sub("", key)
+    stems = {_UNIT.sub("", known): known for known in _KINDS}
     same = [known for known in _KINDS if _UNIT.sub("", known) == stem]
     if same and stem != key:
         return f"unknown key {key!r}; the unit is part of the key: {_with_units(same)}"
-    if same or (same := [known for known in _KINDS if known.startswith(f"{stem}_") and stem not in _UNIT_NAMES]):
+    if same:
         return f"{key!r} lacks its unit; did you mean {_with_units(same)}?"
-    stems = {_UNIT.sub("", known): known for known in _KINDS}
-    near = get_close_matches(key.lower(), _KINDS, n=1) or [
-        stems[close] for close in get_close_matches(stem.lower(), stems, n=1)
-    ]
-    nearest = f"; did you mean {near[0]}?" if near else ""
-    return f"unknown key {key!r}{nearest}"
+    near = get_close_matches(key.lower(), _KINDS, n=1, cutoff=_ALMOST_EQUAL)
+    # A part of a name, such as "bandwidth" of several.
+    words = set(stem.lower().split("_"))
+    near = near or [known for known in _KINDS if words <= set(_UNIT.sub("", known).split("_"))]
+    near = near or get_close_matches(key.lower(), _KINDS, n=1)
+    near = near or [stems[close] for close in get_close_matches(stem.lower(), stems, n=1)]
+    remedy = f"did you mean {_with_units(near)}?" if near else "`mlusim devices mlu370-x4 --toml` prints all keys"
+    return f"unknown key {key!r}; {remedy}"
 
 
 def _with_units(keys: list[str]) -> str:

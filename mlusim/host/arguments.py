@@ -213,8 +213,8 @@ def assign(
     if missing and shape is None:
         listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         raise InputError(
-            f"{kernel}: no argument for {listed}; give --shape for random tensors ({_ROLES[bool(types)]}), or "
-            f"--arg {missing[0]}=..., {FORMS}"
+            f"{kernel}: no argument for {listed}; give --shape (in Python shape=...) for random tensors "
+            f"({_ROLES[bool(types)]}), or {_as_argument(f'{missing[0]}=...')}, {FORMS}"
         )
     types = types or {}
     tensors = [name for name in parameters if not isinstance(named.get(name), int | float)]
@@ -222,7 +222,7 @@ def assign(
         declared = types.get(name)
         if declared is not None and declared.role is Role.NUMBER:
             of_type = f" ({declared.dtype.name})" if declared.dtype is not None else ""
-            raise InputError(f"{kernel}: {name} is a number{of_type}: give --arg {name}=NUMBER")
+            raise InputError(f"{kernel}: {name} is a number{of_type}: give {_as_argument(f'{name}=NUMBER')}")
         output = name == tensors[-1] if declared is None else declared.role is Role.OUTPUT
         element = dtype if declared is None or declared.dtype is None else declared.dtype
         named[name] = (Output if output else RandomInput)(shape or (), dtype_of(element))
@@ -237,6 +237,11 @@ def assign(
                 f"--arg {name}=FILE.npy, or --arg {name}=random:{shaped}"
             )
     return {name: named[name] for name in (*parameters, *optional) if name in named}
+
+
+def _as_argument(text: str) -> str:
+    """Return how an argument is given, on the command line and in Python."""
+    return f"--arg {text} (in Python arguments=[{text!r}])"
 
 
 def _given(
@@ -270,7 +275,8 @@ def _given(
 def _number(kernel: str, name: str, dtype: np.dtype[Any], value: Any) -> Any:
     """Return the value for a parameter declared as a number of this type. Raises `InputError`."""
     if not isinstance(value, int | float):
-        raise InputError(f"{kernel}: {name} is a number ({dtype.name}), not a tensor: give --arg {name}=NUMBER")
+        given = _as_argument(f"{name}=NUMBER")
+        raise InputError(f"{kernel}: {name} is a number ({dtype.name}), not a tensor: give {given}")
     if isinstance(value, float) and dtype.kind in "iu":
         if not value.is_integer():
             raise InputError(f"{kernel}: {name} is {dtype.name}, and {value:g} is not a whole number: round it")

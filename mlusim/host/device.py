@@ -138,7 +138,9 @@ class Device(DeviceMemory):
         Args:
             kernel: an `async def` function whose first parameter is its `Core`.
             arguments: its other arguments: views of this device, and anything else that it accepts.
-            dim: the grid (x, y, z), whose last axes may be left out; by default one task per core of the board.
+            dim: the grid (x, y, z), whose last axes may be left out; by default one task per core of the board: with
+                UNIONn, as many unions as the clusters hold, so that UNION4 on 8 clusters has two unions, and
+                `sync_all` is a barrier of one of them.
             kind: BLOCK, or UNIONn, which requires dim.x to be a multiple of the cores of n clusters.
             queue: by default the device's own queue.
             settings: keyword arguments of the kernel.
@@ -169,7 +171,7 @@ class Device(DeviceMemory):
         return launch
 
     def default_dim(self, kind: str) -> tuple[int, int, int]:
-        """Return the grid with one task per core of the board, for a task type."""
+        """Return the grid with one task per core of as many unions as the board holds, for a task type."""
         union = UNIONS.get(kind, 0) if isinstance(kind, str) else 0
         if not union:
             return (self.board.cores, 1, 1)

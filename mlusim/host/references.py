@@ -19,7 +19,7 @@ from mlusim.results.memory_state import Repeat
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.reference import differs
 
-Reference = Array | Callable[..., Any] | tuple[Array | None, ...] | Mapping[str, Array] | None
+Reference = Array | Callable[..., Any] | tuple[Array | None, ...] | list[Array | None] | Mapping[str, Array] | None
 
 
 def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[str]) -> Mapping[str, Array]:
@@ -33,9 +33,10 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
             references = reference(*(array.copy() for array in inputs))
         except Exception as error:  # noqa: BLE001 - whatever a function of the user raises
             raise InputError(_of_reference(reference, error)) from None
-    # For one output, a tuple is that output, unless it holds one array, which is.
-    alone = isinstance(references, tuple) and len(references) == 1 and isinstance(references[0], np.ndarray)
-    if isinstance(references, tuple) and (len(outputs) > 1 or alone):
+    # For one output, a sequence is that output, unless it holds one array, which is.
+    several = isinstance(references, tuple | list)
+    alone = several and len(references) == 1 and isinstance(references[0], np.ndarray)
+    if several and (len(outputs) > 1 or alone):
         if len(references) != len(outputs):
             raise InputError(
                 f"a reference of {len(references)} arrays for {len(outputs)} outputs: {', '.join(outputs)}"
@@ -46,8 +47,9 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
         references = as_array("the reference", references)
         if len(outputs) != 1:
             raise InputError(
-                f"a reference of one array for {len(outputs)} outputs: pass a tuple of arrays, {', '.join(outputs)}, "
-                "or a mapping by name; on the command line an .npz file of these names, or a function that returns one"
+                f"a reference of one array for {len(outputs)} outputs: pass a tuple or list of arrays, "
+                f"{', '.join(outputs)}, or a mapping by name; on the command line an .npz file of these names, or a "
+                "function that returns one"
             )
         references = {outputs[0]: references}
     unknown = sorted(set(references) - set(outputs))

@@ -55,9 +55,9 @@ def verify(
             kernel's parameter names.
         device: a preset's name, a TOML file, or a board.
         dim, kind: the launch, as in `Device.launch`; by default those of the plan, or one task per core.
-        reference: the expected outputs: an array (for a single output), a tuple of arrays in the order of the outputs,
-            a mapping by name, or a function of the input arrays that returns one of these. An output is not compared if
-            it is None in the tuple, or not in the mapping, such as a workspace.
+        reference: the expected outputs: an array (for a single output), a tuple or list of arrays in the order of the
+            outputs, a mapping by name, or a function of the input arrays that returns one of these. An output is not
+            compared if it is None in the tuple, or not in the mapping, such as a workspace.
         tolerance: largest difference relative to the reference, such as 1e-5.
         absolute_tolerance: largest difference in addition to that, such as 1e-6, for sums that cancel to almost 0.
             Without a tolerance, bits are compared, with all NaNs equal.

@@ -48,10 +48,19 @@ class mluOpTensorDescriptor:
 
     @property
     def is_strided(self) -> bool:
-        """Whether elements are not contiguous. Strides of dimensions of extent 1 are ignored."""
-        expected = contiguous_strides(self.dims, 1)
-        strides = zip(self.dims, self.strides, expected, strict=True)
-        return any(extent != 1 and stride != contiguous for extent, stride, contiguous in strides)
+        """Whether strides are not those of a contiguous tensor, as mlu-ops compares them, whatever its elements.
+
+        Strides of dimensions of extent 1 are ignored. Of a tensor without elements, those that PyTorch computes
+        are contiguous too: it counts an extent of 0 as 1.
+        """
+        at_least_one = tuple(max(extent, 1) for extent in self.dims)
+        return all(
+            any(
+                extent != 1 and stride != contiguous
+                for extent, stride, contiguous in zip(self.dims, self.strides, expected, strict=True)
+            )
+            for expected in (contiguous_strides(self.dims, 1), contiguous_strides(at_least_one, 1))
+        )
 
     def __repr__(self) -> str:
         return f"<descriptor of {self.dtype.name} {list(self.dims)}>"

@@ -148,9 +148,7 @@ def _descriptor_checks(handle: Any, tensors: _Tensors) -> Iterator[_Check]:
     for tensor in tensors:
         strides = f"strides {list(tensor.desc.strides)} for {list(tensor.desc.dims)}"
         reason = f"{tensor.name}_desc has {strides}: tin_shift takes contiguous tensors only; copy it to one"
-        # With T = 0 there is nothing to do, and strides of a tensor without elements have no meaning.
-        is_empty = not source.dims[1] and not tensor.desc.element_num
-        yield tensor.desc.is_strided and not is_empty, _NOT_SUPPORTED, reason
+        yield tensor.desc.is_strided, _NOT_SUPPORTED, reason
 
     reason = f"{shifts_name} is {shifts.dtype.name}: it must be MLUOP_DTYPE_INT32"
     yield shifts.dtype != mluOpDataType_t.MLUOP_DTYPE_INT32, _BAD_PARAM, reason

@@ -78,7 +78,7 @@ def example_nd(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, option
         columns = len(options["axes"] or (0,))
         index_shape = (*shape, columns) if aligned else (*shape[: batch_dims + 1], columns)
     if not index_shape or not shape:
-        raise InputError("--index-shape: the last axis of the index holds the coordinates, so it has rank 1 or more")
+        raise InputError("index_shape: the last axis of the index holds the coordinates, so it has rank 1 or more")
     first = 0 if aligned else batch_dims
     axes = (aligned and options["axes"]) or range(first, first + index_shape[-1])
     columns_drawn = [draw.integers(0, extent(shape, axis), index_shape[:-1]) for axis in tuple(axes)[: index_shape[-1]]]

@@ -147,7 +147,7 @@ def _launches(plan: Plan, *_: Tensor, rule: str = "mluop") -> Launches:
 
 def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     if len(shape) != _RANK:
-        raise InputError(f"--shape of rank {len(shape)}: tin_shift takes N,T,C,HW, such as 2,8,256,196")
+        raise InputError(f"shape of rank {len(shape)}: tin_shift takes N,T,C,HW, such as 2,8,256,196")
     batch, time, channels, _ = shape
     groups = options["groups"] or next((g for g in (4, 3, 2) if channels % g == 0), 1)
     # Shifts of up to half the time in both directions, so that both retained and vacated rows are exercised.

@@ -154,7 +154,7 @@ def test_words_in_a_wrong_place_are_answered_with_the_right_command(words, messa
         ((*INPUTS, "--shape", "1,2,3,4"), "--input and --shape: inputs come from files or are random"),
         ((*INPUTS, "--seed", "1"), "--seed is for random inputs: it goes with --shape, not with files"),
         ((*INPUTS, "--dtype", "half"), "--dtype is for random inputs: it goes with --shape, not with files"),
-        (("--shape", "1,2,3"), "--shape of rank 3: tin_shift takes N,T,C,HW, such as 2,8,256,196"),
+        (("--shape", "1,2,3"), "shape of rank 3: tin_shift takes N,T,C,HW, such as 2,8,256,196"),
         (("--shape", "1,000"), "'1,000' is not a shape such as 2,8,256,196 or 2x8x256x196"),
         (("--shape", "1,2,x,y"), "'1,2,x,y' is not a shape such as 2,8,256,196 or 2x8x256x196"),
         (("--shape", "1,2,-3,4"), "'1,2,-3,4' is not a shape"),

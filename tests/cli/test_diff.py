@@ -130,7 +130,10 @@ def test_suggestions_are_faster_and_match_retiming():
     [
         (("gone.zip", "gone.zip"), "gone.zip: the saved run cannot be read"),
         (("k.py:add --shpe 4", "x"), "is not a saved run, and as words of `mlusim run`: No such option"),
-        (("k.py:add", "x"), "add: no argument for x and out; give --shape for random tensors (the last one is the "),
+        (
+            ("k.py:add", "x"),
+            "add: no argument for x and out; give --shape (in Python shape=...) for random tensors (the last ",
+        ),
         (("k.py:add --set 'tile", "x"), "is not a saved run, and as words of `mlusim run`: No closing quotation"),
     ],
 )

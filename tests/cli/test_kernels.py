@@ -225,7 +225,10 @@ def test_a_sweep_detects_changed_input_files(home):
             "unknown.py cannot be decoded (unknown encoding: nothing): save it as UTF-8, or name",
         ),
         (("run", "k.py:nothing"), "has no function 'nothing': it has expected, wrong, add"),
-        (("run", "k.py:add", "--arg", "x=x.npy"), "add: no argument for y and out; give --shape for random tensors"),
+        (
+            ("run", "k.py:add", "--arg", "x=x.npy"),
+            "add: no argument for y and out; give --shape (in Python shape=...) for random tensors",
+        ),
         (("run", "k.py:add", *FILES, "--set", "tle=4"), "--set tle: add has no such parameter with a default; did you"),
         (("run", "k.py:add", *FILES, "--set", "tile=4,8"), "--set tile: one value for one run"),
         (("run", "k.py:add", *FILES, "--out", "z=y.npy"), "--out z: the kernel has no such output; it has out"),

@@ -202,7 +202,7 @@ def test_sweeps_with_only_failed_or_impossible_points_exit_with_code_1(kernels):
     assert text.startswith("1 of 1 points failed; the first: ")
     assert text.endswith("the kernel raised ZeroDivisionError: division by zero")
     text = fail("sweep", "tin_shift", "--shape", "2,4", "--workers", "0", "--no-db", code=1)
-    assert text == "the point is impossible: --shape of rank 2: tin_shift takes N,T,C,HW, such as 2,8,256,196"
+    assert text == "the point is impossible: shape of rank 2: tin_shift takes N,T,C,HW, such as 2,8,256,196"
 
 
 def test_an_unknown_operator_is_an_error():

@@ -172,7 +172,10 @@ def test_a_kernel_in_a_package_can_import_siblings(tmp_path):
     assert kernel_of(name).settings == {"turns": 3}
     found = mlusim.sweep(name, shape=4, arguments=["n=100"], turns=[1, 3], workers=0)
     assert found.rows[0]["time_ps"] < found.rows[1]["time_ps"]
-    with pytest.raises(InputError, match=r"^kernel: n is a number \(int64\): give --arg n=NUMBER$"):
+    with pytest.raises(
+        InputError,
+        match=r"^kernel: n is a number \(int64\): give --arg n=NUMBER \(in Python arguments=\['n=NUMBER'\]\)$",
+    ):
         mlusim.sweep(name, shape=4, workers=0)
     with pytest.raises(InputError, match=r"^kernel: n is int64, and 0\.5 is not a whole number: round it$"):
         mlusim.sweep(name, shape=4, arguments=["n=0.5"], workers=0)

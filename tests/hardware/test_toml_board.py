@@ -138,8 +138,16 @@ BASE = 'base = "mlu370-x4"\n'
 MISTAKES = {
     "unknown key": (f"{BASE}clusers = 4", r"unknown key 'clusers'; did you mean clusters\?"),
     "unknown key, other case": (f"{BASE}CLUSTERS = 4", r"unknown key 'CLUSTERS'; did you mean clusters\?"),
-    "unknown key, other unit": (f"{BASE}clok_mhz = 4", r"unknown key 'clok_mhz'; did you mean clock_hz\?"),
-    "unknown key, like none": (f"{BASE}colour = 4", r"unknown key 'colour'"),
+    "unknown key, other unit": (f"{BASE}clok_mhz = 4", r"unknown key 'clok_mhz'; did you mean clock_hz \(hertz\)\?"),
+    "unknown key, like none": (
+        f"{BASE}colour = 4",
+        r"unknown key 'colour'; `mlusim devices mlu370-x4 --toml` prints all keys$",
+    ),
+    "a part of the name": (
+        f"{BASE}bandwidth = 4",
+        r"unknown key 'bandwidth'; did you mean dram_bandwidth_bytes_per_s \(bytes per second\) or core_read_.*\?",
+    ),
+    "the first word of the name": (f"{BASE}cores = 4", r"unknown key 'cores'; did you mean cores_per_cluster\?"),
     "no unit": (f"{BASE}nram = 1024", r"'nram' lacks its unit; did you mean nram_bytes \(bytes\)\?"),
     "no unit, one of many": (
         f"{BASE}dram_bandwidth = 1024",
@@ -148,7 +156,7 @@ MISTAKES = {
     "no unit, part of a name": (
         f"{BASE}scalar_divide = 9",
         (
-            r"'scalar_divide' lacks its unit; did you mean scalar_divide_fp16_cycles \(cycles\) or "
+            r"unknown key 'scalar_divide'; did you mean scalar_divide_fp16_cycles \(cycles\) or "
             r"scalar_divide_fp32_cycles \(cycles\)\?"
         ),
     ),

@@ -84,10 +84,10 @@ def test_shape_makes_the_tensors_without_an_argument():
         (["1", "2", "3"], r"^--arg 3: k has no parameter left for it$"),
         (["x=1", "x=2"], r"^--arg x=2: x is given twice$"),
         (["z=1"], r"^--arg z=1: k has no parameter 'z'; it has x, out, tile$"),
-        (["x=1"], r"^k: no argument for out; give --shape .*, or --arg out=..., a file"),
+        (["x=1"], r"^k: no argument for out; give --shape .*, or --arg out=... \(in Python .*\), a file"),
         (
             [],
-            r"^k: no argument for x and out; give --shape .* \(the last one is the output\), or --arg x=\.\.\., ",
+            r"^k: no argument for x and out; give --shape .* \(the last one is the output\), or --arg x=\.\.\. \(in ",
         ),
     ],
 )
@@ -104,8 +104,8 @@ WHOLE, REAL = (ParameterType(Role.NUMBER, np.dtype(name)) for name in ("int64", 
     [
         ("n=3.5", WHOLE, r"^k: n is int64, and 3\.5 is not a whole number: round it$"),
         ("n=inf", WHOLE, r"^k: n is int64, and inf is not a whole number: round it$"),
-        ("n=x.npy", WHOLE, r"^k: n is a number \(int64\), not a tensor: give --arg n=NUMBER$"),
-        ("n=float32:8", REAL, r"^k: n is a number \(float32\), not a tensor: give --arg n=NUMBER$"),
+        ("n=x.npy", WHOLE, r"^k: n is a number \(int64\), not a tensor: give --arg n=NUMBER \(in Python .*\)$"),
+        ("n=float32:8", REAL, r"^k: n is a number \(float32\), not a tensor: give --arg n=NUMBER \(in Python .*\)$"),
     ],
 )
 def test_a_number_must_be_of_its_declared_type(text, declared, message):

@@ -53,7 +53,14 @@ def test_references_of_two_outputs():
     assert verify(both, X, *outputs, reference=lambda x: (x * 2, x / 2), **ONE).ok
     assert verify(both, X, *outputs, reference=lambda x: (None, x / 2), **ONE).ok
     assert not verify(both, X, *outputs, reference=lambda x: (None, x / 3), **ONE).ok
-    with pytest.raises(InputError, match=r"^a reference of one array for 2 outputs: pass a tuple of arrays"):
+    assert verify(both, X, *outputs, reference=[X * 2, X / 2], **ONE).ok
+    assert verify(both, X, *outputs, reference=lambda x: [x * 2, None], **ONE).ok
+    assert not verify(both, X, *outputs, reference=[X / 2, X * 2], **ONE).ok
+    with pytest.raises(InputError, match=r"^a reference of 3 arrays for 2 outputs: up, down$"):
+        verify(both, X, *outputs, reference=[X, X, X], **ONE)
+    with pytest.raises(
+        InputError, match=r"^a reference of one array for 2 outputs: pass a tuple or list of arrays, up, down, or"
+    ):
         verify(both, X, *outputs, reference=X, **ONE)
     with pytest.raises(InputError, match=r"^the reference names \['left'\], which are not outputs: .*'down', 'up'"):
         verify(both, X, *outputs, reference={"left": X}, **ONE)

@@ -166,11 +166,16 @@ def test_a_timing_only_device_runs_a_host_program(shape):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_empty_strided_tensors_launch_nothing(function):
+def test_empty_tensors_are_strided_by_their_strides(function, caplog):
+    """As in mlu-ops, which compares strides before it looks for T = 0."""
     handle = created(mlusim.Device("mlu370-x4"))
-    empty = descriptor((2, 0, 6, 7), MLUOP_DTYPE_FLOAT, (99, 50, 8, 2))
     shifts = descriptor((2, 3), MLUOP_DTYPE_INT32)
-    assert function(handle, empty, None, shifts, None, empty, None) == MLUOP_STATUS_SUCCESS
+    for strides in (None, (0, 42, 7, 1), (42, 42, 7, 1)):
+        empty = descriptor((2, 0, 6, 7), MLUOP_DTYPE_FLOAT, strides)
+        assert function(handle, empty, None, shifts, None, empty, None) == MLUOP_STATUS_SUCCESS
+    strided = descriptor((2, 0, 6, 7), MLUOP_DTYPE_FLOAT, (99, 50, 8, 2))
+    assert function(handle, strided, None, shifts, None, strided, None) == UNSUPPORTED
+    assert "has strides [99, 50, 8, 2] for [2, 0, 6, 7]: tin_shift takes contiguous tensors only" in caplog.text
 
 
 def test_handle_faults(caplog, device):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -241,6 +243,17 @@ def test_2xx_compares_whole_512_bytes_to_bits_in_a_buffer_of_any_size(run: Any, 
             lambda core, t: core.store_array(t, np.ones(64, complex)),
             r"store_array of .* to <view of .*>: the elements must be real numbers$",
         ),
+        (
+            lambda core, t: core.store(t[0], math.nan),
+            r"store with nan: int32 does not hold that number, and in C its conversion is undefined; .* to 2147483647$",
+        ),
+        (lambda core, t: core.store(t[0], np.float32(2**31)), r"store with 2\.1474836e\+09: int32 does not hold"),
+        (lambda core, t: core.store(t.view("uint8")[0], -1.0), r"store with -1\.0: uint8 .* from 0 to 255$"),
+        (lambda core, t: core.store(t.view("int64")[0], 2.0**63), r"store with 9\.22\S+: int64 does not hold"),
+        (
+            lambda core, t: core.store_array(t[:4].reshape(2, 2), np.array([[1, 2], [np.inf, 4]], ml_dtypes.bfloat16)),
+            r"store_array with inf at \[1, 0\]: int32 does not hold that number",
+        ),
     ],
 )
 def test_numbers_that_the_elements_do_not_hold(run: Any, body: Any, message: str) -> None:
@@ -249,6 +262,26 @@ def test_numbers_that_the_elements_do_not_hold(run: Any, body: Any, message: str
 
     with pytest.raises(OperandError, match=rf"^task 0 .*, test_vector_operands\.py:\d+, at .* ns: {message}"):
         run(kernel)
+
+
+def test_scalar_stores_convert_as_c_does(run: Any) -> None:
+    """Fractions are truncated and integers wrap, the same for one element and for arrays."""
+    values: list[float] = [3.7, -3.7, -0.9, 2.0**31 - 1, -(2.0**31) - 0.5, 2**32 + 5, -(2**31) - 1]
+    found = []
+
+    async def kernel(core: Core) -> None:
+        t = core.nram.alloc((2, len(values)), "int32")
+        for place, value in enumerate(values):
+            core.store(t[0, place], value)
+            core.store_array(t[1, place : place + 1], np.array([value]))
+        narrow = core.nram.alloc(2, "float16")
+        core.store_array(narrow, np.array([1e30, np.nan]))
+        found.extend((await core.load_array(t), await core.load_array(narrow)))
+
+    run(kernel)
+    assert found[0].tolist() == [[3, -3, 0, 2**31 - 1, -(2**31), 5, 2**31 - 1]] * 2
+    assert np.isposinf(found[1][0])
+    assert np.isnan(found[1][1])
 
 
 def test_the_bits_of_an_unsigned_number(run: Any) -> None:
