@@ -240,3 +240,28 @@ def test_a_store_of_part_of_a_unit_is_at_most_x_over_128_efficient(name, useful)
     device = run(board(name), 64, 4, kernel=kernel)
     bus = measure(device.log, device.board).bus_bytes
     assert 4 * useful / (bus["read"] + bus["write"]) == useful / 128
+
+
+@pytest.mark.parametrize("name", BOARDS)
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float16", "float32"])
+def test_the_bound_of_operations_is_near_the_time_of_a_kernel_that_only_computes(name, dtype):
+    turns = 50
+
+    async def compute(core, x, out):
+        held = core.nram.alloc(131_072 // np.dtype(dtype).itemsize, dtype)
+        for _ in range(turns):
+            core.add(held, held, held)
+        await core.sync()
+
+    on = board(name)
+    device = Device(on, data=False)
+    x = device.upload(np.broadcast_to(np.zeros((), dtype), 64))
+    device.launch(compute, x, device.alloc(64, dtype), dim=on.cores, kind="BLOCK")
+    device.synchronize()
+    columns = LogColumns(device.log, on)
+    operations = turns * on.cores * 131_072 // np.dtype(dtype).itemsize
+    for each, near in ((1, 0.85), (2, 0)):
+        # Two operations for each element of an instruction exceed the peak, which then is no bound.
+        bound = lower_bound_of(columns, measure(device.log, on, theory_ops=each * operations))
+        assert near * time_ps(device) <= bound.compute_ps <= (near > 0) * time_ps(device)
+        assert bound.time_ps == max(bound.io_ps, bound.compute_ps)

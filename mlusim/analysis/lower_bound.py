@@ -30,6 +30,7 @@ from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.windows import pieces, windows
 from mlusim.arrays import Integers
 from mlusim.hardware import Board
+from mlusim.log import VECTOR
 from mlusim.units import PS_PER_S, ceil_div
 
 LOSSES: dict[str, str] = {
@@ -94,7 +95,8 @@ class LowerBound:
 
     Attributes:
         io_ps: compulsory bytes at the nominal bandwidth.
-        compute_ps: the operator's operations at the peak of all vector pipes, or of all tensor pipes if those ran.
+        compute_ps: the operator's operations at the peak of all vector pipes, or of all tensor pipes if those ran; 0 if
+            the run is faster, by instructions of several operations each: then that peak is no bound.
         time_ps: the larger of the two, at most the run's time.
         core_losses_ps: (cores, losses) picoseconds of each core above the bound by cause, in the order of `LOSSES`;
             each row sums to the run's time minus the lower bound.
@@ -118,7 +120,9 @@ def lower_bound_of(records: LogColumns, metrics: Metrics) -> LowerBound:
     board = records.board
     compulsory = metrics.compulsory_bytes
     io_ps = _time_ps(sum(compulsory.values()), board.dram_bandwidth_bytes_per_s)
-    compute_ps = _time_ps(metrics.theory_ops or 0, metrics.peak_ops_per_s)
+    compute_ps = _time_ps(metrics.theory_ops or 0, _most_ops_per_s(records, metrics))
+    if compute_ps > metrics.time_ps:
+        compute_ps = 0
     bound_ps = min(max(io_ps, compute_ps), metrics.time_ps)
     remaining = {name: metrics.core_causes_ps[:, index].copy() for index, name in enumerate(CAUSES)}
     _deduct(remaining, _COMPUTE_FIRST if compute_ps > io_ps else _MOVING_FIRST, bound_ps)
@@ -150,6 +154,24 @@ def most_sensitive_to(board: Board, bound: LowerBound, metrics: Metrics) -> list
 
 def _time_ps(amount: int, per_s: int) -> int:
     return ceil_div(amount * PS_PER_S, per_s) if per_s else 0
+
+
+def _most_ops_per_s(records: LogColumns, metrics: Metrics) -> int:
+    """Return the peak of the operations: T's, or more if vector instructions processed narrower elements.
+
+    A vector instruction processes a fixed number of bytes per cycle (G 5.3).
+    """
+    board = records.board
+    if metrics.peak_pipe == "tensor":
+        return metrics.peak_ops_per_s
+    itemsizes = np.array([box.itemsize for box in records.log.boxes] + [0])
+    narrowest = board.vector_bytes_per_cycle
+    for part in pieces(records):
+        vector = part.pipe == VECTOR
+        widest = np.maximum(itemsizes[part.dst_box[vector]], itemsizes[part.a_box[vector]])
+        narrowest = min(narrowest, int(widest.min(initial=narrowest, where=widest > 0)))
+    per_cycle = board.vector_bytes_per_cycle // narrowest
+    return max(metrics.peak_ops_per_s, per_cycle * board.cores * board.clock_hz)
 
 
 def _deduct(remaining: dict[str, Integers], order: list[str], amount_ps: int) -> Integers:

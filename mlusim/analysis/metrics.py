@@ -25,7 +25,7 @@ from mlusim.units import PS_PER_S, PS_PER_US, ps_to_cycles, round_up
 NETWORK_BAR = 0.60
 ANY_SHAPE_BAR = 0.30
 
-_HALF_TYPES = frozenset({"float16", "bfloat16"})
+_HALF_RATE_TYPES = frozenset({"float16", "bfloat16", "int16"})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +49,7 @@ class Metrics:
         compute_efficiency: theory_ops / (time x peak_ops_per_s); 0 if the time is 0; None if theory_ops is.
         peak_bandwidth_bytes_per_s: of the board's DRAM.
         peak_ops_per_s: of all cores' tensor pipes if used, at the rate for the weights' element type; else of all
-            vector pipes, at the rate for the output's element type.
+            vector pipes, at T's rate for the first input's element type.
         peak_pipe: the pipe of that peak, `tensor` or `vector`.
         verdict: the vendor's io_efficiency compared with the vendor's thresholds, as text.
         bottleneck: `io` or `compute`: the larger of the two efficiencies; `unknown` if theory_ops is None.
@@ -115,8 +115,9 @@ def measure(
         tensor_bytes: bytes of inputs (`read`) and outputs (`write`), each counted once; by default those
             of `Log.roles`.
 
-    The peak for compute_efficiency is T's vector peak: the half rate if the first output is float16 or bfloat16, else
-    the float rate. For a kernel that uses the tensor pipe it is that pipe's peak.
+    The peak for compute_efficiency is T's vector peak: the half rate if the first input (without inputs, the first
+    output) is half or int16, and, as T has no bfloat16, for that too; else the float rate. For a kernel that uses the
+    tensor pipe it is that pipe's peak.
     """
     records = LogColumns(log, board)
     time_ps = records.time_ps
@@ -217,9 +218,11 @@ def peak_bytes(log: Log, kind: MemoryKind, alignment_bytes: int) -> int:
 
 
 def _vector_peak(log: Log, board: Board, roles: Mapping[int, str]) -> int:
-    """Return the operations per second of all cores' vector pipes, by T's definition."""
-    output = next((log.allocations[identity].dtype for identity, role in roles.items() if role == "output"), "")
-    half = output in _HALF_TYPES
+    """Return the operations per second of all cores' vector pipes, by T's definition (getCtPeakComputeForce)."""
+    of_role = (
+        log.allocations[identity].dtype for role in ("input", "output") for identity in roles if roles[identity] == role
+    )
+    half = next(of_role, "") in _HALF_RATE_TYPES
     per_cycle = board.vector_peak_ops_per_cycle_fp16 if half else board.vector_peak_ops_per_cycle_fp32
     return per_cycle * board.cores * board.clock_hz
 

@@ -95,6 +95,11 @@ def _compute_rows(metrics: Metrics) -> list[Row]:
         if metrics.theory_ops
         else "the operator only moves data"
     )
+    if metrics.compute_efficiency > 1:
+        compute += (
+            "; above 100 %: theory_ops is too high, or the kernel has 8-bit elements or instructions of several "
+            "operations, which that peak (T) does not count"
+        )
     return [
         Row("compute_efficiency", percent(metrics.compute_efficiency), compute),
         Row("bottleneck", metrics.bottleneck, "the larger of the two efficiencies"),

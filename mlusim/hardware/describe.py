@@ -34,7 +34,7 @@ def value_text(name: str, value: str | float) -> str:
     """Format a value with the unit given by the suffix of its field."""
     if isinstance(value, str):
         return value
-    if name == "tensor_ops_per_cycle_fp16" and not value:
+    if name.startswith("tensor_ops_per_cycle_") and not value:
         return "none"
     if type(value) is float:
         return f"{value:g}"

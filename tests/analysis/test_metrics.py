@@ -9,6 +9,7 @@ import pytest
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import measure, peak_bytes, verdict
+from mlusim.dtypes import dtype_of
 from mlusim.errors import HangError
 from mlusim.hardware import board
 from mlusim.host.device import Device
@@ -85,8 +86,23 @@ def test_efficiencies_are_the_vendors_formulas():
     unknown = measure(device.log, X4)
     assert (unknown.theory_ops, unknown.compute_efficiency, unknown.bottleneck) == (None, None, "unknown")
     assert measure(device.log, X4, tensor_bytes={"read": 60, "write": 40}).theory_io_bytes == 100
-    half = run(copy_in, dtype=np.float16)
-    assert measure(half.log, X4).peak_ops_per_s == 64 * 32 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rate"), [("float16", 64), ("int16", 64), ("bfloat16", 64), ("float32", 32), ("int32", 32), ("int8", 32)]
+)
+def test_the_peak_is_the_vendors_rate_for_the_first_input(dtype, rate):
+    device = Device(X4)
+    source, out = device.upload(np.zeros(64, dtype_of(dtype))), device.alloc(64, "float16")
+
+    async def convert_nothing(core, source, out):
+        held = core.nram.alloc(source.shape, source.dtype)
+        await core.memcpy(held, source)
+        await core.memcpy(out, core.nram.alloc(out.shape, out.dtype))
+
+    device.launch(convert_nothing, source, out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert measure(device.log, X4).peak_ops_per_s == rate * X4.cores * X4.clock_hz
 
 
 def test_four_cores_of_a_cluster_wait_for_its_port():

@@ -282,6 +282,7 @@ def test_every_parameter_has_a_meaning_in_one_line() -> None:
         ("vector_peak_ops_per_cycle_fp16", 64, "64 ops/cycle"),
         ("tensor_ops_per_cycle_fp16", 3072, "3 072 ops/cycle"),
         ("tensor_ops_per_cycle_fp16", 0, "none"),
+        ("tensor_ops_per_cycle_fp32", 0, "none"),
         ("issue_cycles", 4, "4 cycles"),
         ("dram_bus_bits", 5120, "5 120 bits"),
         ("dram_read_efficiency", 0.9, "0.9"),
