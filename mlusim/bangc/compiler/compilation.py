@@ -89,12 +89,11 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     words = key_words(options)
     key = cache.content_key("\0".join(text.text for text in texts), *words)
     target = folder / f"{key}.so"
-    failed = folder / f"{key}.errors.json"
+    failed = folder / f"{key}.output.json"
     if target.exists():
         return target
     if failed.exists():
-        message, full = json.loads(failed.read_text(encoding="utf-8"))
-        raise CompilerError(message, {int(number): text for number, text in full.items()})
+        raise _compiler_error(paths, {int(number): text for number, text in json.loads(failed.read_text()).items()})
     with scratch_folder() as work:
         linked = work / "kernel.so"
         objects: list[Path] = []
@@ -104,7 +103,7 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
             try:
                 objects[:] = _objects(paths, contents, options, work)
             except CompilerError as error:
-                cache.publish(failed, json.dumps([error.message, error.full]).encode())
+                cache.publish(failed, json.dumps(error.full).encode())
                 raise
 
         compile_with()
@@ -154,9 +153,14 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         objects = list(pool.map(compiled, range(len(paths))))
     if errors:
-        first = min(errors)
-        raise CompilerError(compiler_text(errors[first], paths[first]), errors)
+        raise _compiler_error(paths, errors)
     return objects
+
+
+def _compiler_error(paths: Sequence[Path], errors: Mapping[int, str]) -> CompilerError:
+    """Return the error for the compiler's output by the number of a file; its text is that of the first file."""
+    first = min(errors)
+    return CompilerError(compiler_text(errors[first], paths[first]), errors)
 
 
 def _check_sizes(texts: Sequence[Rewritten]) -> None:

@@ -47,6 +47,10 @@ _LAUNCH = re.compile(
     r"error: no match(?:ing function)? for call to .*?FunctionLauncher<[\w:]+(?:, ([^\u2019']*?))?>[\u2019')]+"
     r"(?: (\(.*\)))?.*"
 )
+# What stands between <<< and >>>, after the name and the entry; g++ names the types.
+_CONFIGURATION = re.compile(
+    r"error: no matching function for call to [\u2018']launcher(?:\(const char ?\[\d+\], (.*)\))?[\u2019'].*"
+)
 _RETURNING = re.compile(r"error: (?:invalid )?\W?static_cast\W? from (?:type )?[\u2018'](.+?) \(\*\)\(.*")
 # A type and a constant of the vendor's libraries that the headers lack, as their stand-ins appear in a message.
 _FOREIGN_TYPE = re.compile(r" [{(]aka [\u2018']mlusim::Foreign[^\u2018\u2019']*[\u2019'][})]")
@@ -60,7 +64,7 @@ _ENTRIES = re.compile(rf"^{ENTRIES}:(?:\d+:)* ?", re.MULTILINE)
 def compiler_text(text: str, path: Path) -> str:
     """Return the compiler's messages from the first error on."""
     lines = _with_array_sizes([line for line in text.splitlines() if line.strip()])
-    lines = _without_headers(_with_foreign_constants(_with_words_of_launches(lines)))
+    lines = _without_headers(_with_foreign_constants(_with_words_of_launches(_with_configurations(lines))))
     lines = _with_own_lines(_without_candidates(_without_consequences(lines)))
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
     context = first
@@ -111,6 +115,30 @@ def _with_words_of_launches(lines: list[str]) -> list[str]:
         return f"error: an entry returns void, and this one {match[1]}; store the result through a pointer"
 
     return [_RETURNING.sub(of_result, _LAUNCH.sub(of_launch, line)) for line in lines]
+
+
+def _with_configurations(lines: list[str]) -> list[str]:
+    """Say what belongs between <<< and >>>, in place of the candidates for what stands there."""
+
+    def of_configuration(match: re.Match[str]) -> str:
+        passed = ", ".join(_types(match[1] or "")[1:])
+        what = f", and not ({passed})" if passed else ""
+        return f"error: a launch is name<<<dim, type, queue>>>: cnrtDim3_t, cnrtFunctionType_t, cnrtQueue_t{what}"
+
+    shown: list[str] = []
+    drops = after_excerpt = False
+    for line in lines:
+        is_excerpt = _EXCERPT.match(line) is not None
+        if not is_excerpt and _CONFIGURATION.search(line):
+            drops, after_excerpt = True, False
+            shown.append(_CONFIGURATION.sub(of_configuration, line))
+            continue
+        if drops and not is_excerpt:
+            drops = _HEADERS in line or not _MESSAGE.search(line)
+            after_excerpt = True
+        if not drops or (is_excerpt and not after_excerpt):
+            shown.append(line)
+    return shown
 
 
 def _without_headers(lines: list[str]) -> list[str]:
@@ -200,9 +228,16 @@ def _takes(name: str, counts: tuple[int, ...], passed: str | None) -> str:
 
 
 def _count(arguments: str) -> int:
-    """Count the types in a list; a template or function type counts as one."""
-    depth, commas = 0, 0
+    return len(_types(arguments))
+
+
+def _types(arguments: str) -> list[str]:
+    """Return the types in a list; a template or function type is one."""
+    depth, types = 0, [""]
     for letter in arguments:
         depth += (letter in "<([{") - (letter in ">)]}")
-        commas += letter == "," and not depth
-    return commas + 1 if arguments.strip() else 0
+        if letter == "," and not depth:
+            types.append("")
+        else:
+            types[-1] += letter
+    return [one.strip() for one in types] if arguments.strip() else []

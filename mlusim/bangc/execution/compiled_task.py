@@ -61,10 +61,14 @@ _ON_A_MEMORY_CORE = (
 class CompiledTask:
     """One task of a compiled kernel: returns views and pointers for its addresses, and processes its calls."""
 
-    def __init__(self, core: Core, module: Module, image: Image, gdram: GdramMap, function: str) -> None:
+    def __init__(
+        self, core: Core, module: Module, image: Image, gdram: GdramMap, function: str, arguments: bytes
+    ) -> None:
         self.module = module
         self.image = image
         self.gdram = gdram
+        # The arguments of the launch, as the entry reads them.
+        self.arguments = arguments
         self.issuer = core.issuer
         self._task = core.issuer.task
         # Whether a memory core has executed code that uses a memory it lacks.
@@ -171,13 +175,23 @@ class CompiledTask:
         for (first, end), name in self.gdram.freed.items():
             if first <= address < end:
                 return f"address {address:#x} lies in no memory of this core: {name} was there until cnrtFree"
+        if self.on_stack(address):
+            return (
+                f"address {address:#x} is that of a local variable of the task: instructions take arrays with a memory "
+                "space; declare it with __nram__, or another one"
+            )
+        if passed := self.gdram.passed_from_host(address, self.arguments):
+            return (
+                f"address {address:#x} lies in no memory of this core: the launch passed the pointer {passed:#x}, "
+                "which is not to memory of the device; pass memory of cnrtMalloc, and copy to it with cnrtMemcpy"
+            )
         near = self.gdram.nearest(address)
         return f"address {address:#x} lies in no memory of this core: " + (
             f"{near}, if it is not an address of the host"
             if near
             else "it is neither a tensor of the device nor an array with a memory space (__nram__, __wram__, "
-            "__mlu_shared__, __ldram__); instructions take neither local variables nor memory of the host: copy to an "
-            "array first, and pass tensors or memory of cnrtMalloc"
+            "__mlu_shared__, __ldram__); instructions take no memory of the host: copy to an array first, and pass "
+            "tensors or memory of cnrtMalloc"
         )
 
     def place(self, address: int) -> Place:

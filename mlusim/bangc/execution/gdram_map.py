@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from bisect import bisect_right
 from collections.abc import Mapping
 
 from mlusim.bangc.execution.runtime_layout import Range
@@ -11,6 +13,8 @@ from mlusim.units import group_digits
 
 # An address outside all memories is described by the nearest tensor, if it is nearer than this.
 _NEAR_BYTES = 1 << 30
+# An address outside all memories belongs to a pointer that the launch passed, if it is no further behind it than this.
+_PASSED_BYTES = 1 << 20
 
 
 class GdramMap:
@@ -46,6 +50,16 @@ class GdramMap:
         self.packed = -1, b""
         self.freed: Mapping[tuple[int, int], str] = {}
         self.ranges = (Range * max(len(found), 1))(*[Range(base, size, flags) for base, size, flags, _ in found])
+
+    def passed_from_host(self, address: int, arguments: bytes) -> int:
+        """Return the pointer among a launch's arguments, to no tensor, that an address belongs to; 0 for none."""
+        words = (struct.unpack_from("<Q", arguments, at)[0] for at in range(0, len(arguments) - 7, 8))
+        near = [word for word in words if word and 0 <= address - word < _PASSED_BYTES and not self._is_of_tensor(word)]
+        return max(near, default=0)
+
+    def _is_of_tensor(self, address: int) -> bool:
+        number = bisect_right(self.bases, address) - 1
+        return number >= 0 and address <= self.bases[number] + self.allocations[number].nbytes
 
     def nearest(self, address: int) -> str:
         """Describe an address by the nearest tensor, as `4 B after the end of out (256 B)`; "" if none is near."""

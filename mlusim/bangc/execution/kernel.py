@@ -85,7 +85,7 @@ async def execute(
         function, body: addresses in the binary: of the entry, and of the code that unpacks its arguments and calls it.
         blob: the arguments, as `pack` returns them.
     """
-    task = CompiledTask(core, module, image, gdram, name)
+    task = CompiledTask(core, module, image, gdram, name, blob)
     memory = ctypes.create_string_buffer(blob, max(len(blob), _SLOT) + _SLOT)
     start = (ctypes.addressof(memory) + _SLOT - 1) // _SLOT * _SLOT
     ctypes.memmove(start, blob, len(blob))

@@ -138,6 +138,10 @@ def test_launches_with_comparisons_and_packs_run(tmp_path: Path) -> None:
             rf"wrong\.mlu:4:\d+: {UNFIT}: it takes \(int\).*note: .* (?:1|single) argument",
         ),
         (
+            "__mlu_entry__ void k(int n) {}\nint main() {\n  cnrtDim3_t d;\n  k<<<cnrtFuncTypeBlock, d, 0>>>(1);\n}\n",
+            r"wrong\.mlu:5:\d+: error: a launch is name<<<dim, type, queue>>>: cnrtDim3_t, cnrtFunctionType_t",
+        ),
+        (
             "__mlu_entry__ void k(int n) {\n  if (n) {\n}\n",
             r"wrong\.mlu: at the end of the file: .*error: expected .*note: to match this",
         ),

@@ -69,6 +69,15 @@ def test_memory_after_its_free_is_named(module: bangc.Module) -> None:
         run_apart(program, program.run)
 
 
+def test_a_pointer_to_memory_of_the_host_is_named(module: bangc.Module) -> None:
+    program = Program(module, Device(), ("of host",))
+    place = rf"task 0 .*, host_faults\.mlu:{_line('__memcpy(tile')}, at .* ns: "
+    with pytest.raises(
+        MlusimError, match=place + r".*: the launch passed the pointer 0x\w+, .*; pass memory of cnrtMall"
+    ):
+        run_apart(program, program.run)
+
+
 def test_accesses_that_nothing_orders_are_an_error_between_queues_else_a_hint(module: bangc.Module) -> None:
     unsynced = {
         "early": (

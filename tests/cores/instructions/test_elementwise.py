@@ -164,11 +164,19 @@ def test_two_vectors_a_number_and_segments(name: str, kind: Any) -> None:
     assert run(name, in_place, in_place, b).tobytes() == wrapped(expect(a, b)).tobytes()
 
 
-@pytest.mark.parametrize("name", ["maxequal", "minequal", "maximum", "minimum", "nan_maximum", "nan_minimum"])
+@pytest.mark.parametrize("name", ["maxequal", "minequal", "nan_maximum", "nan_minimum"])
 @pytest.mark.parametrize("kind", [FLOAT16, FLOAT32, BFLOAT16], ids=str)
 def test_nan_propagates_through_extrema(name: str, kind: Any) -> None:
     a, b = np.array([math.nan, 1, math.nan], kind), np.array([1, math.nan, math.nan], kind)
     assert np.isnan(run(name, np.zeros(3, kind), a, b).astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "cycle_maximum", "cycle_minimum"])
+@pytest.mark.parametrize("kind", [FLOAT16, FLOAT32, BFLOAT16], ids=str)
+def test_other_extrema_pass_over_nan(name: str, kind: Any) -> None:
+    a, b = np.array([math.nan, 1, math.nan, 3], kind), np.array([2, math.nan, math.nan, 3], kind)
+    got = run(name, np.zeros(4, kind), a, b).astype(np.float64)
+    assert np.array_equal(got, [2, 1, math.nan, 3], equal_nan=True)
 
 
 @pytest.mark.parametrize("name", BITWISE)
