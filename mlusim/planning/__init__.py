@@ -3,7 +3,7 @@
 Plans:
   plan, tiles              a split as data, and its boxes of the output; `plan_text`: as text and JSON
   request                  the arguments of an operator, for planning it again
-  split, pivot             what planners share: tiers, grids, tasks, contiguous tiles
+  split, pivot             what planners share: buffers, grids, tasks, contiguous tiles
   box_sizes                the boxes that a tensor is cut into
   search                   candidates with predicted times, of which the fastest is chosen
   prediction, cost         the predicted time of a split, and its terms
@@ -11,7 +11,7 @@ Plans:
 Planners:
   elementwise              cast, bitcast_convert
   reverse, reverse_groups  reverse and flip; `reverse_sequence`
-  tin_shift                its tiers and variants; `tin_shift_choice`: strategy "auto"
+  tin_shift                its variants; `tin_shift_tiers`: what fits in NRAM; `tin_shift_choice`: strategy "auto"
   gather                   gather, gather_nd, index_select
   scatter, scatter_chunk   scatter and scatter_nd; `scatter_bins` and `scatter_binning` sort the updates first
   lookup, lookup_geometry  what gather and scatter share; `lookup_cost`, `index_arithmetic`: its cost

@@ -7,6 +7,7 @@ anywhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlusim.errors import PlanError
@@ -22,12 +23,13 @@ from mlusim.units import ceil_div, group_digits, plural
 # Whole vectors (G 5.3: 128 B per cycle, and the only length on arch below 300) and whole units of the DRAM bus.
 BLOCK_BYTES = 128
 
-_PINGPONG = "pingpong"
 STRATEGIES: dict[str, str] = {
     "auto": "the strategy with the shorter predicted time",
-    _PINGPONG: "two buffers per side: tile i + 1 is loaded and tile i - 1 stored while tile i is computed",
+    "pingpong": "two buffers per side: tile i + 1 is loaded and tile i - 1 stored while tile i is computed",
     "serial": "one buffer per side, twice as large: load, compute, store, one after the other",
 }
+# By strategy, the buffers per side; with two, successive tiles overlap.
+_BUFFERS = {"pingpong": 2, "serial": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +45,6 @@ class ElementwiseParameters:
     overlapped: bool
     elements: int
     block: int
-
-
-# Its split is whether successive tiles overlap.
-_Candidate = Candidate[bool]
 
 
 def plan_elementwise(
@@ -70,121 +68,119 @@ def plan_elementwise(
         return empty_plan(
             operator=operator, strategy=strategy, board=board, shape=(0,), itemsize=written_bytes, unit=unit
         )
-    block = max(BLOCK_BYTES, board.vector_alignment_bytes) // min(read_bytes, written_bytes)
-    tile_bytes = read_bytes + written_bytes if passes else read_bytes
-    blocks = ceil_div(count, block)
-    fitting_blocks = _fitting_blocks(board, tile_bytes, block, strategy, operator)
-    costs = _Costs(board, block, blocks, read_bytes, written_bytes, passes)
+    work = _Work(board, count, read_bytes, written_bytes, passes)
+    largest_tiles = _largest_tiles(work, strategy, operator)
     fastest = best_by_strategy(
-        candidate
-        for overlapped, fitting in fitting_blocks.items()
-        for candidate in costs.candidates(fitting, overlapped=overlapped)
+        candidate for name, blocks in largest_tiles.items() for candidate in _candidates(work, name, blocks)
     )
-    candidate = next(iter(fastest.values()))
-    overlapped = candidate.split
-    starts, stops = (bounds * block for bounds in cut_evenly(blocks, candidate.tiles))
+    chosen = next(iter(fastest.values()))
+    buffers, elements = _BUFFERS[chosen.strategy], work.elements(chosen.tiles)
+    starts, stops = (bounds * work.block for bounds in cut_evenly(work.blocks, chosen.tiles))
     stops[-1] = count
-    largest = ceil_div(blocks, candidate.tiles) * block
-    nram_bytes = (1 + overlapped) * tile_bytes * largest
-    tiles_per_task = ceil_div(candidate.tiles, candidate.tasks)
-    share = ceil_div(count, candidate.tasks)
-    times = predicted_text({name: fast.predicted_ps for name, fast in fastest.items()})
+    nram_bytes = buffers * work.tile_bytes * elements
+    tiles_per_task = ceil_div(chosen.tiles, chosen.tasks)
+    share = ceil_div(count, chosen.tasks)
     return Plan(
         operator=operator,
-        strategy=candidate.strategy,
+        strategy=chosen.strategy,
         board=board,
         tier=1 if tiles_per_task == 1 else 2,
         reason=(
             f"the {group_digits(share)} elements of a core {'fit' if tiles_per_task == 1 else 'are cut'} in "
-            f"{plural(tiles_per_task, 'tile')}; {times}"
+            f"{plural(tiles_per_task, 'tile')}; {predicted_text(fastest)}"
         ),
         arithmetic=(
             (
-                f"{group_digits(board.nram_usable_bytes)} B of NRAM // ({1 + overlapped} x {tile_bytes} B) = "
-                f"{group_digits(fitting_blocks[overlapped] * block)} elements"
+                f"{group_digits(board.nram_usable_bytes)} B of NRAM // ({buffers} x {work.tile_bytes} B) = "
+                f"{group_digits(largest_tiles[chosen.strategy] * work.block)} elements"
             ),
             (
-                f"{group_digits(count)} elements = {group_digits(blocks)} blocks = {group_digits(candidate.tiles)} "
-                f"tiles of up to {group_digits(largest)} elements"
+                f"{group_digits(count)} elements = {group_digits(work.blocks)} blocks = {group_digits(chosen.tiles)} "
+                f"tiles of up to {group_digits(elements)} elements"
             ),
         ),
         unit=unit,
         unit_bytes=share * (read_bytes + written_bytes),
         kind="BLOCK",
-        dim=(candidate.tasks, 1, 1),
+        dim=(chosen.tasks, 1, 1),
         output_shape=(count,),
         itemsize=written_bytes,
-        tiles=Tiles(in_runs(candidate.tiles, candidate.tasks), starts[:, None], stops[:, None], nram_bytes),
+        tiles=Tiles(in_runs(chosen.tiles, chosen.tasks), starts[:, None], stops[:, None], nram_bytes),
         nram_bytes=nram_bytes,
-        parameters=ElementwiseParameters(overlapped=overlapped, elements=largest, block=block),
-        predicted_ps=candidate.predicted_ps,
+        parameters=ElementwiseParameters(overlapped=buffers == 2, elements=elements, block=work.block),
+        predicted_ps=chosen.predicted_ps,
     )
 
 
-def _fitting_blocks(board: Board, tile_bytes: int, block: int, strategy: str, operator: str) -> dict[bool, int]:
-    """By whether tiles overlap, return the blocks of the largest tile, for the selected strategies that fit.
-
-    Raises `PlanError` if not one block fits.
-    """
-    selected = [name == _PINGPONG for name in strategies_to_try(STRATEGIES, strategy)]
-    usable = board.nram_usable_bytes
-    needed = {overlapped: (1 + overlapped) * tile_bytes * block for overlapped in selected}
-    fitting = {overlapped: usable // size for overlapped, size in needed.items() if size <= usable}
-    if not fitting:
-        least = selected[-1]
-        buffers = "two buffers" if least else "one buffer"
-        serial = "choose strategy 'serial', or " if least and needed[True] // 2 <= usable else ""
-        raise PlanError(
-            f"{board.name} has {group_digits(usable)} B of usable NRAM, and {operator}, strategy "
-            f"{_name(overlapped=least)}, needs {buffers} per side for a block of {group_digits(block)} elements, "
-            f"{group_digits(needed[least])} B; {serial}{MORE_NRAM}"
-        )
-    return fitting
-
-
-def _name(*, overlapped: bool) -> str:
-    return _PINGPONG if overlapped else "serial"
-
-
 @dataclass(frozen=True, slots=True)
-class _Costs:
-    """Predicted times of splits of one operator on one board."""
+class _Work:
+    """An elementwise operation to plan; attributes as the arguments of `plan_elementwise`."""
 
     board: Board
-    block: int
-    blocks: int
+    count: int
     read_bytes: int
     written_bytes: int
     passes: int
 
-    def candidates(self, fitting_blocks: int, *, overlapped: bool) -> list[_Candidate]:
-        """Return candidates with a few task and tile counts: fewer tiles are larger, more tiles overlap better."""
-        candidates: list[_Candidate] = []
-        for tasks in task_counts(self.board, self.blocks):
-            share = ceil_div(self.blocks, tasks)
-            fewest = ceil_div(share, fitting_blocks)
-            candidates += [
-                self._predict(tasks, min(tasks * per_task, self.blocks), overlapped=overlapped)
-                for per_task in (*range(fewest, fewest + 5), 2 * fewest, 3 * fewest, 4 * fewest)
-                if per_task <= share
-            ]
-        return candidates
+    @property
+    def block(self) -> int:
+        """Elements of a block; tiles are whole blocks."""
+        return max(BLOCK_BYTES, self.board.vector_alignment_bytes) // min(self.read_bytes, self.written_bytes)
 
-    def _predict(self, tasks: int, tiles: int, *, overlapped: bool) -> _Candidate:
-        board = self.board
-        elements = ceil_div(self.blocks, tiles) * self.block
-        cost = TileCost(
-            load=load_cost(board, elements * self.read_bytes),
-            store=store_cost(board, elements * self.written_bytes),
-            compute_ps=vector_ps(board, elements * max(self.read_bytes, self.written_bytes), self.passes),
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return ceil_div(self.count, self.block)
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes per element in one buffer of each side."""
+        return self.read_bytes + self.written_bytes if self.passes else self.read_bytes
+
+    def elements(self, tiles: int) -> int:
+        """Return the elements of the largest of so many tiles."""
+        return ceil_div(self.blocks, tiles) * self.block
+
+
+def _largest_tiles(work: _Work, strategy: str, operator: str) -> dict[str, int]:
+    """Return the blocks of the largest tile of each strategy to try that fits.
+
+    Raises `PlanError` if not one block fits.
+    """
+    usable = work.board.nram_usable_bytes
+    needed = {name: _BUFFERS[name] * work.tile_bytes * work.block for name in strategies_to_try(STRATEGIES, strategy)}
+    fitting = {name: usable // size for name, size in needed.items() if size <= usable}
+    if not fitting:
+        name, size = list(needed.items())[-1]
+        buffers = "two buffers" if _BUFFERS[name] == 2 else "one buffer"
+        serial = "choose strategy 'serial', or " if name != "serial" and size // 2 <= usable else ""
+        raise PlanError(
+            f"{work.board.name} has {group_digits(usable)} B of usable NRAM, and {operator}, strategy "
+            f"{name}, needs {buffers} per side for a block of {group_digits(work.block)} elements, "
+            f"{group_digits(size)} B; {serial}{MORE_NRAM}"
         )
-        queued = not (overlapped or self.passes)
-        return Candidate(
-            strategy=_name(overlapped=overlapped),
-            predicted_ps=predict_ps(
-                Grid(board=board, tiles=tiles, tasks=tasks), cost, overlapped=overlapped, queued=queued
-            ),
-            tasks=tasks,
-            tiles=tiles,
-            split=overlapped,
-        )
+    return fitting
+
+
+def _candidates(work: _Work, strategy: str, largest_tile: int) -> Iterator[Candidate[None]]:
+    """Yield candidates with a few task and tile counts: fewer tiles are larger, more tiles overlap better."""
+    for tasks in task_counts(work.board, work.blocks):
+        share = ceil_div(work.blocks, tasks)
+        fewest = ceil_div(share, largest_tile)
+        for per_task in (*range(fewest, fewest + 5), 2 * fewest, 3 * fewest, 4 * fewest):
+            if per_task <= share:
+                tiles = min(tasks * per_task, work.blocks)
+                predicted = _predicted_ps(work, strategy, tasks, tiles)
+                yield Candidate(strategy=strategy, predicted_ps=predicted, tasks=tasks, tiles=tiles, split=None)
+
+
+def _predicted_ps(work: _Work, strategy: str, tasks: int, tiles: int) -> int:
+    board, elements = work.board, work.elements(tiles)
+    tile = TileCost(
+        load=load_cost(board, elements * work.read_bytes),
+        store=store_cost(board, elements * work.written_bytes),
+        compute_ps=vector_ps(board, elements * max(work.read_bytes, work.written_bytes), work.passes),
+    )
+    overlapped = _BUFFERS[strategy] == 2
+    queued = not (overlapped or work.passes)
+    return predict_ps(Grid(board=board, tiles=tiles, tasks=tasks), tile, overlapped=overlapped, queued=queued)

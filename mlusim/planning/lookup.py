@@ -148,7 +148,7 @@ def choose(problem: LookupProblem, candidates: Sequence[LookupCandidate]) -> tup
     if len(fastest) == 1 and chosen.strategy == "rows":
         slab, usable = problem.lookups.slab_elements * problem.itemsize, problem.board.nram_usable_bytes
         reason += f"; slab does not fit: {group_digits(slab)} B in {group_digits(usable)} B"
-    return chosen, f"{reason}; {predicted_text({name: other.predicted_ps for name, other in fastest.items()})}"
+    return chosen, f"{reason}; {predicted_text(fastest)}"
 
 
 def plan_of(

@@ -161,13 +161,12 @@ def plan_reverse_sequence(
     start, stop = _boxes(layout, cut)
     buffers = _buffers(candidate.strategy, overlapped=split.overlapped)
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
-    times = {name: fast.predicted_ps for name, fast in fastest.items()}
     return Plan(
         operator="reverse_sequence",
         strategy=candidate.strategy,
         board=board,
         tier=cut.pivot,
-        reason=f"{_reason(layout, cut, itemsize)}; {predicted_text(times)}",
+        reason=f"{_reason(layout, cut, itemsize)}; {predicted_text(fastest)}",
         arithmetic=(text, tiles_text(board, cut, buffers)),
         unit=f"an entry of {group_digits(layout.rows)} rows of {group_digits(layout.row)} elements of {itemsize} B",
         unit_bytes=layout.rows * layout.row * itemsize,

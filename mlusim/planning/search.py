@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mlusim.hardware import Board
 from mlusim.units import PS_PER_US
@@ -61,9 +61,10 @@ def best_by_strategy(candidates: Iterable[Candidate[Split]]) -> dict[str, Candid
     }
 
 
-def predicted_text(times_ps: Mapping[str, int]) -> str:
-    """Format the predicted times of strategies, for the reason of a plan."""
-    return "predicted: " + ", ".join(f"{name} {time_ps / PS_PER_US:.2f} us" for name, time_ps in times_ps.items())
+def predicted_text(fastest: Mapping[str, Candidate[Any]]) -> str:
+    """Format the predicted times of the strategies, for the reason of a plan."""
+    times = (f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us" for name, candidate in fastest.items())
+    return f"predicted: {', '.join(times)}"
 
 
 def strategies_to_try(strategies: Mapping[str, str], strategy: str) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from mlusim.arrays import Integers
 from mlusim.dtypes import Dtype
 from mlusim.hardware import Board
 from mlusim.planning.plan import Plan, empty_plan
-from mlusim.planning.split import Cuts, Fit, boxes, buffer_bytes, choose_tier, cut, cut_evenly, in_turn, union1_launch
+from mlusim.planning.split import Cuts, boxes, buffer_bytes, cut, cut_evenly, in_turn, union1_launch
 from mlusim.planning.tiles import Tiles
 from mlusim.planning.tin_shift_choice import best_cut, choose
+from mlusim.planning.tin_shift_tiers import Fit, choose_tier
 from mlusim.units import ceil_div, group_digits, plural, round_up
 
 Shape = tuple[int, int, int, int]
@@ -108,12 +109,9 @@ def plan_tin_shift(
             parameters=ShiftParameters(clears=settings.clears, buffers=settings.buffers, rows=0),
         )
     fit = choose_tier(board, rows=time, row_elements=hw, itemsize=itemsize, buffers=settings.buffers)
-    channel_cuts, row_cuts = cut(channels, 1), cut(time, fit.rows)
-    batching: tuple[str, ...] = ()
+    row_cuts, channel_cuts = cut(time, fit.rows), cut(channels, 1)
     if fit.tier < 3 and (settings.batches or settings.buffers > 1):
-        segments, blocks = best_cut(board, shape, groups, itemsize, settings.buffers)
-        row_cuts, channel_cuts, batching = _cut(shape, groups, segments, blocks)
-        fit = _as_cut(fit, time, segments)
+        fit, row_cuts, channel_cuts = _cut_for_the_cores(board, shape, groups, itemsize, settings, fit)
     # Items are nested as batch, channel, time; the chunks of a row form one item, processed by one core.
     chunks = cut(hw, fit.elements)
     start, stop = boxes((cut(batch, 1), row_cuts, channel_cuts, chunks), order=(0, 2, 1, 3))
@@ -131,7 +129,7 @@ def plan_tin_shift(
         board=board,
         tier=fit.tier,
         reason=fit.reason,
-        arithmetic=(*fit.arithmetic, *batching, f"{group_digits(items)} items: {dealing}"),
+        arithmetic=(*fit.arithmetic, f"{group_digits(items)} items: {dealing}"),
         unit=unit,
         unit_bytes=time * hw * itemsize,
         kind=kind,
@@ -165,23 +163,22 @@ def _launch_by_floor_division(board: Board, sizes: Integers) -> _Launch:
     return "UNION1", dim, np.arange(len(sizes)) % tasks, dealing
 
 
-def _cut(shape: Shape, groups: int, segments: int, blocks: int) -> tuple[Cuts, Cuts, tuple[str, ...]]:
-    """Cut rows into segments, and the channels of each group into blocks, evenly; with a line of explanation."""
+def _cut_for_the_cores(
+    board: Board, shape: Shape, groups: int, itemsize: int, settings: Strategy, fit: Fit
+) -> tuple[Fit, Cuts, Cuts]:
+    """Cut rows into segments, and the channels of each group into blocks, evenly; return the fit and both cuts."""
     _, time, channels, _ = shape
+    segments, blocks = best_cut(board, shape, groups, itemsize, settings.buffers)
     per_group = channels // groups
-    starts, stops = cut_evenly(per_group, blocks)
-    first = np.arange(groups)[:, None] * per_group
     line = (
         f"{group_digits(per_group)} channels per group in {plural(blocks, 'block')} of up to "
         f"{group_digits(ceil_div(per_group, blocks))}, {group_digits(time)} rows in {plural(segments, 'segment')}: the "
         "shortest predicted time of the busiest core"
     )
-    return cut_evenly(time, segments), ((first + starts).reshape(-1), (first + stops).reshape(-1)), (line,)
-
-
-def _as_cut(fit: Fit, time: int, segments: int) -> Fit:
-    """Return the fit of a unit cut into `segments`, either by necessity or to occupy more cores."""
-    if segments == 1 or fit.tier > 1:
-        return replace(fit, rows=ceil_div(time, segments))
-    reason = f"{fit.reason}, but is cut into {segments} segments to occupy the cores"
-    return replace(fit, tier=2, units=0, rows=ceil_div(time, segments), reason=reason)
+    cut_fit = replace(fit, rows=ceil_div(time, segments), arithmetic=(*fit.arithmetic, line))
+    if segments > 1 and fit.tier == 1:
+        reason = f"{fit.reason}, but is cut into {segments} segments to occupy the cores"
+        cut_fit = replace(cut_fit, tier=2, reason=reason)
+    starts, stops = cut_evenly(per_group, blocks)
+    first = np.arange(groups)[:, None] * per_group
+    return cut_fit, cut_evenly(time, segments), ((first + starts).reshape(-1), (first + stops).reshape(-1))

@@ -37,17 +37,26 @@ def choose(plan_of: Callable[[str], Plan]) -> Plan:
     Raises the `PlanError` of the first strategy if none fits.
     """
     first, *others = CANDIDATES
-    plans = {first: plan_of(first)}
+    candidates = {first: _candidate(plan_of(first))}
     for name in others:
         # Two buffers may not fit where one does.
         with suppress(PlanError):
-            plans[name] = plan_of(name)
-    predicted = {name: predict_tin_shift_ps(plan) for name, plan in plans.items()}
-    fastest = min(predicted, key=predicted.__getitem__)
-    plan = plans[fastest]
+            candidates[name] = _candidate(plan_of(name))
+    fastest = min(candidates.values(), key=lambda candidate: candidate.predicted_ps)
+    plan = fastest.split
     if not plan.tier:
         return plan
-    return replace(plan, reason=f"{plan.reason}; {predicted_text(predicted)}", predicted_ps=predicted[fastest])
+    return replace(plan, reason=f"{plan.reason}; {predicted_text(candidates)}", predicted_ps=fastest.predicted_ps)
+
+
+def _candidate(plan: Plan) -> Candidate[Plan]:
+    return Candidate(
+        strategy=plan.strategy,
+        predicted_ps=predict_tin_shift_ps(plan),
+        tasks=plan.tasks,
+        tiles=len(plan.tiles),
+        split=plan,
+    )
 
 
 def predict_tin_shift_ps(plan: Plan) -> int:
