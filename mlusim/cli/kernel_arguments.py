@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -147,32 +146,18 @@ def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
 def _setting(name: str, text: str, default: Any) -> list[Any]:
     """Parse values of a setting, of its default's type."""
     from mlusim.explore.axis_values import numbers
+    from mlusim.explore.setting_values import setting_values
 
-    if isinstance(default, bool):
-        words = {"true": True, "false": False, "1": True, "0": False}
-        parts = [part.strip().lower() for part in text.split(",")]
-        if not all(part in words for part in parts):
-            raise InputError(f"--set {name}={text}: choose true or false")
-        return [words[part] for part in parts]
-    if isinstance(default, int | float):
-        return numbers(name, text, whole=isinstance(default, int))
-    if isinstance(default, tuple | list):
-        return _tuples(name, text)
+    try:
+        values = setting_values(name, text, default)
+    except InputError as error:
+        raise InputError(f"--set {error.message}") from None
+    if values is not None:
+        return values
     for whole in (True, False) if default is None else ():
         with suppress(InputError):
             return numbers(name, text, whole=whole)
     return text.split(",")
-
-
-def _tuples(name: str, text: str) -> list[Any]:
-    """Parse values of a setting whose default is a tuple."""
-    try:
-        values = literal_eval(f"[{text}]")
-    except (ValueError, SyntaxError):
-        values = [text]
-    if not all(isinstance(value, tuple | list) for value in values):
-        raise InputError(f"--set {name}={text}: write a tuple in parentheses, such as {name}=(4,8)")
-    return [tuple(value) for value in values]
 
 
 def bind_compile_options(kernel_name: str, options: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError, it_has, shown
 from mlusim.explore.axes import Axes
 from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, numbers, several, shapes
+from mlusim.explore.setting_values import with_texts_parsed
 from mlusim.explore.user_kernels import UserKernel, kernel_of
 from mlusim.files import is_kernel_name
 from mlusim.host.arguments import assign, parse_argument
@@ -160,6 +161,7 @@ def _own_kernel(
         raise InputError(
             f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; {it_has(kernel.settings)}"
         )
+    settings = with_texts_parsed(settings, kernel.settings)
     return _Subject(name=name, kernel=kernel, dtype=dtype, strategies=[None], options=settings, launch=launch)
 
 

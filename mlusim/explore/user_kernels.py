@@ -12,10 +12,11 @@ import inspect
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,7 @@ def load(kernel: Mapping[str, Any]) -> Function:
             import cloudpickle
 
             function = cloudpickle.loads(base64.b64decode(kernel["pickled"]))
+            _name_file(function, kernel["file"], set())
         digest, unknown = _digest(function, kernel["version"])
         if digest != key and not (unknown or kernel["version"]):
             raise MlusimError(
@@ -174,6 +176,29 @@ def _pickled(function: Function) -> str:
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+def _name_file(value: Any, file: str, seen: set[int]) -> None:
+    """Give an unpickled function and those that it calls the name of their file, which messages show.
+
+    cloudpickle leaves it out. Functions that were pickled by value are from the kernel's module.
+    """
+    while isinstance(value, partial):
+        value = value.func
+    if isinstance(value, CellType):
+        with suppress(ValueError):  # an empty cell
+            _name_file(value.cell_contents, file, seen)
+    if not isinstance(value, FunctionType) or id(value) in seen or not value.__code__.co_filename.startswith("<"):
+        return
+    seen.add(id(value))
+    value.__code__ = _of_file(value.__code__, file)
+    for called in (*value.__globals__.values(), *(value.__closure__ or ())):
+        _name_file(called, file, seen)
+
+
+def _of_file(code: CodeType, file: str) -> CodeType:
+    constants = tuple(_of_file(value, file) if isinstance(value, CodeType) else value for value in code.co_consts)
+    return code.replace(co_filename=file, co_consts=constants)
 
 
 def restored(kernel: Mapping[str, Any]) -> UserKernel:

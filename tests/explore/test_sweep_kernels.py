@@ -67,6 +67,27 @@ def test_a_callable_of_this_process():
     assert here(copy, shape=4096, part=(1)).rows[0]["time_ps"] == rows[0]["time_ps"]
 
 
+def test_a_text_is_values_of_the_type_of_the_default():
+    async def copy(core, x, out, part=2, fast=True, block=(1, 2), how="near", more=None):
+        """Never runs: the points are made, and no more."""
+
+    def values(**settings):
+        points = points_of(copy, shape=SHAPE, options=settings)
+        (name,) = settings
+        return [point.options[name] for point in points]
+
+    assert values(part="2..8*2,9") == [2, 4, 8, 9]
+    assert values(part=[1, "4..8+2"]) == [1, 4, 6, 8]
+    assert values(fast="true,false") == [True, False]
+    assert values(block="(4,8),(2,2)") == [(4, 8), (2, 2)]
+    assert values(how="near,far") == ["near,far"]
+    assert values(more="2..8*2") == ["2..8*2"]
+    with pytest.raises(InputError, match=r"^part: 'fast' is neither a number nor a range such as 16\.\.64\*2 or "):
+        values(part="fast")
+    with pytest.raises(InputError, match=r"^block=3: write a tuple in parentheses, such as block=\(4,8\)$"):
+        values(block="3")
+
+
 def test_a_function_without_a_module():
     """As of `exec` in a dictionary of its own."""
     names = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sqlite3
 import sys
 from contextlib import closing
@@ -238,6 +239,19 @@ def test_a_kernel_may_import_siblings_while_running(tmp_path, one_worker, worker
     )
     (tmp_path / "mine_beside.py").write_text("N = 5\n")
     assert mlusim.sweep(f"{tmp_path}/kern.py:kernel", shape=4, workers=workers).counts["done"] == 1
+
+
+def _half(core, x):
+    return core.nram.alloc(-(x.size // 2), x.dtype)
+
+
+def test_messages_from_workers_name_the_file_of_a_function(one_worker):
+    async def fails(core, x, out):
+        if not core.is_memory_core:
+            _half(core, x)
+
+    (row,) = mlusim.sweep(fails, shape=64, workers=1).rows
+    assert re.search(r"^task 0 .*, test_user_kernels\.py:\d+, at .* ns: alloc of shape \[-32\]", row["message"])
 
 
 def test_array_settings_are_sent_to_workers(one_worker):
