@@ -15,27 +15,18 @@ from mlusim.log import NONE
 from mlusim.log_tables import AllocationRecord
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
-from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.condensed import accesses_from, condense, join, repeats_of
-from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import Geometry, geometry_of
 from mlusim.verifier.accesses.outputs import is_output
-from mlusim.verifier.accesses.table import COLLECT, FILTERS, Accesses
+from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.columns import ops_among
-from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
-from mlusim.verifier.split.never_written import swapped_arguments, too_few_tasks
-from mlusim.verifier.split.overwrites import Overwrites
-from mlusim.verifier.split.plan_comparison import (
-    describe_tile,
-    misplaced,
-    planned_output,
-    same_tiles,
-    tile_text,
-    tiles_as_accesses,
-)
-from mlusim.verifier.split.tensor_use import TensorUse, untouched
+from mlusim.verifier.split.never_written import Gaps
+from mlusim.verifier.split.overwrites import Overwrites, written_again
+from mlusim.verifier.split.plan_comparison import follows, misplaced, planned_output, tiles_as_accesses
+from mlusim.verifier.split.tensor_use import TensorUse
 
 # Names of outputs, or True for all.
 OutputNames = bool | tuple[str, ...]
@@ -75,11 +66,10 @@ class Coverage:
             ) or identity in self.run.log.host_read_parts
             passed &= identity not in self.run.log.host_writes
             if not len(rows) and identity != output and not passed:
-                use = untouched(allocation, is_input=roles.get(identity) == "input")
+                use = TensorUse.untouched(allocation, is_input=roles.get(identity) == "input")
             elif roles.get(identity) == "input" and (allocation.read_only or identity in self.run.log.host_writes):
                 # What kernels only read, and nobody has written, is an output that is never written.
-                own = self.run.accesses.where(rows)
-                use = _use_of_input(allocation, own, known=identity not in self.run.accesses.unknown)
+                use = self._input(identity, allocation, rows)
             else:
                 use, more = self._tensor(identity, allocation, rows, self.plan if identity == output else None)
                 findings += more
@@ -106,22 +96,13 @@ class Coverage:
         # Launches are not expected to write parts that were not passed to them.
         windowed = (kind == _WINDOW).any()
         expected = cells.count(kind == _WINDOW) > 0 if windowed else np.ones(len(cells), bool)
-        use = TensorUse(
-            name=allocation.name,
-            shape=allocation.shape,
-            dtype=allocation.dtype,
-            nbytes=allocation.nbytes,
-            is_input=False,
-            bytes_read=cells.total(reads),
+        use = replace(
+            self._reads(identity, allocation, cells, reads, is_input=False),
             bytes_written=cells.total(writes),
-            least_reads=int(reads.min()),
-            most_reads=int(reads.max()),
-            unread_bytes=cells.total(reads == 0),
             unwritten_bytes=cells.total((writes == 0) & expected),
             rewritten_bytes=cells.total(rewrites > 1),
             updated_bytes=cells.total(several & (rewrites <= 1)),
             expected_bytes=cells.total(expected),
-            known=identity not in self.run.accesses.unknown,
         )
         findings: list[Finding] = []
         is_workspace = allocation.workspace and identity not in self.run.log.host_read_parts
@@ -129,13 +110,33 @@ class Coverage:
             return use, findings
         is_partial = _is_named(allocation, self.partial) and use.bytes_written > 0
         if use.unwritten_bytes and identity not in self.run.log.host_writes and not is_partial:
-            beside = cells.runs((writes > 0) & ~expected)
-            findings.append(self._never_written(identity, cells, (writes == 0) & expected, rows, plan, beside))
+            gaps = Gaps(self.run, identity, rows, cells, (writes == 0) & expected, plan)
+            findings.append(gaps.finding(beside_bytes=cells.total((writes > 0) & ~expected)))
         if use.rewritten_bytes and not (allowed or allocation.workspace):
-            findings.append(self._written_again(allocation, cells, rewrites, rows, plan))
+            findings.append(written_again(self.run, allocation, cells, rewrites, rows, plan))
         if plan is not None and (kind == _TILE).any():
-            findings += self._against_plan(allocation, cells, joined, kind, plan)
+            findings += misplaced(self.run, allocation, cells, joined, is_run, kind == _TILE, plan)
         return use, findings
+
+    def _input(self, identity: int, allocation: AllocationRecord, rows: Integers) -> TensorUse:
+        """Return the use of an input: only its reads are counted."""
+        own = condense(self.run.accesses.where(rows), allocation.nbytes)
+        cells = Cells(own, allocation.nbytes)
+        return self._reads(identity, allocation, cells, cells.count(~own.write), is_input=True)
+
+    def _reads(
+        self, identity: int, allocation: AllocationRecord, cells: Cells, reads: Integers, *, is_input: bool
+    ) -> TensorUse:
+        """Return the use of a tensor as far as it is read; `reads`: by cell, how often."""
+        return TensorUse.of(
+            allocation,
+            is_input=is_input,
+            bytes_read=cells.total(reads),
+            least_reads=int(reads.min()),
+            most_reads=int(reads.max()),
+            unread_bytes=cells.total(reads == 0),
+            known=identity not in self.run.accesses.unknown,
+        )
 
     def _join(
         self, identity: int, allocation: AllocationRecord, own: Accesses, plan: Plan | None
@@ -148,31 +149,19 @@ class Coverage:
         tiles = accesses_from(identity, np.empty(0, np.int64), [])
         if plan is not None and len(plan.tiles):
             planned = tiles_as_accesses(plan, self.run.log, identity)
-            if not self._as_planned(own, planned):
+            if not follows(self.run, own, planned):
                 tiles = planned
         windows = self._windows(identity)
         if not (len(tiles) or len(windows)):
             own = condense(own, allocation.nbytes)
         # Atomics accumulate: their repeated writes are intended.
-        repeats, extra = repeats_of(own.where(np.flatnonzero(~self._atomic(own))))
+        atomic = ops_among(self.run.log, ATOMIC_NAMES)[self.run.order.op_of[own.record]]
+        repeats, extra = repeats_of(own.where(np.flatnonzero(~atomic)))
         parts = {_RUN: own, _TILE: tiles, _WINDOW: windows, _REPEAT: repeats}
         kind = np.repeat([*parts], [len(part) for part in parts.values()])
         repeated = np.zeros(len(kind), np.int64)
         repeated[kind == _REPEAT] = extra
         return reduce(join, [part for part in parts.values() if len(part)] or [own]), kind, repeated
-
-    def _as_planned(self, own: Accesses, planned: Accesses) -> bool:
-        """Return whether writes and plan tiles correspond one to one, by core: then no comparison is needed."""
-        writes = own.where(np.flatnonzero(own.write))
-        task = self.run.order.task_of[writes.record]
-        if np.array([record.is_memory_core for record in self.run.log.tasks], bool)[task].any():
-            return False
-        task_ids = np.array([record.task_id for record in self.run.log.tasks], np.int64)[task]
-        return same_tiles(writes, task_ids, planned, planned.record)
-
-    def _atomic(self, own: Accesses) -> Flags:
-        """Return a mask of the accesses by atomics."""
-        return np.asarray(ops_among(self.run.log, ATOMIC_NAMES)[self.run.order.op_of[own.record]], bool)
 
     def _windows(self, identity: int) -> Accesses:
         """Return the parts of a tensor that launches get, or that a program copies back, unless it is all of it."""
@@ -207,176 +196,6 @@ class Coverage:
         for index in launches:
             np.maximum(largest, cells.count(launch == index), out=largest)
         return largest
-
-    def _site(self, row: int, role: str, plan: Plan | None, byte: int) -> Site:
-        return replace(self.run.site(int(self.run.accesses.record[row]), role), tile=tile_text(plan, byte))
-
-    def _never_written(
-        self,
-        identity: int,
-        cells: Cells,
-        bad: Flags,
-        rows: Integers,
-        plan: Plan | None,
-        beside: tuple[Integers, Integers],
-    ) -> Finding:
-        """`beside`: bytes that are written in parts of the allocation that no launch got, such as padding of rows."""
-        allocation = self.run.log.allocations[identity]
-        starts, stops = cells.runs(bad)
-        nbytes = int((stops - starts).sum())
-        nearest = self._writer_beside(cells, bad, rows)
-        sites: tuple[Site, ...] = ()
-        if nearest is not None:
-            sites = (self._site(nearest, "nearby", plan, int(self.run.accesses.low[nearest])),)
-        whole = nbytes == allocation.nbytes
-        beside_bytes = int((beside[1] - beside[0]).sum())
-        remedies = ["look for a bound that is too small, or a tile that is skipped"]
-        if not len(rows) and identity not in self.run.log.windows:
-            # The host copies it back. Launches of BANG C programs have no windows: theirs may have got it.
-            remedies.insert(0, f"pass {allocation.name} to the launch that should write it, or do not copy it back")
-        elif not len(self.run.log):
-            remedies = ["look for the condition under which the kernel returns: no task does anything"]
-        elif whole and (swapped := swapped_arguments(self.run, identity, rows)):
-            remedies.insert(0, swapped)
-        elif len(starts) == 1 and (few := too_few_tasks(self.run, rows, int(starts[0]), int(stops[0]))):
-            remedies.insert(0, few)
-        if beside_bytes and sites:
-            remedies.insert(
-                0,
-                f"correct the address or the stride at {sites[0].location}: {format_bytes(beside_bytes)} beside the "
-                f"elements of {allocation.name}, such as the padding of its rows, are written",
-            )
-        by_plan = f"\nthe plan assigns {describe_tile(plan, int(starts[0]))}" if plan is not None else ""
-        if plan is None and len(rows) and not {COLLECT, *FILTERS}.isdisjoint(self.run.log.ops):
-            # Launches of BANG C programs have no windows.
-            declared = (
-                f"pass partial=({allocation.name!r},)"
-                if identity in self.run.log.windows
-                else f"copy back only the part of {allocation.name} that is written"
-            )
-            remedies.append(f"if only a part holds selected elements, {declared}")
-        return Finding(
-            kind="never-written",
-            title=f"{allocation.name} is never written"
-            if whole
-            else f"{format_bytes(nbytes)} of {allocation.name} are never written"
-            + (f", in {group_digits(len(starts))} ranges" if len(starts) > 1 else ""),
-            region=describe(allocation, starts, stops)
-            + ("" if len(starts) == 1 else f"; the first is {describe(allocation, starts[:1], stops[:1])}"),
-            nbytes=nbytes,
-            sites=sites,
-            rule="every byte of an output must be written exactly once; these keep the previous contents of memory"
-            + by_plan,
-            remedies=tuple(remedies),
-            fields={
-                "tensor": allocation.name,
-                "first_byte": int(starts[0]),
-                "end_byte": int(stops[-1]),
-                "of_bytes": allocation.nbytes,
-                "beside_bytes": beside_bytes,
-            },
-        )
-
-    def _writer_beside(self, cells: Cells, bad: Flags, rows: Integers) -> int | None:
-        """Return the row of a write to the byte before the first gap, or behind it; else of the nearest write."""
-        first = int(np.flatnonzero(bad)[0])
-        behind = first + int(np.argmin(np.append(bad[first:], False)))
-        for cell in (first - 1, behind):
-            if 0 <= cell < len(cells):
-                touching = cells.rows_at(cell)
-                beside = rows[touching[touching < len(rows)]]
-                beside = beside[self.run.accesses.write[beside]]
-                if len(beside):
-                    return int(beside[0])
-        written = rows[self.run.accesses.write[rows]]
-        if not len(written):
-            return None
-        return int(written[np.argmin(np.abs(self.run.accesses.high[written] - cells.runs(bad)[0][0]))])
-
-    def _written_again(
-        self, allocation: AllocationRecord, cells: Cells, writes: Integers, rows: Integers, plan: Plan | None
-    ) -> Finding:
-        bad = writes > 1
-        starts, stops = cells.runs(bad)
-        cell = int(np.flatnonzero(bad)[0])
-        touching = cells.rows_at(cell)
-        writers = [row for row in rows[touching[touching < len(rows)]] if self.run.accesses.write[row]]
-        byte = int(starts[0])
-        sites = tuple(self._site(int(row), "writes", plan, byte) for row in writers[:2])
-        names = sorted({site.task for site in sites})
-        locks = self.run.order.locks_held[self.run.order.position[self.run.accesses.record[writers[:2]]]]
-        remedies = ["look for a bound that is too large, or a tile that is done twice"]
-        if len(writers) > 1 and "lock" in self.run.log.ops and np.bitwise_and.reduce(locks):
-            remedies.insert(
-                0,
-                f"load {allocation.name} while the lock is held, and store a value computed from it: each store "
-                "replaces that of the task before",
-            )
-        by = f"one {sites[0].operation} of {names[0]}" if len(writers) == 1 else " and ".join(names)
-        return Finding(
-            kind="written-again",
-            title=f"{format_bytes(int((stops - starts).sum()))} of {allocation.name} are written "
-            f"{'twice' if writes.max() == 2 else f'up to {int(writes.max())} times'}, first by "
-            f"{by}{' both times' if len(names) == 1 and len(writers) > 1 else ''}",
-            region=describe(allocation, starts, stops),
-            nbytes=int((stops - starts).sum()),
-            sites=sites,
-            rule="every byte of an output must be written exactly once",
-            remedies=(*remedies, f"if it is meant, pass rewrites=({allocation.name!r},)"),
-            fields={"tensor": allocation.name},
-        )
-
-    def _against_plan(
-        self, allocation: AllocationRecord, cells: Cells, joined: Accesses, kind: Integers, plan: Plan
-    ) -> list[Finding]:
-        task = joined.record.copy()
-        is_run = kind == _RUN
-        task[is_run] = self.run.order.task_of[joined.record[is_run]]
-        writes = is_run & joined.write
-        bad, planned, actual = misplaced(cells, self.run.log, task, kind == _TILE, writes)
-        if not bad.any():
-            return []
-        starts, stops = cells.runs(bad)
-        cell = int(np.flatnonzero(bad)[0])
-        row = next(row for row in cells.rows_at(cell).tolist() if writes[row])
-        original = int(np.flatnonzero(self.run.accesses.record == joined.record[row])[0])
-        site = self._site(original, "writes", plan, int(starts[0]))
-        writer = f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task
-        return [
-            Finding(
-                kind="not-planned",
-                title=f"{writer} writes bytes that the plan assigns to task {int(planned[cell])}",
-                region=describe(allocation, starts, stops),
-                nbytes=int((stops - starts).sum()),
-                sites=(site,),
-                rule=f"the plan of {plan.operator} assigns {describe_tile(plan, int(starts[0]))}",
-                remedies=("iterate over plan.tiles_of(core.task_id), or verify without a plan",),
-                fields={"task": self.run.log.tasks[int(actual[cell])].task_id, "planned_task": int(planned[cell])},
-            )
-        ]
-
-
-def _use_of_input(allocation: AllocationRecord, own: Accesses, *, known: bool) -> TensorUse:
-    """Return the use of an input: only its reads are counted."""
-    own = condense(own, allocation.nbytes)
-    cells = Cells(own, allocation.nbytes)
-    reads = cells.count(~own.write)
-    return TensorUse(
-        name=allocation.name,
-        shape=allocation.shape,
-        dtype=allocation.dtype,
-        nbytes=allocation.nbytes,
-        is_input=True,
-        bytes_read=cells.total(reads),
-        bytes_written=0,
-        least_reads=int(reads.min()),
-        most_reads=int(reads.max()),
-        unread_bytes=cells.total(reads == 0),
-        unwritten_bytes=0,
-        rewritten_bytes=0,
-        expected_bytes=0,
-        known=known,
-    )
 
 
 def written_elements(run: Run, output: View) -> Flags:

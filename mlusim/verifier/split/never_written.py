@@ -1,65 +1,162 @@
-"""Remedies for faults of the host that leave an output unwritten: too few tasks, arguments in the wrong order."""
+"""Bytes of an output that are never written: the write beside them, and the faults that may have left them out."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mlusim.arrays import Integers
-from mlusim.units import format_bytes
+from mlusim.arrays import Flags, Integers
+from mlusim.planning.plan import Plan
+from mlusim.units import format_bytes, group_digits
+from mlusim.verifier.accesses.cells import Cells
+from mlusim.verifier.accesses.coordinates import describe
+from mlusim.verifier.accesses.table import COLLECT, FILTERS
+from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
+from mlusim.verifier.split.plan_comparison import describe_tile, site_in_tile
 
 
-def too_few_tasks(run: Run, rows: Integers, first: int, end: int) -> str:
-    """Return the remedy for a gap that further tasks would fill; empty if there is none.
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """The bytes of one output that are never written.
 
-    There is one if each task writes an equal part of the output, in the order of the tasks, and nobody the rest.
-
-    Args:
+    Attributes:
         run: the run.
-        rows: the accesses to the output.
-        first, end: the only gap.
-    """
-    accesses, order = run.accesses, run.order
-    writes = rows[accesses.write[rows]]
-    task = order.task_of[accesses.record[writes]]
-    written_by = np.unique(task).tolist()
-    records = [run.log.tasks[number] for number in written_by]
-    if len({record.launch for record in records}) != 1 or any(record.is_memory_core for record in records):
-        return ""
-    parts = sorted(
-        (record.task_id, int(accesses.low[writes[own]].min()), int(accesses.high[writes[own]].max()))
-        for number, record in zip(written_by, records, strict=True)
-        for own in (task == number,)
-    )
-    nbytes = parts[0][2] - parts[0][1]
-    begin = first - len(parts) * nbytes
-    regular = [(number, begin + number * nbytes, begin + (number + 1) * nbytes) for number in range(len(parts))]
-    missing, rest = divmod(end - first, nbytes)
-    if len(parts) < 2 or parts != regular or rest:
-        return ""
-    return (
-        f"launch {len(parts) + missing} tasks, or let each task write more: the {len(parts)} tasks write "
-        f"{format_bytes(nbytes)} each, one after the other, and no task writes the rest"
-    )
-
-
-def swapped_arguments(run: Run, identity: int, rows: Integers) -> str:
-    """Return the remedy for an output that a launch reads, while it writes memory that the host has filled; else empty.
-
-    Args:
-        run: the run.
-        identity: an allocation that is never written.
+        identity: the allocation.
         rows: the accesses to it.
+        cells, bad: its cells, and which of them are never written.
+        plan: its plan, if any.
     """
-    log, accesses, order = run.log, run.accesses, run.order
-    launch = order.launch[order.task_of[accesses.record]]
-    readers = np.unique(launch[rows]).tolist()
-    for number in readers:
-        own = launch == number
-        written, read = (set(accesses.alloc[own & side].tolist()) for side in (accesses.write, ~accesses.write))
-        filled = sorted((written - read) & log.host_writes)
-        if filled:
-            given, at = log.allocations[filled[0]].name, log.launches[number].launched_at
-            name = log.allocations[identity].name
-            return f"exchange {given} and {name} in the launch at {at}: it writes the one, which the host filled"
-    return ""
+
+    run: Run
+    identity: int
+    rows: Integers
+    cells: Cells
+    bad: Flags
+    plan: Plan | None
+
+    def finding(self, beside_bytes: int) -> Finding:
+        """Return the finding.
+
+        `beside_bytes`: the bytes that are written in parts of the allocation that no launch got, such as padding of
+        rows.
+        """
+        allocation = self.run.log.allocations[self.identity]
+        name = allocation.name
+        starts, stops = self.cells.runs(self.bad)
+        first, nbytes = int(starts[0]), int((stops - starts).sum())
+        nearest = self._writer_beside(first)
+        record = None if nearest is None else int(self.run.accesses.record[nearest])
+        byte = 0 if nearest is None else int(self.run.accesses.low[nearest])
+        sites = () if record is None else (site_in_tile(self.run, record, "nearby", self.plan, byte),)
+        rule = "every byte of an output must be written exactly once; these keep the previous contents of memory"
+        if self.plan is not None:
+            rule += f"\nthe plan assigns {describe_tile(self.plan, first)}"
+        remedies = self._remedies(starts, stops)
+        if beside_bytes and sites:
+            remedies.insert(
+                0,
+                f"correct the address or the stride at {sites[0].location}: {format_bytes(beside_bytes)} beside the "
+                f"elements of {name}, such as the padding of its rows, are written",
+            )
+        several = f", in {group_digits(len(starts))} ranges" if len(starts) > 1 else ""
+        region = describe(allocation, starts, stops)
+        return Finding(
+            kind="never-written",
+            title=f"{name} is never written"
+            if nbytes == allocation.nbytes
+            else f"{format_bytes(nbytes)} of {name} are never written{several}",
+            region=f"{region}; the first is {describe(allocation, starts[:1], stops[:1])}" if several else region,
+            nbytes=nbytes,
+            sites=sites,
+            rule=rule,
+            remedies=tuple(remedies),
+            fields={
+                "tensor": name,
+                "first_byte": first,
+                "end_byte": int(stops[-1]),
+                "of_bytes": allocation.nbytes,
+                "beside_bytes": beside_bytes,
+            },
+        )
+
+    def _writer_beside(self, first_byte: int) -> int | None:
+        """Return the row of a write to the byte before the first gap, or behind it; else of the nearest write."""
+        accesses, rows = self.run.accesses, self.rows
+        first = int(np.flatnonzero(self.bad)[0])
+        behind = first + int(np.argmin(np.append(self.bad[first:], False)))
+        for cell in (first - 1, behind):
+            if 0 <= cell < len(self.cells):
+                touching = self.cells.rows_at(cell)
+                beside = rows[touching[touching < len(rows)]]
+                beside = beside[accesses.write[beside]]
+                if len(beside):
+                    return int(beside[0])
+        written = rows[accesses.write[rows]]
+        return int(written[np.argmin(np.abs(accesses.high[written] - first_byte))]) if len(written) else None
+
+    def _remedies(self, starts: Integers, stops: Integers) -> list[str]:
+        log = self.run.log
+        name, nbytes = log.allocations[self.identity].name, log.allocations[self.identity].nbytes
+        # Launches of BANG C programs have no windows: theirs may have got the tensor.
+        in_windows = self.identity in log.windows
+        remedies = ["look for a bound that is too small, or a tile that is skipped"]
+        if not len(self.rows) and not in_windows:
+            # The host copies it back.
+            remedies.insert(0, f"pass {name} to the launch that should write it, or do not copy it back")
+        elif not len(log):
+            remedies = ["look for the condition under which the kernel returns: no task does anything"]
+        elif int((stops - starts).sum()) == nbytes and (swapped := self._swapped_arguments()):
+            remedies.insert(0, swapped)
+        elif len(starts) == 1 and (few := self._too_few_tasks(int(starts[0]), int(stops[0]))):
+            remedies.insert(0, few)
+        if self.plan is None and len(self.rows) and not {COLLECT, *FILTERS}.isdisjoint(log.ops):
+            declared = (
+                f"pass partial=({name!r},)" if in_windows else f"copy back only the part of {name} that is written"
+            )
+            remedies.append(f"if only a part holds selected elements, {declared}")
+        return remedies
+
+    def _too_few_tasks(self, first: int, end: int) -> str:
+        """Return the remedy for a single gap that further tasks would fill; empty if there is none.
+
+        There is one if each task writes an equal part of the output, in the order of the tasks, and nobody the rest.
+        """
+        accesses, order = self.run.accesses, self.run.order
+        writes = self.rows[accesses.write[self.rows]]
+        task = order.task_of[accesses.record[writes]]
+        written_by = np.unique(task).tolist()
+        records = [self.run.log.tasks[number] for number in written_by]
+        if len({record.launch for record in records}) != 1 or any(record.is_memory_core for record in records):
+            return ""
+        parts = sorted(
+            (record.task_id, int(accesses.low[writes[own]].min()), int(accesses.high[writes[own]].max()))
+            for number, record in zip(written_by, records, strict=True)
+            for own in (task == number,)
+        )
+        nbytes = parts[0][2] - parts[0][1]
+        begin = first - len(parts) * nbytes
+        regular = [(number, begin + number * nbytes, begin + (number + 1) * nbytes) for number in range(len(parts))]
+        missing, rest = divmod(end - first, nbytes)
+        if len(parts) < 2 or parts != regular or rest:
+            return ""
+        return (
+            f"launch {len(parts) + missing} tasks, or let each task write more: the {len(parts)} tasks write "
+            f"{format_bytes(nbytes)} each, one after the other, and no task writes the rest"
+        )
+
+    def _swapped_arguments(self) -> str:
+        """Return the remedy for an output that a launch reads, while it writes memory that the host has filled."""
+        log, accesses, order = self.run.log, self.run.accesses, self.run.order
+        launch = order.launch[order.task_of[accesses.record]]
+        readers = np.unique(launch[self.rows]).tolist()
+        for number in readers:
+            own = launch == number
+            written, read = (set(accesses.alloc[own & side].tolist()) for side in (accesses.write, ~accesses.write))
+            filled = sorted((written - read) & log.host_writes)
+            if filled:
+                given, at = log.allocations[filled[0]].name, log.launches[number].launched_at
+                name = log.allocations[self.identity].name
+                return f"exchange {given} and {name} in the launch at {at}: it writes the one, which the host filled"
+        return ""

@@ -17,17 +17,66 @@ import numpy as np
 from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS
 from mlusim.log import NONE, SCALAR
+from mlusim.log_tables import AllocationRecord
+from mlusim.planning.plan import Plan
+from mlusim.units import format_bytes
 from mlusim.verifier.accesses.cells import Cells
+from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs, chunks
 from mlusim.verifier.accesses.table import FILLS, Accesses
 from mlusim.verifier.columns import joint, ops_among
+from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
+from mlusim.verifier.split.plan_comparison import site_in_tile
 
 # Writes among which the one that filled a buffer is searched first.
 _FIRST_STEP = 4
 # Longer runs of cells are cut, to bound the memory of a batch.
 _MAX_CELLS = 1 << 18
+
+
+def written_again(
+    run: Run, allocation: AllocationRecord, cells: Cells, writes: Integers, rows: Integers, plan: Plan | None
+) -> Finding:
+    """Return the finding on bytes of an output that are written again.
+
+    Args:
+        run: the run.
+        allocation, cells: the output.
+        writes: by cell, the number of writes that count; of some, more than one.
+        rows: the accesses to the output.
+        plan: the plan of the output, if any.
+    """
+    bad = writes > 1
+    starts, stops = cells.runs(bad)
+    nbytes = int((stops - starts).sum())
+    touching = cells.rows_at(int(np.flatnonzero(bad)[0]))
+    writers = [row for row in rows[touching[touching < len(rows)]] if run.accesses.write[row]]
+    records = run.accesses.record[writers[:2]]
+    sites = tuple(site_in_tile(run, record, "writes", plan, int(starts[0])) for record in records.tolist())
+    names = sorted({site.task for site in sites})
+    remedies = ["look for a bound that is too large, or a tile that is done twice"]
+    locks = run.order.locks_held[run.order.position[records]]
+    if len(writers) > 1 and "lock" in run.log.ops and np.bitwise_and.reduce(locks):
+        remedies.insert(
+            0,
+            f"load {allocation.name} while the lock is held, and store a value computed from it: each store "
+            "replaces that of the task before",
+        )
+    by = f"one {sites[0].operation} of {names[0]}" if len(writers) == 1 else " and ".join(names)
+    return Finding(
+        kind="written-again",
+        title=f"{format_bytes(nbytes)} of {allocation.name} are written "
+        f"{'twice' if writes.max() == 2 else f'up to {int(writes.max())} times'}, first by "
+        f"{by}{' both times' if len(names) == 1 and len(writers) > 1 else ''}",
+        region=describe(allocation, starts, stops),
+        nbytes=nbytes,
+        sites=sites,
+        rule="every byte of an output must be written exactly once",
+        remedies=(*remedies, f"if it is meant, pass rewrites=({allocation.name!r},)"),
+        fields={"tensor": allocation.name},
+    )
 
 
 @dataclass(frozen=True, eq=False)

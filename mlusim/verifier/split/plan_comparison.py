@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE, Log
-from mlusim.log_tables import Box
+from mlusim.log_tables import AllocationRecord, Box
 from mlusim.memory.layout import contiguous_strides
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses.cells import Cells
+from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import Geometries, geometry_of
 from mlusim.verifier.accesses.outputs import is_output, window_of
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.findings import Finding
+from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.run import Run
 
 _RULE = "a run must follow its plan"
 
@@ -106,10 +109,23 @@ def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
     )
 
 
-def same_tiles(one: Accesses, one_task: Integers, other: Accesses, other_task: Integers) -> bool:
-    """Return whether two sets of accesses are equal per task, after merging adjacent runs."""
+def follows(run: Run, own: Accesses, planned: Accesses) -> bool:
+    """Return whether the writes of a run and the tiles of its plan correspond one to one, by core.
+
+    Adjacent writes of a task count as one. Then no comparison is needed.
+
+    Args:
+        run: the run.
+        own: its accesses to the output.
+        planned: the tiles, as `tiles_as_accesses` returns them.
+    """
+    writes = own.where(np.flatnonzero(own.write))
+    task = run.order.task_of[writes.record]
+    if np.array([record.is_memory_core for record in run.log.tasks], bool)[task].any():
+        return False
+    task_ids = np.array([record.task_id for record in run.log.tasks], np.int64)[task]
     kinds: dict[tuple[object, ...], int] = {}
-    left, right = _tile_table(one, one_task, kinds), _tile_table(other, other_task, kinds)
+    left, right = _tile_table(writes, task_ids, kinds), _tile_table(planned, planned.record, kinds)
     return left is not None and right is not None and np.array_equal(left, right)
 
 
@@ -137,33 +153,54 @@ def _tile_table(accesses: Accesses, task: Integers, kinds: dict[tuple[object, ..
 
 
 def misplaced(
-    cells: Cells, log: Log, task: Integers, planned: Flags, writes: Flags
-) -> tuple[Flags, Integers, Integers]:
-    """Find cells written by another task than planned: a mask of the cells, the planned tasks, and the actual tasks.
+    run: Run, allocation: AllocationRecord, cells: Cells, joined: Accesses, is_run: Flags, is_tile: Flags, plan: Plan
+) -> list[Finding]:
+    """Find bytes that another task writes than planned. A memory core may write for any core of its cluster.
 
     Args:
-        cells: the cells of the output.
-        log: the log of the run.
-        task: by access, the index of its task in the log; for a tile of the plan, its task in the grid.
-        planned, writes: masks of the plan's tiles and of the writes.
-
-    A memory core may write for any core of its cluster.
+        run: the run.
+        allocation, cells: the output.
+        joined, is_run, is_tile: the accesses that the cells are made of; those of the run, and the tiles of the plan.
+        plan: the plan.
     """
-    once = (cells.count(planned) == 1) & (cells.count(writes) == 1)
-    cluster_of = np.array([record.cluster for record in log.tasks], np.int64)
+    log = run.log
+    # By access, the index of its task in the log; for a tile, its task in the grid.
+    task = joined.record.copy()
+    task[is_run] = run.order.task_of[joined.record[is_run]]
+    writes = is_run & joined.write
+    once = (cells.count(is_tile) == 1) & (cells.count(writes) == 1)
+    planned, actual = (cells.count(np.where(chosen, task, 0)) for chosen in (is_tile, writes))
+    cluster = np.array([record.cluster for record in log.tasks], np.int64)
     task_ids = np.array([record.task_id for record in log.tasks], np.int64)
     by_memory_core = np.array([record.is_memory_core for record in log.tasks], bool)
-    planned_writes = cells.count(np.where(planned, task, 0))
-    actual = cells.count(np.where(writes, task, 0))
-    cluster_of_task = np.full(max(int(task[planned].max(initial=0)), int(task_ids.max(initial=0))) + 1, NONE, np.int64)
-    cluster_of_task[task_ids[~by_memory_core]] = cluster_of[~by_memory_core]
+    cluster_of_task = np.full(max(int(task[is_tile].max(initial=0)), int(task_ids.max(initial=0))) + 1, NONE, np.int64)
+    cluster_of_task[task_ids[~by_memory_core]] = cluster[~by_memory_core]
     writer = np.where(once, actual, 0)
     same = np.where(
         by_memory_core[writer],
-        cluster_of_task[np.where(once, planned_writes, 0)] == cluster_of[writer],
-        planned_writes == task_ids[writer],
+        cluster_of_task[np.where(once, planned, 0)] == cluster[writer],
+        planned == task_ids[writer],
     )
-    return once & ~same, planned_writes, actual
+    bad = once & ~same
+    if not bad.any():
+        return []
+    starts, stops = cells.runs(bad)
+    cell = int(np.flatnonzero(bad)[0])
+    row = next(row for row in cells.rows_at(cell).tolist() if writes[row])
+    site = site_in_tile(run, int(joined.record[row]), "writes", plan, int(starts[0]))
+    name = f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task
+    return [
+        Finding(
+            kind="not-planned",
+            title=f"{name} writes bytes that the plan assigns to task {int(planned[cell])}",
+            region=describe(allocation, starts, stops),
+            nbytes=int((stops - starts).sum()),
+            sites=(site,),
+            rule=f"the plan of {plan.operator} assigns {describe_tile(plan, int(starts[0]))}",
+            remedies=("iterate over plan.tiles_of(core.task_id), or verify without a plan",),
+            fields={"task": log.tasks[int(actual[cell])].task_id, "planned_task": int(planned[cell])},
+        )
+    ]
 
 
 def nram_beyond_plan(log: Log, plan: Plan) -> list[Finding]:
@@ -207,12 +244,14 @@ def _tile_of(plan: Plan | None, byte: int) -> int:
     return int(np.argmax(inside)) if inside.any() else NONE
 
 
-def tile_text(plan: Plan | None, byte: int) -> str:
-    """Name the plan's tile that contains a byte: `tile 3 of task 2`."""
-    tile = _tile_of(plan, byte)
-    if plan is None or tile == NONE:
-        return ""
+def _tile_text(plan: Plan, tile: int) -> str:
     return f"tile {int(plan.tiles.iteration[tile])} of task {int(plan.tiles.task[tile])}"
+
+
+def site_in_tile(run: Run, record: int, role: str, plan: Plan | None, byte: int) -> Site:
+    """Return an operation as a site, with the plan's tile that contains a byte of the output, if any."""
+    tile = _tile_of(plan, byte)
+    return replace(run.site(record, role), tile="" if plan is None or tile == NONE else _tile_text(plan, tile))
 
 
 def describe_tile(plan: Plan | None, byte: int) -> str:
@@ -221,4 +260,4 @@ def describe_tile(plan: Plan | None, byte: int) -> str:
     if plan is None or tile == NONE:
         return "these bytes to no tile"
     start, stop = plan.tiles.start[tile].tolist(), plan.tiles.stop[tile].tolist()
-    return f"them to {tile_text(plan, byte)}, {start} to {stop}"
+    return f"them to {_tile_text(plan, tile)}, {start} to {stop}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mlusim.log_tables import AllocationRecord
 from mlusim.units import group_digits, short_bytes
@@ -29,16 +30,29 @@ class TensorUse:
     dtype: str
     nbytes: int
     is_input: bool
-    bytes_read: int
-    bytes_written: int
-    least_reads: int
-    most_reads: int
-    unread_bytes: int
-    unwritten_bytes: int
-    rewritten_bytes: int
-    expected_bytes: int
+    bytes_read: int = 0
+    bytes_written: int = 0
+    least_reads: int = 0
+    most_reads: int = 0
+    unread_bytes: int = 0
+    unwritten_bytes: int = 0
+    rewritten_bytes: int = 0
+    expected_bytes: int = 0
     updated_bytes: int = 0
     known: bool = True
+
+    @classmethod
+    def of(cls, allocation: AllocationRecord, **counts: Any) -> TensorUse:
+        """Return the use of a tensor of the log; counts that are not given are 0."""
+        return cls(
+            name=allocation.name, shape=allocation.shape, dtype=allocation.dtype, nbytes=allocation.nbytes, **counts
+        )
+
+    @classmethod
+    def untouched(cls, allocation: AllocationRecord, *, is_input: bool) -> TensorUse:
+        """Return the use of a tensor that no operation accesses."""
+        nbytes = allocation.nbytes
+        return cls.of(allocation, is_input=is_input, unread_bytes=nbytes, unwritten_bytes=nbytes, expected_bytes=nbytes)
 
     @property
     def times_read(self) -> float:
@@ -73,22 +87,3 @@ class TensorUse:
             f", {short_bytes(self.updated_bytes)} updated in place" if self.updated_bytes else " exactly once"
         )
         return text + (f"; read back {self.times_read:.2f} times" if self.bytes_read else "")
-
-
-def untouched(allocation: AllocationRecord, *, is_input: bool) -> TensorUse:
-    """Return the use of a tensor that no operation accesses."""
-    return TensorUse(
-        name=allocation.name,
-        shape=allocation.shape,
-        dtype=allocation.dtype,
-        nbytes=allocation.nbytes,
-        is_input=is_input,
-        bytes_read=0,
-        bytes_written=0,
-        least_reads=0,
-        most_reads=0,
-        unread_bytes=allocation.nbytes,
-        unwritten_bytes=allocation.nbytes,
-        rewritten_bytes=0,
-        expected_bytes=allocation.nbytes,
-    )
