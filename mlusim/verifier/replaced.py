@@ -14,17 +14,17 @@ _FIRST_EXECUTIONS = 8
 _FIRST_WRITES = 32
 
 
-def replaces_unread(run: Run, a: int, b: int) -> str:
+def replaces_unread(run: Run, rows: tuple[int, int]) -> str:
     """Return which line of a race replaces unread results: "first", "second" or "".
 
     The first one replaces what a copy or an instruction wrote to the same bytes. So does the second one with its
     result, and does not read these bytes: it may read others of the buffer instead. The first one of a race writes.
     """
     accesses, line_of = run.accesses, run.order.line_of
-    if not accesses.write[a]:
+    if not accesses.write[rows[0]]:
         return ""
-    record, near = accesses.record, _of_task_and_buffer(run, a)
-    for name, row in (("first", a), ("second", b)):
+    record, near = accesses.record, _of_task_and_buffer(run, rows[0])
+    for name, row in zip(("first", "second"), rows, strict=True):
         same_line = line_of[record[near]] == line_of[record[row]]
         writes = near[same_line & accesses.write[near]].tolist()
         if any(_replaces(accesses, near, write) for write in (*writes[:_FIRST_EXECUTIONS], *writes[-1:])):

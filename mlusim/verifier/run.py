@@ -55,10 +55,6 @@ class Run:
         vars(other).update(parts)
         return other
 
-    def buffer(self, row: int) -> str:
-        """Return the name of the allocation of an access."""
-        return self.log.allocations[int(self.accesses.alloc[row])].name
-
     def position(self, row: int) -> int:
         """Return the position of an access."""
         return int(self.order.position[self.accesses.record[row]])

@@ -1,4 +1,4 @@
-"""Exact overlap tests for many pairs of accesses, and the bytes that they share.
+"""Exact overlap tests for many pairs of accesses.
 
 Pairs are given as rows of an access table. Equal geometries at equal distances are compared once.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.verifier.accesses.cells import runs_of
-from mlusim.verifier.accesses.geometry import distinct, expand, group_rows, overlap, shared
+from mlusim.verifier.accesses.geometry import distinct, expand, group_rows, overlap
 from mlusim.verifier.accesses.table import Accesses
 
 Pairs = tuple[Integers, Integers]
@@ -89,13 +89,6 @@ def _exactly(accesses: Accesses, one: Integers, other: Integers, delta: Integers
     pairs = zip(one[first].tolist(), other[first].tolist(), delta[first].tolist(), strict=True)
     hit = np.array([overlap(geometries[x], distance, geometries[y], 0) for x, y, distance in pairs], bool)
     return np.flatnonzero(hit[kind])
-
-
-def shared_bytes(accesses: Accesses, a: int, b: int, delta: int = 0) -> Pairs:
-    """Return the runs of bytes that two rows share, as offsets in the allocation of `a`; `delta` as in `touching`."""
-    geometry, offset = accesses.of(a)
-    other, other_offset = accesses.of(b)
-    return shared(geometry, offset, other, other_offset - delta)
 
 
 def chunks(first: Integers, last: Integers) -> Iterator[Pairs]:

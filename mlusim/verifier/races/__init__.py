@@ -2,7 +2,7 @@
 
   race_search              all races of a run, one finding per pair of source lines
   conflicts                the pairs of accesses; `ordered_otherwise`: those that no barrier has to order
-  race_findings            the finding on a pair
+  pair, race_findings      one pair, and the finding on it
   releases                 buffers released while a transfer may use them
 
 Remedies:

@@ -12,6 +12,7 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 
 # A line at which a task reads the same bytes this often polls them.
@@ -37,23 +38,22 @@ def is_polled(run: Run, row: int) -> bool:
     return bool(np.unique_counts(group_rows(*segments)[1]).counts.max() >= _POLLS)
 
 
-def announced(run: Run, a: int, b: int, store: Site) -> list[str]:
+def announced(pair: Pair) -> list[str]:
     """Return remedies for a write and a later access by another task, if atomics are meant to order them.
 
     The write may come after the last atomic of its task; it may be posted, and the atomic does not wait for it; or both
     tasks pass an atomic that orders them only for a task that waits for its number.
     """
-    accesses, order = run.accesses, run.order
-    if not accesses.write[a]:
+    if not pair.writes[0]:
         return []
-    begins, ends = run.position(a), run.position(b)
+    run, order, store = pair.run, pair.run.order, pair.sites[0]
+    begins, ends = pair.positions
     atomics = _of_task(run, begins, ATOMIC_NAMES)
     if not len(atomics):
         return []
     following = atomics[atomics > begins]
     if not len(following):
-        last = run.location(int(atomics[-1]))
-        return [f"let {store.location} come before the atomic at {last}, if that tells the other task of it"]
+        return [_before_atomic(run, store, int(atomics[-1]))]
     at = run.location(int(following[0]))
     if order.done[begins] >= following[0]:
         return [
@@ -66,16 +66,21 @@ def announced(run: Run, a: int, b: int, store: Site) -> list[str]:
         return _flag_of_each_store(run, flags, looks, begins, store)
     if order.line[following[0]] not in order.line[earlier]:
         return []
-    name = run.buffer(a)
-    return [f"use {name} only in a task that the old value of the atomic at {at} tells that all others have passed it"]
+    told = f"the old value of the atomic at {at} tells that all others have passed it"
+    return [f"use {pair.buffer} only in a task that {told}"]
 
 
-def waits_for_flag(run: Run, a: int, b: int) -> bool:
+def waits_for_flag(pair: Pair) -> bool:
     """Return whether the task of the second access of a pair polls a flag that the task of the first one changes."""
-    begins, ends = run.position(a), run.position(b)
-    earlier = _of_task(run, ends, FETCHING)
-    atomics = _of_task(run, begins, ATOMIC_NAMES)
-    return bool(len(_of_one_flag(run, atomics, earlier[earlier < ends])[1]))
+    begins, ends = pair.positions
+    earlier = _of_task(pair.run, ends, FETCHING)
+    atomics = _of_task(pair.run, begins, ATOMIC_NAMES)
+    return bool(len(_of_one_flag(pair.run, atomics, earlier[earlier < ends])[1]))
+
+
+def _before_atomic(run: Run, store: Site, atomic: int) -> str:
+    at = run.location(atomic)
+    return f"let {store.location} come before the atomic at {at}, if that tells the other task of it"
 
 
 def _of_one_flag(run: Run, atomics: Integers, looks: Integers) -> tuple[Integers, Integers]:
@@ -102,8 +107,7 @@ def _flag_of_each_store(run: Run, flags: Integers, looks: Integers, begins: int,
     first = int(order.first[order.task[begins]]) + int(np.flatnonzero(own == order.line[begins])[0])
     following = flags[flags > begins]
     if flags[0] < first or not len(following):
-        last = run.location(int(flags[flags < begins][-1]))
-        return [f"let {store.location} come before the atomic at {last}, if that tells the other task of it"]
+        return [_before_atomic(run, store, int(flags[flags < begins][-1]))]
     after, look = (run.location(int(position)) for position in (following[0], looks[-1]))
     return [f"wait at {look} for the atomic at {after} that follows {store.location}: the task goes on before it"]
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.verifier.columns import ops_among
-from mlusim.verifier.findings import Site
 from mlusim.verifier.order.happens_before import Order
+from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_loops import (
     function_around,
@@ -19,18 +19,12 @@ from mlusim.verifier.source_loops import (
 )
 
 
-def barrier_moved(run: Run, first: int, last: int, sync: str, second: Site) -> list[str]:
+def barrier_moved(pair: Pair, sync: str) -> list[str]:
     """Return the remedy for a barrier that follows an access in its loop and would order it if it came before.
 
     Only if the two tasks do different things: then all of them pass the barriers that they should, too late.
-
-    Args:
-        run: the run.
-        first, last: the positions of the two operations.
-        sync: the barrier.
-        second: the site of the second operation.
     """
-    log, order = run.log, run.order
+    log, order, (first, last), (_, second) = pair.run.log, pair.run.order, pair.positions, pair.sites
     if not _have_lines_of_their_own(order, first, last):
         return []
     behind = _barriers(order, int(order.task[last]))
@@ -47,10 +41,10 @@ def barrier_moved(run: Run, first: int, last: int, sync: str, second: Site) -> l
     return [f"move the barrier at {location_of(file, line)} before {location_of(file, before)}"]
 
 
-def wider_barrier(run: Run, first: int, last: int, sync: str, site: Site) -> list[str]:
+def wider_barrier(pair: Pair, sync: str) -> list[str]:
     """Return the remedy for a barrier that both tasks pass between two operations, each with tasks of its own only."""
-    log, order = run.log, run.order
-    after, before = (_passes(order, _barriers(order, int(order.task[position]))) for position in (first, last))
+    log, order, (first, last), (site, _) = pair.run.log, pair.run.order, pair.positions, pair.sites
+    after, before = (_passes(order, _barriers(order, task)) for task in pair.tasks)
     common = [passed for passed, position in after.items() if position > first and before.get(passed, last) < last]
     if not common:
         return []
@@ -58,15 +52,15 @@ def wider_barrier(run: Run, first: int, last: int, sync: str, site: Site) -> lis
     return [f"{site.call(f'{sync}()')} in place of {site.call(f'{name}()')} at {location_of(file, line)}"]
 
 
-def on_both_paths(run: Run, first: int, last: int) -> str:
+def on_both_paths(pair: Pair) -> str:
     """Return where a barrier belongs on the path of the memory core, and where on that of the MLU cores.
 
     It is empty if both tasks of the race are of one kind, if no `if` separates their lines, or if a loop around one of
     them has a barrier: then one of its iterations lacks one.
     """
-    log, order = run.log, run.order
-    kinds = [log.tasks[int(order.task[position])].is_memory_core for position in (first, last)]
-    (file, line, _), (other_file, other, _) = (log.lines[int(order.line[position])] for position in (first, last))
+    run, log, order, (first, last) = pair.run, pair.run.log, pair.run.order, pair.positions
+    kinds = [log.tasks[task].is_memory_core for task in pair.tasks]
+    (file, line, _), (other_file, other, _) = pair.sources
     one_function = file == other_file and function_around(file, line) == function_around(file, other)
     if kinds[0] == kinds[1] or not one_function or not on_separate_paths(file, line, other):
         return ""

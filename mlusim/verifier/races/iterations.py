@@ -9,6 +9,7 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import FETCHING
+from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_loops import (
     Lines,
@@ -19,32 +20,29 @@ from mlusim.verifier.source_loops import (
 )
 
 
-def in_intended_order(run: Run, a: int, b: int) -> tuple[int, int]:
+def in_intended_order(pair: Pair) -> Pair:
     """Return a pair of accesses in the order that the kernel intends, as far as its log and its source tell.
 
     Their order in the log is accidental. Of two lines that every task passes in turn, or in turn between two
     barriers, the upper one comes first, unless tasks may wait for each other by atomics. A read of bytes that
     nothing has written yet comes after their write.
     """
-    write = run.accesses.write
-    fresh = bool(write[b] and not write[a]) and is_fresh(run, a)
-    if FETCHING & set(run.log.ops):
-        return (b, a) if fresh else (a, b)
-    upper, lower = sorted((a, b), key=lambda row: run.source(row)[1])
-    (file, first, function), (other_file, last, other_function) = run.source(upper), run.source(lower)
-    if first and (file, function) == (other_file, other_function) and not exclude_each_other(file, first, last):
+    by_line = pair if pair.sources[0][1] <= pair.sources[1][1] else pair.swapped
+    (file, first, function), (other_file, last, other_function) = by_line.sources
+    one_function = (file, function) == (other_file, other_function)
+    if first and one_function and not FETCHING & set(pair.run.log.ops) and not exclude_each_other(file, first, last):
         loop = lines_of_loop(file, first, last)
-        if barrier_in(run, loop, upper, lower) if loop[0] else _pass_in_turn(run, upper, lower):
-            return upper, lower
-    return (b, a) if fresh else (a, b)
+        if barrier_in(by_line, loop) if loop[0] else _pass_in_turn(by_line):
+            return by_line
+    return pair.swapped if pair.writes == (False, True) and is_fresh(pair.run, pair.rows[0]) else pair
 
 
-def _pass_in_turn(run: Run, upper: int, lower: int) -> bool:
+def _pass_in_turn(pair: Pair) -> bool:
     """Return whether a task passes both lines, and each passes that of the first access only before the other."""
-    order = run.order
-    lines = order.line[[run.position(upper), run.position(lower)]]
+    order = pair.run.order
+    lines = order.line[[*pair.positions]]
     in_turn = []
-    for task in (run.task(upper), run.task(lower)):
+    for task in pair.tasks:
         line = order.line[order.of_task(task)]
         before, after = (np.flatnonzero(line == number) for number in lines)
         if len(before) and len(after):
@@ -52,12 +50,12 @@ def _pass_in_turn(run: Run, upper: int, lower: int) -> bool:
     return bool(in_turn) and all(in_turn)
 
 
-def barrier_in(run: Run, loop: Lines, a: int, b: int) -> bool:
+def barrier_in(pair: Pair, loop: Lines) -> bool:
     """Return whether a task of the race passes a barrier in each iteration of a loop, outside of its two lines."""
-    order, file = run.order, run.source(a)[0]
-    upper, lower = sorted(run.source(row)[1] for row in (a, b))
+    run, order, file = pair.run, pair.run.order, pair.sources[0][0]
+    upper, lower = sorted(line for _, line, _ in pair.sources)
     apart = exclude_each_other(file, upper, lower)
-    for task in (run.task(a), run.task(b)):
+    for task in pair.tasks:
         own = order.of_task(task)
         barriers = order.line[own][order.is_barrier[own]]
         iterations = len(_starts(run, task, file, loop))
@@ -69,21 +67,20 @@ def barrier_in(run: Run, loop: Lines, a: int, b: int) -> bool:
     return False
 
 
-def meet_between_barriers(run: Run, a: int, b: int) -> bool:
+def meet_between_barriers(pair: Pair) -> bool:
     """Return whether two tasks pass the same barriers in loops of their own, and access the bytes between them."""
-    segments = run.order.segment[[run.position(a), run.position(b)]]
-    in_turn = []
-    for row in (a, b):
-        file, line, _ = run.source(row)
-        in_turn.append(any(barrier_in(run, loop, row, row) for loop in loops_around(file, line)))
-    return all(in_turn) and int(segments[0]) == int(segments[1]) > 0
+    in_turn = (
+        any(barrier_in(Pair(pair.run, (row, row)), loop) for loop in loops_around(file, line))
+        for row, (file, line, _) in zip(pair.rows, pair.sources, strict=True)
+    )
+    return pair.segments[0] == pair.segments[1] > 0 and all(in_turn)
 
 
-def differ(run: Run, a: int, b: int) -> bool:
+def differ(pair: Pair) -> bool:
     """Return whether two accesses are in different iterations of a loop around both."""
-    (file, one, _), (other_file, other, _) = run.source(a), run.source(b)
+    (file, one, _), (other_file, other, _) = pair.sources
     loop = lines_of_loop(file, *sorted((one, other)))
-    return file == other_file and loop[0] > 0 and (is_later(run, a, b, loop) or is_later(run, b, a, loop))
+    return file == other_file and loop[0] > 0 and (is_later(pair, loop) or is_later(pair.swapped, loop))
 
 
 def are_as_many(run: Run, file: str, loop: Lines, task: int) -> bool:
@@ -98,12 +95,10 @@ def are_as_many(run: Run, file: str, loop: Lines, task: int) -> bool:
     return len({len(_starts(run, number, file, loop)) for number in cores} - {0}) <= 1
 
 
-def is_later(run: Run, a: int, b: int, loop: Lines) -> bool:
+def is_later(pair: Pair, loop: Lines) -> bool:
     """Return whether the task of the second access is in a later iteration of a loop than that of the first."""
-    order, numbers = run.order, []
-    for row in (a, b):
-        file, line, _ = run.source(row)
-        task, position = run.task(row), run.position(row)
+    run, order, numbers = pair.run, pair.run.order, []
+    for (file, line, _), task, position in zip(pair.sources, pair.tasks, pair.positions, strict=True):
         begun = _starts(run, task, file, loop)
         if not len(begun):
             own = order.line[order.of_task(task)]

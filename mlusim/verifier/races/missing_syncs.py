@@ -55,8 +55,7 @@ class Race:
     `part`: the remedy if a part of the buffer is wrong there; empty if nothing tells so.
     """
 
-    first: int
-    second: int
+    first: tuple[int, int]
     last: tuple[int, int]
     finding: Finding
     part: str = ""
@@ -272,7 +271,7 @@ def _points(run: Run, race: Race) -> set[Point]:
     rank last.
     """
     copies = {Point(4, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
-    passed = _passed(run, race.first, race.second)
+    passed = _passed(run, *race.first)
     points = copies | (passed & _passed(run, *race.last) or passed)
     return {
         point if can_wait(point.file, point.line) else point._replace(rank=point.rank + _CANNOT_WAIT)

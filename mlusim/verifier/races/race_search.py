@@ -18,6 +18,7 @@ from mlusim.verifier.races.atomic_remedies import flags_first
 from mlusim.verifier.races.iterations import differ, in_intended_order
 from mlusim.verifier.races.missing_syncs import Point, Race, Span, fold_between, fold_races, fold_under_barriers
 from mlusim.verifier.races.ordered_otherwise import drop_ordered
+from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.race_findings import between_tasks, within_task
 from mlusim.verifier.races.task_remedies import TaskRemedies
 from mlusim.verifier.replaced import replaces_unread
@@ -30,8 +31,8 @@ _FIRST_PAIRS = 8
 class _Occurrences(NamedTuple):
     """All times that two source lines race: the first and the last pair of accesses, and their number."""
 
-    first: tuple[int, int]
-    last: tuple[int, int]
+    first: Pair
+    last: Pair
     times: int
 
 
@@ -44,24 +45,23 @@ def _races_within_tasks(run: Run) -> list[tuple[Finding, set[Point]]]:
     """Return the races within a task, each with the locations where a sync would order it."""
     pairs = _collect(conflicts.within_tasks(run))
     of_lines = _of_lines(run, *pairs)
-    races = [_race(run, occurrences, *of_lines(*occurrences.first)) for occurrences in _by_lines(run, *pairs)]
+    races = [_race(occurrences, *of_lines(*occurrences.first.rows)) for occurrences in _by_lines(run, *pairs)]
     return fold_races(run, races)
 
 
 def _races_between_tasks(run: Run) -> list[Finding]:
     """Return the races between tasks."""
     a, b = drop_ordered(run, *_collect(conflicts.between_tasks(run)))
-    found = [(in_intended_order(run, *race.first), race.times) for race in _by_lines(run, a, b)]
-    lines = run.order.line_of[run.accesses.record]
+    found = [(in_intended_order(race.first), race.times) for race in _by_lines(run, a, b)]
     examined = [*zip(a[:_FIRST_PAIRS].tolist(), b[:_FIRST_PAIRS].tolist(), strict=True)]
     examined += zip(a[-_FIRST_PAIRS:].tolist(), b[-_FIRST_PAIRS:].tolist(), strict=True)
     remedies = TaskRemedies(
         run,
-        directions=frozenset((int(lines[one]), int(lines[other])) for (one, other), _ in found),
+        directions=frozenset(tuple(run.order.line[[*pair.positions]].tolist()) for pair, _ in found),
         across=_across_clusters(run, a, b),
-        apart=all(differ(run, *pair) for pair in examined),
+        apart=all(differ(Pair(run, rows)) for rows in examined),
     )
-    spans = [(_span_between(run, *pair), between_tasks(remedies, *pair, times)) for pair, times in found]
+    spans = [(_span_between(pair), between_tasks(remedies, pair, times)) for pair, times in found]
     return flags_first(fold_between(spans))
 
 
@@ -90,20 +90,19 @@ def _of_lines(run: Run, one: Integers, other: Integers) -> Callable[[int, int], 
     return of
 
 
-def _race(run: Run, occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
+def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
     """Return the race of two lines; `one` and `other` are all accesses there that race."""
-    (a, b), (_, last) = occurrences.first, occurrences.last
-    before = [_last_before(run, second, one, other) for second in (b, last)]
-    finding = within_task(run, a, b, occurrences.times)
+    first, last, times = occurrences
+    run = first.run
+    passed = [(_last_before(run, pair.rows[1], one, other), pair.positions[1]) for pair in (first, last)]
+    finding = within_task(first, times)
     finding = replace(finding, fields=finding.fields | _executions(run, one, other))
     part = ""
-    if which := replaces_unread(run, a, b):
-        first, second = (site.location for site in finding.sites)
-        part = (
-            f"correct the part of {finding.fields['buffer']} at {first} or {second}: the {which} of them replaces "
-            "what was written there before anything reads it"
-        )
-    return Race(before[0], run.position(b), (before[1], run.position(last)), finding, part)
+    if which := replaces_unread(run, first.rows):
+        where = " or ".join(site.location for site in finding.sites)
+        why = f"the {which} of them replaces what was written there before anything reads it"
+        part = f"correct the part of {first.buffer} at {where}: {why}"
+    return Race(passed[0], passed[1], finding, part)
 
 
 def _executions(run: Run, one: Integers, other: Integers) -> dict[str, Any]:
@@ -138,24 +137,21 @@ def _last_before(run: Run, b: int, one: Integers, other: Integers) -> int:
     return int(run.order.position[record[one[record[other] == record[b]]]].max())
 
 
-def _span_between(run: Run, a: int, b: int) -> Span:
+def _span_between(pair: Pair) -> Span:
     """Return the source lines between which one barrier would order a pair, and the barriers already passed.
 
     Between two queues, one wait of the host orders all pairs.
     """
-    positions = [run.position(row) for row in (a, b)]
-    tasks = [int(run.order.task[position]) for position in positions]
-    lines = [run.log.lines[int(run.order.line[position])] for position in positions]
-    jobs = {run.order.job[task] for task in tasks}
+    run, lines = pair.run, pair.sources
+    jobs = {run.order.job[task] for task in pair.tasks}
     queues = sorted({run.log.launches[launch].queue for launch, *_ in jobs})
     if len(queues) > 1:
         return Span(("queues", *queues, bisect_right(run.log.host_waits, min(jobs)[0])), 0, 1)
-    segments = sorted(int(run.order.segment[position]) for position in positions)
     if len(jobs) > 1 or lines[0][0] != lines[1][0] or lines[0][1] == lines[1][1]:
         # No barrier can order these, or the location cannot be derived from the log alone.
-        return Span(("alone", a, b), 0, 1)
+        return Span(("alone", *pair.rows), 0, 1)
     first, second = sorted(line for _, line, _ in lines)
-    return Span((*jobs, *segments, lines[0][0]), first, second)
+    return Span((*jobs, *sorted(pair.segments), lines[0][0]), first, second)
 
 
 def _by_lines(run: Run, a: Integers, b: Integers) -> list[_Occurrences]:
@@ -176,7 +172,7 @@ def _by_lines(run: Run, a: Integers, b: Integers) -> list[_Occurrences]:
     times = np.bincount(kind[group_rows(kind, one[pairs])[0]])
     last = np.zeros_like(first)
     np.maximum.at(last, kind, np.arange(len(kind)))
-    of_pair = list(zip(a[pairs].tolist(), b[pairs].tolist(), strict=True))
+    of_pair = [Pair(run, rows) for rows in zip(a[pairs].tolist(), b[pairs].tolist(), strict=True)]
     ends = sorted(zip(first.tolist(), last.tolist(), times.tolist(), strict=True))
     return [_Occurrences(of_pair[begin], of_pair[end], count) for begin, end, count in ends]
 

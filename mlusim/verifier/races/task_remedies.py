@@ -9,12 +9,13 @@ import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import SCALAR
-from mlusim.verifier.findings import Site, in_one_function
+from mlusim.verifier.findings import in_one_function
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled, waits_for_flag
 from mlusim.verifier.races.barrier_places import barrier_moved, on_both_paths, wider_barrier
 from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_later, meet_between_barriers
-from mlusim.verifier.races.updates import is_split_twice, lines_of_update, lock_or_atomic, times_stored
+from mlusim.verifier.races.pair import Pair
+from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_loops import exclude_each_other, line_passed_by_all, lines_of_loop, location_of
 
@@ -37,119 +38,105 @@ class TaskRemedies:
     across: bool
     apart: bool
 
-    def of(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, list[str]]:
+    def of(self, pair: Pair) -> tuple[str, str, list[str]]:
         """Return the sync that would order two accesses, if any, with rule and remedies."""
-        tasks = [self.run.task(a), self.run.task(b)]
-        jobs = [self.run.order.job[task] for task in tasks]
+        (first, second), jobs = pair.sites, [self.run.order.job[task] for task in pair.tasks]
         if jobs[0][0] != jobs[1][0]:
             return _between_launches([self.run.log.launches[number].launched_at for number, *_ in jobs])
-        if self._update_in_turn(a, b):
-            return self._of_update(a, b, first, second, tasks, one_job=jobs[0] == jobs[1])
-        special, general = self._other_order(a, b, first)
+        if self._update_in_turn(pair):
+            return self._of_update(pair, one_job=jobs[0] == jobs[1])
+        special, general = self._other_order(pair)
         if jobs[0] != jobs[1]:
             return _between_jobs(self.run.log.launches[jobs[0][0]].kind, special, general)
-        sync, all_of = self._barrier(tasks)
-        where, between_barriers = self._where(a, b, first, second)
+        sync, all_of = self._barrier(pair)
+        where, between_barriers = self._where(pair)
         barrier = f"{first.call(sync + '()')} in {all_of}, {where}"
         rule = "cores run in parallel; only a barrier orders operations of different cores"
-        if self.run.accesses.write[a] and self.run.accesses.write[b]:
+        if pair.writes == (True, True):
             # With a barrier alone, one of the two writes would still be useless.
             choices = [*special, _OWN_BYTES, *general, f"if both writes are meant, {barrier}"]
             if first.location == second.location and "memory core" in (first.task, second.task):
                 rule = "a union launch runs the kernel on the memory cores too"
                 choices.insert(0, self._without_memory_cores(compiled=first.is_compiled))
         elif between_barriers:
-            name = self.run.buffer(a)
-            other = f"use another part of {name} in one of them: both run between the same two barriers of an iteration"
-            choices = [*special, other, barrier, *general]
-        elif special and (USE_ATOMICS in special or waits_for_flag(self.run, a, b)):
+            part = f"use another part of {pair.buffer} in one of them"
+            choices = [*special, f"{part}: both run between the same two barriers of an iteration", barrier, *general]
+        elif special and (USE_ATOMICS in special or waits_for_flag(pair)):
             # No barrier can stand in the loop that polls.
             choices = [*special, *general]
         else:
-            part = self._part_of_others(a, b, first, second)
-            at = self.run.position(a), self.run.position(b)
-            instead = wider_barrier(self.run, *at, sync, first) or barrier_moved(self.run, *at, sync, second)
-            choices = [*special, *part, *instead, barrier, _OWN_BYTES, *general]
+            instead = wider_barrier(pair, sync) or barrier_moved(pair, sync)
+            choices = [*special, *self._part_of_others(pair), *instead, barrier, _OWN_BYTES, *general]
         return sync, rule, choices
 
-    def _of_update(
-        self, a: int, b: int, first: Site, second: Site, tasks: list[int], *, one_job: bool
-    ) -> tuple[str, str, list[str]]:
+    def _of_update(self, pair: Pair, *, one_job: bool) -> tuple[str, str, list[str]]:
         """Return what `of` does for updates in place by two tasks."""
         rule = "an update by another task between the load and the store is lost"
-        racing = frozenset(line for lines in self.directions for line in lines)
-        lock, atomic = lock_or_atomic(first, second, lines_of_update(self.run, a, b, racing))
-        if is_split_twice(self.run, int(self.run.accesses.alloc[a]), tasks):
+        first, second = pair.sites
+        lock, atomic = lock_or_atomic(pair, frozenset(line for lines in self.directions for line in lines))
+        if is_split_twice(pair):
             return "", rule, [_OWN_BYTES, f"if both updates are meant, {lock}", atomic]
         loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
         in_one_loop = one_job and first.file == second.file and loop[0] > 0
-        if not (self.apart and in_one_loop and are_as_many(self.run, first.file, loop, tasks[0])):
+        if not (self.apart and in_one_loop and are_as_many(self.run, first.file, loop, pair.tasks[0])):
             return "", rule, [lock, atomic, _OWN_BYTES]
-        sync, all_of = self._barrier(tasks)
+        sync, all_of = self._barrier(pair)
         end = f"at the end of the loop at {location_of(first.file, loop[0])}"
         return sync, rule, [f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES]
 
-    def _update_in_turn(self, a: int, b: int) -> bool:
+    def _update_in_turn(self, pair: Pair) -> bool:
         """Return whether both tasks update the bytes: they load them first, and store them as often as they load them.
 
         What they do before and after the barriers around that does not count. Of a line that stores and loads at once,
         such as an atomic, that is no update.
         """
-        meeting = np.flatnonzero(self.run.accesses.meeting(a) & self.run.accesses.meeting(b))
-        at = self.run.order.position[self.run.accesses.record[meeting]]
-        for row, number in zip((a, b), [self.run.task(a), self.run.task(b)], strict=True):
-            segment = self.run.order.segment[self.run.position(row)]
-            own = meeting[(self.run.order.task[at] == number) & (self.run.order.segment[at] == segment)]
-            write, record = self.run.accesses.write[own], self.run.accesses.record[own]
+        accesses, order = self.run.accesses, self.run.order
+        meeting = np.flatnonzero(accesses.meeting(pair.rows[0]) & accesses.meeting(pair.rows[1]))
+        at = order.position[accesses.record[meeting]]
+        for task, segment in zip(pair.tasks, pair.segments, strict=True):
+            own = meeting[(order.task[at] == task) & (order.segment[at] == segment)]
+            write, record = accesses.write[own], accesses.record[own]
             loads, stores = np.unique(record[~write]), np.unique(record[write])
             if not len(loads) or len(loads) != len(stores) or loads[0] >= stores[0]:
                 return False
         return True
 
-    def _part_of_others(self, a: int, b: int, first: Site, second: Site) -> list[str]:
+    def _part_of_others(self, pair: Pair) -> list[str]:
         """Return the remedy for a loop over rows in place, without a barrier, that accesses the row of another task.
 
         Each byte is stored once, so no task needs what another has made, and a barrier would give wrong values.
         """
-        positions = self.run.order.position[self.run.accesses.record[[a, b]]]
-        alloc = int(self.run.accesses.alloc[a])
+        (first, second), alloc = pair.sites, pair.allocations[0]
         given = alloc in self.run.log.host_writes or alloc in self.run.log.host_parts
-        if not given or first.file != second.file or self.run.order.segment[positions].any():
+        if not given or first.file != second.file or any(pair.segments):
             return []
         loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
         if not loop[0] or times_stored(self.run, alloc).max() > 1:
             return []
         where = f"{first.location} or {second.location}"
-        return [f"correct the part of {self.run.log.allocations[alloc].name} at {where}: it is that of another task"]
+        return [f"correct the part of {pair.buffer} at {where}: it is that of another task"]
 
-    def _other_order(self, a: int, b: int, first: Site) -> tuple[list[str], list[str]]:
+    def _other_order(self, pair: Pair) -> tuple[list[str], list[str]]:
         """Return further ways to order two tasks, which the kernel uses elsewhere: those to try first, and the others.
 
         A lock comes first if one of the two accesses holds one, atomics if a task loads the bytes again and again.
         """
-        ops = set(self.run.log.ops)
-        positions = self.run.order.position[self.run.accesses.record[[a, b]]]
+        ops, order, positions = set(self.run.log.ops), self.run.order, [*pair.positions]
         special: list[str] = []
         general: list[str] = []
         if "lock" in ops:
-            (special if self.run.order.locks_held[positions].any() else general).append(
-                "hold the same lock during both accesses"
-            )
-        write = self.run.accesses.write[[a, b]]
-        if not write.all() and any(is_polled(self.run, row) for row in (a, b)):
-            special.append(USE_ATOMICS)
-        elif (
-            not ATOMIC_NAMES & ops
-            and set(self.run.order.lane[positions].tolist()) <= {SCALAR, POSTED}
-            and not write.all()
-        ):
-            general.append("if one task polls a flag, read and write it with atomics")
-        special += announced(self.run, a, b, first)
-        return special, general
+            holds = order.locks_held[positions].any()
+            (special if holds else general).append("hold the same lock during both accesses")
+        if not all(pair.writes):
+            if any(is_polled(self.run, row) for row in pair.rows):
+                special.append(USE_ATOMICS)
+            elif not ATOMIC_NAMES & ops and {*order.lane[positions].tolist()} <= {SCALAR, POSTED}:
+                general.append("if one task polls a flag, read and write it with atomics")
+        return [*special, *announced(pair)], general
 
-    def _barrier(self, tasks: list[int]) -> tuple[str, str]:
+    def _barrier(self, pair: Pair) -> tuple[str, str]:
         """Return the smallest barrier of two tasks that fits the kernel, and who must reach it."""
-        one, other = (self.run.log.tasks[task] for task in tasks)
+        one, other = (self.run.log.tasks[task] for task in pair.tasks)
         if one.is_memory_core and other.is_memory_core:
             return "sync_all_mpu", "all memory cores of the union"
         memory_cores = self._memory_cores_work(one.launch)
@@ -170,36 +157,37 @@ class TaskRemedies:
             for task, record in enumerate(self.run.log.tasks)
         )
 
-    def loop(self, a: int, b: int) -> int:
+    def loop(self, pair: Pair) -> int:
         """Return the first line of the loop at whose end a barrier would order two accesses; 0 if it belongs elsewhere.
 
         The next iteration begins between the two, or each of them is in a branch that the other task does not take.
         If these lines also race in the other order, a barrier between them would leave that race.
         """
-        (file, first, _), (other_file, second, _) = self.run.source(a), self.run.source(b)
+        (file, first, _), (other_file, second, _) = pair.sources
         upper, lower = sorted((first, second))
         if file != other_file or first == second:
             return 0
         loop = lines_of_loop(file, upper, lower)
         begins_again = second < first or exclude_each_other(file, upper, lower)
         if not begins_again and loop[0]:
-            codes = self.run.order.line_of[self.run.accesses.record[[b, a]]].tolist()
-            begins_again = tuple(codes) in self.directions and is_later(self.run, a, b, loop)
+            codes = self.run.order.line[[*pair.swapped.positions]].tolist()
+            begins_again = tuple(codes) in self.directions and is_later(pair, loop)
         return loop[0] if begins_again else 0
 
-    def _where(self, a: int, b: int, first: Site, second: Site) -> tuple[str, bool]:
+    def _where(self, pair: Pair) -> tuple[str, bool]:
         """Return where a barrier belongs, and whether both accesses are between the same barriers of an iteration."""
+        first, second = pair.sites
         if first.location == second.location:
             return "between the two accesses", False
         begin, end = in_one_function(first, second)
-        loop = self.loop(a, b)
-        if loop and barrier_in(self.run, lines_of_loop(first.file, *sorted((first.line, second.line))), a, b):
+        loop = self.loop(pair)
+        if loop and barrier_in(pair, lines_of_loop(first.file, *sorted((first.line, second.line)))):
             return "between the two accesses", True
-        if not loop and meet_between_barriers(self.run, a, b):
+        if not loop and meet_between_barriers(pair):
             return f"after {begin.location} and before {end.location}", True
         if loop:
             return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
-        if paths := on_both_paths(self.run, self.run.position(a), self.run.position(b)):
+        if paths := on_both_paths(pair):
             return paths, False
         last = line_passed_by_all(end.file, begin.line, end.line) if begin.file == end.file else end.line
         return f"after {begin.location} and before {location_of(end.file, last)}", False

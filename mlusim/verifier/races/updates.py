@@ -7,7 +7,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.findings import Site
+from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_loops import location_of
 
@@ -18,19 +18,20 @@ def times_stored(run: Run, alloc: int) -> Integers:
     return np.asarray(count[count > 0])
 
 
-def is_split_twice(run: Run, alloc: int, tasks: list[int]) -> bool:
+def is_split_twice(pair: Pair) -> bool:
     """Return whether two tasks share rows of a split: a lock or a barrier would let both update them in turn.
 
     They store bytes once each. One task alone stores most of the bytes, or each stores several parts, none of which all
     tasks share, as they would share a sum.
     """
+    run, alloc = pair.run, pair.allocations[0]
     stores = _stores(run, alloc)
     cells = Cells(stores, run.log.allocations[alloc].nbytes)
     task = run.order.task_of[stores.record]
-    if any(cells.count(task == number).max() > 1 for number in tasks):
+    if any(cells.count(task == number).max() > 1 for number in pair.tasks):
         return False
     count = cells.count()
-    several = all(np.count_nonzero(task == number) > 1 for number in tasks)
+    several = all(np.count_nonzero(task == number) > 1 for number in pair.tasks)
     if several and count.max() < len(np.unique(task)):
         return True
     return 2 * cells.total(cells.mixed(task, count > 0)) < cells.total(count > 0)
@@ -41,15 +42,17 @@ def _stores(run: Run, alloc: int) -> Accesses:
     return accesses.where(np.flatnonzero(accesses.write & (accesses.alloc == alloc)))
 
 
-def lock_or_atomic(first: Site, second: Site, lines: tuple[int, int]) -> tuple[str, str]:
+def lock_or_atomic(pair: Pair, racing: frozenset[int]) -> tuple[str, str]:
     """Return the remedies for a load and a store that other tasks must not interrupt: a lock, or an atomic.
 
-    `lines`: the first and the last line of the update.
+    `racing`: the lines of races, as in the log.
     """
+    first, second = pair.sites
     lock, unlock = (first.call(f"{name}(0)") for name in ("lock", "unlock"))
     where = "from the load to the store"
     if first.line < second.line:
-        where = f"from {location_of(first.file, lines[0])} to {location_of(second.file, lines[1])}"
+        begin, end = _lines_of_update(pair, racing)
+        where = f"from {location_of(first.file, begin)} to {location_of(second.file, end)}"
     atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else "`core.atomic_reduce_add`"
     return (
         f"hold the same lock in every task {where}: {lock}, {unlock}",
@@ -57,14 +60,15 @@ def lock_or_atomic(first: Site, second: Site, lines: tuple[int, int]) -> tuple[s
     )
 
 
-def lines_of_update(run: Run, a: int, b: int, racing: frozenset[int]) -> tuple[int, int]:
+def _lines_of_update(pair: Pair, racing: frozenset[int]) -> tuple[int, int]:
     """Return the first and the last line of the update that two accesses belong to.
 
-    An update may load several parts of a tensor, and then store several. `racing`: the lines of races, as in the log.
+    An update may load several parts of a tensor, and then store several.
     """
-    lines = [run.source(row)[1] for row in (a, b)]
-    if run.source(a)[::2] == run.source(b)[::2]:
-        lines += [line for row in (a, b) for line in _lines_with(run, row, racing)]
+    one, other = pair.sources
+    lines = [one[1], other[1]]
+    if one[::2] == other[::2]:
+        lines += [line for row in pair.rows for line in _lines_with(pair.run, row, racing)]
     return min(lines), max(lines)
 
 
