@@ -38,6 +38,9 @@ _SHOWN = 200
 class MlusimError(Exception):
     """Base of all errors of mlusim. `str(error)` is the message."""
 
+    # File and line of the kernel, or of host code, that `location` names; line 0 if it names none.
+    source: tuple[str, int] = ("", 0)
+
     def __init__(self, message: str, location: str = "") -> None:
         super().__init__(message, location)
         noted = NOTED.get()
@@ -54,10 +57,11 @@ class MlusimError(Exception):
         """Task, kernel line and simulated time, or an empty string outside a kernel."""
         return str(self.args[1])
 
-    def locate(self, location: str) -> None:
-        """Set the location, unless it is set already."""
+    def locate(self, location: str, source: tuple[str, int] = ("", 0)) -> None:
+        """Set the location and the line that it names, unless they are set already."""
         if not self.location:
             self.args = (self.message, location)
+            self.source = source
 
     def __str__(self) -> str:
         return f"{self.location}: {self.message}" if self.location else self.message
@@ -121,11 +125,9 @@ class AwaitError(KernelError):
     """A coroutine that was never awaited, or an await of an object that is not the simulator's.
 
     Attributes:
-        file: the whole name of the file in its location, if the log of the run does not have it.
         dropped: whether nothing was raised when it was created, because a coroutine ended that was never awaited.
     """
 
-    file: str = ""
     dropped: bool = False
 
 

@@ -78,7 +78,7 @@ class Log:
         released: by allocation, the number of records when it was freed.
         loops: the counted loops, by record.
         byte_copies: records of copies in the byte form; the kernel chose their segments.
-        swallowed: errors that kernels caught: message and location.
+        swallowed: errors that kernels caught: message, location, and file and line of the location; line 0 if unknown.
         remarks: observations that records do not show, by kind and line.
         of_file: arrays at file scope, which other kernels of the C++ file may use.
         seen: records of scalar loads that returned no value of fresh memory. A loop has one record for all loads of a
@@ -114,7 +114,7 @@ class Log:
         self.copied_back: list[tuple[int, int, int, int]] = []
         self.released: dict[int, int] = {}
         self.windows: dict[int, set[tuple[int, int]]] = {}
-        self.swallowed: list[tuple[str, str]] = []
+        self.swallowed: list[tuple[str, str, str, int]] = []
         self.remarks: dict[tuple[str, int], Remark] = {}
         self.of_file: set[int] = set()
         # 0, 1, 2, ..., of which `addresses` has parts.

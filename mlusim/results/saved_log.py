@@ -143,7 +143,9 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     for launches, number, first, second in values.get("copied_back", ()):
         log.copied_back.append((int(launches), int(number), int(first), int(second)))
     log.released = {int(number): int(count) for number, count in values.get("released", ())}
-    log.swallowed = [(str(message), str(where)) for message, where in values.get("swallowed", ())]
+    for message, where, *source in values.get("swallowed", ()):
+        file, line = source or ("", 0)
+        log.swallowed.append((str(message), str(where), str(file), int(line)))
     for kind, title, operation, *numbers in values.get("remarks", ()):
         remark = Remark(str(kind), str(title), str(operation), *map(int, numbers))
         log.remarks[remark.kind, remark.line] = remark

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import linecache
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.cores.synchronisation.locks import SHIFT
-from mlusim.cores.tasks.source_line import written_by_author
 from mlusim.errors import (
     AccessError,
     AllocationError,
@@ -24,13 +20,12 @@ from mlusim.errors import (
     OperandError,
     OperationLimitError,
 )
-from mlusim.files import source_name
 from mlusim.log import NONE, Log
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.locks_left import locks_in_use
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_loops import SourceLine
 
-_LINE = re.compile(r"[^\s,]+\.\w+:\d+")
 _KINDS: dict[type[BaseException], str] = {
     AccessError: "access",
     AllocationError: "allocation",
@@ -81,17 +76,12 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
             return finding
         return Finding(kind="hang", title=error.message)
     text = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
-    kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "stopped")
-    location = error.location if isinstance(error, MlusimError) else ""
-    raised = error.__cause__ or error
-    at = _file_and_line(
-        _line_of(location), run.log, raised.__traceback__, error.file if isinstance(error, AwaitError) else ""
-    )
-    source = _source_line(at) or _source(error.__traceback__)
+    kind = next((kind for cause, kind in _KINDS.items() if isinstance(error, cause)), "stopped")
+    at = SourceLine(*error.source) if isinstance(error, MlusimError) else SourceLine("", 0)
     return Finding(
         kind=kind,
         title=text,
-        location=_with_source(location, source),
+        location=_with_source(error.location if isinstance(error, MlusimError) else "", at),
         sites=_acquired_by_itself(run, error) if isinstance(error, HangError) else (),
         rule=_RULES.get(kind, ""),
         remedies=_remedies(kind, text),
@@ -118,66 +108,31 @@ def _acquired_by_itself(run: Run, error: HangError) -> tuple[Site, ...]:
 
 def find_swallowed(log: Log) -> list[Finding]:
     """Return a finding per source line at which kernels caught errors."""
-    times: dict[str, int] = {}
-    first: dict[str, tuple[str, str]] = {}
-    for message, location in log.swallowed:
-        line = _line_of(location) or location
-        times[line] = times.get(line, 0) + 1
-        first.setdefault(line, (message, location))
-    findings = []
-    for line, (message, location) in first.items():
-        at = _file_and_line(line, log)
-        findings.append(
-            Finding(
-                kind="swallowed",
-                title=f"the kernel caught an error and went on: {message}",
-                location=_with_source(location, _source_line(at)),
-                rule="a board raises no exceptions: it skips the operation, or does something else",
-                remedies=("fix the cause of the error, and do not catch it in the kernel",),
-                times=times[line],
-                fields=_as_fields(at),
-            )
+    by_line: dict[SourceLine | str, list[tuple[str, str, SourceLine]]] = {}
+    for message, location, file, line in log.swallowed:
+        at = SourceLine(file, line)
+        by_line.setdefault(at if at.line else location, []).append((message, location, at))
+    return [
+        Finding(
+            kind="swallowed",
+            title=f"the kernel caught an error and went on: {message}",
+            location=_with_source(location, at),
+            rule="a board raises no exceptions: it skips the operation, or does something else",
+            remedies=("fix the cause of the error, and do not catch it in the kernel",),
+            times=1 + len(others),
+            fields=_as_fields(at),
         )
-    return findings
+        for (message, location, at), *others in by_line.values()
+    ]
 
 
-def _with_source(location: str, source: str) -> str:
-    return f"{location}: {source}" if location and source else location or source
+def _with_source(location: str, at: SourceLine) -> str:
+    return f"{location}: {at.source}" if location and at.source else location
 
 
-def _line_of(location: str) -> str:
-    """Extract `kernel.py:41` from a location."""
-    match = _LINE.search(location)
-    return match[0] if match else ""
-
-
-def _file_and_line(
-    line: str, log: Log | None = None, traceback: TracebackType | None = None, file: str = ""
-) -> tuple[str, int]:
-    """Resolve `kernel.py:41` to a file and line number by the files in a traceback or a log, or by `file`.
-
-    Returns ("", 0) if it is unknown.
-    """
-    name, _, number = line.partition(":")
-    files = [file]
-    while traceback is not None:
-        files.append(traceback.tb_frame.f_code.co_filename)
-        traceback = traceback.tb_next
-    for known in (*files, *(of_line for of_line, _, _ in (log.lines if log else ()))):
-        if number and source_name(known) == name:
-            return known, int(number)
-    return "", 0
-
-
-def _source_line(at: tuple[str, int]) -> str:
-    """Return the text of a line; empty if it cannot be read."""
-    return linecache.getline(*at).strip()
-
-
-def _as_fields(at: tuple[str, int]) -> dict[str, str | int]:
+def _as_fields(at: SourceLine) -> dict[str, str | int]:
     """Return `file` and `line` as fields of a finding, as in its sites; empty if the line is unknown."""
-    file, line = at
-    return {"file": file, "line": line} if line else {}
+    return {"file": at.file, "line": at.line} if at.line else {}
 
 
 def _hang(run: Run) -> Finding | None:
@@ -336,14 +291,3 @@ def _names(log: Log, tasks: list[int]) -> str:
             shown = ", ".join(names[:_NAMED_TASKS]) + (f" and {beyond} more" if beyond > 0 else "")
             parts.append(f"{singular if len(names) == 1 else plural} {shown}")
     return " and ".join(parts)
-
-
-def _source(traceback: TracebackType | None) -> str:
-    """Return the source text of the innermost kernel line in a traceback."""
-    text = ""
-    while traceback is not None:
-        file = traceback.tb_frame.f_code.co_filename
-        if written_by_author(file):
-            text = linecache.getline(file, traceback.tb_lineno).strip()
-        traceback = traceback.tb_next
-    return text if "synchronize" not in text else ""

@@ -130,7 +130,7 @@ class Program:
 
     def _located(self, error: MlusimError, location: tuple[str, int] | None) -> MlusimError:
         file, line = location or (str(self.module.path), 0)
-        error.locate(f"{_MAIN}, {Path(file).name}{f':{line}' if line else ''}")
+        error.locate(f"{_MAIN}, {Path(file).name}{f':{line}' if line else ''}", (file, line))
         return error
 
     def _call(self, number: int) -> None:

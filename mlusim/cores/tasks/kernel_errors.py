@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import sys
 from array import array
@@ -52,28 +53,30 @@ _NO_TENSORS = (list, tuple, range, memoryview, bytearray, array)
 def reported(task: Task, error: BaseException) -> BaseException:
     """Return the exception that reports one that a kernel has raised, with its cause and place; may be the same."""
     awaited_all = task.unawaited < 0 or task.refused is not None
+    source = kernel_line(error, task.file)
     if isinstance(error, MlusimError) and (awaited_all or not isinstance(error, OperandError | AccessError)):
-        error.locate(location(task, error))
+        error.locate(location(task, source, task.now_ps), source)
         return error
     if isinstance(error, Abandoned):
         refused = error.error or task.refused or KernelError("the kernel was stopped")
-        refused.locate(location(task, error))
+        refused.locate(location(task, source, task.now_ps), source)
         refused.__suppress_context__ = True
         return refused
     if isinstance(error, KeyboardInterrupt) or _quits_debugger(error):
         return error
     # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
     if str(error).endswith(_NO_AWAIT):
-        report: KernelError = AwaitError(_not_awaitable(error), location(task, error))
+        report: KernelError = AwaitError(_not_awaitable(error))
     elif isinstance(error, AttributeError) and isinstance(error.obj, ConversionMethods):
-        report = UnknownNameError(_unknown_instruction(error.obj, str(error.name)), location(task, error))
+        report = UnknownNameError(_unknown_instruction(error.obj, str(error.name)))
     elif isinstance(error, TypeError | AttributeError | MlusimError) and not awaited_all:
         # `core.load(x) + 1`, `core.mul(a, a, core.load(x))`, `x[core.load(i)]`: the cause is the missing `await`.
         report = forgotten_await(task)
     elif isinstance(error, TypeError) and (call := _WRONG_CALL.fullmatch(str(error))):
-        report = OperandError(_wrong_call(*call.groups()), location(task, error))
+        report = OperandError(_wrong_call(*call.groups()))
     else:
-        report = KernelError(_raised(error), location(task, error))
+        report = KernelError(_raised(error))
+    report.locate(location(task, source, task.now_ps), source)
     report.__cause__ = error
     # A debugger that is started after the error (`%debug`, `pytest --pdb`) stops in the innermost frame: the kernel's.
     return report.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
@@ -85,21 +88,21 @@ def _quits_debugger(error: BaseException) -> bool:
     return bdb is not None and isinstance(error, bdb.BdbQuit)
 
 
-def location(task: Task, error: BaseException) -> str:
+def location(task: Task, source: tuple[str, int], at_ps: int) -> str:
     """Return the task, the kernel's own line, and simulated time."""
-    line = kernel_line(error, task.file)
-    return f"{task.name}, {line}{', ' if line else ''}at {format_ns(task.now_ps)}"
+    file, line = source
+    return f"{task.name}, {f'{source_name(file)}:{line}, ' if line else ''}at {format_ns(at_ps)}"
 
 
 def foreign_awaitable(task: Task, coroutine: Any, waits: object) -> AwaitError:
     """Return the error about a kernel that awaits an object of another library."""
-    line, source = awaiting_line(coroutine, task.file)
+    source = awaiting_line(coroutine, task.file)
+    text = linecache.getline(*source).strip()
     # Code from `exec` has no source text.
-    waiting = f"`{source}`" if source else "this line"
-    return AwaitError(
-        f"{waiting} awaits {shown(waits)}, which is not an awaitable of the simulator: {_AWAITABLE}",
-        f"{task.name}, {line}, at {format_ns(task.now_ps)}",
-    )
+    waiting = f"`{text}`" if text else "this line"
+    error = AwaitError(f"{waiting} awaits {shown(waits)}, which is not an awaitable of the simulator: {_AWAITABLE}")
+    error.locate(location(task, source, task.now_ps), source)
+    return error
 
 
 def forgotten_await(task: Task) -> AwaitError:
@@ -108,10 +111,11 @@ def forgotten_await(task: Task) -> AwaitError:
     values = log.records.values(task.unawaited)
     file, line, _ = log.lines[values["line"]]
     name = log.ops[values["op"]]
-    return AwaitError(
-        f"`core.{name}(...)` was not awaited, so the task did not wait for it: write `await core.{name}(...)`",
-        f"{task.name}, {source_name(file)}:{line}, at {format_ns(values['issue_ps'])}",
+    error = AwaitError(
+        f"`core.{name}(...)` was not awaited, so the task did not wait for it: write `await core.{name}(...)`"
     )
+    error.locate(location(task, (file, line), values["issue_ps"]), (file, line))
+    return error
 
 
 def returned_value(task: Task, value: object) -> KernelError:

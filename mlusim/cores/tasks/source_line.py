@@ -6,15 +6,12 @@ the author's own code.
 
 from __future__ import annotations
 
-import linecache
 import sys
 import sysconfig
 from os import sep
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-
-from mlusim.files import source_name
 
 # Packages whose frames are between a program and its kernel, or between the kernel and an error; those of `functools`
 # are of cached properties, such as `core.nram`.
@@ -26,35 +23,34 @@ _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "pur
 _INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES), _PACKAGE.name))
 
 
-def kernel_line(error: BaseException, own: str) -> str:
-    """Return the location of an exception, such as `tin_shift.py:41`, or ""; `own` is the file of the kernel."""
-    line = _innermost(error.__traceback__, own)
-    if not line and error.__cause__ is not None:
+def kernel_line(error: BaseException, own: str) -> tuple[str, int]:
+    """Return file and line of an exception, line 0 if it is unknown; `own` is the file of the kernel."""
+    source = _innermost(error.__traceback__, own)
+    if not source[1] and error.__cause__ is not None:
         # Python converts a StopIteration in a coroutine to a RuntimeError without the line.
-        line = _innermost(error.__cause__.__traceback__, own)
-    return line
+        source = _innermost(error.__cause__.__traceback__, own)
+    return source
 
 
-def awaiting_line(coroutine: Any, own: str) -> tuple[str, str]:
-    """Return the location, such as `tin_shift.py:41`, and the source text where a suspended coroutine waits."""
-    line = source = ""
+def awaiting_line(coroutine: Any, own: str) -> tuple[str, int]:
+    """Return file and line where a suspended coroutine waits."""
+    source = "", 0
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         file = frame.f_code.co_filename
-        if not line or written_by_author(file, own):
-            line = f"{source_name(file)}:{frame.f_lineno}"
-            source = linecache.getline(file, frame.f_lineno).strip()
+        if not source[1] or written_by_author(file, own):
+            source = file, frame.f_lineno
         coroutine = coroutine.cr_await
-    return line, source
+    return source
 
 
-def _innermost(traceback: TracebackType | None, own: str) -> str:
-    line = ""
+def _innermost(traceback: TracebackType | None, own: str) -> tuple[str, int]:
+    source = "", 0
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         if written_by_author(file, own):
-            line = f"{source_name(file)}:{traceback.tb_lineno}"
+            source = file, traceback.tb_lineno
         traceback = traceback.tb_next
-    return line
+    return source
 
 
 def hide_internals(error: BaseException) -> None:

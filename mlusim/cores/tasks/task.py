@@ -22,6 +22,7 @@ from mlusim.cores.tasks.kernel_errors import (
     returned_value,
     too_many_operations,
 )
+from mlusim.cores.tasks.source_line import kernel_line
 from mlusim.cores.tasks.unawaited import forgotten, unstarted
 from mlusim.cores.tasks.waiting import SUSPEND
 from mlusim.errors import AwaitError, KernelError
@@ -181,7 +182,8 @@ class Task:
         for error in noted:
             # Report an error that was raised again as another only once.
             if id(error) not in causes and error.__traceback__ is not None and error is not self.refused:
-                self.chip.log.swallowed.append((error.message, location(self, error)))
+                source = kernel_line(error, self.file)
+                self.chip.log.swallowed.append((error.message, location(self, source, self.now_ps), *source))
 
     def until(self, time_ps: int) -> bool:
         """Advance to `time_ps`; returns true if the kernel must suspend, to be resumed at that time."""

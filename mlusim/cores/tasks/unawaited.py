@@ -61,7 +61,7 @@ def forgotten(name: str, file: str, line: int) -> AwaitError:
         f"`{name}(...)` was never awaited, so it never ran: write `await {name}(...)`",
         f"{source_name(file)}:{line}",
     )
-    error.file = file
+    error.source = file, line
     return error
 
 
