@@ -13,7 +13,8 @@ Checks:
   races                    accesses to the same bytes that nothing orders, and what would order them
   uninitialised            uninitialised bytes that are read, and whether that has an effect
   split                    the split proof, and the balance of the split
-  early_exit, locks_left   deadlocks, errors in kernels, locks that are not released
+  deadlocks                barriers and locks that tasks wait for forever, and locks that are not released
+  raised_errors            the error that ended a run, and those that a kernel caught
   reference, producer      wrong values, and the operation that computed them
   unused, unread           unused allocations and leaks, and results on chip that nothing reads
   replaced                 results that are replaced before anything reads them
@@ -21,7 +22,7 @@ Checks:
 
 Results:
   findings                 a finding, its text and its JSON; `consequences` folds findings into their cause
-  source_loops             loops and branches of a source file; `call_sites`: the calls that an operation may come from
+  source_file              loops and branches of a source file; `call_sites`: the calls that an operation may come from
   report                   all findings and figures of a run, as text, JSON or a picture
 
 `mlusim.verify`, which runs a kernel and checks its log, is in `mlusim.host.verify`.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from mlusim.log import Log
-from mlusim.verifier.source_loops import SourceLine, calls_from, function_around
+from mlusim.verifier.source_file import SourceLine, function_around, source_file
 
 # Records of the log, of all tasks, that are searched on either side of the operation.
 _NEARBY = 2000
@@ -21,11 +23,22 @@ def call_sites(log: Log, record: int) -> tuple[SourceLine, ...]:
     remain, there is nothing to name.
     """
     file, line, _ = log.lines[log.records.values(record)["line"]]
-    calls = calls_from(file, line, dict.fromkeys(name for name, _, _ in log.lines))
+    calls = _calls(file, line, dict.fromkeys(name for name, _, _ in log.lines))
     if len(calls) > 1:
         before, after = _neighbours(log, record, {(name, function_around(name, call)) for name, call in calls})
         calls = [call for call in calls if _is_between(call, before, after)] or calls
     return tuple(SourceLine(*call) for call in sorted(set(calls))) if len(set(calls)) <= _MOST_CALLS else ()
+
+
+def _calls(file: str, line: int, callers: Iterable[str]) -> list[tuple[str, int]]:
+    """Return file and line of every call of the function around a line, in other functions of the files `callers`."""
+    (first, last), name = source_file(file).function(line)
+    return [
+        (caller, call)
+        for caller in callers
+        for call, called in source_file(caller).calls
+        if name and called == name and not (caller == file and first <= call <= last) and function_around(caller, call)
+    ]
 
 
 def _neighbours(log: Log, record: int, functions: set[tuple[str, str]]) -> tuple[tuple[str, int], tuple[str, int]]:

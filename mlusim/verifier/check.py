@@ -10,13 +10,13 @@ from mlusim.hardware import Board
 from mlusim.log import Log
 from mlusim.planning.plan import Plan
 from mlusim.verifier.consequences import fold_consequences
-from mlusim.verifier.early_exit import find_swallowed, stop_finding
+from mlusim.verifier.deadlocks import find_locks_left
 from mlusim.verifier.findings import KINDS, Finding
 from mlusim.verifier.hints import find_overlapping_copies, find_redundant, find_unawaited
-from mlusim.verifier.locks_left import find_locks_left
 from mlusim.verifier.memory_needed import check_memory_needed
 from mlusim.verifier.races.race_search import find_races
 from mlusim.verifier.races.releases import find_releases
+from mlusim.verifier.raised_errors import find_swallowed, stop_finding
 from mlusim.verifier.remarks import find_remarks
 from mlusim.verifier.report import Report
 from mlusim.verifier.run import Run

@@ -11,7 +11,7 @@ from mlusim.verifier.accesses.table import COLLECT, SORTING
 from mlusim.verifier.findings import PRIVATE, Finding, Site, in_one_function
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.races.lane_syncs import blocking_copy
-from mlusim.verifier.source_loops import SourceLine
+from mlusim.verifier.source_file import SourceLine
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A counter that hands out work has at most this size.

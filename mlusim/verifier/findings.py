@@ -11,7 +11,7 @@ from mlusim.log import PIPES, Log
 from mlusim.log_tables import TaskRecord
 from mlusim.units import format_ns, group_digits
 from mlusim.verifier.call_sites import call_sites
-from mlusim.verifier.source_loops import SourceLine, function_around
+from mlusim.verifier.source_file import SourceLine, function_around
 
 ERROR, HINT = "error", "hint"
 # The memories that each core has of its own.

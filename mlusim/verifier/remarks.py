@@ -9,7 +9,7 @@ from mlusim.log import NONE, Log
 from mlusim.log_tables import Remark
 from mlusim.verifier.findings import Finding, Site, owner_of
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import location_of
+from mlusim.verifier.source_file import location_of
 
 _BEYOND = (
     "an index must be less than the length of its table. ASSUMED: an element with a larger index keeps its value, "

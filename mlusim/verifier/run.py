@@ -13,7 +13,7 @@ from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import Site, site_of
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import LANES
-from mlusim.verifier.source_loops import location_of
+from mlusim.verifier.source_file import location_of
 
 
 class Run:

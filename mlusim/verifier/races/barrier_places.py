@@ -9,14 +9,7 @@ from mlusim.verifier.columns import ops_among
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import (
-    function_around,
-    line_passed_by_all,
-    lines_of_loop,
-    location_of,
-    loops_around,
-    on_separate_paths,
-)
+from mlusim.verifier.source_file import function_around, location_of, source_file
 
 
 def barrier_moved(pair: Pair, sync: str) -> list[str]:
@@ -32,10 +25,10 @@ def barrier_moved(pair: Pair, sync: str) -> list[str]:
     if not len(behind) or behind[0] + 1 >= order.first[int(order.task[last]) + 1]:
         return []
     file, line, _ = log.lines[int(order.line[behind[0]])]
-    loop = lines_of_loop(file, *sorted((line, second.line)))[0] if file == second.file else 0
+    loop = source_file(file).loop_around(line, second.line)[0] if file == second.file else 0
     if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
         return []
-    before = line_passed_by_all(file, loop, second.line)
+    before = source_file(file).line_passed_by_all(loop, second.line)
     if before == line:
         return []
     return [f"move the barrier at {location_of(file, line)} before {location_of(file, before)}"]
@@ -61,11 +54,12 @@ def on_both_paths(pair: Pair) -> str:
     run, log, order, (first, last) = pair.run, pair.run.log, pair.run.order, pair.positions
     kinds = [log.tasks[task].is_memory_core for task in pair.tasks]
     (file, line, _), (other_file, other, _) = pair.sources
+    source = source_file(file)
     one_function = file == other_file and function_around(file, line) == function_around(file, other)
-    if kinds[0] == kinds[1] or not one_function or not on_separate_paths(file, line, other):
+    if kinds[0] == kinds[1] or not one_function or not source.on_separate_paths(line, other):
         return ""
     passed = [_passed_by_all_alike(run, position, file) for position in (first, last)]
-    loops = [loops_around(file, number) for number in (line, other)]
+    loops = [source.loops_around(number) for number in (line, other)]
     if other not in passed[1] or any(
         _has_barrier(run, position, loops) for position, loops in zip((first, last), loops, strict=True)
     ):
@@ -77,10 +71,10 @@ def on_both_paths(pair: Pair) -> str:
     begin = min((loop[0] for loop in loops[1]), default=other)
     if len(of_other) > len(earlier):
         begin = log.lines[int(order.line[of_other[len(earlier)]])][1]
-    if len(of_other) < len(earlier) or loops_around(file, begin) not in ([], loops[1]):
+    if len(of_other) < len(earlier) or source.loops_around(begin) not in ([], loops[1]):
         return ""
     places = [
-        f"before {location_of(file, line_passed_by_all(file, end, following))}"
+        f"before {location_of(file, source.line_passed_by_all(end, following))}"
         if following
         else f"after {location_of(file, line)}",
         f"before {location_of(file, begin)}",

@@ -11,13 +11,7 @@ from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import FETCHING
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import (
-    Lines,
-    exclude_each_other,
-    is_passed_every_iteration,
-    lines_of_loop,
-    loops_around,
-)
+from mlusim.verifier.source_file import Lines, source_file
 
 
 def in_intended_order(pair: Pair) -> Pair:
@@ -30,8 +24,9 @@ def in_intended_order(pair: Pair) -> Pair:
     by_line = pair if pair.sources[0][1] <= pair.sources[1][1] else pair.swapped
     (file, first, function), (other_file, last, other_function) = by_line.sources
     one_function = (file, function) == (other_file, other_function)
-    if first and one_function and not FETCHING & set(pair.run.log.ops) and not exclude_each_other(file, first, last):
-        loop = lines_of_loop(file, first, last)
+    source = source_file(file)
+    if first and one_function and not FETCHING & set(pair.run.log.ops) and not source.exclude_each_other(first, last):
+        loop = source.loop_around(first, last)
         if barrier_in(by_line, loop) if loop[0] else _pass_in_turn(by_line):
             return by_line
     return pair.swapped if pair.writes == (False, True) and is_fresh(pair.run, pair.rows[0]) else pair
@@ -54,7 +49,7 @@ def barrier_in(pair: Pair, loop: Lines) -> bool:
     """Return whether a task of the race passes a barrier in each iteration of a loop, outside of its two lines."""
     run, order, file = pair.run, pair.run.order, pair.sources[0][0]
     upper, lower = sorted(line for _, line, _ in pair.sources)
-    apart = exclude_each_other(file, upper, lower)
+    apart = source_file(file).exclude_each_other(upper, lower)
     for task in pair.tasks:
         own = order.of_task(task)
         barriers = order.line[own][order.is_barrier[own]]
@@ -70,7 +65,7 @@ def barrier_in(pair: Pair, loop: Lines) -> bool:
 def meet_between_barriers(pair: Pair) -> bool:
     """Return whether two tasks pass the same barriers in loops of their own, and access the bytes between them."""
     in_turn = (
-        any(barrier_in(Pair(pair.run, (row, row)), loop) for loop in loops_around(file, line))
+        any(barrier_in(Pair(pair.run, (row, row)), loop) for loop in source_file(file).loops_around(line))
         for row, (file, line, _) in zip(pair.rows, pair.sources, strict=True)
     )
     return pair.segments[0] == pair.segments[1] > 0 and all(in_turn)
@@ -79,7 +74,7 @@ def meet_between_barriers(pair: Pair) -> bool:
 def differ(pair: Pair) -> bool:
     """Return whether two accesses are in different iterations of a loop around both."""
     (file, one, _), (other_file, other, _) = pair.sources
-    loop = lines_of_loop(file, *sorted((one, other)))
+    loop = source_file(file).loop_around(one, other)
     return file == other_file and loop[0] > 0 and (is_later(pair, loop) or is_later(pair.swapped, loop))
 
 
@@ -113,7 +108,7 @@ def _starts(run: Run, task: int, file: str, loop: Lines) -> Integers:
     order = run.order
     own = order.line[order.of_task(task)]
     lines = [(run.log.lines[code][1], code) for code in np.unique(own).tolist() if run.log.lines[code][0] == file]
-    passed = [code for line, code in sorted(lines) if is_passed_every_iteration(file, loop, line)]
+    passed = [code for line, code in sorted(lines) if source_file(file).is_passed_every_iteration(loop, line)]
     return order.first[task] + np.flatnonzero(own == passed[0]) if passed else np.empty(0, np.int64)
 
 

@@ -19,7 +19,7 @@ from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site, between, in_one_function
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, blocking_copy, on_the_vector_pipe
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import SourceLine, can_wait, loop_repeated, loops_around
+from mlusim.verifier.source_file import SourceLine, source_file
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
@@ -274,7 +274,7 @@ def _points(run: Run, race: Race) -> set[Point]:
     passed = _passed(run, *race.first)
     points = copies | (passed & _passed(run, *race.last) or passed)
     return {
-        point if can_wait(point.file, point.line) else point._replace(rank=point.rank + _CANNOT_WAIT)
+        point if source_file(point.file).can_wait(point.line) else point._replace(rank=point.rank + _CANNOT_WAIT)
         for point in points
     }
 
@@ -294,10 +294,10 @@ def _passed(run: Run, first: int, second: int) -> set[Point]:
         (file, line, _), (next_file, next_line, _) = log.lines[one], log.lines[other]
         points |= {Point(0, "before", next_file, next_line), Point(1, "after", file, line)}
         once = bool(times[one] == 1 == times[other])
-        begin = loop_repeated(file, line, next_line, once=once) if file == next_file else 0
+        begin = source_file(file).loop_repeated(line, next_line, once=once) if file == next_file else 0
         if begin:
             points.add(Point(2, "loop", file, begin))
-        for loop in loops_around(next_file, next_line):
+        for loop in source_file(next_file).loops_around(next_line):
             if loop[0] == begin or file != next_file or not loop[0] <= line <= loop[1]:
                 points.add(Point(3, "begin", next_file, loop[0]))
     return points

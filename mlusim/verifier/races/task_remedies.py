@@ -17,7 +17,7 @@ from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_later, 
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import exclude_each_other, line_passed_by_all, lines_of_loop, location_of
+from mlusim.verifier.source_file import location_of, source_file
 
 _OWN_BYTES = "give each task bytes of its own"
 
@@ -76,7 +76,7 @@ class TaskRemedies:
         lock, atomic = lock_or_atomic(pair, frozenset(line for lines in self.directions for line in lines))
         if is_split_twice(pair):
             return "", rule, [_OWN_BYTES, f"if both updates are meant, {lock}", atomic]
-        loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
+        loop = source_file(first.file).loop_around(first.line, second.line)
         in_one_loop = one_job and first.file == second.file and loop[0] > 0
         if not (self.apart and in_one_loop and are_as_many(self.run, first.file, loop, pair.tasks[0])):
             return "", rule, [lock, atomic, _OWN_BYTES]
@@ -110,7 +110,7 @@ class TaskRemedies:
         given = alloc in self.run.log.host_writes or alloc in self.run.log.host_parts
         if not given or first.file != second.file or any(pair.segments):
             return []
-        loop = lines_of_loop(first.file, *sorted((first.line, second.line)))
+        loop = source_file(first.file).loop_around(first.line, second.line)
         if not loop[0] or times_stored(self.run, alloc).max() > 1:
             return []
         where = f"{first.location} or {second.location}"
@@ -164,11 +164,11 @@ class TaskRemedies:
         If these lines also race in the other order, a barrier between them would leave that race.
         """
         (file, first, _), (other_file, second, _) = pair.sources
-        upper, lower = sorted((first, second))
         if file != other_file or first == second:
             return 0
-        loop = lines_of_loop(file, upper, lower)
-        begins_again = second < first or exclude_each_other(file, upper, lower)
+        source = source_file(file)
+        loop = source.loop_around(first, second)
+        begins_again = second < first or source.exclude_each_other(first, second)
         if not begins_again and loop[0]:
             codes = self.run.order.line[[*pair.swapped.positions]].tolist()
             begins_again = tuple(codes) in self.directions and is_later(pair, loop)
@@ -181,7 +181,7 @@ class TaskRemedies:
             return "between the two accesses", False
         begin, end = in_one_function(first, second)
         loop = self.loop(pair)
-        if loop and barrier_in(pair, lines_of_loop(first.file, *sorted((first.line, second.line)))):
+        if loop and barrier_in(pair, source_file(first.file).loop_around(first.line, second.line)):
             return "between the two accesses", True
         if not loop and meet_between_barriers(pair):
             return f"after {begin.location} and before {end.location}", True
@@ -189,7 +189,7 @@ class TaskRemedies:
             return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
         if paths := on_both_paths(pair):
             return paths, False
-        last = line_passed_by_all(end.file, begin.line, end.line) if begin.file == end.file else end.line
+        last = source_file(end.file).line_passed_by_all(begin.line, end.line) if begin.file == end.file else end.line
         return f"after {begin.location} and before {location_of(end.file, last)}", False
 
     def _without_memory_cores(self, *, compiled: bool) -> str:

@@ -9,7 +9,7 @@ from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import location_of
+from mlusim.verifier.source_file import location_of
 
 
 def times_stored(run: Run, alloc: int) -> Integers:

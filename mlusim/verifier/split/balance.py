@@ -13,7 +13,7 @@ from mlusim.log import IO, MOVE, SCALAR
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import location_of
+from mlusim.verifier.source_file import location_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 from mlusim.log import SCALAR
 from mlusim.verifier.findings import Site
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import begin_of_outermost, function_around, loops_around
+from mlusim.verifier.source_file import function_around, source_file
 
 
 class Beside(NamedTuple):
@@ -70,8 +70,8 @@ def missing_write(run: Run, read: int, sites: tuple[Site, ...], beside: Beside) 
     places = ((file, line), (used.file, used.line), (reads.file, reads.line))
     if len({(place[0], function_around(*place)) for place in places}) > 1:
         return 0
-    before = begin_of_outermost(file, line, used.line)
-    inner = max((loop for loop in loops_around(file, reads.line)), default=(0, 0))
+    before = source_file(file).begin_of_outermost(line, used.line)
+    inner = source_file(file).loop_around(reads.line, reads.line)
     writes = np.flatnonzero(accesses.meeting(read) & accesses.write & (accesses.record >= accesses.record[read]))
     lines = {log.lines[code][1] for code in np.unique(columns["line"][accesses.record[writes]]).tolist()}
     carried = (file, line) == (reads.file, reads.line) and any(inner[0] <= one <= inner[1] for one in lines)

@@ -14,7 +14,7 @@ from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.findings import PRIVATE, Finding, Site
 from mlusim.verifier.replaced import replaced_before
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import location_of
+from mlusim.verifier.source_file import location_of
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow

@@ -1,4 +1,4 @@
-"""Findings of runs that ended early: hangs, and errors raised in a kernel."""
+"""Deadlocks: tasks that wait for barriers or locks forever, and locks that a task still holds when it ends."""
 
 from __future__ import annotations
 
@@ -9,41 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.synchronisation.locks import SHIFT
-from mlusim.errors import (
-    AccessError,
-    AllocationError,
-    AwaitError,
-    CopyError,
-    HangError,
-    MlusimError,
-    OperandError,
-    OperationLimitError,
-)
+from mlusim.cores.synchronisation.locks import LOCK_NAMES, SHIFT
 from mlusim.log import NONE, Log
 from mlusim.verifier.findings import Finding, Site
-from mlusim.verifier.locks_left import locks_in_use
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_loops import SourceLine
 
-_KINDS: dict[type[BaseException], str] = {
-    AccessError: "access",
-    AllocationError: "allocation",
-    AwaitError: "await",
-    CopyError: "copy",
-    HangError: "hang",
-    OperandError: "operand",
-    OperationLimitError: "endless",
-}
-_RULES = {
-    "access": "an access must lie inside its view and its allocation, and inputs are read-only",
-    "allocation": "a buffer must fit in its memory, and exists until its scope ends",
-    "await": "a kernel must await what blocks: memcpy, load, sync, barriers",
-    "copy": "__memcpy accepts only certain directions, sizes and strides",
-    "operand": "an instruction accepts only operands of certain memories, element types and sizes",
-    "endless": "every task must end",
-    "hang": "a task acquires a lock once, and releases it before it acquires it again",
-}
 # By barrier, the one that does not wait for memory cores.
 _OF_CORES_ALONE = {"sync_cluster": "sync_all_ipu_within_cluster", "sync_all": "sync_all_ipu"}
 _NAMED_TASKS = 12
@@ -68,74 +38,7 @@ class _Awaited(NamedTuple):
         return self.operation if self.lock == NONE else f"lock {self.lock}"
 
 
-def stop_finding(error: BaseException, run: Run) -> Finding:
-    """Return the finding for an error that ended a run."""
-    if isinstance(error, HangError) and not error.location:
-        finding = _hang(run)
-        if finding is not None:
-            return finding
-        return Finding(kind="hang", title=error.message)
-    text = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
-    kind = next((kind for cause, kind in _KINDS.items() if isinstance(error, cause)), "stopped")
-    at = SourceLine(*error.source) if isinstance(error, MlusimError) else SourceLine("", 0)
-    return Finding(
-        kind=kind,
-        title=text,
-        location=_with_source(error.location if isinstance(error, MlusimError) else "", at),
-        sites=_acquired_by_itself(run, error) if isinstance(error, HangError) else (),
-        rule=_RULES.get(kind, ""),
-        remedies=_remedies(kind, text),
-        fields={"error": type(error).__name__, **_as_fields(at)},
-    )
-
-
-def _remedies(kind: str, text: str) -> tuple[str, ...]:
-    """Return the remedy for an error whose message does not end in one; empty if it does."""
-    if kind == "hang":
-        return ("unlock it before, or lock it once; a helper that is called with the lock held must not lock it again",)
-    if kind == "endless":
-        return ("check that what ends the loop changes: a counter, a flag, an atomic that another task updates",)
-    if kind == "access" and (" is outside " in text or ", which has " in text):
-        return ("correct the index, the size, or the bound of its loop; or make that buffer or tensor larger",)
-    return ()
-
-
-def _acquired_by_itself(run: Run, error: HangError) -> tuple[Site, ...]:
-    """Return where a task acquired the lock that it waits for itself."""
-    record = None if error.own_lock is None else locks_in_use(run).get(error.own_lock)
-    return () if record is None else (run.site(record, "locks"),)
-
-
-def find_swallowed(log: Log) -> list[Finding]:
-    """Return a finding per source line at which kernels caught errors."""
-    by_line: dict[SourceLine | str, list[tuple[str, str, SourceLine]]] = {}
-    for message, location, file, line in log.swallowed:
-        at = SourceLine(file, line)
-        by_line.setdefault(at if at.line else location, []).append((message, location, at))
-    return [
-        Finding(
-            kind="swallowed",
-            title=f"the kernel caught an error and went on: {message}",
-            location=_with_source(location, at),
-            rule="a board raises no exceptions: it skips the operation, or does something else",
-            remedies=("fix the cause of the error, and do not catch it in the kernel",),
-            times=1 + len(others),
-            fields=_as_fields(at),
-        )
-        for (message, location, at), *others in by_line.values()
-    ]
-
-
-def _with_source(location: str, at: SourceLine) -> str:
-    return f"{location}: {at.source}" if location and at.source else location
-
-
-def _as_fields(at: SourceLine) -> dict[str, str | int]:
-    """Return `file` and `line` as fields of a finding, as in its sites; empty if the line is unknown."""
-    return {"file": at.file, "line": at.line} if at.line else {}
-
-
-def _hang(run: Run) -> Finding | None:
+def deadlock(run: Run) -> Finding | None:
     """Return the finding for a hang: the tasks that wait at each barrier and lock, and those that have returned."""
     log, order = run.log, run.order
     open_tasks = [task for task, record in enumerate(log.tasks) if record.end_ps < 0]
@@ -291,3 +194,41 @@ def _names(log: Log, tasks: list[int]) -> str:
             shown = ", ".join(names[:_NAMED_TASKS]) + (f" and {beyond} more" if beyond > 0 else "")
             parts.append(f"{singular if len(names) == 1 else plural} {shown}")
     return " and ".join(parts)
+
+
+def locks_in_use(run: Run) -> dict[tuple[int, int], int]:
+    """By task and lock, return the record with which the task acquired the lock, or waits for it, if not released."""
+    log, columns = run.log, run.columns
+    if LOCK_NAMES[0] not in log.ops:
+        return {}
+    lock_op, unlock_op = (log.ops.index(name) if name in log.ops else -1 for name in LOCK_NAMES)
+    in_use: dict[tuple[int, int], int] = {}
+    for record in ((columns["op"] == lock_op) | (columns["op"] == unlock_op)).nonzero()[0].tolist():
+        key = int(columns["task"][record]), int(columns["detail"][record]) >> SHIFT
+        if columns["op"][record] == unlock_op:
+            in_use.pop(key, None)
+        else:
+            in_use[key] = record
+    return in_use
+
+
+def find_locks_left(run: Run) -> list[Finding]:
+    """Find tasks that ended while holding a lock, one finding per source line and lock."""
+    by_line: dict[tuple[int, int], list[int]] = {}
+    for (task, number), record in locks_in_use(run).items():
+        if run.log.tasks[task].end_ps >= 0:
+            by_line.setdefault((int(run.columns["line"][record]), number), []).append(record)
+    findings = []
+    for (_, number), records in by_line.items():
+        site = run.site(records[0], "locks")
+        findings.append(
+            Finding(
+                kind="hang",
+                title=f"{site.task} ends without releasing lock {number}",
+                sites=(site,),
+                rule="a lock is held until its task releases it; the next task that acquires it waits forever",
+                remedies=(f"{site.call(f'unlock({number})')} on every path after {site.location}",),
+                times=len(records),
+            )
+        )
+    return findings

@@ -1,11 +1,11 @@
-"""Loops and branches of a source file, in Python or C++: where a sync could stand that orders two of its lines."""
+"""Source files, in Python or C++: lines, loops, branches and calls, and where a sync could stand between two lines."""
 
 from __future__ import annotations
 
 import ast
 import linecache
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -49,147 +49,9 @@ def location_of(file: str, line: int) -> str:
     return f"{source_name(file)}:{line}"
 
 
-def loop_around(file: str, first: int, last: int) -> int:
-    """Return the first line of the innermost loop around both lines; 0 if there is none, or no source."""
-    return lines_of_loop(file, first, last)[0]
-
-
-def lines_of_loop(file: str, first: int, last: int) -> Lines:
-    """Return the first and the last line of the innermost loop around both lines; (0, 0) as in `loop_around`."""
-    return max((loop for loop in _structure(file).loops if loop[0] <= first and last <= loop[1]), default=(0, 0))
-
-
-def loops_around(file: str, line: int) -> list[Lines]:
-    """Return the first and the last line of every loop around a line, of its function and those around that."""
-    return [loop for loop in _structure(file).loops if _within(line, loop)]
-
-
-def loop_repeated(file: str, line: int, following: int, *, once: bool = False) -> int:
-    """Return the first line of the loop whose next iteration a task begins between two lines that it passes; 0 if none.
-
-    Lines of a helper function count as those that call it, if only one order of these is possible.
-
-    `once`: the task passes both lines once. Then they may be the stages of a pipeline with one tile: in different
-    iterations, if they are under different conditions.
-    """
-    structure = _structure(file)
-    for ones in _as_called(file, line):
-        for others in _as_called(file, following):
-            pairs = [(one, other) for one in ones for other in others if _same_function(file, one, other)]
-            loops = {
-                loop_around(file, min(one, other), max(one, other))
-                if other <= one or (once and structure.differ_in_condition(one, other))
-                else 0
-                for one, other in pairs
-            }
-            if len(loops) == 1 and 0 not in loops:
-                return loops.pop()
-    return 0
-
-
-def _as_called(file: str, line: int) -> Iterator[set[int]]:
-    """Yield a line, the lines that call its function, and those that call the functions of these.
-
-    Calls outside loops count only if there are none in loops.
-    """
-    structure = _structure(file)
-    lines = {line}
-    for _ in range(_MOST_CALLERS):
-        yield lines
-        calls = {call for line in lines for call in structure.calls_of(line)}
-        lines = {call for call in calls if loop_around(file, call, call)} or calls
-        if not lines:
-            return
-
-
-def calls_from(file: str, line: int, callers: Iterable[str]) -> list[tuple[str, int]]:
-    """Return file and line of every call of the function around a line, in other functions of the files `callers`."""
-    function, name = _structure(file).function_of(line)
-    return [
-        (caller, call)
-        for caller in callers
-        for call, called in _structure(caller).calls
-        if called == name
-        and name
-        and not (caller == file and _within(call, function))
-        and function_around(caller, call)
-    ]
-
-
-def function_around(file: str, line: int) -> str:
-    """Return the name of the innermost function around a line; "" if there is none, or no source."""
-    return _structure(file).function_of(line)[1]
-
-
-def _same_function(file: str, one: int, other: int) -> bool:
-    structure = _structure(file)
-    return structure.function_of(one) == structure.function_of(other)
-
-
-def can_wait(file: str, line: int) -> bool:
-    """Return whether a sync may stand at a line: in Python, only a coroutine function awaits."""
-    structure = _structure(file)
-    return structure.function_of(line)[0] not in structure.plain
-
-
-def exclude_each_other(file: str, one: int, other: int) -> bool:
-    """Return whether two lines are in different branches of one `if`: a task that passes one skips the other."""
-    return any(
-        _within(one, first) and _within(other, second)
-        for pair in _structure(file).branches
-        for first, second in (pair, pair[::-1])
-    )
-
-
-def on_separate_paths(file: str, one: int, other: int) -> bool:
-    """Return whether no task passes both lines: an `if` separates them, or the branch of the upper one returns."""
-    upper, lower = sorted((one, other))
-    structure = _structure(file)
-    return exclude_each_other(file, one, other) or any(
-        _within(upper, branch)
-        and not _within(lower, branch)
-        and any(_within(line, branch) for line in structure.returns)
-        for branch in structure.conditional
-    )
-
-
-def line_passed_by_all(file: str, first: int, last: int) -> int:
-    """Return the last line at which a barrier may stand between two lines of a function so that all tasks pass it.
-
-    It is the first line of the outermost loop or `if` around the last line that is not around the first one, or of an
-    earlier `if` in which tasks return; the last line if there is none, or if the two are in different branches.
-    """
-    structure = _structure(file)
-    if first >= last or exclude_each_other(file, first, last) or not _same_function(file, first, last):
-        return last
-    outermost = begin_of_outermost(file, last, first)
-    left = [part for part in structure.ifs if any(_within(line, part) for line in structure.returns)]
-    return min(line for line in (outermost, *(part[0] for part in left), last) if first < line <= last)
-
-
-def begin_of_outermost(file: str, line: int, other: int) -> int:
-    """Return the first line of the outermost loop or `if` around a line that is not around another one, or the line."""
-    structure = _structure(file)
-    return min(
-        (part[0] for part in (*structure.loops, *structure.ifs) if _within(line, part) and not _within(other, part)),
-        default=line,
-    )
-
-
-def is_passed_every_iteration(file: str, loop: Lines, line: int) -> bool:
-    """Return whether a line of a loop is neither in a loop nor in a branch inside of it."""
-    structure = _structure(file)
-    inside = [part for part in (*structure.loops, *structure.conditional) if _within(line, part)]
-    return _within(line, loop) and all(part[0] <= loop[0] and part[1] >= loop[1] for part in inside)
-
-
-def _within(line: int, lines: Lines) -> bool:
-    return lines[0] <= line <= lines[1]
-
-
 @dataclass(frozen=True, slots=True)
-class _Structure:
-    """The lines of what a file consists of, each from its first to its last line.
+class SourceFile:
+    """What a source file consists of, each from its first to its last line; nothing if it cannot be read.
 
     Attributes:
         loops: every loop.
@@ -211,31 +73,130 @@ class _Structure:
     calls: tuple[tuple[int, str], ...]
     plain: frozenset[Lines] = frozenset()
 
-    def function_of(self, line: int) -> tuple[Lines, str]:
-        """Return the innermost function around a line."""
-        around = (function for function in self.functions if _within(line, function[0]))
-        return max(around, default=((0, 0), ""))
+    def loop_around(self, one: int, other: int) -> Lines:
+        """Return the first and the last line of the innermost loop around both lines; (0, 0) if there is none."""
+        return max((loop for loop in self.loops if _within(one, loop) and _within(other, loop)), default=(0, 0))
 
-    def differ_in_condition(self, one: int, other: int) -> bool:
+    def loops_around(self, line: int) -> list[Lines]:
+        """Return the first and the last line of every loop around a line, of its function and those around that."""
+        return [loop for loop in self.loops if _within(line, loop)]
+
+    def loop_repeated(self, line: int, following: int, *, once: bool = False) -> int:
+        """Return the first line of the loop whose next iteration a task begins between two lines that it passes.
+
+        It is 0 if there is none. Lines of a helper function count as those that call it, if only one order of these is
+        possible.
+
+        `once`: the task passes both lines once. Then they may be the stages of a pipeline with one tile: in different
+        iterations, if they are under different conditions.
+        """
+        for ones in self._as_called(line):
+            for others in self._as_called(following):
+                pairs = [(one, other) for one in ones for other in others if self._in_one_function(one, other)]
+                loops = {
+                    self.loop_around(one, other)[0]
+                    if other <= one or (once and self._differ_in_condition(one, other))
+                    else 0
+                    for one, other in pairs
+                }
+                if len(loops) == 1 and 0 not in loops:
+                    return loops.pop()
+        return 0
+
+    def _as_called(self, line: int) -> Iterator[set[int]]:
+        """Yield a line, the lines that call its function, and those that call the functions of these.
+
+        Calls outside loops count only if there are none in loops.
+        """
+        lines = {line}
+        for _ in range(_MOST_CALLERS):
+            yield lines
+            calls = {call for line in lines for call in self._calls_of(line)}
+            lines = {call for call in calls if self.loops_around(call)} or calls
+            if not lines:
+                return
+
+    def _calls_of(self, line: int) -> list[int]:
+        """Return the lines that call the function around a line."""
+        lines, name = self.function(line)
+        return [call for call, called in self.calls if called == name and not _within(call, lines)]
+
+    def _differ_in_condition(self, one: int, other: int) -> bool:
         """Return whether both lines are in a branch of an `if` that does not contain the other line."""
         return all(
             any(_within(line, branch) and not _within(apart, branch) for branch in self.conditional)
             for line, apart in ((one, other), (other, one))
         )
 
-    def calls_of(self, line: int) -> list[int]:
-        """Return the lines that call the function around a line."""
-        lines, name = self.function_of(line)
-        return [call for call, called in self.calls if called == name and not _within(call, lines)]
+    def function(self, line: int) -> tuple[Lines, str]:
+        """Return the lines and the name of the innermost function around a line; (0, 0) and "" if there is none."""
+        return max((function for function in self.functions if _within(line, function[0])), default=((0, 0), ""))
+
+    def _in_one_function(self, one: int, other: int) -> bool:
+        return self.function(one) == self.function(other)
+
+    def can_wait(self, line: int) -> bool:
+        """Return whether a sync may stand at a line: in Python, only a coroutine function awaits."""
+        return self.function(line)[0] not in self.plain
+
+    def exclude_each_other(self, one: int, other: int) -> bool:
+        """Return whether two lines are in different branches of one `if`: a task that passes one skips the other."""
+        return any(
+            _within(one, first) and _within(other, second)
+            for pair in self.branches
+            for first, second in (pair, pair[::-1])
+        )
+
+    def on_separate_paths(self, one: int, other: int) -> bool:
+        """Return whether no task passes both lines: an `if` separates them, or the branch of the upper one returns."""
+        upper, lower = sorted((one, other))
+        return self.exclude_each_other(one, other) or any(
+            _within(upper, branch)
+            and not _within(lower, branch)
+            and any(_within(line, branch) for line in self.returns)
+            for branch in self.conditional
+        )
+
+    def line_passed_by_all(self, first: int, last: int) -> int:
+        """Return the last line at which a barrier may stand between two lines of a function so that all tasks pass it.
+
+        It is the first line of the outermost loop or `if` around the last line that is not around the first one, or of
+        an earlier `if` in which tasks return; the last line if there is none, or if the two are in different branches.
+        """
+        if first >= last or self.exclude_each_other(first, last) or not self._in_one_function(first, last):
+            return last
+        outermost = self.begin_of_outermost(last, first)
+        left = [part for part in self.ifs if any(_within(line, part) for line in self.returns)]
+        return min(line for line in (outermost, *(part[0] for part in left), last) if first < line <= last)
+
+    def begin_of_outermost(self, line: int, other: int) -> int:
+        """Return the first line of the outermost loop or `if` around a line and not around another one, or the line."""
+        around = (part[0] for part in (*self.loops, *self.ifs) if _within(line, part) and not _within(other, part))
+        return min(around, default=line)
+
+    def is_passed_every_iteration(self, loop: Lines, line: int) -> bool:
+        """Return whether a line of a loop is neither in a loop nor in a branch inside of it."""
+        inside = [part for part in (*self.loops, *self.conditional) if _within(line, part)]
+        return _within(line, loop) and all(part[0] <= loop[0] and part[1] >= loop[1] for part in inside)
+
+
+def function_around(file: str, line: int) -> str:
+    """Return the name of the innermost function around a line; "" if there is none, or no source."""
+    return source_file(file).function(line)[1]
+
+
+def _within(line: int, lines: Lines) -> bool:
+    return lines[0] <= line <= lines[1]
 
 
 @lru_cache(maxsize=64)
-def _structure(file: str) -> _Structure:
+def source_file(file: str) -> SourceFile:
+    """Return what a file consists of."""
     text = "".join(linecache.getlines(file))
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError):
-        return _structure_of_c(text)
+        return _c_file(text)
     loops = [_lines([node]) for node in nodes if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
     branches = [(_lines(node.body), _lines(node.orelse)) for node in nodes if isinstance(node, ast.If) and node.orelse]
     bodies = [body for node in nodes if isinstance(node, ast.If) for body in (node.body, node.orelse) if body]
@@ -251,7 +212,7 @@ def _structure(file: str) -> _Structure:
     calls += _calls_of_parameters(nodes)
     conditional = tuple(map(_lines, bodies))
     plain = frozenset(_lines([node]) for node in nodes if isinstance(node, ast.FunctionDef))
-    return _Structure(tuple(loops), tuple(branches), conditional, ifs, returns, tuple(functions), tuple(calls), plain)
+    return SourceFile(tuple(loops), tuple(branches), conditional, ifs, returns, tuple(functions), tuple(calls), plain)
 
 
 def _calls_of_parameters(nodes: Sequence[ast.AST]) -> list[tuple[int, str]]:
@@ -281,7 +242,7 @@ def _name_of(called: ast.expr) -> str:
     return f".{called.attr}" if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
 
 
-def _structure_of_c(text: str) -> _Structure:
+def _c_file(text: str) -> SourceFile:
     # Comments and strings become spaces; their lines stay.
     code = _NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
 
@@ -310,7 +271,7 @@ def _structure_of_c(text: str) -> _Structure:
         else:
             calls.append((lines(found.start(), found.start())[0], found[1]))
     returns = tuple(lines(found.start(), found.start())[0] for found in _RETURN.finditer(code))
-    return _Structure(
+    return SourceFile(
         tuple(loops), tuple(branches), tuple(conditional), tuple(ifs), returns, tuple(functions), tuple(calls)
     )
 

@@ -1,0 +1,96 @@
+"""Errors that kernels raise: the one that ended the run, and those that a kernel caught."""
+
+from __future__ import annotations
+
+from mlusim.errors import (
+    AccessError,
+    AllocationError,
+    AwaitError,
+    CopyError,
+    HangError,
+    MlusimError,
+    OperandError,
+    OperationLimitError,
+)
+from mlusim.log import Log
+from mlusim.verifier.deadlocks import deadlock, locks_in_use
+from mlusim.verifier.findings import Finding
+from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import SourceLine
+
+# By error, the kind of its finding, the rule, and the remedy if the message has none.
+_KINDS: dict[type[MlusimError], tuple[str, str, str]] = {
+    AccessError: ("access", "an access must lie inside its view and its allocation, and inputs are read-only", ""),
+    AllocationError: ("allocation", "a buffer must fit in its memory, and exists until its scope ends", ""),
+    AwaitError: ("await", "a kernel must await what blocks: memcpy, load, sync, barriers", ""),
+    CopyError: ("copy", "__memcpy accepts only certain directions, sizes and strides", ""),
+    HangError: (
+        "hang",
+        "a task acquires a lock once, and releases it before it acquires it again",
+        "unlock it before, or lock it once; a helper that is called with the lock held must not lock it again",
+    ),
+    OperandError: (
+        "operand",
+        "an instruction accepts only operands of certain memories, element types and sizes",
+        "",
+    ),
+    OperationLimitError: (
+        "endless",
+        "every task must end",
+        "check that what ends the loop changes: a counter, a flag, an atomic that another task updates",
+    ),
+}
+_SIZE = "correct the index, the size, or the bound of its loop; or make that buffer or tensor larger"
+
+
+def stop_finding(error: BaseException, run: Run) -> Finding:
+    """Return the finding for an error that ended a run."""
+    if not isinstance(error, MlusimError):
+        name = type(error).__name__
+        return Finding(kind="stopped", title=f"{name}: {error}", fields={"error": name})
+    if isinstance(error, HangError) and not error.location:
+        return deadlock(run) or Finding(kind="hang", title=error.message)
+    kind, rule, remedy = next((_KINDS[known] for known in _KINDS if isinstance(error, known)), ("stopped", "", ""))
+    if kind == "access" and (" is outside " in error.message or ", which has " in error.message):
+        remedy = _SIZE
+    at = SourceLine(*error.source)
+    # Where a task acquired the lock that it waits for itself.
+    lock = locks_in_use(run).get(error.own_lock) if isinstance(error, HangError) and error.own_lock else None
+    return Finding(
+        kind=kind,
+        title=error.message,
+        location=_with_source(error.location, at),
+        sites=() if lock is None else (run.site(lock, "locks"),),
+        rule=rule,
+        remedies=(remedy,) if remedy else (),
+        fields={"error": type(error).__name__, **_as_fields(at)},
+    )
+
+
+def find_swallowed(log: Log) -> list[Finding]:
+    """Return a finding per source line at which kernels caught errors."""
+    by_line: dict[SourceLine | str, list[tuple[str, str, SourceLine]]] = {}
+    for message, location, file, line in log.swallowed:
+        at = SourceLine(file, line)
+        by_line.setdefault(at if at.line else location, []).append((message, location, at))
+    return [
+        Finding(
+            kind="swallowed",
+            title=f"the kernel caught an error and went on: {message}",
+            location=_with_source(location, at),
+            rule="a board raises no exceptions: it skips the operation, or does something else",
+            remedies=("fix the cause of the error, and do not catch it in the kernel",),
+            times=1 + len(others),
+            fields=_as_fields(at),
+        )
+        for (message, location, at), *others in by_line.values()
+    ]
+
+
+def _with_source(location: str, at: SourceLine) -> str:
+    return f"{location}: {at.source}" if location and at.source else location
+
+
+def _as_fields(at: SourceLine) -> dict[str, str | int]:
+    """Return `file` and `line` as fields of a finding, as in its sites; empty if the line is unknown."""
+    return {"file": at.file, "line": at.line} if at.line else {}
