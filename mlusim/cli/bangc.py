@@ -10,8 +10,15 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.help_format import SectionedCommand
-from mlusim.cli.kernel_arguments import argument_options, call_of
-from mlusim.cli.kernel_run import run_kernel
+from mlusim.cli.kernel_arguments import (
+    arg_option,
+    call_of,
+    dtype_option,
+    launch_options,
+    shape_option,
+    theory_ops_option,
+)
+from mlusim.cli.kernel_run import outs_option, run_kernel
 from mlusim.cli.operator_group import help_if_alone
 from mlusim.cli.options import (
     COMPILE_OPTIONS,
@@ -23,6 +30,7 @@ from mlusim.cli.options import (
     output_options,
     report_option,
     save_run_option,
+    seed_option,
 )
 from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.provenance import print_json, provenance_without_runs
@@ -51,7 +59,7 @@ bangc = click.Group("bangc", help=_HELP, callback=help_if_alone, invoke_without_
 
 
 _SECTIONS = {
-    "Entry and arguments": ("entry", "shape", "dtype", "arg", "settings", "seed"),
+    "Entry and arguments": ("entry", "shape", "dtype", "arg", "seed"),
     "Compilation": ("sources", *COMPILE_OPTIONS),
     "Board and launch": ("device", "dim", "kind", "theory_ops"),
     "Run": ("check", "no_data", "dma"),
@@ -77,12 +85,18 @@ Examples:
 @click.option(
     "--entry", "-e", metavar="NAME", help="The kernel: name, or 'name<float, 4>'. [default: main, or the only entry]"
 )
+@shape_option
+@dtype_option
+@arg_option
+@seed_option
+@launch_options(several=False)
+@theory_ops_option
 @compile_options
 @device_option
 @check_option
 @no_data_option
 @dma_option
-@click.option("--out", "-o", multiple=True, metavar="[NAME=]FILE", help="Write an output to FILE, as .npy.")
+@outs_option
 @report_option
 @save_run_option
 @output_options
@@ -114,11 +128,6 @@ def run(
             raise InputError(f"{file}: name one of its entries with --entry: {', '.join(module.entries)}")
         entry = module.entries[0]
     return _entry(module, entry, device, outputs, **options)
-
-
-for _option in argument_options():
-    if _option.name != "settings":
-        run.params.append(_option)
 
 
 def _entry(module: Module, entry: str, device: Board, outputs: Outputs, **options: Any) -> int:

@@ -13,8 +13,7 @@ from mlusim.cli.compare_table import print_comparison
 from mlusim.cli.kernel_arguments import METAVAR, call_of, given, kernel_command, settings_of
 from mlusim.cli.kernel_completion import complete_kernel_argument
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
-from mlusim.cli.operator_inputs import input_options, input_sections, inputs_json, read_inputs
-from mlusim.cli.option_types import complete_from
+from mlusim.cli.operator_inputs import input_options, input_sections, inputs_json, read_inputs, strategies_option
 from mlusim.cli.options import devices_option, full_option, output_options, parameters, steady_option
 from mlusim.errors import PlanError
 
@@ -33,13 +32,8 @@ _SECTIONS = {"Board and split": ("device", "strategies"), "Output": _OUTPUT}
 def _make_operator(command: Command) -> click.Command:
     options = parameters(
         devices_option,
-        click.option(
-            "--strategy",
-            "strategies",
-            multiple=True,
-            metavar="NAMES",
-            shell_complete=complete_from(lambda: [*command.operator.strategies, "all"]),
-            help="Strategies, separated by commas, or all; may be repeated. [default: all]",
+        strategies_option(
+            command, "Strategies, separated by commas, or all; may be repeated. [default: all]", "strategies"
         ),
         _no_data_option,
         steady_option,

@@ -12,8 +12,8 @@ from mlusim.cli.files import check_directory, make_directory, write_bytes
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.operator_inputs import strategy_option
 from mlusim.cli.operators import ENTRIES
-from mlusim.cli.option_types import DIRECTORY, NEW_FILE
-from mlusim.cli.options import device_option, output_options, report_option, save_run_option
+from mlusim.cli.option_types import DIRECTORY
+from mlusim.cli.options import device_option, explain_option, out_option, output_options, report_option, save_run_option
 from mlusim.cli.outputs import Outputs, finish
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ _SECTIONS = {
 @click.command(cls=SectionedCommand, sections=_SECTIONS, help=_HELP)
 @device_option
 @strategy_option("tin_shift", "See `mlusim run tin_shift --help`. [default: auto]")
-@click.option(
-    "--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the shifted clips to FILE, as .npy."
-)
+@out_option
 @report_option
 @save_run_option
 @click.option(
@@ -64,7 +62,7 @@ _SECTIONS = {
     metavar="DIR",
     help="Write the inputs to DIR, as clip.npy and shifts.npy for `mlusim run`.",
 )
-@click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance.")
+@explain_option
 @output_options
 def demo(
     *,

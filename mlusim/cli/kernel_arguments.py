@@ -21,65 +21,63 @@ if TYPE_CHECKING:
 METAVAR = "FILE.py:KERNEL"
 
 
-def argument_options(kernel_name: str = "", *, several: bool = False) -> list[click.Parameter]:
-    """Return options for a kernel's arguments and its launch.
+shape_option = click.option(
+    "--shape",
+    type=SHAPE,
+    metavar="SHAPE",
+    help="Shape of the tensors without --arg. Inputs are random, and the last tensor is the output; in a .mlu "
+    "file, pointers to const are inputs, and other pointers outputs.",
+)
+dtype_option = click.option(
+    "--dtype",
+    type=ELEMENT_TYPE,
+    metavar="DTYPE",
+    help="Element type of the tensors of --shape. [default: float32]",
+)
+arg_option = click.option(
+    "--arg",
+    multiple=True,
+    metavar="[NAME=]VALUE",
+    help="An argument, by name or in order: x=x.npy; out=float32:2,8,64, a tensor to write; "
+    "x=random:float32:1000; a number. May be repeated.",
+)
+theory_ops_option = click.option(
+    "--theory-ops",
+    type=OPERATIONS,
+    metavar="NUMBER",
+    help="Operations that the computation requires, for compute_efficiency; 0: pure data movement. [default: unknown]",
+)
 
-    Args:
-        kernel_name: the kernel, for completion.
-        several: settings and launches may have several values.
-    """
+
+def set_option(kernel_name: str, *, several: bool) -> Callable[..., Any]:
+    """--set; the settings of the kernel are completed. `several`: a setting may have several values."""
     more = "; may be repeated, and VALUES may be a list or range: tile=1024..8192*2" if several else "; may be repeated"
-    operations = click.Option(
-        ["--theory-ops"],
-        type=OPERATIONS,
-        metavar="NUMBER",
-        help="Operations that the computation requires, for compute_efficiency; 0: pure data movement. "
-        "[default: unknown]",
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        shell_complete=complete_assignment(partial(setting_names, kernel_name)),
+        metavar="NAME=VALUES" if several else "NAME=VALUE",
+        help=f"A parameter with a default value: tile=4096{more}.",
     )
-    return [
-        click.Option(
-            ["--shape"],
-            type=SHAPE,
-            metavar="SHAPE",
-            help="Shape of the tensors without --arg. Inputs are random, and the last tensor is the output; in a .mlu "
-            "file, pointers to const are inputs, and other pointers outputs.",
-        ),
-        click.Option(
-            ["--dtype"],
-            type=ELEMENT_TYPE,
-            metavar="DTYPE",
-            help="Element type of the tensors of --shape. [default: float32]",
-        ),
-        click.Option(
-            ["--arg"],
-            multiple=True,
-            metavar="[NAME=]VALUE",
-            help="An argument, by name or in order: x=x.npy; out=float32:2,8,64, a tensor to write; "
-            "x=random:float32:1000; a number. May be repeated.",
-        ),
-        click.Option(
-            ["--set", "settings"],
-            multiple=True,
-            shell_complete=complete_assignment(partial(setting_names, kernel_name)),
-            metavar="NAME=VALUES" if several else "NAME=VALUE",
-            help=f"A parameter with a default value: tile=4096{more}.",
-        ),
-        *parameters(seed_option),
-        click.Option(
-            ["--dim"],
-            multiple=several,
-            type=GRID,
-            metavar="GRID",
-            help="Grid of the launch: 4,8,1. [default: one task per core]",
-        ),
-        click.Option(
-            ["--kind"],
-            type=Kinds(several=several),
-            metavar="KINDS" if several else "KIND",
-            help=f"BLOCK, UNION1, UNION2, ...{', separated by commas' if several else ''} [default: UNION1]",
-        ),
-        operations,
-    ]
+
+
+def launch_options(*, several: bool) -> Callable[..., Any]:
+    """--dim and --kind; `several`: one or several of each."""
+    dim = click.option(
+        "--dim",
+        multiple=several,
+        type=GRID,
+        metavar="GRID",
+        help="Grid of the launch: 4,8,1. [default: one task per core]",
+    )
+    kind = click.option(
+        "--kind",
+        type=Kinds(several=several),
+        metavar="KINDS" if several else "KIND",
+        help=f"BLOCK, UNION1, UNION2, ...{', separated by commas' if several else ''} [default: UNION1]",
+    )
+    return lambda function: kind(dim(function))
 
 
 def call_of(
@@ -208,9 +206,10 @@ def kernel_command(
     def call(**values: Any) -> Any:
         return callback(bind_compile_options(kernel_name, values), **values)
 
+    arguments = (shape_option, dtype_option, arg_option, set_option(kernel_name, several=several), seed_option)
     command = SectionedCommand(
         kernel_name,
-        params=[*argument_options(kernel_name, several=several), *parameters(*options)],
+        params=parameters(*arguments, launch_options(several=several), theory_ops_option, *options),
         sections={**_SECTIONS, **sections},
         callback=call,
         help=f"{about}\n\n\b\nExample:\n  {example}",

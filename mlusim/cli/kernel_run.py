@@ -30,7 +30,7 @@ max_operations_option = click.option(
     help="Operations that one task may issue before it counts as endless. [default: 5000000]",
 )
 
-_out_option = click.option(
+outs_option = click.option(
     "--out",
     "--output",
     "-o",
@@ -40,7 +40,7 @@ _out_option = click.option(
 )
 
 # The last options of `run` and `verify`, and their section of the help.
-OUTPUT_OPTIONS = (_out_option, report_option, save_run_option, csv_option, output_options)
+OUTPUT_OPTIONS = (outs_option, report_option, save_run_option, csv_option, output_options)
 OUTPUT = ("out", "report", "save_run", "operations", "as_json", "quiet")
 
 

@@ -93,6 +93,12 @@ def strategy_option(name: str, text: str = "How the work is split: see below.") 
     return click.option("--strategy", metavar="NAME", shell_complete=complete, help=text)
 
 
+def strategies_option(command: Command, text: str, name: str = "strategy") -> Callable[..., Any]:
+    """--strategy, for several of them, or all."""
+    complete = complete_from(lambda: [*command.operator.strategies, "all"])
+    return click.option("--strategy", name, multiple=True, metavar="NAMES", shell_complete=complete, help=text)
+
+
 def inputs_json(arrays: Iterable[Array]) -> list[dict[str, Any]]:
     """Return shape and element type of each input, in the operator's order."""
     return [{"shape": list(array.shape), "dtype": str(array.dtype)} for array in arrays]

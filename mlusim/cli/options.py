@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -25,36 +26,25 @@ def parameters(*options: Callable[[Any], Any]) -> list[click.Parameter]:
     return command.params
 
 
-device_option = click.option(
-    "--device",
-    "-d",
-    type=DEVICE,
-    default=DEFAULT_DEVICE,
-    show_default=True,
-    metavar="NAME|FILE",
-    help=_BOARD,
-)
+_device = partial(click.option, "--device", "-d", default=DEFAULT_DEVICE, show_default=True)
+device_option = _device(type=DEVICE, metavar="NAME|FILE", help=_BOARD)
 # The board as a name, for commands that print a command again.
-device_name_option = click.option(
-    "--device",
-    "-d",
-    default=DEFAULT_DEVICE,
-    show_default=True,
-    metavar="NAME|FILE",
-    shell_complete=complete_from(board_names),
-    help=_BOARD,
-)
-devices_option = click.option(
-    "--device",
-    "-d",
-    default=DEFAULT_DEVICE,
-    show_default=True,
+device_name_option = _device(metavar="NAME|FILE", shell_complete=complete_from(board_names), help=_BOARD)
+devices_option = _device(
     metavar="NAMES",
     shell_complete=complete_from(board_names),
     help="Boards, separated by commas: presets (see `mlusim devices`), TOML files.",
 )
 seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Seed of random inputs. [default: 0]"
+)
+out_option = click.option(
+    "--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the result to FILE, as .npy."
+)
+explain_option = click.option(
+    "--explain",
+    is_flag=True,
+    help="Print the plan: unit, tier, arithmetic, tiles, balance; with --json all tiles.",
 )
 full_option = click.option(
     "--full", is_flag=True, help="All columns; a table that is wider than the terminal is split."

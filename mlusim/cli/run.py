@@ -13,13 +13,15 @@ from mlusim.cli.kernel_arguments import call_of, kernel_command
 from mlusim.cli.kernel_run import OUTPUT, OUTPUT_OPTIONS, inputs_of, max_operations_option, run_kernel
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import input_options, input_sections, inputs_json, read_inputs, strategy_option
-from mlusim.cli.option_types import NEW_FILE, SIZE
+from mlusim.cli.option_types import SIZE
 from mlusim.cli.options import (
     check_option,
     csv_option,
     device_option,
     dma_option,
+    explain_option,
     no_data_option,
+    out_option,
     output_options,
     parameters,
     report_option,
@@ -48,17 +50,11 @@ def make_operator(command: Command) -> click.Command:
     options = parameters(
         device_option,
         strategy_option(command.name),
-        click.option(
-            "--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the result to FILE, as .npy."
-        ),
+        out_option,
         report_option,
         save_run_option,
         csv_option,
-        click.option(
-            "--explain",
-            is_flag=True,
-            help="Print the plan: unit, tier, arithmetic, tiles, balance; with --json all tiles.",
-        ),
+        explain_option,
         click.option("--dry-run", is_flag=True, help="Plan only: print the plan, and run nothing."),
         check_option,
         sensitivity_option,

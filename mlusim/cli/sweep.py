@@ -14,7 +14,16 @@ import click
 from mlusim.cli import show
 from mlusim.cli.files import check_csv, check_file
 from mlusim.cli.help_format import SectionedCommand
-from mlusim.cli.kernel_arguments import argument_options, bind_compile_options, given, settings_of, with_compile_options
+from mlusim.cli.kernel_arguments import (
+    arg_option,
+    bind_compile_options,
+    given,
+    launch_options,
+    set_option,
+    settings_of,
+    theory_ops_option,
+    with_compile_options,
+)
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operators import options_of
 from mlusim.cli.options import COMPILE_OPTIONS, parameters
@@ -60,7 +69,7 @@ def _make_operator(command: Command) -> click.Command:
         metavar="DTYPES",
         help="Element types of the inputs, separated by commas. [default: float32]",
     )
-    axes = axis_options(operator=True, strategies=lambda: command.operator.strategies)
+    axes = axis_options(command)
     names = [option.name or "" for option in own]
     return OperatorCommand(
         command,
@@ -75,12 +84,8 @@ def _make_operator(command: Command) -> click.Command:
     )
 
 
-_OF_KERNELS = ("arg", "settings", "theory_ops", "dim", "kind")
-
-
 def _make_kernel(kernel_name: str) -> click.Command:
     """Create `mlusim sweep FILE.py:KERNEL`."""
-    own = [parameter for parameter in argument_options(kernel_name, several=True) if parameter.name in _OF_KERNELS]
     dtype = click.option(
         "--dtype",
         "element_type",
@@ -97,9 +102,18 @@ def _make_kernel(kernel_name: str) -> click.Command:
     )
     command = SectionedCommand(
         kernel_name,
-        params=[*own, *parameters(dtype, version, *axis_options(operator=False), *RUN_OPTIONS)],
+        params=parameters(
+            arg_option,
+            set_option(kernel_name, several=True),
+            launch_options(several=True),
+            theory_ops_option,
+            dtype,
+            version,
+            *axis_options(),
+            *RUN_OPTIONS,
+        ),
         sections={
-            "Kernel": (*_OF_KERNELS, "kernel_version"),
+            "Kernel": ("arg", "settings", "theory_ops", "dim", "kind", "kernel_version"),
             "Compilation": COMPILE_OPTIONS,
             "Values to combine": ("shape", "element_type", "device"),
             **SECTIONS,

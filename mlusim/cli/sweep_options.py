@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlusim.cli.operator_inputs import strategies_option
 from mlusim.cli.option_types import (
     FILE,
     INTEGERS,
@@ -15,7 +16,6 @@ from mlusim.cli.option_types import (
     Shape,
     board_parameters,
     complete_assignment,
-    complete_from,
 )
 from mlusim.cli.options import (
     devices_option,
@@ -25,6 +25,9 @@ from mlusim.cli.options import (
     steady_option,
     workers_option,
 )
+
+if TYPE_CHECKING:
+    from mlusim.ops.commands import Command
 
 DEFAULT_DB = "sweep.sqlite"
 
@@ -112,25 +115,19 @@ SECTIONS = {
 }
 
 
-def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tuple) -> list[Callable[[Any], Any]]:
-    """Return the axes of every sweep; an operator also has strategies and plans."""
+def axis_options(command: Command | None = None) -> list[Callable[[Any], Any]]:
+    """Return the axes of every sweep; an operator, `command`, also has strategies and plans."""
     shape = click.option(
         "--shape",
         multiple=True,
-        required=operator,
+        required=command is not None,
         type=Several(Shape()),
         metavar="SHAPE",
         help="Shape of the inputs: 2,8,256,196; may be repeated; an extent may be a range: 2,8,256,49..784*2.",
     )
-    if not operator:
+    if command is None:
         return [shape, devices_option, *_BOARD_AXES]
-    strategy = click.option(
-        "--strategy",
-        multiple=True,
-        metavar="NAMES",
-        shell_complete=complete_from(lambda: [*strategies(), "all"]),
-        help="Strategies, separated by commas, or all; see below.",
-    )
+    strategy = strategies_option(command, "Strategies, separated by commas, or all; see below.")
     nram_limit = click.option(
         "--nram-limit",
         "nram_limit_bytes",

@@ -11,8 +11,9 @@ from mlusim.cli import show
 from mlusim.cli.files import check_file
 from mlusim.cli.kernel_arguments import given, kernel_command, settings_of
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
+from mlusim.cli.operator_inputs import strategies_option
 from mlusim.cli.operators import options_of
-from mlusim.cli.option_types import ELEMENT_TYPE, NEW_FILE, SHAPE, complete_from
+from mlusim.cli.option_types import ELEMENT_TYPE, NEW_FILE, SHAPE
 from mlusim.cli.options import (
     device_name_option,
     full_option,
@@ -44,13 +45,7 @@ def _make_operator(command: Command) -> click.Command:
         click.option("--shape", required=True, type=SHAPE, metavar="SHAPE", help="Shape of the inputs: 2,8,256,196."),
         dtype,
         device_name_option,
-        click.option(
-            "--strategy",
-            multiple=True,
-            metavar="NAMES",
-            shell_complete=complete_from(lambda: command.operator.strategies),
-            help="Strategies, separated by commas. [default: all]",
-        ),
+        strategies_option(command, "Strategies, separated by commas. [default: all]"),
     )
     own = options_of(command.all_attributes)
     return OperatorCommand(
