@@ -69,6 +69,7 @@ class Module:
         variables: its variables in GDRAM.
         calls: intrinsics and library functions that the file calls, with file and line of the first call.
         missing: those of them that the simulator does not support.
+        of_host: functions without `__mlu_func__` that its code for the board calls, with the same.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Module:
         self._texts = program.texts
         self.calls = program.calls
         self.missing = program.missing
+        self.of_host = program.of_host
         if program.binary is None:
             return
         self.binary = program.binary

@@ -214,6 +214,8 @@ def check(
                 show.print_text(f"  intrinsics  {len(file.known)}: {', '.join(file.known)}")
             for remedy in file.remedies:
                 show.print_text(f"  missing     {remedy}")
+            for call in file.of_host:
+                show.print_text(f"  host code   {call} is called by code for the board: declare it with __mlu_func__")
             if file.libraries:
                 show.print_text(f"  host code   not simulated: {', '.join(file.libraries)}")
             if file.error:

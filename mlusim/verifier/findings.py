@@ -51,6 +51,7 @@ _HINTS = {
     "lookup-again": "an index lies beyond its table, and is already an entry of the table",
     "unselected": "elements that a filter did not write are stored with those that it selected",
     "memory-core": "a memory core runs code for the MLU cores",
+    "host-function": "code for the board calls a function of the host",
     "stale": "bytes of an earlier launch are copied back again",
     "unsynced": "a program uses memory without waiting for its transfer",
 }

@@ -42,6 +42,10 @@ _TEST_OF_THE_CORE = (
     "if (__is_mpu()) return; before the code for the MLU cores or, if barriers follow, which count the memory core, "
     "if (!__is_mpu()) around this line"
 )
+_OF_HOST = (
+    "a function without __mlu_func__ is one of the host. ASSUMED: the vendor's compiler refuses calls of it by code "
+    "for the board, since functions that the vendor's kernels call have the word"
+)
 # By kind of remark: the rule and the remedies.
 RULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "lookup": (_BEYOND, (_INTO_THE_TABLE,)),
@@ -49,6 +53,7 @@ RULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "unordered": (_PARALLEL_QUEUES, _NOTIFIERS),
     "unsynced": (_QUEUES, ("call cnrtQueueSync for its queue first, or let this queue wait for a notifier of it",)),
     "memory-core": (_MEMORY_CORE, (_TEST_OF_THE_CORE,)),
+    "host-function": (_OF_HOST, ("declare the function with __mlu_func__",)),
 }
 
 
@@ -87,9 +92,15 @@ def _finding(log: Log, remark: Remark, times: int) -> Finding:
         line=line,
         function=function,
         **owner_of(task),
-        pipe="sync" if task.is_memory_core else "vector",
+        pipe=_pipe(remark, is_memory_core=task.is_memory_core),
         start_ps=remark.at_ps,
         end_ps=remark.at_ps,
         record=-1,
     )
     return replace(finding, sites=(site,))
+
+
+def _pipe(remark: Remark, *, is_memory_core: bool) -> str:
+    if remark.kind == "host-function":
+        return "scalar"
+    return "sync" if is_memory_core else "vector"

@@ -7,6 +7,7 @@ Rewriting, line by line, of what C++ does not have:
   launches                 `kernel<<<dim, type, queue>>>(...)`
   entries                  functions that the host may launch, and `main`
   device_functions         functions of the board that each file of a program has for itself
+  host_functions           functions without `__mlu_func__` that code for the board calls
   undeclared_names         names that are missing, or that clash with the headers
   unknown_names            names of BANG C that are neither instructions nor in the headers
 

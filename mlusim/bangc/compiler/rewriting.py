@@ -22,17 +22,15 @@ from mlusim.bangc.compiler.entries import (
     rewrite_main,
 )
 from mlusim.bangc.compiler.headers import DECLARATIONS, header_words
+from mlusim.bangc.compiler.host_functions import host_functions_called
 from mlusim.bangc.compiler.launches import rewrite_launch
 from mlusim.bangc.compiler.memory_arrays import SPACES, MemoryArrays
-from mlusim.bangc.compiler.source import Source, Token, joined, source_of
+from mlusim.bangc.compiler.source import CLASS, LINKAGE, NAMESPACE, Source, Token, joined, source_of
 from mlusim.bangc.compiler.undeclared_names import OWN, LearnedNames
 from mlusim.bangc.compiler.unknown_names import is_unknown
 
 _NAMED_OPERAND = re.compile(r"%\[(\w+)\]")
 _ASSEMBLY = ("__asm__", "asm", "__asm")
-_NAMESPACE, _CLASS, _CODE = "namespace", "class", "code"
-# Represents the name of `extern "C" {`, which opens no namespace.
-_LINKAGE = '"C"'
 _NO_TYPES = ("return", "else", "do", "case", "goto", "new", "delete", "throw", "sizeof", "using", "namespace")
 
 
@@ -40,7 +38,8 @@ _NO_TYPES = ("return", "else", "do", "case", "goto", "new", "delete", "throw", "
 class Rewritten:
     """The text to compile, its entries, words used like instructions, and names that it declares.
 
-    Attributes `unsized` and `defined` are those of its arrays with a memory space, as in `MemoryArrays`.
+    Attributes `unsized` and `defined` are those of its arrays with a memory space, as in `MemoryArrays`, and `of_host`
+    the functions of the host that its code for the board calls.
     """
 
     text: str
@@ -50,6 +49,7 @@ class Rewritten:
     declared: set[str] = field(default_factory=set)
     unsized: dict[str, tuple[str, int]] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
+    of_host: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
 def rewrite(
@@ -68,6 +68,7 @@ def rewrite(
     """
     learned = learned or LearnedNames()
     source = source_of(text)
+    of_host = host_functions_called(source)
     _rename(source, learned.clashing & _declared_names(source))
     rewriter = _Rewriter(source, learned, own_functions)
     rewriter.run()
@@ -80,7 +81,7 @@ def rewrite(
     entries, has_main, arrays = rewriter.entries, rewriter.has_main, rewriter.arrays
     name_entries(entries)
     text = source.edited() + registrations(entries, instantiate, has_main=has_main)
-    return Rewritten(text, entries, calls, has_main, _declared_names(source), arrays.unsized, arrays.defined)
+    return Rewritten(text, entries, calls, has_main, _declared_names(source), arrays.unsized, arrays.defined, of_host)
 
 
 class _Rewriter:
@@ -120,7 +121,7 @@ class _Rewriter:
         if token.kind == "launch":
             rewrite_launch(self._source, position, self.entries, self._with_defaults)
         elif token.kind == "other" and token.text == "{":
-            self._scopes.append(_scope(self._source, position))
+            self._scopes.append(self._source.scope(position))
         elif token.kind == "other" and token.text == "}" and self._scopes:
             self._scopes.pop()
         return position + 1
@@ -131,10 +132,10 @@ class _Rewriter:
                 position,
                 "::".join(name for _, name in self._scopes),
                 at_file_scope=self._at_file_scope,
-                in_class=bool(self._scopes) and self._scopes[-1][0] == _CLASS,
+                in_class=bool(self._scopes) and self._scopes[-1][0] == CLASS,
             )
         if token.text == FUNCTION_WORD:
-            is_global = self._at_file_scope and all(name != _LINKAGE for _, name in self._scopes)
+            is_global = self._at_file_scope and all(name != LINKAGE for _, name in self._scopes)
             word = linkage(self._source, position, self._own_functions) if is_global else ""
             self._source.replace(position, position, word)
         elif token.text == HOST_WORD:
@@ -149,13 +150,13 @@ class _Rewriter:
 
     @property
     def _at_file_scope(self) -> bool:
-        return all(kind == _NAMESPACE for kind, _ in self._scopes)
+        return all(kind == NAMESPACE for kind, _ in self._scopes)
 
     def _entry(self, position: int) -> None:
         optional = name_with_defaults(self._source, position)
         if optional is not None:
             self._with_defaults.add(optional)
-        namespaces = tuple(name for kind, name in self._scopes if kind == _NAMESPACE and name != _LINKAGE)
+        namespaces = tuple(name for kind, name in self._scopes if kind == NAMESPACE and name != LINKAGE)
         entry = entry_of(self._source, position, namespaces)
         if entry is not None and self._at_file_scope:
             self.entries.append(entry)
@@ -171,18 +172,6 @@ class _Rewriter:
                 self._source.replace(position, position, f'::mlusim::unknown("{token.text}")')
         elif token.text == "main" and not self._scopes:
             self.has_main = rewrite_main(self._source, position) or self.has_main
-
-
-def _scope(source: Source, position: int) -> tuple[str, str]:
-    """Return what a brace opens: a namespace with its name, a class, or code."""
-    words = [token.text for token in source.tokens[source.start_of_statement(position) : position]]
-    if "namespace" in words:
-        return _NAMESPACE, "".join(words[words.index("namespace") + 1 :])
-    if words[:1] == ["extern"] and len(words) == 2 and words[1].startswith('"'):
-        return _NAMESPACE, _LINKAGE
-    if any(word in ("class", "struct", "union", "enum") for word in words) and "(" not in words and "=" not in words:
-        return _CLASS, ""
-    return _CODE, ""
 
 
 def _rename(source: Source, names: set[str]) -> None:

@@ -25,6 +25,11 @@ _OPENING, _CLOSING = "([{", ")]}"
 _ATTRIBUTES = ("__attribute__", "alignas", "__attribute", "__declspec")
 
 
+# What a brace opens, and what stands for the name of `extern "C" {`, which opens no namespace.
+NAMESPACE, CLASS, CODE = "namespace", "class", "code"
+LINKAGE = '"C"'
+
+
 @dataclass(slots=True)
 class Token:
     """One token of the user's text, with its position, line and file."""
@@ -89,6 +94,21 @@ class Source:
             if depth < 0 or (not depth and text in ";{}"):
                 return index + 1
         return 0
+
+    def scope(self, position: int) -> tuple[str, str]:
+        """Return what the brace at `position` opens: a namespace with its name, a class, or code."""
+        words = [token.text for token in self.tokens[self.start_of_statement(position) : position]]
+        if "namespace" in words:
+            return NAMESPACE, "".join(words[words.index("namespace") + 1 :])
+        if words[:1] == ["extern"] and len(words) == 2 and words[1].startswith('"'):
+            return NAMESPACE, LINKAGE
+        if (
+            any(word in ("class", "struct", "union", "enum") for word in words)
+            and "(" not in words
+            and "=" not in words
+        ):
+            return CLASS, ""
+        return CODE, ""
 
     def end_of_declaration(self, position: int) -> int:
         """Return the semicolon that ends a declaration; the number of tokens if an enclosing bracket closes first."""

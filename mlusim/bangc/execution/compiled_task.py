@@ -158,9 +158,17 @@ class CompiledTask:
         """Add a hint: a memory core passes a barrier of the MLU cores."""
         self._hint(name, f"{name} on a memory core: it is a barrier of the MLU cores, which a memory core passes", line)
 
-    def _hint(self, name: str, title: str, line: int) -> None:
+    def note_functions_of_host(self, function: str) -> None:
+        """Add a hint, once a run, for each function of the host that the file's code for the board calls."""
+        log = self.issuer.log
+        for name, (file, number) in self.module.of_host.items():
+            line = log.source_line(file, number, function)
+            if ("host-function", line) not in log.remarks:
+                self._hint(name, f"code for the board calls {name}, which has no __mlu_func__", line, "host-function")
+
+    def _hint(self, name: str, title: str, line: int, kind: str = "memory-core") -> None:
         task = self._task
-        self.issuer.log.remark(Remark("memory-core", title, name, task.index, line, task.now_ps))
+        self.issuer.log.remark(Remark(kind, title, name, task.index, line, task.now_ps))
 
     def explained(self, error: MlusimError, *, faults: bool = False) -> MlusimError:
         """Return the error in words of BANG C, with an explanation if a memory core ran code not meant for it."""

@@ -1,0 +1,90 @@
+"""Functions without `__mlu_func__` that code for the board calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import mlusim
+from mlusim import Output, bangc
+from mlusim.bangc.survey import survey
+from mlusim.cli import main
+
+HEAD = "#include <bang.h>\n#include <type_traits>\n"
+ENTRY = "__mlu_entry__ void k(float *y) { if (!__is_mpu() && taskId == 0) y[0] = f(1); }\n"
+
+
+def of_host(text: str, folder: Path) -> list[tuple[str, int]]:
+    file = folder / "called.mlu"
+    file.write_text(HEAD + text)
+    module = bangc.compile(file, syntax_only=True)
+    return [(name, line) for name, (_, line) in module.of_host.items()]
+
+
+@pytest.mark.parametrize(
+    ("declared", "line"),
+    [
+        ("float f(float x) { return x; }\n", 4),
+        ("static inline float f(float x) { return x; }\n", 4),
+        ("template <class T> T f(T x) { return x; }\n", 4),
+        ("__mlu_host__ float f(float x) { return x; }\n", 4),
+        ("namespace { float f(float x) { return x; } }\n", 4),
+        ("float f(float x);\nfloat f(float x) { return x; }\n", 5),
+        ("float f(float x) { return x; }\n__mlu_func__ float g(float x) { return f(x); }\n", 4),
+    ],
+)
+def test_a_function_of_the_host_is_found_at_its_first_call(declared: str, line: int, tmp_path: Path) -> None:
+    assert of_host(declared + ENTRY, tmp_path) == [("f", line)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__mlu_func__ float f(float x) { return x; }\n",
+        "static __mlu_func__ inline float f(float x) { return x; }\n",
+        "template <class T> __mlu_func__ T f(T x) { return x; }\n",
+        "__mlu_device__ float f(float x) { return x; }\n",
+        "__mlu_func__ float f(float x);\nfloat f(float x) { return x; }\n",
+        "constexpr float f(float x) { return x; }\n",
+        "float f(float x) { return x; }\n__mlu_func__ float f(int x) { return x; }\n",
+        'extern "C" __mlu_func__ float f(float x) { while (x > 9) { x /= 2; } return x; }\n',
+        "struct S { __mlu_func__ float operator()(float x) const { return x; } };\n#define f(x) S()(x)\n",
+    ],
+)
+def test_a_function_of_the_board_is_none_of_the_host(text: str, tmp_path: Path) -> None:
+    assert of_host(text + ENTRY, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "auto f = [](float x) { return x; }; y[0] = f(1);",
+        "S s; y[0] = s.f(1);",
+        "y[0] = std::is_same<float, int>::value;",
+    ],
+)
+def test_a_name_that_means_something_else_is_no_call(call: str, tmp_path: Path) -> None:
+    text = (
+        "float f(float x) { return x; }\nfloat is_same(float x) { return f(x); }\n"
+        "struct S { __mlu_func__ float f(float x) { return x; } };\n"
+        f"__mlu_entry__ void k(float *y) {{ {call} }}\n"
+    )
+    assert of_host(text, tmp_path) == []
+
+
+def test_its_call_runs_and_is_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "called.mlu"
+    file.write_text(HEAD + "float f(float x) { return 2 * x; }\n" + ENTRY)
+    report = mlusim.verify(bangc.compile(file)["k"], Output((1,), "float32"), dim=4, kind="UNION1")
+    assert report.ok
+    assert report.outputs["y"].tolist() == [2]
+    assert [(finding.kind, finding.times) for finding in report.findings] == [("host-function", 1)]
+    assert "code for the board calls f, which has no __mlu_func__" in report.findings[0].text()
+    assert "called.mlu:4" in report.findings[0].text()
+    (surveyed,) = survey([file])
+    assert surveyed.of_host == ("called.mlu:4: f",)
+    with pytest.raises(SystemExit) as stopped:
+        main(["bangc", "check", str(file)])
+    assert stopped.value.code == 0
+    assert "host code   called.mlu:4: f is called by code for the board: declare it with" in capsys.readouterr().out
