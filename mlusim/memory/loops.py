@@ -31,7 +31,9 @@ class AddressInstructions(NamedTuple):
 
     def plus(self, other: AddressInstructions) -> AddressInstructions:
         """Return the sum of two sets of instructions."""
-        return AddressInstructions(*(left + right for left, right in zip(self, other, strict=True)))
+        return AddressInstructions(
+            self.loads + other.loads, self.operations + other.operations, self.additions + other.additions
+        )
 
     def cycles(self, board: Board) -> int:
         """Return their time on a board, in cycles."""
@@ -40,6 +42,10 @@ class AddressInstructions(NamedTuple):
             + self.operations * board.scalar_op_cycles
             + self.additions * board.scalar_add_cycles
         )
+
+
+# Row numbers that are known without any.
+NO_ADDRESS = AddressInstructions()
 
 
 def address_instructions(columns: int, narrowed: int = 0, *, positional: bool = False) -> AddressInstructions:

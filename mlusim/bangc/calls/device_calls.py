@@ -19,7 +19,7 @@ from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP, atomic, set
 from mlusim.cores.synchronisation import syncs
 from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES
 from mlusim.errors import AccessError, OperandError
-from mlusim.memory.loops import AddressInstructions
+from mlusim.memory.loops import NO_ADDRESS
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 
@@ -170,7 +170,7 @@ def _issue_by_offsets(task: CompiledTask, line: int, name: str, codes: list[int]
     rows = chosen // step
     dst, src = (far, near) if name == "scatter" else (near, far)
     dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
-    loop = RowLoop(count, len(selected), dst_rows, src_rows, AddressInstructions(), indices, unread=True)
+    loop = RowLoop(count, len(selected), dst_rows, src_rows, NO_ADDRESS, indices, unread=True)
     copy_loop(task.issuer, line, name, dst, src, loop, method="instruction")
 
 
@@ -193,7 +193,7 @@ def _extension(task: CompiledTask, line: int, codes: list[int], values: tuple[An
         rows = np.repeat(np.arange(number), counts.typed().astype(np.int64))
         if len(rows):
             sides = _rows(task, dst, size, size, len(rows)), _rows(task, src, size, size, number)
-            loop = RowLoop(len(rows), len(rows), None, rows, AddressInstructions(), (counts,))
+            loop = RowLoop(len(rows), len(rows), None, rows, NO_ADDRESS, (counts,))
             copy_loop(task.issuer, line, "extension", *sides, loop, method="instruction")
         await syncs.sync(task.issuer, line)
 

@@ -29,13 +29,16 @@ from mlusim.errors import OperandError
 from mlusim.log import NO_OPERAND, NONE, SCALAR
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.loops import AddressInstructions, scalar_copy_cycles
+from mlusim.memory.loops import NO_ADDRESS, AddressInstructions, scalar_copy_cycles
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mlusim.cores.issuer import Issuer
+
+# Each iteration loads its row number from a list in NRAM.
+_ONE_LOAD = AddressInstructions(loads=1)
 
 
 def scalar_copy(
@@ -192,7 +195,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     issuer.unit.prepare(issuer.task.now_ps, [rows for rows in lists if isinstance(rows, View)])
     rows: list[Integers | None] = []
     selected: Integers | None = None
-    address = AddressInstructions()
+    address = NO_ADDRESS
     indices: list[View] = []
     for view, choice in zip((dst, src), row_choices, strict=True):
         if isinstance(choice, Addresses):
@@ -209,7 +212,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
         if isinstance(choice, View):
             check_index(issuer, name, choice)
             indices.append(choice)
-            address = address.plus(AddressInstructions(loads=1))
+            address = address.plus(_ONE_LOAD)
             if issuer.has_data:
                 row_list = copied_rows(choice, view.shape[0])
         else:
@@ -219,10 +222,10 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
         rows.append(row_list)
     unread = any(isinstance(side, View) for side in row_choices)
     if selected is None:
-        return RowLoop(iterations, iterations, rows[0], rows[1], address, tuple(indices), unread)
+        return RowLoop(iterations, iterations, rows[0], rows[1], address, tuple(indices), unread=unread)
     if isinstance(row_choices[0], Addresses) and isinstance(row_choices[1], Addresses):
         raise OperandError(f"{name} by two addresses, one of them within a window: give row numbers for the other")
     other = 1 if isinstance(row_choices[0], Addresses) else 0
     other_rows = rows[other]
     rows[other] = selected if other_rows is None else other_rows[selected]
-    return RowLoop(iterations, len(selected), rows[0], rows[1], address, tuple(indices), unread)
+    return RowLoop(iterations, len(selected), rows[0], rows[1], address, tuple(indices), unread=unread)

@@ -270,16 +270,21 @@ def _sort(rows_out: View, values_out: View, bin_of: Any, within: Any, values: Vi
         order = bin_of.argsort(kind="stable")
         within.take(order, out=to_rows, mode="clip")
         values.raw().reshape(-1).take(order, out=to_values, mode="clip")
-    # Bins of another type than `bin_of` would make NumPy convert all of `bin_of`.
-    starts = bin_of.searchsorted(np.arange(bins, dtype=bin_of.dtype), sorter=order)
-    return np.append(starts, len(bin_of))
+    return _starts_in(bin_of, bins, order)
 
 
 def _starts_of(bin_of: Any, bins: int) -> Integers:
     """Return where each bin begins in sorted order, and the number of rows."""
     # By radix.
-    starts = np.sort(bin_of, kind="stable").searchsorted(np.arange(bins, dtype=bin_of.dtype))
-    return np.append(starts, len(bin_of))
+    return _starts_in(np.sort(bin_of, kind="stable"), bins)
+
+
+def _starts_in(bin_of: Any, bins: int, order: Any = None) -> Integers:
+    """Return where each bin begins in a list of bins, which `order` sorts if it is not sorted, and its length."""
+    starts = np.full(bins + 1, len(bin_of))
+    # Bins of another type than `bin_of` would make NumPy convert all of `bin_of`.
+    starts[:-1] = bin_of.searchsorted(np.arange(bins, dtype=bin_of.dtype), sorter=order)
+    return starts
 
 
 def _divided(name: str, numbers: Any, size: int, bins: int) -> tuple[Any, Any]:

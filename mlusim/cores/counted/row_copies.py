@@ -17,7 +17,7 @@ from mlusim.log import IO, MOVE, NO_OPERAND, NONE
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy_limits import check_row
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
-from mlusim.memory.loops import AddressInstructions, rows_cost
+from mlusim.memory.loops import NO_ADDRESS, rows_cost
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def by_offsets(
             raise
     count = offsets.size if rows is None else len(rows)
     dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
-    loop = RowLoop(offsets.size, count, dst_rows, src_rows, AddressInstructions(), (offsets,), unread=True)
+    loop = RowLoop(offsets.size, count, dst_rows, src_rows, NO_ADDRESS, (offsets,), unread=True)
     copy_loop(issuer, line, name, dst, src, loop, method="instruction", mask=mask)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from mlusim.log_tables import LoopRecord
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import Direction
-from mlusim.memory.loops import AddressInstructions, row_units, run_units, worst_row_units
+from mlusim.memory.loops import NO_ADDRESS, AddressInstructions, row_units, run_units, worst_row_units
 from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.view import View, byte_span
 from mlusim.units import ceil_div
@@ -23,7 +23,7 @@ _INT64 = np.dtype(np.int64)
 _UNSIGNED: dict[int, Any] = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
-class RowLoop(NamedTuple):
+class RowLoop:
     """A loop over rows with its addresses computed.
 
     Attributes:
@@ -39,18 +39,35 @@ class RowLoop(NamedTuple):
             first of them, and `selected` counts all rows.
     """
 
-    iterations: int
-    selected: int
-    dst_rows: Integers | None
-    src_rows: Integers | None
-    address: AddressInstructions
-    indices: tuple[View, ...]
-    unread: bool = False
-    lengths: Integers | None = None
+    __slots__ = ("address", "dst_rows", "indices", "iterations", "lengths", "selected", "src_rows", "unread")
+
+    def __init__(
+        self,
+        iterations: int,
+        selected: int,
+        dst_rows: Integers | None,
+        src_rows: Integers | None,
+        address: AddressInstructions,
+        indices: tuple[View, ...],
+        *,
+        unread: bool = False,
+        lengths: Integers | None = None,
+    ) -> None:
+        self.iterations = iterations
+        self.selected = selected
+        self.dst_rows = dst_rows
+        self.src_rows = src_rows
+        self.address = address
+        self.indices = indices
+        self.unread = unread
+        self.lengths = lengths
 
     def record(self, method: str, extra_cycles: int = 0) -> LoopRecord:
         """Return the loop as recorded in the log."""
-        return LoopRecord(method, self.iterations, self.selected, *self.address, extra_cycles, self.unread)
+        loads, operations, additions = self.address
+        return LoopRecord(
+            method, self.iterations, self.selected, loads, operations, additions, extra_cycles, self.unread
+        )
 
     def effect(self, dst: View, src: View) -> RowCopy:
         """Return the effect of the loop on memory."""
@@ -162,7 +179,7 @@ def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -
         bad = begins[0] if begins[0] < 0 else end - 1
         raise AccessError(f"{name}: index {bad} is outside {src!r}, which has {src.shape[0]}")
     check_rows(name, dst, None, total)
-    return RowLoop(len(first), total, None, first, AddressInstructions(), (), lengths=counts)
+    return RowLoop(len(first), total, None, first, NO_ADDRESS, (), lengths=counts)
 
 
 def rows_shape(dst: View, src: View, loop: RowLoop, direction: Direction, count: int, unit_bytes: int) -> CopyShape:
