@@ -104,10 +104,7 @@ def run(
     *,
     file: str,
     entry: str | None,
-    include: Sequence[str],
-    define: Sequence[str],
-    std: str,
-    compiler: str | None,
+    words: tuple[str, ...],
     device: Board,
     **options: Any,
 ) -> int:
@@ -115,8 +112,8 @@ def run(
     from mlusim.bangc.module import compile as compile_file
 
     outputs = Outputs.of(options)
-    words, sources = options.pop("words"), options.pop("sources")
-    module = compile_file(file, device, sources=sources, include=include, define=define, std=std, compiler=compiler)
+    compiling = {name: options.pop(name) for name in ("sources", *COMPILE_OPTIONS)}
+    module = compile_file(file, device, **compiling)
     if entry is None and module.has_main:
         return _program(module, device, outputs, words=words, **options)
     if words:
@@ -127,19 +124,9 @@ def run(
         if len(module.entries) != 1 or "<" in module.entries[0]:
             raise InputError(f"{file}: name one of its entries with --entry: {', '.join(module.entries)}")
         entry = module.entries[0]
-    return _entry(module, entry, device, outputs, **options)
-
-
-def _entry(module: Module, entry: str, device: Board, outputs: Outputs, **options: Any) -> int:
-    arguments = {name: options[name] for name in ("arg", "shape", "dtype", "seed", "dim", "kind", "theory_ops")}
-    call = call_of(module[entry], settings=(), **arguments)
-    return run_kernel(
-        call,
-        device,
-        outputs,
-        title=f"{entry} of {module.path.name} on {device.name}\n",
-        **{name: options[name] for name in ("check", "no_data", "dma", "out")},
-    )
+    call = call_of(module[entry], options)
+    title = f"{entry} of {module.path.name} on {device.name}\n"
+    return run_kernel(call, device, outputs, title=title, **options)
 
 
 def _program(module: Module, device: Board, outputs: Outputs, **options: Any) -> int:
@@ -187,13 +174,10 @@ def _run_program(running: Program, outputs: Outputs, **options: Any) -> int:
 def check(
     *,
     paths: Sequence[str],
-    include: Sequence[str],
-    define: Sequence[str],
-    std: str,
-    compiler: str | None,
     device: Board,
     as_json: bool,
     quiet: bool,
+    **compiling: Any,
 ) -> int:
     """Check .mlu files: which compile, their entries, the intrinsics they call, and the missing ones.
 
@@ -202,7 +186,7 @@ def check(
     from mlusim.bangc.survey import survey
 
     surveys = []
-    for file in survey(paths, device, include=include, define=define, std=std, compiler=compiler):
+    for file in survey(paths, device, **compiling):
         surveys.append(file)
         if not (as_json or quiet):
             state = "compiles" if file.compiles else "does not compile"

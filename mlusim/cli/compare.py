@@ -209,7 +209,7 @@ def _calls(
 
     from mlusim.explore.user_kernels import kernel_of
 
-    base = call_of(kernel_name, settings=(), dim=None, kind=None, **own)
+    base = call_of(kernel_name, {**own, "settings": (), "dim": None, "kind": None})
     axes: dict[str, list[Any]] = settings_of(kernel_of(kernel_name), settings)
     lists = [*axes.items(), *given(dim=list(dim), kind=kind).items()]  # a setting may also be named dim or kind
     results = []

@@ -80,36 +80,28 @@ def launch_options(*, several: bool) -> Callable[..., Any]:
     return lambda function: kind(dim(function))
 
 
-def call_of(
-    named: str | Callable[..., Any],
-    *,
-    arg: Sequence[str],
-    settings: Sequence[str],
-    shape: tuple[int, ...] | None,
-    dtype: Any,
-    seed: int,
-    dim: tuple[int, ...] | None,
-    kind: str | None,
-    theory_ops: int | None = None,
-) -> KernelCall:
-    """Return a kernel, named as `FILE.py:KERNEL` or itself, with its arguments. Raises `InputError`."""
+def call_of(named: str | Callable[..., Any], options: dict[str, Any]) -> KernelCall:
+    """Return a kernel, named as `FILE.py:KERNEL` or itself, with its arguments. Raises `InputError`.
+
+    The options of the arguments and of the launch are taken out of the options of a command.
+    """
     from mlusim.explore.kernel_call import KernelCall
     from mlusim.explore.user_kernels import kernel_of
 
     kernel = kernel_of(named)
-    values = settings_of(kernel, settings)
+    values = settings_of(kernel, options.pop("settings", ()))
     ambiguous = [name for name, options in values.items() if len(options) != 1]
     if ambiguous:
         raise InputError(f"--set {ambiguous[0]}: one value for one run; `mlusim compare`, tune and sweep take several")
     return KernelCall(
         kernel=kernel,
-        arguments=tuple(arg),
-        shape=shape,
-        dtype=dtype or "float32",
+        arguments=tuple(options.pop("arg")),
+        shape=options.pop("shape"),
+        dtype=options.pop("dtype") or "float32",
         settings={name: chosen[0] for name, chosen in values.items()},
-        launch=given(dim=dim, kind=kind),
-        seed=seed,
-        theory_ops=theory_ops,
+        launch=given(dim=options.pop("dim"), kind=options.pop("kind")),
+        seed=options.pop("seed"),
+        theory_ops=options.pop("theory_ops"),
     )
 
 

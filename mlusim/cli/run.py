@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -175,36 +174,12 @@ def _make_kernel(kernel_name: str) -> click.Command:
     )
 
 
-def _run_kernel(
-    kernel_name: str,
-    *,
-    device: Board,
-    check: bool,
-    sensitivity: bool,
-    no_data: bool,
-    steady: bool,
-    dma: str,
-    max_operations: int | None,
-    out: Sequence[str],
-    **own: Any,
-) -> int:
-    inputs = inputs_of(kernel_name, own["arg"])
-    outputs = Outputs.of(own, inputs)
-    call = call_of(kernel_name, **own)
-    return run_kernel(
-        call,
-        device,
-        outputs,
-        check=check,
-        sensitivity=sensitivity,
-        no_data=no_data,
-        steady=steady,
-        dma=dma,
-        max_operations=max_operations,
-        out=out,
-        title=f"{call.kernel.name} of {kernel_name} on {device.name}\n",
-        inputs=inputs,
-    )
+def _run_kernel(kernel_name: str, *, device: Board, **options: Any) -> int:
+    inputs = inputs_of(kernel_name, options["arg"])
+    outputs = Outputs.of(options, inputs)
+    call = call_of(kernel_name, options)
+    title = f"{call.kernel.name} of {kernel_name} on {device.name}\n"
+    return run_kernel(call, device, outputs, title=title, inputs=inputs, **options)
 
 
 run = OperatorGroup("run", help=_HELP, make=make_operator, make_kernel=_make_kernel)

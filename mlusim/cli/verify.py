@@ -115,30 +115,15 @@ def _verify(
     *,
     device: Board,
     reference: str | None,
-    tolerance: float,
-    absolute_tolerance: float,
-    rewrites: Sequence[str],
-    partial: Sequence[str],
-    dma: str,
-    max_operations: int | None,
     out: Sequence[str],
-    **own: Any,
+    **options: Any,
 ) -> int:
-    inputs = inputs_of(kernel_name, own["arg"])
-    outputs = Outputs.of(own, inputs)
-    call = call_of(kernel_name, **own)
+    inputs = inputs_of(kernel_name, options["arg"])
+    outputs = Outputs.of(options, inputs)
+    call = call_of(kernel_name, options)
     targets = output_files(out, inputs)
     expected = None if reference is None else _reference(reference)
-    verified = call.verify(
-        device,
-        reference=expected,
-        tolerance=tolerance,
-        absolute_tolerance=absolute_tolerance,
-        rewrites=tuple(rewrites),
-        partial=tuple(partial),
-        dma=dma,
-        **given(max_operations=max_operations),
-    )
+    verified = call.verify(device, reference=expected, **given(**options))
     written = [] if verified.stopped else write_outputs(targets, verified.outputs)
     files = [name for name in (outputs.saved, outputs.operations, outputs.report) if name]
     if verified.result is not None and files:

@@ -189,20 +189,18 @@ def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Run
     ]
     if not tried:
         raise MlusimError(f"{axes.operator}: no setting can run: {sweep.rows[0]['message']}")
-    tried.sort(key=lambda item: item[1]["time_ps"])
-    best_point, best = tried[0]
-    board = best_point.board
+    best, rows = _fastest_first(tried)
     return Tuning(
         operator=axes.operator,
-        board=board,
-        rows=[_judged(row, best) for _, row in tried],
+        board=best.board,
+        rows=rows,
         refused=[(_settings(row, sweep.axes), None, row["message"]) for row in sweep.rows if row["status"] != DONE],
         repeats=0,
         at_lower_bound=False,
-        command=kernel_command(best_point, kernel_name(kernel), device),
-        call=kernel_python(best_point, device),
+        command=kernel_command(best, kernel_name(kernel), device),
+        call=kernel_python(best, device),
         axes=tuple(sweep.axes),
-        _best=best_point,
+        _best=best,
     )
 
 
@@ -210,8 +208,15 @@ def _settings(row: Mapping[str, Any], axes: Sequence[str]) -> str:
     return ", ".join(f"{axis} = {row.get(axis)}" for axis in axes)
 
 
-def _judged(row: Mapping[str, Any], best: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, "slower": _slower(row, best), "why": why_slower(row, best) if row is not best else ""}
+def _fastest_first(tried: list[tuple[Point, dict[str, Any]]]) -> tuple[Point, list[dict[str, Any]]]:
+    """Return the fastest point, and the rows of all, the fastest first, each with how much and why it is slower."""
+    tried = sorted(tried, key=lambda item: item[1]["time_ps"])
+    point, best = tried[0]
+    rows = [
+        {**row, "slower": _slower(row, best), "why": why_slower(row, best) if row is not best else ""}
+        for _, row in tried
+    ]
+    return point, rows
 
 
 def _check_single(axes: Axes, allowed: Sequence[str] = ("strategy",)) -> None:
@@ -226,9 +231,7 @@ def _tuning(search: Search, device: Any) -> Tuning:
     if not search.tried:
         message = search.refused[0][2] if search.refused else "no strategy"
         raise MlusimError(f"{axes.operator}: no plan can run on {board.name}: {message}")
-    order = sorted(search.tried, key=lambda item: item[1]["time_ps"])
-    best_point, best = order[0]
-    rows = [_judged(row, best) for _, row in order]
+    best, rows = _fastest_first(search.tried)
     return Tuning(
         operator=axes.operator,
         board=board,
@@ -236,9 +239,9 @@ def _tuning(search: Search, device: Any) -> Tuning:
         refused=search.refused,
         repeats=search.repeats,
         at_lower_bound=search.at_lower_bound,
-        command=operator_command(best_point, axes, device),
-        call=operator_python(best_point, device),
-        _best=best_point,
+        command=operator_command(best, axes, device),
+        call=operator_python(best, device),
+        _best=best,
     )
 
 

@@ -8,7 +8,7 @@ temporary device, `apply_on_device` on a device that holds the tensors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.split import MORE_NRAM
 from mlusim.results.result import Result
-from mlusim.units import format_bytes, group_digits, plural
+from mlusim.units import format_bytes, plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,13 +137,7 @@ class Operator:
         attributes = self.complete(attributes)
         tensors = tuple(value.tensor for value in inputs)
         shape, dtype = self.infer(*tensors, **attributes)
-        for value in inputs:
-            # Before the split, which would have billions of tiles.
-            if value.array.nbytes > board.gdram_bytes:
-                raise AllocationError(
-                    f"{self.name}: {value.name} takes {format_bytes(value.array.nbytes)}: it never fits the GDRAM of "
-                    f"{board.name}, {format_bytes(board.gdram_bytes)}; choose a smaller shape or element type"
-                )
+        _check_size(self.name, board, tensors)
         if self.check is not None:
             self.check(*inputs, **attributes)
         plan = self.planned(board, strategy, *tensors, nram_limit_bytes=nram_limit_bytes, **attributes)
@@ -268,15 +262,19 @@ def plan(
     completed = schema.complete(attributes)
     schema.infer(*tensors, **completed)
     target = board(device)
+    _check_size(schema.name, target, tensors)
+    return schema.planned(target, schema.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed)
+
+
+def _check_size(operator: str, board: Board, tensors: Iterable[Tensor]) -> None:
+    """Raise `AllocationError` for a tensor larger than the board's GDRAM, whose split could have billions of tiles."""
     for tensor in tensors:
         nbytes = math.prod(tensor.shape) * tensor.dtype.itemsize
-        if nbytes > target.gdram_bytes:
-            raise PlanError(
-                f"{schema.name}: {tensor.name} of shape {list(tensor.shape)} has {group_digits(nbytes)} B, and "
-                f"{target.name} {group_digits(target.gdram_bytes)} B of GDRAM; choose a smaller shape, or raise "
-                "gdram_bytes"
+        if nbytes > board.gdram_bytes:
+            raise AllocationError(
+                f"{operator}: {tensor.name} takes {format_bytes(nbytes)}: it never fits the GDRAM of {board.name}, "
+                f"{format_bytes(board.gdram_bytes)}; choose a smaller shape or element type"
             )
-    return schema.planned(target, schema.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed)
 
 
 def _limited(board: Board, nram_limit_bytes: int) -> Board:
