@@ -266,7 +266,7 @@ def load_kernel(path: Path) -> Any:
     except mlusim.InputError as error:
         raise NotYetError(str(error)) from error
     if not inspect.iscoroutinefunction(kernel):
-        raise NotYetError("there is no `async def kernel(core, ...)` in it: keep its name")
+        raise NotYetError("`kernel` is not a kernel: write it as `async def kernel(core, ...)`, without `yield`")
     return kernel
 
 

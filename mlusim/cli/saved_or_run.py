@@ -41,7 +41,8 @@ def run_of(text: str) -> Result:
 
         def execute(*, data: bool) -> None:
             more = ["--quiet", "--save-run", str(saved), *([] if data else ["--no-data"])]
-            run.main([*words, *more], prog_name="mlusim run", standalone_mode=False)
+            # After the name of the kernel, so that they are not the value of a last option without one.
+            run.main([words[0], *more, *words[1:]], prog_name="mlusim run", standalone_mode=False)
 
         try:
             if {"--no-data", "--steady"} & {*words}:

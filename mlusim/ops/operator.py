@@ -284,8 +284,8 @@ def _limited(board: Board, nram_limit_bytes: int) -> Board:
         raise InputError(f"nram_limit_bytes={shown(nram_limit_bytes)} is not an integer: pass bytes")
     if not 0 < nram_limit_bytes <= usable:
         raise InputError(
-            f"nram_limit_bytes={nram_limit_bytes}: a limit is 1 to {usable}, the usable NRAM of {board.name}; leave it "
-            "off for all of it"
+            f"nram_limit_bytes={shown(nram_limit_bytes)}: a limit is 1 to {usable}, the usable NRAM of {board.name}; "
+            "leave it off for all of it"
         )
     return board.replace(nram_reserved_bytes=board.nram_bytes - nram_limit_bytes)
 

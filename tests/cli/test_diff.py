@@ -129,6 +129,10 @@ def test_suggestions_are_faster_and_match_retiming():
     ("words", "message"),
     [
         (("gone.zip", "gone.zip"), "gone.zip: the saved run cannot be read"),
+        (
+            ("k.py:add --shape", "x"),
+            "is not a saved run, and as words of `mlusim run`: Option '--shape' requires an arg",
+        ),
         (("k.py:add --shpe 4", "x"), "is not a saved run, and as words of `mlusim run`: No such option"),
         (
             ("k.py:add", "x"),

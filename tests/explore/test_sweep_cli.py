@@ -219,6 +219,7 @@ def test_a_limit_on_nram_for_a_run():
     assert fail(*given, "--nram-limit", "1MiB").startswith(
         "nram_limit_bytes=1048576: a limit is 1 to 655360, the usable"
     )
+    assert len(fail(*given, "--nram-limit", "1e4000")) < 500
 
 
 @pytest.mark.slow

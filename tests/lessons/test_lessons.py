@@ -167,7 +167,8 @@ CHANGES = [
     ("01", "core.mul(tile, tile, 2.0)", "1 / 0", "ZeroDivisionError"),
     ("01", "core.mul(tile, tile, 2.0)", "core.mul(tile, tile, ", "line 10: SyntaxError: '\\(' was never closed"),
     ("01", "async def kernel", "async def kernal", "has no function 'kernel': it has kernal"),
-    ("01", "async def kernel", "kernel = print\n\n\nasync def other", "there is no `async def kernel"),
+    ("01", "async def kernel", "kernel = print\n\n\nasync def other", "`kernel` is not a kernel: write it as"),
+    ("01", "core.mul(tile, tile, 2.0)", "yield", "write it as `async def kernel\\(core, ...\\)`, without `yield`"),
     ("01", "TILE = 8192", "TILE = 1 // 0", "cannot be loaded: line 3: ZeroDivisionError"),
     ("01", "TILE = 8192", "raise SystemExit(0)", "cannot be loaded: line 3: SystemExit: 0"),
     # The watchdog waits for five seconds.
