@@ -1,4 +1,4 @@
-"""Atomic writes of files, recognition of files that mlusim wrote, names of kernels in files and of source files."""
+"""Atomic writes of files, recognition of files that mlusim wrote, names of kernels in files, source files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 import shutil
 import stat
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path, PurePath
@@ -24,6 +25,11 @@ _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _HEAD_BYTES = 4096
 KERNEL_SUFFIXES = (".py", ".mlu")
 _PARQUET_END = 8  # the length of the footer, 4 bytes, and the magic number
+_PACKAGE = Path(__file__).resolve().parent
+_KERNELS = f"{_PACKAGE / 'kernels'}{os.sep}"
+_LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+# Frames of compiled modules have the path that `hatch_build.py` compiled: "mlusim/cores/copies/memcpy.py".
+_INSIDE = tuple(f"{folder}{os.sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES), _PACKAGE.name))
 
 
 def is_kernel_name(text: str) -> bool:
@@ -38,6 +44,13 @@ def source_name(file: str) -> str:
     # ("Cell", "In[6]"), or None for a file that is not a cell.
     cell = None if shell is None else shell.compile.format_code_name(file)
     return PurePath(file).name if cell is None else str(cell[1])
+
+
+@cache
+def written_by_author(file: str, own: str = "") -> bool:
+    """Whether a file is `own`, or belongs neither to the simulator, apart from its kernels, nor to a library."""
+    # "<string>" and the like are methods that Python generates, such as those of dataclasses.
+    return file == own or file.startswith(_KERNELS) or not file.startswith(("<", *_INSIDE))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlusim.arrays import Array, Integers
-from mlusim.files import atomic_write, source_name, writing
+from mlusim.files import atomic_write, source_name, writing, written_by_author
 from mlusim.inputs import as_path
 from mlusim.log_tables import AllocationRecord, Box, LaunchRecord, LoopRecord, Remark, SkippedRecord, TaskRecord
 from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
@@ -55,6 +55,9 @@ class Log:
     Attributes:
         ops: operation names.
         lines: source lines: (file, line, function).
+        calls: by line of a helper function, the lines that called it: (file, line) each. A call in another helper has
+            an entry of its own.
+        lambdas: the lines, as in `calls`, that issued operations in a lambda.
         boxes: geometries of operands.
         tasks, launches, allocations: one record each.
         addresses: for counted operations, by record, the arrays of element or row offsets, of any integer type;
@@ -95,6 +98,8 @@ class Log:
             weakref.finalize(self, self.records.close)
         self.ops: list[str] = []
         self.lines: list[tuple[str, int, str]] = []
+        self.calls: dict[tuple[str, int], set[tuple[str, int]]] = {}
+        self.lambdas: set[tuple[str, int]] = set()
         self.boxes: list[Box] = []
         self.tasks: list[TaskRecord] = []
         self.launches: list[LaunchRecord] = []
@@ -127,6 +132,7 @@ class Log:
         self.unsteady = ""
         self._op_codes: dict[str, int] = {}
         self.frame_lines: dict[int, dict[int, int]] = {}
+        self._called_lines: dict[tuple[int, int, int, int], int] = {}
         self._line_codes: dict[tuple[str, int, str], int] = {}
         self._code_objects: list[CodeType] = []
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
@@ -135,7 +141,7 @@ class Log:
 
     def __getstate__(self) -> dict[str, Any]:
         # Frames and code objects belong to the process that ran the kernels.
-        return {**vars(self), "frame_lines": {}, "_code_objects": [], "layout_boxes": {}}
+        return {**vars(self), "frame_lines": {}, "_called_lines": {}, "_code_objects": [], "layout_boxes": {}}
 
     def __len__(self) -> int:
         return self.records.count
@@ -217,7 +223,15 @@ class Log:
 
     def frame_line(self, frame: Any) -> int:
         """Return the index in `lines` of the line that a Python frame executes."""
-        code = frame.f_code
+        code, caller = frame.f_code, frame.f_back
+        if caller is not None:
+            # A helper function, whose callers differ: its lines are not in `frame_lines`.
+            key = id(code), frame.f_lasti, id(caller.f_code), caller.f_lasti
+            if key in self._called_lines:
+                return self._called_lines[key]
+            if written_by_author(caller.f_code.co_filename):
+                number = self._called_lines[key] = self._helper_line(frame)
+                return number
         # Numbers are looked up by the id of the code object, then by instruction: hashing the object itself walks its
         # constants. `_code_objects` keeps it alive, so that its id is not reused.
         if id(code) not in self.frame_lines:
@@ -227,6 +241,19 @@ class Log:
         if frame.f_lasti not in numbers:
             numbers[frame.f_lasti] = self.source_line(code.co_filename, frame.f_lineno, code.co_name)
         return numbers[frame.f_lasti]
+
+    def _helper_line(self, frame: Any) -> int:
+        """Return the index in `lines` of the line of a helper function, and record the calls that led to it."""
+        code = frame.f_code
+        number = self.source_line(code.co_filename, frame.f_lineno, code.co_name)
+        if code.co_name == "<lambda>":
+            self.lambdas.add((code.co_filename, frame.f_lineno))
+        while (caller := frame.f_back) is not None and written_by_author(caller.f_code.co_filename):
+            called = frame.f_code.co_filename, frame.f_lineno
+            self.calls.setdefault(called, set()).add((caller.f_code.co_filename, caller.f_lineno))
+            self._code_objects += [frame.f_code, caller.f_code]
+            frame = caller
+        return number
 
     def source_line(self, file: str, line: int, function: str) -> int:
         """Return the index in `lines` of a source line, in any language."""

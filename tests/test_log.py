@@ -254,3 +254,29 @@ def test_repr_of_a_device_and_its_log():
     device.synchronize()
     assert repr(device) == "<device mlu370-x4: 1 launch>"
     assert repr(device.log) == "<log of mlu370-x4: 0 records of 40 tasks>"
+
+
+# The calls of helper functions
+
+
+def test_the_calls_of_helper_functions_and_lambdas_are_recorded() -> None:
+    def store(core: Core, out: View, tile: View) -> None:
+        core.memcpy_async(out, tile)
+
+    async def kernel(core: Core, out: View) -> None:
+        tile = core.nram.alloc(8, np.float32)
+        stages = [lambda: core.write_zero(tile), lambda: store(core, out, tile)]
+        for stage in stages:
+            stage()
+            await core.sync()
+        store(core, out, tile)
+        await core.sync()
+
+    device = Device()
+    log = launch(kernel, device.alloc(8, np.float32), device=device).log
+    first, helper = kernel.__code__.co_firstlineno, store.__code__.co_firstlineno
+    assert log.lambdas == {(__file__, first + 2)}
+    assert log.calls == {
+        (__file__, first + 2): {(__file__, first + 4)},
+        (__file__, helper + 1): {(__file__, first + 2), (__file__, first + 6)},
+    }

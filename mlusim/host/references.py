@@ -19,7 +19,9 @@ from mlusim.results.memory_state import Repeat
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.reference import differs
 
-Reference = Array | Callable[..., Any] | tuple[Array | None, ...] | list[Array | None] | Mapping[str, Array] | None
+Reference = (
+    Array | Callable[..., Any] | tuple[Array | None, ...] | list[Array | None] | Mapping[str, Array | None] | None
+)
 
 
 def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[str]) -> Mapping[str, Array]:
@@ -41,8 +43,7 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
             raise InputError(
                 f"a reference of {len(references)} arrays for {len(outputs)} outputs: {', '.join(outputs)}"
             )
-        named = zip(outputs, references, strict=True)
-        references = {name: array for name, array in named if array is not None}
+        references = dict(zip(outputs, references, strict=True))
     if not isinstance(references, Mapping):
         references = as_array("the reference", references)
         if len(outputs) != 1:
@@ -55,7 +56,9 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
     unknown = sorted(set(references) - set(outputs))
     if unknown:
         raise InputError(f"the reference names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
-    return {name: as_array(f"the reference of {name}", array) for name, array in references.items()}
+    return {
+        name: as_array(f"the reference of {name}", array) for name, array in references.items() if array is not None
+    }
 
 
 def _of_reference(reference: Callable[..., Any], error: Exception) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from mlusim.log import Log
-from mlusim.verifier.source_file import SourceLine, function_around, source_file
+from mlusim.verifier.source_file import RecordedCalls, SourceLine, function_around, source_file
 
 # Records of the log, of all tasks, that are searched on either side of the operation.
 _NEARBY = 2000
@@ -18,16 +18,25 @@ _MOST_CALLS = 5
 def call_sites(log: Log, record: int) -> tuple[SourceLine, ...]:
     """Return the lines that may have called the function of an operation; none if it is no helper function.
 
-    The log has the line of an operation, and not how its task came there. Of several calls, those remain that are
-    between the operations that the task issued before and after, in the function of the calls. If more than a few
-    remain, there is nothing to name.
+    The log has the line of an operation and the calls of its function, but not by which of them its task came there. Of
+    several calls, those remain that are between the operations that the task issued before and after, in the function
+    of the calls. If more than a few remain, there is nothing to name.
     """
     file, line, _ = log.lines[log.records.values(record)["line"]]
+    recorded = recorded_calls(log, file)
     calls = _calls(file, line, dict.fromkeys(name for name, _, _ in log.lines))
+    if not calls or line in recorded.lambdas:
+        calls = [call for call in recorded.of(line) if function_around(*call)]
     if len(calls) > 1:
         before, after = _neighbours(log, record, {(name, function_around(name, call)) for name, call in calls})
         calls = [call for call in calls if _is_between(call, before, after)] or calls
     return tuple(SourceLine(*call) for call in sorted(set(calls))) if len(set(calls)) <= _MOST_CALLS else ()
+
+
+def recorded_calls(log: Log, file: str) -> RecordedCalls:
+    """Return the calls of the helper functions of a file that a run recorded."""
+    by_line = {line: calls for (name, line), calls in log.calls.items() if name == file}
+    return RecordedCalls(file, by_line, {line for name, line in log.lambdas if name == file})
 
 
 def _calls(file: str, line: int, callers: Iterable[str]) -> list[tuple[str, int]]:

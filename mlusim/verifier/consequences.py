@@ -11,7 +11,7 @@ from mlusim.verifier.accesses.table import COLLECT, SORTING
 from mlusim.verifier.findings import PRIVATE, Finding, Site, in_one_function
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.races.lane_syncs import blocking_copy
-from mlusim.verifier.source_file import SourceLine
+from mlusim.verifier.source_file import SourceLine, location_of, source_file
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A counter that hands out work has at most this size.
@@ -110,12 +110,14 @@ def _remedies(cause: Finding, consequence: Finding) -> tuple[str, ...]:
         return f"{part} {' or '.join(where)}", *(one for one in cause.remedies if not one.startswith(part))
     if cause.kind == "hang" and consequence.kind == "task-race" and consequence.fields["passed"] == 0:
         sync, late = consequence.fields["sync"], consequence.sites[-1]
-        more_precise = "before they first" in cause.remedy or "reach the barrier" in cause.remedy
+        more_precise = "once before" in cause.remedy or "reach the barrier" in cause.remedy
         if sync in cause.fields.get("barriers", ()) and not more_precise:
             who = "memory cores" if late.task == "memory core" else "cores"
             if skipped := _skipped(cause, sync, late):
                 return f"let all {who} reach the barrier {skipped}", *cause.remedies
-            barrier = f"{late.call(f'{sync}()')} in the {who}, before they first reach {late.location}"
+            begin = min((loop[0] for loop in source_file(late.file).loops_around(late.line)), default=0)
+            first = f"the loop at {location_of(late.file, begin)}" if begin else late.location
+            barrier = f"{late.call(f'{sync}()')} in the {who}, once before {first}"
             return barrier, *cause.remedies
     if consequence.kind == "task-race" and not cause.remedies:
         return consequence.remedies
@@ -251,11 +253,16 @@ def _task_race(cause: Finding, race: Finding) -> bool:
 
 
 def _out_of_step(cause: Finding, race: Finding) -> bool:
-    """Return whether a lock was not acquired, an atomic left its tensor, or a task goes by an uninitialised number."""
+    """Return whether a lock was not acquired, or a barrier not passed, or an atomic left its tensor.
+
+    Or the task goes by an uninitialised number.
+    """
     if cause.kind == "operand":
         return cause.title.startswith("unlock ")
     if cause.kind == "access":
         return "atomic_" in cause.location
+    if cause.kind == "stopped":
+        return cause.title.startswith("sync_")
     reads = cause.kind == "uninitialised" and not race.writes_twice and _gives_a_number(cause.sites[0])
     return reads and (cause.times > 1 or cause.sites[0].owner == race.sites[-1].owner)
 
@@ -342,6 +349,8 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
         return not gap.sites and gap.nbytes == cause.nbytes and len(cause.lines) > 1
     tensor = cause.fields.get("tensor", cause.fields.get("buffer"))
     same = gap.lines == cause.lines or (gap.lines < cause.lines and gap.nbytes == cause.nbytes)
+    # Of the stores of one line that meet, some may be those that are missing.
+    same |= cause.kind == "task-race" and len(cause.lines) == 1 and gap.nbytes <= cause.nbytes * cause.times
     return instead and tensor == gap.fields["tensor"] and bool(gap.lines) and same
 
 

@@ -253,9 +253,14 @@ def in_one_function(first: Site, second: Site) -> tuple[SourceLine, SourceLine]:
 
 def between(first: Site, second: Site) -> str:
     """Return where something belongs between two operations: `between k.py:8 and k.py:9`."""
-    begin, end = (site.location for site in in_one_function(first, second))
+    one, other = in_one_function(first, second)
+    begin, end = one.location, other.location
     if begin != end:
-        return f"between {begin} and {end}"
+        # A helper function with several calls: only the other operation has one place.
+        in_helper = [place == site.at and bool(site.called_at) for place, site in ((one, first), (other, second))]
+        if in_helper == [True, False]:
+            return f"before {end}"
+        return f"after {begin}" if in_helper == [False, True] else f"between {begin} and {end}"
     if first.operation != second.operation:
         return f"between the {first.operation} and the {second.operation} at {begin}"
     return f"between the two calls of {first.operation} at {begin}"

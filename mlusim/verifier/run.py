@@ -9,11 +9,12 @@ from typing import Any
 from mlusim.log import Log
 from mlusim.verifier.accesses.space import Space
 from mlusim.verifier.accesses.table import Accesses, accesses_of
+from mlusim.verifier.call_sites import recorded_calls
 from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import Site, site_of
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import LANES
-from mlusim.verifier.source_file import location_of
+from mlusim.verifier.source_file import RecordedCalls, location_of
 
 
 class Run:
@@ -33,6 +34,7 @@ class Run:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.columns = Columns(log.records)
+        self._calls: dict[str, RecordedCalls] = {}
 
     @cached_property
     def accesses(self) -> Accesses:
@@ -48,6 +50,12 @@ class Run:
     def space(self) -> Space:
         """Which allocations share addresses, and which tasks share them."""
         return Space(self.log)
+
+    def calls(self, file: str) -> RecordedCalls:
+        """Return the calls of the helper functions of a file."""
+        if file not in self._calls:
+            self._calls[file] = recorded_calls(self.log, file)
+        return self._calls[file]
 
     def but(self, **parts: Any) -> Run:
         """Return the run with another part: an order without some syncs, or some of the accesses."""

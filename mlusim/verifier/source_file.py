@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -50,6 +50,30 @@ def location_of(file: str, line: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedCalls:
+    """The calls of helper functions of a file that a run recorded, also of those that the source does not call by name.
+
+    Attributes:
+        file: the file.
+        by_line: by line of a helper function, the files and lines that called it.
+        lambdas: lines whose operations were issued in a lambda.
+    """
+
+    file: str
+    by_line: Mapping[int, Collection[tuple[str, int]]]
+    lambdas: Collection[int]
+
+    def of(self, line: int) -> set[tuple[str, int]]:
+        """Return the files and lines that called the function around a line; a lambda has no line but its own."""
+        lines = {line}
+        if line not in self.lambdas:
+            source = source_file(self.file)
+            function = source.function(line)
+            lines = {one for one in self.by_line if source.function(one) == function and one not in self.lambdas}
+        return {call for one in lines for call in self.by_line.get(one, ())}
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFile:
     """What a source file consists of, each from its first to its last line; nothing if it cannot be read.
 
@@ -62,6 +86,7 @@ class SourceFile:
         functions: every function, with its name; in Python, that of a method begins with a dot.
         plain: the functions that cannot await anything.
         calls: the lines of calls, with the name of the function.
+        single_calls: the lines that are one call of a variable, such as `job()`, and nothing else.
     """
 
     loops: tuple[Lines, ...]
@@ -72,6 +97,7 @@ class SourceFile:
     functions: tuple[tuple[Lines, str], ...]
     calls: tuple[tuple[int, str], ...]
     plain: frozenset[Lines] = frozenset()
+    single_calls: frozenset[int] = frozenset()
 
     def loop_around(self, one: int, other: int) -> Lines:
         """Return the first and the last line of the innermost loop around both lines; (0, 0) if there is none."""
@@ -81,17 +107,20 @@ class SourceFile:
         """Return the first and the last line of every loop around a line, of its function and those around that."""
         return [loop for loop in self.loops if _within(line, loop)]
 
-    def loop_repeated(self, line: int, following: int, *, once: bool = False) -> int:
+    def loop_repeated(self, line: int, following: int, recorded: RecordedCalls, *, once: bool = False) -> int:
         """Return the first line of the loop whose next iteration a task begins between two lines that it passes.
 
         It is 0 if there is none. Lines of a helper function count as those that call it, if only one order of these is
         possible.
 
-        `once`: the task passes both lines once. Then they may be the stages of a pipeline with one tile: in different
-        iterations, if they are under different conditions.
+        Args:
+            line, following: the lines.
+            recorded: the calls that the run recorded.
+            once: the task passes both lines once. Then they may be the stages of a pipeline with one tile: in different
+                iterations, if they are under different conditions.
         """
-        for ones in self._as_called(line):
-            for others in self._as_called(following):
+        for ones in self._as_called(line, recorded):
+            for others in self._as_called(following, recorded):
                 pairs = [(one, other) for one in ones for other in others if self._in_one_function(one, other)]
                 loops = {
                     self.loop_around(one, other)[0]
@@ -103,23 +132,28 @@ class SourceFile:
                     return loops.pop()
         return 0
 
-    def _as_called(self, line: int) -> Iterator[set[int]]:
+    def _as_called(self, line: int, recorded: RecordedCalls) -> Iterator[set[int]]:
         """Yield a line, the lines that call its function, and those that call the functions of these.
 
-        Calls outside loops count only if there are none in loops.
+        The line of a lambda is left out: what is around it there does not repeat it. Calls outside loops count only if
+        there are none in loops.
         """
         lines = {line}
         for _ in range(_MOST_CALLERS):
-            yield lines
-            calls = {call for line in lines for call in self._calls_of(line)}
+            if lines.isdisjoint(recorded.lambdas):
+                yield lines
+            calls = {call for line in lines for call in self._calls_of(line, recorded)}
             lines = {call for call in calls if self.loops_around(call)} or calls
             if not lines:
                 return
 
-    def _calls_of(self, line: int) -> list[int]:
-        """Return the lines that call the function around a line."""
+    def _calls_of(self, line: int, recorded: RecordedCalls) -> list[int]:
+        """Return the lines that call the function around a line by its name, or else those that the run recorded."""
         lines, name = self.function(line)
-        return [call for call, called in self.calls if called == name and not _within(call, lines)]
+        named = [call for call, called in self.calls if called == name and not _within(call, lines)]
+        if named and line not in recorded.lambdas:
+            return named
+        return [call for file, call in recorded.of(line) if file == recorded.file]
 
     def _differ_in_condition(self, one: int, other: int) -> bool:
         """Return whether both lines are in a branch of an `if` that does not contain the other line."""
@@ -135,9 +169,9 @@ class SourceFile:
     def _in_one_function(self, one: int, other: int) -> bool:
         return self.function(one) == self.function(other)
 
-    def can_wait(self, line: int) -> bool:
+    def can_wait(self, line: int, recorded: RecordedCalls) -> bool:
         """Return whether a sync may stand at a line: in Python, only a coroutine function awaits."""
-        return self.function(line)[0] not in self.plain
+        return line not in recorded.lambdas and self.function(line)[0] not in self.plain
 
     def exclude_each_other(self, one: int, other: int) -> bool:
         """Return whether two lines are in different branches of one `if`: a task that passes one skips the other."""
@@ -168,6 +202,18 @@ class SourceFile:
         outermost = self.begin_of_outermost(last, first)
         left = [part for part in self.ifs if any(_within(line, part) for line in self.returns)]
         return min(line for line in (outermost, *(part[0] for part in left), last) if first < line <= last)
+
+    def line_before_conditions(self, line: int, other: int) -> int:
+        """Return the first line of what decides whether a task passes a line, on the path that does not pass another.
+
+        That is the outermost loop or `if` around the line that is not around the other one, or an earlier `if` of the
+        path in which tasks return; the line itself if there is none.
+        """
+        outermost = self.begin_of_outermost(line, other)
+        path = max((branch[0] for branch in self.conditional if _within(outermost, branch)), default=0)
+        left = [part for part in self.ifs if any(_within(one, part) for one in self.returns)]
+        earlier = [part[0] for part in left if path <= part[0] < outermost and not _within(other, part)]
+        return min(earlier, default=outermost)
 
     def begin_of_outermost(self, line: int, other: int) -> int:
         """Return the first line of the outermost loop or `if` around a line and not around another one, or the line."""
@@ -212,7 +258,14 @@ def source_file(file: str) -> SourceFile:
     calls += _calls_of_parameters(nodes)
     conditional = tuple(map(_lines, bodies))
     plain = frozenset(_lines([node]) for node in nodes if isinstance(node, ast.FunctionDef))
-    return SourceFile(tuple(loops), tuple(branches), conditional, ifs, returns, tuple(functions), tuple(calls), plain)
+    single = frozenset(
+        node.lineno
+        for node in nodes
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
+    )
+    return SourceFile(
+        tuple(loops), tuple(branches), conditional, ifs, returns, tuple(functions), tuple(calls), plain, single
+    )
 
 
 def _calls_of_parameters(nodes: Sequence[ast.AST]) -> list[tuple[int, str]]:

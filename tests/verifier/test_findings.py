@@ -151,7 +151,7 @@ def test_a_missing_barrier_in_a_cluster():
     assert finding.title == "task 1 reads box before the memory core of cluster 0 is known to have written it"
     assert re.fullmatch(
         r"`await core.sync_cluster\(\)` in all cores of the cluster and its memory core, after test_findings.py:\d+ "
-        r"and before test_findings.py:\d+\nor give each task bytes of its own",
+        r"in the memory cores, before test_findings.py:\d+ in the cores\nor give each task bytes of its own",
         finding.remedy,
     )
 

@@ -280,7 +280,5 @@ def test_a_barrier_that_the_cores_leave_out_belongs_before_what_they_read():
     (finding,) = verify(kernel, X, Output((4, 8)), dim=4).errors
     line = kernel.__code__.co_firstlineno + 9
     assert finding.kind == "hang"
-    assert finding.remedy.startswith(
-        f"`await core.sync_cluster()` in the cores, before they first reach test_hangs.py:{line}\n"
-    )
+    assert finding.remedy.startswith(f"`await core.sync_cluster()` in the cores, once before test_hangs.py:{line}\n")
     assert verify(kernel, X, Output((4, 8)), True, dim=4, reference=X[:4]).ok

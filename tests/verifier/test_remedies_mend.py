@@ -64,7 +64,7 @@ async def scale(core, x, out, fault=""):
 @pytest.mark.parametrize(
     ("fault", "kind", "remedy"),
     [
-        ("no first sync", "race", "`await core.sync_io()`, which waits for the IO pipe, between {load} and {mul}\nor"),
+        ("no first sync", "race", "`await core.sync_io()`, which waits for the IO pipe, before {mul}\nor"),
         ("other slot", "race", "correct the part of given at {load} or {mul}: the first of them replaces what was"),
         ("one slot", "uninitialised", "correct the part of given at {load} or {mul}\nor write these bytes first"),
     ],

@@ -7,20 +7,14 @@ the author's own code.
 from __future__ import annotations
 
 import sys
-import sysconfig
-from os import sep
-from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from mlusim.files import written_by_author
 
 # Packages whose frames are between a program and its kernel, or between the kernel and an error; those of `functools`
 # are of cached properties, such as `core.nram`.
 INTERNAL = frozenset({"mlusim", "simpy", "functools"})
-_PACKAGE = Path(__file__).resolve().parents[2]
-_KERNELS = f"{_PACKAGE / 'kernels'}{sep}"
-_LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-# Frames of compiled modules have the path that `hatch_build.py` compiled: "mlusim/cores/copies/memcpy.py".
-_INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES), _PACKAGE.name))
 
 
 def kernel_line(error: BaseException, own: str) -> tuple[str, int]:
@@ -77,9 +71,3 @@ def _entries(traceback: TracebackType | None) -> list[TracebackType]:
         entries.append(traceback)
         traceback = traceback.tb_next
     return entries
-
-
-def written_by_author(file: str, own: str = "") -> bool:
-    """Whether a file is `own`, or belongs neither to the simulator, apart from its kernels, nor to a library."""
-    # "<string>" and the like are methods that Python generates, such as those of dataclasses.
-    return file == own or file.startswith(_KERNELS) or not file.startswith(("<", *_INSIDE))

@@ -188,8 +188,9 @@ class Cells:
         _count_cells(steps, ones, step)
         return steps[:-1]  # type: ignore[return-value]  # NumPy's stub gives a slice another type
 
-    def mixed(self, label: Integers, among: Flags) -> Flags:
-        """By cell of `among`, return whether accesses with different labels touch it."""
+    def mixed(self, label: Integers, among: Flags, chosen: Flags | None = None) -> Flags:
+        """By cell of `among`, return whether accesses with different labels touch it; only those that are chosen."""
+        by = slice(None) if chosen is None else chosen
         before = np.concatenate(([0], np.cumsum(among)))
         runs = np.flatnonzero(before[self.last] > before[self.first])
         run, cell = expand(self.first[runs], self.last[runs])
@@ -198,7 +199,7 @@ class Cells:
             for size in (len(self._rows), len(self))
         )
         for smaller, extreme in enumerate((np.minimum, np.maximum)):
-            extreme.at(of_access[smaller], self.kind, label)
+            extreme.at(of_access[smaller], self.kind[by], label[by])
             extreme.at(of_cell[smaller], cell, of_access[smaller][self.of_run[runs]][run])
         least, most = of_cell
         unequal: Flags = among & (least < most)

@@ -60,7 +60,8 @@ def on_both_paths(pair: Pair) -> str:
         return ""
     passed = [_passed_by_all_alike(run, position, file) for position in (first, last)]
     loops = [source.loops_around(number) for number in (line, other)]
-    if other not in passed[1] or any(
+    reached = other if other in passed[1] else source.line_before_conditions(other, line)
+    if (reached == other and other not in passed[1]) or any(
         _has_barrier(run, position, loops) for position, loops in zip((first, last), loops, strict=True)
     ):
         return ""
@@ -68,7 +69,7 @@ def on_both_paths(pair: Pair) -> str:
     following = min((number for number in passed[0] if number > end), default=0)
     # The barriers of all cores that both tasks pass must stay in the same order.
     earlier, of_other = (_of_all_cores(run, position) for position in (first, last))
-    begin = min((loop[0] for loop in loops[1]), default=other)
+    begin = min([reached, *(loop[0] for loop in loops[1])])
     if len(of_other) > len(earlier):
         begin = log.lines[int(order.line[of_other[len(earlier)]])][1]
     if len(of_other) < len(earlier) or source.loops_around(begin) not in ([], loops[1]):

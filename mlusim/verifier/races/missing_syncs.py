@@ -86,7 +86,8 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
         others = [races[number].finding for number in together if number != main]
         shared = set.intersection(*(remaining.pop(number) for number in together))
         finding = races[main].finding
-        finding = _reported_together(finding, others, point) if others else finding
+        if others or _at_one_call(finding):
+            finding = _reported_together(finding, others, point)
         result[together[0]] = (_with_part(finding, [races[number] for number in (main, *together)]), shared)
     return _fold_wrong_indices([result[number] for number in sorted(result)])
 
@@ -136,6 +137,9 @@ def _is_seldom(finding: Finding) -> bool:
 def _is_partial(finding: Finding) -> bool:
     """Return whether only a part of the executions of each first line race, and not only the first ones."""
     races = (finding, *finding.folded)
+    if any(_at_one_call(race) for race in races):
+        # The executions of such a line do different things.
+        return False
     partial = all(race.times <= _SELDOM * race.fields["comparable"] for race in races)
     return partial and not all(race.fields["first_executions"] for race in races)
 
@@ -274,7 +278,9 @@ def _points(run: Run, race: Race) -> set[Point]:
     passed = _passed(run, *race.first)
     points = copies | (passed & _passed(run, *race.last) or passed)
     return {
-        point if source_file(point.file).can_wait(point.line) else point._replace(rank=point.rank + _CANNOT_WAIT)
+        point
+        if source_file(point.file).can_wait(point.line, run.calls(point.file))
+        else point._replace(rank=point.rank + _CANNOT_WAIT)
         for point in points
     }
 
@@ -284,8 +290,9 @@ def _passed(run: Run, first: int, second: int) -> set[Point]:
     log, order = run.log, run.order
     end = min(second, first + _MAX_STEPS) + 1
     lines, ops = order.line[first:end], order.op[first:end]
-    # Different operations of one line are one statement: nothing can stand between them.
-    apart = (lines[:-1] != lines[1:]) | (ops[:-1] == ops[1:])
+    # Different operations of one line are one statement, if it calls more than once: nothing can stand between them.
+    single = np.array([line in source_file(file).single_calls for file, line, _ in log.lines], bool)
+    apart = (lines[:-1] != lines[1:]) | (ops[:-1] == ops[1:]) | single[lines[1:]]
     steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1)[apart], axis=0)
     points = set()
     task = int(order.task[first])
@@ -294,7 +301,8 @@ def _passed(run: Run, first: int, second: int) -> set[Point]:
         (file, line, _), (next_file, next_line, _) = log.lines[one], log.lines[other]
         points |= {Point(0, "before", next_file, next_line), Point(1, "after", file, line)}
         once = bool(times[one] == 1 == times[other])
-        begin = source_file(file).loop_repeated(line, next_line, once=once) if file == next_file else 0
+        source, recorded = source_file(file), run.calls(file)
+        begin = source.loop_repeated(line, next_line, recorded, once=once) if file == next_file else 0
         if begin:
             points.add(Point(2, "loop", file, begin))
         for loop in source_file(next_file).loops_around(next_line):
@@ -307,6 +315,12 @@ def _is_next_to(point: Point, race: Finding) -> bool:
     """Return whether a sync at a point is one just before or just after an operation of the race."""
     first, second = race.sites
     return {"before": second, "after": first}.get(point.kind, first).line == point.line
+
+
+def _at_one_call(race: Finding) -> bool:
+    """Return whether one call, executed again and again, issues both operations: nothing can stand between them."""
+    one, other = in_one_function(*race.sites)
+    return one == other and (len(race.lines) > 1 or one.line in source_file(one.file).single_calls)
 
 
 def _could_block(site: Site) -> bool:
@@ -331,7 +345,7 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
     elif point.kind in ("loop", "begin"):
         end_or_beginning = "end" if point.kind == "loop" else "beginning"
         remedy = f"{waits}, at the {end_or_beginning} of the loop at {name}"
-    elif len(locations) == 1:
+    elif len(locations) == 1 and not _at_one_call(main):
         remedy = f"{waits}, {locations.pop()}"
     else:
         remedy = f"{waits}, {point.kind} {name}"

@@ -13,6 +13,7 @@ from mlusim.arrays import Integers
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.columns import joint
 from mlusim.verifier.findings import Finding
+from mlusim.verifier.order.lanes import LANES
 from mlusim.verifier.races import conflicts
 from mlusim.verifier.races.atomic_remedies import flags_first
 from mlusim.verifier.races.iterations import differ, in_intended_order
@@ -76,14 +77,19 @@ def _across_clusters(run: Run, a: Integers, b: Integers) -> bool:
 
 
 def _of_lines(run: Run, one: Integers, other: Integers) -> Callable[[int, int], tuple[Integers, Integers]]:
-    """Return a function that returns, of all pairs of accesses, those at the lines of two of them."""
-    line, record = run.order.line_of, run.accesses.record
-    key = joint(line[record[one]], line[record[other]], len(run.log.lines))
+    """Return a function that returns, of all pairs of accesses, those at the lines of two of them, and on the lane."""
+    line, record, lane, position = run.order.line_of, run.accesses.record, run.order.lane, run.order.position
+
+    def key_of(a: Any, b: Any) -> Any:
+        lines = joint(line[record[a]], line[record[b]], len(run.log.lines))
+        return joint(lines, lane[position[record[a]]], len(LANES))
+
+    key = key_of(one, other)
     by_key = np.argsort(key, kind="stable")
     ordered = key[by_key]
 
     def of(a: int, b: int) -> tuple[Integers, Integers]:
-        lines = joint(line[record[a]], line[record[b]], len(run.log.lines))
+        lines = key_of(a, b)
         chosen = by_key[np.searchsorted(ordered, lines) : np.searchsorted(ordered, lines, "right")]
         return one[chosen], other[chosen]
 
@@ -108,11 +114,11 @@ def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
 def _executions(run: Run, one: Integers, other: Integers) -> dict[str, Any]:
     """Return fields about the executions of the first line of pairs of accesses, all of the same two lines.
 
-    `comparable` counts those that the second line follows as often, before anything orders the two, as in a race.
+    Those count that do the same. `comparable` counts those that the second line follows as often, before anything
+    orders the two, as in a race.
     """
     order, record = run.order, run.accesses.record
-    first, second = order.line_of[record[one[0]]], order.line_of[record[other[0]]]
-    firsts, seconds = (np.sort(order.position[np.flatnonzero(order.line_of == line)]) for line in (first, second))
+    firsts, seconds = (_executed_like(run, int(rows[0])) for rows in (one, other))
     # Of each execution that races, the first race.
     racing, number = np.unique(order.position[record[one]], return_inverse=True)
     ends = np.full(len(racing), np.iinfo(np.int64).max)
@@ -126,6 +132,17 @@ def _executions(run: Run, one: Integers, other: Integers) -> dict[str, Any]:
         "comparable": max(int((following >= needed).sum()), len(racing)),
         "first_executions": bool(np.isin(racing, firsts[begins]).all()),
     }
+
+
+def _executed_like(run: Run, row: int) -> Integers:
+    """Return the positions of the operations of this name and line that access the same memory in the same way."""
+    accesses, order = run.accesses, run.order
+    memory = run.log.allocations[int(accesses.alloc[row])].memory
+    same = np.array([allocation.memory == memory for allocation in run.log.allocations], bool)
+    record = accesses.record[np.flatnonzero((accesses.write == accesses.write[row]) & same[accesses.alloc])]
+    own = accesses.record[row]
+    alike = (order.line_of[record] == order.line_of[own]) & (order.op_of[record] == order.op_of[own])
+    return np.unique(order.position[record[alike]])
 
 
 def _last_before(run: Run, b: int, one: Integers, other: Integers) -> int:
@@ -167,7 +184,9 @@ def _by_lines(run: Run, a: Integers, b: Integers) -> list[_Occurrences]:
     order = np.lexsort((priority, other, one))
     # lexsort is stable, so the first of each kind is also the first in this order.
     pairs = order[np.sort(group_rows(one[order], other[order], memory[order])[0])]
-    first, kind, _ = group_rows(line[one[pairs]], line[other[pairs]], memory[pairs])
+    # A line that issues operations of several pipes, such as `job()`, may lack a sync for each of them.
+    lane = run.order.lane[run.order.position[one[pairs]]]
+    first, kind, _ = group_rows(line[one[pairs]], line[other[pairs]], memory[pairs], lane)
     # Count the operations that come too early, not all their conflicts.
     times = np.bincount(kind[group_rows(kind, one[pairs])[0]])
     last = np.zeros_like(first)

@@ -187,10 +187,34 @@ class TaskRemedies:
             return f"after {begin.location} and before {end.location}", True
         if loop:
             return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
+        if begins := self._loop_that_continues(pair):
+            return f"at the beginning of the loop at {location_of(end.file, begins)}", False
         if paths := on_both_paths(pair):
             return paths, False
-        last = source_file(end.file).line_passed_by_all(begin.line, end.line) if begin.file == end.file else end.line
-        return f"after {begin.location} and before {location_of(end.file, last)}", False
+        if begin.file != end.file:
+            return f"after {begin.location} and before {end.location}", False
+        source = source_file(end.file)
+        last = source.line_passed_by_all(begin.line, end.line)
+        before = f"before {location_of(end.file, last)}"
+        skipped = source.begin_of_outermost(begin.line, last) != begin.line
+        if skipped and not source.on_separate_paths(begin.line, last):
+            # The tasks that skip the first operation would skip a barrier next to it, too.
+            return before, False
+        return f"after {begin.location} and {before}", False
+
+    def _loop_that_continues(self, pair: Pair) -> int:
+        """Return the first line of a loop whose second access races with the first one before it, and with one in it.
+
+        That of the iteration before comes later in the loop, so that only a barrier at its beginning orders both. It is
+        0 if there is none.
+        """
+        (file, before, _), (other_file, line, _) = pair.sources
+        code = int(self.run.order.line[pair.positions[1]])
+        sources = [self.run.log.lines[one] for one, other in self.directions if other == code]
+        source = source_file(file)
+        loops = [source.loop_around(line, later) for name, later, _ in sources if name == file and later >= line]
+        around = [begin for begin, end in loops if begin and not begin <= before <= end]
+        return min(around, default=0) if file == other_file else 0
 
     def _without_memory_cores(self, *, compiled: bool) -> str:
         """Return how to leave out the memory cores, which the barriers of a union or cluster count."""

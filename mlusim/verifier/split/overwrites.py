@@ -3,7 +3,8 @@
 A second write is not an error if it is an update, which reads what it replaces (an atomic, or a load, an addition and a
 store; a part is enough, such as the largest value so far of a row that holds it), or if it overwrites an initial fill
 with a constant. Nor is an exchange without the old value after another atomic: it releases a lock, or resets a counter.
-Tasks may also set a flag to a number by such exchanges, one after the other.
+Tasks may also set a flag to a number by such exchanges, one after the other. In a tensor through which tasks exchange
+values, a task may write its own slot again.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ class Overwrites:
         for launch in np.unique(launch_of).tolist():
             # By cell of interest, the record of its last access if that is a write.
             pending = np.full(len(lost), NONE, np.int64)
-            for cell, row in _by_cell(cells, rows[launch_of == launch], among):
+            in_launch = rows[launch_of == launch]
+            counts = ~self._in_slots(cells, joined, in_launch, wanted)[among]
+            for cell, row in _by_cell(cells, in_launch, among):
                 written_by = np.where(joined.write[row], joined.record[row], NONE)
                 begins = np.concatenate(([True], cell[1:] != cell[:-1]))
                 before = np.concatenate(([NONE], written_by[:-1]))
@@ -113,10 +116,34 @@ class Overwrites:
                 again = np.flatnonzero((before != NONE) & (written_by != NONE))
                 again = again[~self._may_replace(before[again], written_by[again])]
                 again = again[~self._decides(joined, rows, before[again], written_by[again])]
-                lost += np.bincount(cell[again], minlength=len(lost))
+                lost += counts * np.bincount(cell[again], minlength=len(lost))
         lost_writes = np.zeros(len(cells), np.int64)
         lost_writes[wanted] = lost[of_set]
         return lost_writes
+
+    def _in_slots(self, cells: Cells, joined: Accesses, rows: Integers, wanted: Flags) -> Flags:
+        """By wanted cell, whether one task alone writes it, of a tensor through which tasks exchange values.
+
+        A task may renew its slot there before anybody has read it, such as the halo that a task at the edge offers.
+
+        Args:
+            cells: the cells of a tensor.
+            joined: the accesses that the cells are made of.
+            rows: the rows of `joined` that a launch has, in log order.
+            wanted: the cells of interest.
+        """
+        task = np.zeros(len(joined), np.int64)
+        task[rows] = self.run.order.task_of[joined.record[rows]]
+        writes = np.zeros(len(joined), bool)
+        writes[rows[joined.write[rows]]] = True
+        # With the reads after the first write.
+        exchanges = writes.copy()
+        exchanges[rows[np.argmax(joined.write[rows]) :]] = True
+        written = cells.count(writes) > 0
+        by_one = written & ~cells.mixed(task, written, writes)
+        if not cells.mixed(task, by_one, exchanges).any():
+            return np.zeros(len(cells), bool)
+        return by_one & wanted
 
     def _may_replace(self, earlier: Integers, later: Integers) -> Flags:
         """By pair of records, whether the first only initialises what the second writes, or the second releases it.

@@ -75,7 +75,26 @@ def missing_write(run: Run, read: int, sites: tuple[Site, ...], beside: Beside) 
     writes = np.flatnonzero(accesses.meeting(read) & accesses.write & (accesses.record >= accesses.record[read]))
     lines = {log.lines[code][1] for code in np.unique(columns["line"][accesses.record[writes]]).tolist()}
     carried = (file, line) == (reads.file, reads.line) and any(inner[0] <= one <= inner[1] for one in lines)
-    return inner[0] if carried and before == line and inner[0] else before
+    if carried and before == line and inner[0]:
+        return _loop_that_carries(run, read, inner, reads.file)
+    return before
+
+
+def _loop_that_carries(run: Run, read: int, inner: tuple[int, int], file: str) -> int:
+    """Return the first line of the outermost loop that carries the bytes of a read from iteration to iteration.
+
+    Such a loop around the inner one does not read the buffer outside of it, but what comes after the loop does.
+    """
+    accesses = run.accesses
+    rows = np.flatnonzero((accesses.alloc == accesses.alloc[read]) & ~accesses.write)
+    read_at = {run.log.lines[code][:2] for code in np.unique(run.columns["line"][accesses.record[rows]]).tolist()}
+    lines = {line for name, line in read_at if name == file}
+    for loop in sorted(source_file(file).loops_around(inner[0]), reverse=True):
+        begin, end = loop
+        apart = {line for line in lines if not inner[0] <= line <= inner[1]}
+        if loop != inner and any(line > end for line in apart) and not any(begin <= line <= end for line in apart):
+            inner = loop
+    return inner[0]
 
 
 def another_line_writes(run: Run, read: int, first: int, end: int) -> bool:

@@ -1,0 +1,179 @@
+"""The first remedy of a finding, applied to the source of a kernel as its text says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+Lines = list[str]
+# A line of the kernel's file, and a call in the language of the kernel.
+AT = r"\w+\.(?:py|mlu):(\d+)"
+CALL = r"`((?:await core\.\w+|__\w+)\([\d, ]*\))`"
+
+
+def ways_to_apply(remedy: str, lines: Lines, buffer: str = "") -> list[Lines]:
+    """Return the source after each of the changes that a remedy allows; none if it asks for judgement.
+
+    `remedy`: its first alternative. `buffer`: the variable of the kernel that the finding is about.
+    """
+    for pattern, apply in _FORMS.items():
+        if found := re.match(pattern, remedy):
+            return [way for way in apply(Source(lines, buffer), *found.groups()) if way]
+    return []
+
+
+def lines_to_correct(remedy: str) -> list[int]:
+    """Return the lines of which a remedy says that one has to be corrected by hand."""
+    found = re.match(rf"(?:correct|check) .*?{AT}(?: or {AT})?", remedy)
+    return [int(number) for number in found.groups() if number] if found else []
+
+
+class Source:
+    """The lines of a file, and a buffer's name."""
+
+    def __init__(self, lines: Lines, buffer: str) -> None:
+        self.lines = lines
+        self.buffer = buffer
+
+    def indent(self, number: int) -> str:
+        line = self.lines[number - 1]
+        return line[: len(line) - len(line.lstrip())]
+
+    def end_of_statement(self, number: int) -> int:
+        """Return the last line of the statement that begins at a line."""
+        last = number
+        while _depth("".join(self.lines[number - 1 : last])) > 0:
+            last += 1
+        return last
+
+    def end_of_block(self, number: int) -> int:
+        """Return the last line of the block that begins below a line."""
+        indent, last = len(self.indent(number)), self.end_of_statement(number)
+        for later in range(last + 1, len(self.lines) + 1):
+            line = self.lines[later - 1].strip()
+            if line and (len(self.indent(later)) <= indent):
+                break
+            if line:
+                last = later
+        return last
+
+    def before(self, number: int, *calls: str) -> tuple[int, Lines]:
+        return number - 1, [self.indent(number) + _statement(call) for call in calls]
+
+    def after(self, number: int, *calls: str) -> tuple[int, Lines]:
+        return self.end_of_statement(number), [self.indent(number) + _statement(call) for call in calls]
+
+    def inside(self, number: int, call: str, *, last: bool) -> tuple[int, Lines]:
+        """At the beginning or the end of the block below a line."""
+        at = self.end_of_block(number) if last else self.end_of_statement(number)
+        return at, [self.indent(number) + "    " + _statement(call)]
+
+    def with_lines(self, *insertions: tuple[int, Lines]) -> Lines:
+        lines = list(self.lines)
+        for at, new in sorted(insertions, reverse=True):
+            lines[at:at] = new
+        return lines
+
+    def with_line(self, number: int, line: str) -> Lines:
+        return [*self.lines[: number - 1], line, *self.lines[number:]]
+
+
+def _depth(text: str) -> int:
+    return sum(text.count(opening) - text.count(closing) for opening, closing in ("()", "[]"))
+
+
+def _statement(call: str) -> str:
+    return f"{call};" if call.startswith("__") else call
+
+
+def _in_place(source: Source, new: str, old: str, at: str) -> list[Lines]:
+    line = source.lines[int(at) - 1]
+    return [source.with_line(int(at), line.replace(_name(old) + "(", _name(new) + "("))]
+
+
+def _name(call: str) -> str:
+    found = re.search(r"\w+(?=\()", call)
+    return found[0] if found else call
+
+
+def _between(source: Source, call: str, first: str, second: str) -> list[Lines]:
+    return [source.with_lines(source.after(int(first), call)), source.with_lines(source.before(int(second), call))]
+
+
+def _before(source: Source, call: str, *numbers: str) -> list[Lines]:
+    return [source.with_lines(*(source.before(int(number), call) for number in numbers))]
+
+
+def _after(source: Source, call: str, number: str) -> list[Lines]:
+    return [source.with_lines(source.after(int(number), call))]
+
+
+def _after_and_before(source: Source, call: str, first: str, second: str) -> list[Lines]:
+    return [source.with_lines(source.after(int(first), call), source.before(int(second), call))]
+
+
+def _end_of_loop(source: Source, call: str, number: str) -> list[Lines]:
+    return [source.with_lines(source.inside(int(number), call, last=True))]
+
+
+def _beginning_of_loop(source: Source, call: str, number: str) -> list[Lines]:
+    return [source.with_lines(source.inside(int(number), call, last=False))]
+
+
+def _waited_for(source: Source, number: str) -> list[Lines]:
+    line = source.lines[int(number) - 1]
+    line = line.replace("core.memcpy_async(", "await core.memcpy(").replace("__memcpy_async(", "__memcpy(")
+    return [source.with_line(int(number), line)]
+
+
+def _written_before(source: Source, number: str) -> list[Lines]:
+    indent = source.indent(int(number))
+    return (
+        [source.with_lines((int(number) - 1, [f"{indent}core.write_zero({source.buffer})"]))] if source.buffer else []
+    )
+
+
+def _locked(source: Source, first: str, last: str, lock: str, unlock: str) -> list[Lines]:
+    return [source.with_lines(source.before(int(first), lock), source.after(int(last), unlock))]
+
+
+def _moved(source: Source, number: str, before: str) -> list[Lines]:
+    end = source.end_of_statement(int(number))
+    moved = source.lines[int(number) - 1 : end]
+    text = [source.indent(int(before)) + line.strip() for line in moved]
+    lines = source.with_lines((int(before) - 1, text))
+    gap = len(text) if int(before) <= int(number) else 0
+    del lines[int(number) - 1 + gap : end + gap]
+    return [lines]
+
+
+def _reached_by_all(source: Source, number: str, _: str) -> list[Lines]:
+    line = source.lines[int(number) - 1]
+    return [source.with_line(int(number), re.sub(r"if [^:]*: ", "", line))]
+
+
+def _begun_with(source: Source, statement: str) -> list[Lines]:
+    numbers = [number for number, line in enumerate(source.lines, 1) if line.startswith(("async def kernel", "__mlu_"))]
+    return [source.with_lines((source.end_of_statement(numbers[0]), ["    " + statement]))]
+
+
+_CORES = r"(?:memory )?cores"
+_FORMS: dict[str, Callable[..., list[Lines]]] = {
+    rf"{CALL} in place of {CALL} at {AT}$": _in_place,
+    rf"{CALL} in .*, after {AT} in the {_CORES}, before {AT} in the {_CORES}": _after_and_before,
+    rf"{CALL} in .*, before {AT} in the {_CORES}, before {AT} in the {_CORES}": _before,
+    rf"{CALL}.* between {AT} and (?:the atomic at )?{AT}": _between,
+    rf"{CALL}.* after {AT} and before {AT}$": _between,
+    rf"{CALL}.* at the beginning of the loop at {AT}$": _beginning_of_loop,
+    rf"{CALL}.* at the end of the loop at {AT}$": _end_of_loop,
+    rf"{CALL}.* before {AT}$": _before,
+    rf"{CALL} in the {_CORES}, once before (?:the loop at )?{AT}$": _before,
+    rf"{CALL}.* after {AT}$": _after,
+    rf"wait for the copy at {AT}": _waited_for,
+    rf"write these bytes before {AT} ": _written_before,
+    rf"hold the same lock in every task from {AT} to {AT}: {CALL}, {CALL}$": _locked,
+    rf"move the barrier at {AT} before {AT}$": _moved,
+    rf"let {AT} come before the atomic at {AT}": _moved,
+    rf"let all cores reach the barrier at {AT} before {AT}$": _reached_by_all,
+    r"begin it with `(.*)`": _begun_with,
+}
