@@ -39,6 +39,7 @@ from mlusim.errors import InputError
 if TYPE_CHECKING:
     from mlusim.bangc.host.program import Program
     from mlusim.bangc.module import Module
+    from mlusim.bangc.survey import Surveyed
     from mlusim.hardware import Board
 
 _HELP = """\
@@ -189,21 +190,7 @@ def check(
     for file in survey(paths, device, **compiling):
         surveys.append(file)
         if not (as_json or quiet):
-            state = "compiles" if file.compiles else "does not compile"
-            show.print_text(f"{file.file}: {state}")
-            if file.entries or file.has_main:
-                names = ", ".join((*file.entries, *(("main",) if file.has_main else ())))
-                show.print_text(f"  entries     {names}")
-            if file.known:
-                show.print_text(f"  intrinsics  {len(file.known)}: {', '.join(file.known)}")
-            for remedy in file.remedies:
-                show.print_text(f"  missing     {remedy}")
-            for call in file.of_host:
-                show.print_text(f"  host code   {call} is called by code for the board: declare it with __mlu_func__")
-            if file.libraries:
-                show.print_text(f"  host code   not simulated: {', '.join(file.libraries)}")
-            if file.error:
-                show.print_text("  " + "\n  ".join(file.error.splitlines()[1:7]))
+            _print_file(file)
     missing = sorted({name for file in surveys for name in file.missing})
     good = sum(file.compiles for file in surveys)
     if as_json:
@@ -212,3 +199,21 @@ def check(
     elif not quiet:
         show.print_text(f"{good} of {len(surveys)} files compile; missing intrinsics: {', '.join(missing) or 'none'}")
     return 0 if good == len(surveys) and not missing else 1
+
+
+def _print_file(file: Surveyed) -> None:
+    """Print what `check` found in a file."""
+    show.print_text(f"{file.file}: {'compiles' if file.compiles else 'does not compile'}")
+    entries = [*file.entries, *(["main"] if file.has_main else [])]
+    if entries:
+        show.print_text(f"  entries     {', '.join(entries)}")
+    if file.known:
+        show.print_text(f"  intrinsics  {len(file.known)}: {', '.join(file.known)}")
+    for remedy in file.remedies:
+        show.print_text(f"  missing     {remedy}")
+    for call in file.of_host:
+        show.print_text(f"  host code   {call} is called by code for the board: declare it with __mlu_func__")
+    if file.libraries:
+        show.print_text(f"  host code   not simulated: {', '.join(file.libraries)}")
+    if file.error:
+        show.print_text("  " + "\n  ".join(file.error.splitlines()[1:7]))

@@ -11,7 +11,7 @@ import click
 
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_completion import setting_names
-from mlusim.cli.option_types import ELEMENT_TYPE, GRID, OPERATIONS, SHAPE, Kinds, complete_assignment
+from mlusim.cli.option_types import ELEMENT_TYPE, GRID, OPERATIONS, SHAPE, Kinds, assignment, complete_assignment
 from mlusim.cli.options import COMPILE_OPTIONS, compile_options, parameters, seed_option
 from mlusim.errors import InputError, it_has
 
@@ -116,10 +116,7 @@ def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
 
     by_name: dict[str, list[Any]] = {}
     for text in texts:
-        name, equals, values = text.partition("=")
-        name, values = name.strip().replace("-", "_"), values.strip()
-        if not (name and equals and values):
-            raise InputError(f"--set {text}: write NAME=VALUE")
+        name, values = assignment("--set", text, "NAME=VALUE")
         if name not in kernel.settings:
             if name in kernel.tensors:
                 raise InputError(f"--set {text}: {name} has no default, so it is an argument: write --arg {name}=...")

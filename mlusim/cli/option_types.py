@@ -233,6 +233,14 @@ def complete_assignment(
     return complete
 
 
+def assignment(option: str, text: str, form: str) -> tuple[str, str]:
+    """Return name and value of an option written as NAME=VALUE; `form` is how to write it, for the message."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not (name and equals and value):
+        raise InputError(f"{option} {text}: write {form}")
+    return name.replace("-", "_"), value
+
+
 def board_parameters() -> list[str]:
     """Return the names of a board's numeric parameters."""
     from dataclasses import fields

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.option_types import DEVICE, FILE, NEW_FILE, board_parameters, complete_assignment
+from mlusim.cli.option_types import DEVICE, FILE, NEW_FILE, assignment, board_parameters, complete_assignment
 from mlusim.cli.options import SAVE_RUN, output_options, report_option
 from mlusim.cli.outputs import Outputs, finish
 from mlusim.errors import InputError
@@ -91,9 +91,7 @@ def _change(text: str) -> tuple[str, Any]:
     from mlusim.explore.axis_values import numbers
     from mlusim.hardware import Board
 
-    name, equals, value = (part.strip() for part in text.partition("="))
-    if not (name and equals and value):
-        raise InputError(f"--set {text}: it must be PARAMETER=VALUE, such as clock_hz=900MHz")
+    name, value = assignment("--set", text, "PARAMETER=VALUE, such as clock_hz=900MHz")
     kinds = {item.name: item.type for item in fields(Board)}
     if kinds.get(name) == "str":
         return name, value

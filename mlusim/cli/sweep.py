@@ -26,6 +26,7 @@ from mlusim.cli.kernel_arguments import (
 )
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operators import options_of
+from mlusim.cli.option_types import assignment
 from mlusim.cli.options import COMPILE_OPTIONS, parameters
 from mlusim.cli.provenance import made_by
 from mlusim.cli.sweep_options import RUN_OPTIONS, SECTIONS, axis_options, several_options
@@ -169,7 +170,7 @@ def _sweep_kernel(
     kernel = bind_compile_options(kernel, options)
     values = given(dtype=_flat(element_type), dim=list(dim), kind=kind, theory_ops=theory_ops)
     own = kernel_of(kernel).settings
-    for name, text in _pairs("--vary", options["vary"]):
+    for name, text in _varied(options["vary"]).items():
         if name in own:
             raise InputError(f"--vary {name}={text}: {name} is a parameter of the kernel; write --set {name}={text}")
     chosen = settings_of(kernel_of(kernel), settings)
@@ -183,14 +184,9 @@ def _flat(value: Any) -> Any:
     return [item for part in value for item in (part if isinstance(part, list) else [part])]
 
 
-def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
-    pairs = []
-    for text in texts:
-        name, equals, values = text.partition("=")
-        if not (name.strip() and equals and values.strip()):
-            raise InputError(f"{option} {text}: write NAME=VALUES")
-        pairs.append((name.strip().replace("-", "_"), values.strip()))
-    return pairs
+def _varied(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the values of `--vary` by parameter of the board."""
+    return dict(assignment("--vary", text, "NAME=VALUES") for text in texts)
 
 
 def _sweep(
@@ -279,7 +275,7 @@ def _axes(
     """Return the axes of a sweep: the options of the operator or kernel, `own`, and those of every sweep."""
     from mlusim.explore.axis_arguments import axes_of
 
-    varied: dict[str, Any] = dict(_pairs("--vary", vary))
+    varied = _varied(vary)
     if bandwidth is not None:
         varied["dram_bandwidth_bytes_per_s"] = bandwidth
     return axes_of(

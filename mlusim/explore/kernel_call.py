@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mlusim.cores.tasks.launch_checks import keyword_names
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import InputError, KernelError, LaunchError, MissingDataError, MlusimError
 from mlusim.explore.python_files import where_in
@@ -29,12 +30,7 @@ from mlusim.verifier.report import Report
 Ran = TypeVar("Ran")
 
 # Parameters of `run`, `verify` and `Device.launch`: a kernel's parameters with these names must be bound in the kernel.
-OF_A_RUN = frozenset(
-    name
-    for function in (run_kernel, verify, Device.launch)
-    for name, parameter in inspect.signature(function).parameters.items()
-    if parameter.kind is parameter.KEYWORD_ONLY
-)
+OF_A_RUN = frozenset({*keyword_names(run_kernel), *keyword_names(verify), *keyword_names(Device.launch)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +98,7 @@ class KernelCall:
         """Return the kernel, its positional arguments in order, and its keyword arguments with those of the launch."""
         function = self.kernel.function
         values = self.values(board, data=data)
-        parameters = inspect.signature(function).parameters
-        only = {name: values.pop(name) for name in [*values] if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY}
+        only = {name: values.pop(name) for name in keyword_names(function)}
         # These names are parameters of `run`, so they cannot be passed by keyword.
         taken = {name: only.pop(name) for name in [*only] if name in OF_A_RUN}
         if taken:

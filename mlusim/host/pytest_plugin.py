@@ -55,15 +55,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """`mlusim.verify`, failing the test if the report has errors."""
+    from mlusim.cores.tasks.launch_checks import keyword_names
     from mlusim.errors import MlusimError, nearest
     from mlusim.host.verify import verify
 
     strict = bool(request.config.getoption("--mlusim-hints"))
-    known = [
-        name
-        for name, parameter in inspect.signature(verify).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    ]
+    known = keyword_names(verify)
 
     def run(kernel: Callable[..., Any], *arguments: Any, **options: Any) -> Report:
         __tracebackhide__ = True

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
-from mlusim.cores.tasks.launch_checks import LAUNCH_SETTINGS, kernel_name, parameter_names
+from mlusim.cores.tasks.launch_checks import LAUNCH_SETTINGS, kernel_name, keyword_names, parameter_names
 from mlusim.errors import InputError, MlusimError, nearest
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
@@ -204,11 +204,7 @@ def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str,
         if setting in names:
             raise TypeError(f"{name}: {setting} is given twice, by position and by name")
         if setting not in known:
-            own = [
-                parameter
-                for parameter, details in inspect.signature(of).parameters.items()
-                if details.kind is details.KEYWORD_ONLY
-            ]
+            own = keyword_names(of)
             has = f"{name} has {', '.join(known)}" if known else f"{name} has no parameter left"
             meant = LAUNCH_SETTINGS.get(setting.lower())
             near = f"did you mean {meant}? " if meant in own else nearest(setting, [*known, *own])

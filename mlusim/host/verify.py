@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Array, Flags
+from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
 from mlusim.cores.tasks.launch_checks import kernel_name
 from mlusim.errors import AllocationError, AwaitError, BoardError, InputError, LaunchError, MlusimError, shown
@@ -18,6 +18,8 @@ from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.references import Reference, as_tolerance, differences, expected_outputs
 from mlusim.host.run import Uploaded, by_name, launch
 from mlusim.inputs import as_text, check_flags, check_operations
+from mlusim.log import Log
+from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.results.memory_state import Repeat
 from mlusim.verifier.check import check_log, check_names, with_findings
@@ -110,15 +112,12 @@ def verify(
     outputs: dict[str, Array] = {}
     if stopped is None and data:
         outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
-        for output in expected if partial is True else set(partial or ()) & set(expected):
-            written = written_elements(Run(simulated.log), run.outputs[output])
-            expected = {**expected, output: _where(written, expected[output], outputs[output])}
+        expected = _where_written(simulated.log, run.outputs, expected, outputs, partial=partial)
         findings += differences(simulated.log, run.outputs, expected, outputs, tolerances, repeat)
-    name = kernel_name(kernel)
     report = check_log(
         simulated.log,
         simulated.board,
-        name=name,
+        name=kernel_name(kernel),
         plan=plan,
         rewrites=rewrites,
         partial=partial,
@@ -149,12 +148,22 @@ def _error_of(device: Device) -> MlusimError | None:
     return None
 
 
-def _where(written: Flags, expected: Array, result: Array) -> Array:
-    """Return the reference of a partial output, with its own bytes where no operation has written."""
-    if (expected.shape, expected.dtype) != (result.shape, result.dtype):
-        # An error, which the comparison raises.
-        return expected
-    return np.where(written, expected, result)
+def _where_written(
+    log: Log,
+    views: Mapping[str, View],
+    expected: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    partial: bool | tuple[str, ...],
+) -> Mapping[str, Array]:
+    """Return the expected outputs; those of `partial` with their own bytes where no operation has written."""
+    merged = dict(expected)
+    for name in expected if partial is True else set(partial or ()) & set(expected):
+        reference, result = expected[name], outputs[name]
+        # The comparison raises an error for another shape or element type.
+        if (reference.shape, reference.dtype) == (result.shape, result.dtype):
+            merged[name] = np.where(written_elements(Run(log), views[name]), reference, result)
+    return merged
 
 
 def _check_options(plan: Any, planned: Any) -> None:

@@ -61,6 +61,12 @@ def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
     return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]
 
 
+def keyword_names(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's keyword-only parameters."""
+    parameters = inspect.signature(function).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+
+
 def as_grid(dim: Any) -> tuple[Any, ...]:
     """Return a grid of three axes from an integer, or from a sequence, whose missing axes have the extent 1.
 
