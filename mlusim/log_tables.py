@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from mlusim.units import ranges
 
 
 # Assigned to by `Log` alone, but not frozen: a frozen record takes three times as long to make, and one that has ended
@@ -18,6 +21,15 @@ class TaskRecord:
     is_memory_core: bool
     start_ps: int
     end_ps: int = -1
+
+
+def task_names(tasks: Iterable[TaskRecord]) -> str:
+    """Name tasks by their numbers: `memory core of cluster 0 and tasks 0 to 3, 7`."""
+    tasks = list(tasks)
+    clusters = sorted({task.cluster for task in tasks if task.is_memory_core})
+    numbers = sorted({task.task_id for task in tasks if not task.is_memory_core})
+    parts = [("memory core of cluster", "memory cores of clusters", clusters), ("task", "tasks", numbers)]
+    return " and ".join(f"{one if len(found) == 1 else more} {ranges(found)}" for one, more, found in parts if found)
 
 
 @dataclass(slots=True)

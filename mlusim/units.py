@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 PS_PER_S = 10**12
@@ -54,6 +56,19 @@ def group_digits(value: int) -> str:
 def plural(count: int, noun: str) -> str:
     """Format a count with its noun: `1 tile`, `2 048 tiles`."""
     return f"{group_digits(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def first_of(separator: str, texts: Sequence[str], most: int = 12) -> str:
+    """Join texts, the first few of many: `a, b and 3 more`."""
+    others = len(texts) - most
+    return separator.join(texts[:most]) + (f"{separator}and {others} more" if others > 0 else "")
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Format ascending numbers, the first few ranges of many: `0 to 3, 7`."""
+    # Numbers of a range have the same difference from their positions.
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda item: item[1] - item[0])]
+    return first_of(", ", [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs])
 
 
 def binary_unit(count: float) -> tuple[str, int]:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from mlusim.errors import HangError, SimulatedTimeError
 from mlusim.files import source_name
 from mlusim.hardware import Board
+from mlusim.log_tables import task_names
 from mlusim.records import longest_run_ps
-from mlusim.units import PS_PER_HOUR, format_ns
+from mlusim.units import PS_PER_HOUR, first_of, format_ns, plural
 
 if TYPE_CHECKING:
     from mlusim.cores.tasks.task import Task
-
-# Operations, and ranges of tasks, that the message of a deadlock lists.
-_LISTED = 12
-_PAIR = 2
 
 
 def check_deadlock(tasks: Iterable[Task]) -> None:
@@ -33,8 +29,8 @@ def check_deadlock(tasks: Iterable[Task]) -> None:
     if not waiting:
         return
     count = sum(map(len, waiting.values()))
-    who = "1 task waits" if count == 1 else f"{count} tasks wait"
-    listed = _first("; ", [_waiting_text(*key, group) for key, group in waiting.items()])
+    who = f"{plural(count, 'task')} wait{'s' if count == 1 else ''}"
+    listed = first_of("; ", [_waiting_text(*key, group) for key, group in waiting.items()])
     returned_text = f" Already returned: {_names(returned)}." if returned else ""
     rule = (
         "A barrier waits for all of its participants, memory cores too (not in barriers of the MLU cores, such as "
@@ -74,23 +70,5 @@ def _waiting_text(operation: str, place: str, tasks: Sequence[Task]) -> str:
 
 
 def _names(tasks: Sequence[Task]) -> str:
-    """Name tasks; several of them by their numbers: `memory core of cluster 0 and tasks 0 to 3`."""
-    if len(tasks) == 1:
-        return tasks[0].name
-    clusters = sorted({task.unit.cluster.index for task in tasks if task.unit.is_memory_core})
-    numbers = sorted({task.linear_id for task in tasks if not task.unit.is_memory_core})
-    parts = [("memory core of cluster", "memory cores of clusters", clusters), ("task", "tasks", numbers)]
-    return " and ".join(f"{one if len(found) == 1 else more} {_ranges(found)}" for one, more, found in parts if found)
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Format ascending numbers: `0 to 3, 7`."""
-    # Numbers of a range have the same difference from their positions.
-    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda item: item[1] - item[0])]
-    return _first(", ", [f"{run[0]} to {run[-1]}" if len(run) > _PAIR else ", ".join(map(str, run)) for run in runs])
-
-
-def _first(separator: str, texts: Sequence[str]) -> str:
-    """Join texts, the first few of many."""
-    others = len(texts) - _LISTED
-    return separator.join(texts[:_LISTED]) + (f"{separator}and {others} more" if others > 0 else "")
+    """Name tasks; several of them by their numbers, a single one with its core."""
+    return tasks[0].name if len(tasks) == 1 else task_names(task.chip.log.tasks[task.index] for task in tasks)

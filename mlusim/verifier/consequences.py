@@ -86,7 +86,7 @@ def _same_wrong_part(cause: Finding, other: Finding) -> bool:
 
 def _missing(finding: Finding) -> Fraction:
     """Return the share of an output that is never written, also by a finding that is folded into the given one."""
-    gap = next((one for one in (finding, *finding.folded) if one.kind == "never-written"), None)
+    gap = next((one for one in finding.unfolded if one.kind == "never-written"), None)
     return Fraction(0) if gap is None else Fraction(gap.nbytes, gap.fields["of_bytes"])
 
 
@@ -163,12 +163,8 @@ def _of_plan(cause: Finding, consequence: Finding) -> bool:
 
 def _stop(cause: Finding, stop: Finding) -> bool:
     """Return whether a bad value reaches scalar code or an address of the task that the error ended."""
-    if cause.kind not in _BAD_VALUES or not cause.sites:
-        return False
-    return any(
-        _gives_a_number(finding.sites[-1]) and (finding.times > 1 or stop.location.startswith(finding.sites[-1].owner))
-        for finding in (cause, *cause.folded)
-        if finding.kind in _BAD_VALUES
+    return cause.kind in _BAD_VALUES and any(
+        finding.times > 1 or stop.location.startswith(finding.sites[-1].owner) for finding in _misleading(cause)
     )
 
 
@@ -177,13 +173,10 @@ def _stopped_at(stop: Finding) -> SourceLine:
     return SourceLine(stop.fields.get("file", ""), stop.fields.get("line", 0))
 
 
-def _misleads(cause: Finding) -> bool:
-    """Return whether a bad value reaches scalar code or an address."""
-    return any(
-        _gives_a_number(finding.sites[-1])
-        for finding in (cause, *cause.folded)
-        if finding.kind in _BAD_VALUES and finding.sites
-    )
+def _misleading(cause: Finding) -> list[Finding]:
+    """Return the findings of one fault of which a bad value reaches scalar code or an address."""
+    bad = (finding for finding in cause.unfolded if finding.kind in _BAD_VALUES)
+    return [finding for finding in bad if finding.sites and _gives_a_number(finding.sites[-1])]
 
 
 def _gives_a_number(reader: Site) -> bool:
@@ -208,12 +201,12 @@ def _race(cause: Finding, race: Finding) -> bool:
     if race.kind == "race" and not race.writes_twice and race.fields["buffer"] == cause.fields["buffer"]:
         # The line that writes the buffer beside the bytes that are read.
         beside = SourceLine(reader.file, cause.fields["beside_line"])
-        if any(beside in finding.lines for finding in (race, *race.folded)):
+        if any(beside in finding.lines for finding in race.unfolded):
             return True
     return any(
         (finding.fields.get("buffer") == cause.fields["buffer"] or race.fields.get("wrong_index"))
         and reader in finding.lines
-        for finding in (race, *race.folded)
+        for finding in race.unfolded
     )
 
 
@@ -225,7 +218,7 @@ def _release(cause: Finding, release: Finding) -> bool:
     released = release.sites[0]
     return any(
         (site.location, site.operation, site.role) == (released.location, released.operation, released.role)
-        for race in (cause, *cause.folded)
+        for race in cause.unfolded
         if race.kind == "race" and (race.fields["buffer"] == release.fields["buffer"] or "reused_by" in race.fields)
         for site in (race.sites if released.operation == "memcpy" else race.sites[:1])
     )
@@ -273,7 +266,7 @@ def _hangs_with(hang: Finding, finding: Finding) -> bool:
 
 def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     """Fold wrong values into the first bad value, and those that are not written, or written again, into that."""
-    if cause.kind == "swallowed" or any(finding.kind in _CAUSES for finding in (cause, *cause.folded)):
+    if cause.kind == "swallowed" or any(finding.kind in _CAUSES for finding in cause.unfolded):
         return True
     if cause.kind == "wrong-value":
         # Outputs that nothing writes lack the same store; others may have been computed by the same line.
@@ -281,7 +274,7 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         return nothing_writes or bool({*cause.fields["through"]} & {*wrong.fields["through"]})
     wrongly = [
         finding
-        for finding in (cause, *cause.folded)
+        for finding in cause.unfolded
         if finding.kind in ("never-written", "written-again") and finding.fields["tensor"] == wrong.fields["tensor"]
     ]
     writer = {site.at for site in wrong.sites[:1]}
@@ -331,7 +324,7 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     An operation whose error the kernel caught does not happen, nor may one whose bound or address is a bad value.
     Outputs that lack the same part lack the same iteration of a loop.
     """
-    if cause.kind == "swallowed" or _misleads(cause):
+    if cause.kind == "swallowed" or _misleading(cause):
         return True
     if cause.kind == "never-written":
         # Nothing writes either, or as much is missing of both.
@@ -370,14 +363,14 @@ def _written_again(cause: Finding, again: Finding) -> bool:
 
     Without the race, it might read what it replaces.
     """
-    if _misleads(cause):
+    if _misleading(cause):
         return True
     if cause.kind == "written-again":
         return cause.lines == again.lines
     if cause.kind == "uninitialised":
         # The load of what is replaced is missing.
         return {site.at for site in cause.sites[1:]} == again.lines
-    races = (cause, *cause.folded) if cause.kind == "task-race" else ()
+    races = cause.unfolded if cause.kind == "task-race" else ()
     writer = again.sites[-1].at
     return any(
         (race.fields.get("buffer") == again.fields["tensor"] and writer in race.lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,12 +11,13 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.cores.synchronisation.locks import LOCK_NAMES, SHIFT
 from mlusim.log import NONE, Log
+from mlusim.log_tables import task_names
+from mlusim.units import plural
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.run import Run
 
 # By barrier, the one that does not wait for memory cores.
 _OF_CORES_ALONE = {"sync_cluster": "sync_all_ipu_within_cluster", "sync_all": "sync_all_ipu"}
-_NAMED_TASKS = 12
 # By barrier, and for locks, the rule that a hang breaks.
 _WAITS_FOR = {
     "sync_cluster": "sync_cluster waits for every core of the cluster and its memory core, returned or not",
@@ -151,7 +152,7 @@ def _deadlock(
     locks = [awaited for awaited in waiting if awaited.lock != NONE]
     if len(waiting) > 1:
         waits = "; ".join(
-            f"{_names(log, sorted(tasks))} {'waits' if len(tasks) == 1 else 'wait'} "
+            f"{_names(log, tasks)} {'waits' if len(tasks) == 1 else 'wait'} "
             f"{'for' if awaited in locks else 'in'} {texts[awaited]}"
             for awaited, tasks in waiting.items()
         )
@@ -165,7 +166,7 @@ def _deadlock(
             f"make all of them reach one barrier, {' or '.join(map(str, texts))}, in the same order",
         )
     ((awaited, tasks),) = waiting.items()
-    count = "1 task waits" if len(tasks) == 1 else f"{len(tasks)} tasks wait"
+    count = f"{plural(len(tasks), 'task')} wait{'s' if len(tasks) == 1 else ''}"
     if locks:
         return f"deadlock: {count} for {texts[awaited]}", "release the lock on every path of the task that acquires it"
     remedy = "make all of them reach the same barriers" + (", and none return before the last" if returned else "")
@@ -180,20 +181,8 @@ def _held_by(log: Log, lock: int, holders: dict[int, int]) -> str:
     return f", which {_names(log, [holder])} acquired{ended}"
 
 
-def _names(log: Log, tasks: list[int]) -> str:
-    """Format tasks as `tasks 0, 1, 2 and the memory core of cluster 0`."""
-    cores = [str(log.tasks[task].task_id) for task in tasks if not log.tasks[task].is_memory_core]
-    memory = [str(log.tasks[task].cluster) for task in tasks if log.tasks[task].is_memory_core]
-    parts = []
-    for names, singular, plural in (
-        (cores, "task", "tasks"),
-        (memory, "memory core of cluster", "memory cores of clusters"),
-    ):
-        if names:
-            beyond = len(names) - _NAMED_TASKS
-            shown = ", ".join(names[:_NAMED_TASKS]) + (f" and {beyond} more" if beyond > 0 else "")
-            parts.append(f"{singular if len(names) == 1 else plural} {shown}")
-    return " and ".join(parts)
+def _names(log: Log, tasks: Iterable[int]) -> str:
+    return task_names(log.tasks[task] for task in tasks)
 
 
 def locks_in_use(run: Run) -> dict[tuple[int, int], int]:

@@ -179,10 +179,14 @@ class Finding:
         first, *others = self.remedies or ("",)
         return first + "".join(f"\nor{',' if other.startswith('if ') else ''} {other}" for other in others)
 
+    @property
+    def unfolded(self) -> tuple[Finding, ...]:
+        """The finding, and those that are folded into it."""
+        return (replace(self, folded=()), *self.folded)
+
     def fold(self, *others: Finding) -> Finding:
         """Return the finding with others, and what is folded into them, as consequences of the same fault."""
-        flat = (one for other in others for one in (replace(other, folded=()), *other.folded))
-        return replace(self, folded=(*self.folded, *flat))
+        return replace(self, folded=(*self.folded, *(one for other in others for one in other.unfolded)))
 
     def text(self, *, colour: bool = False) -> str:
         """Format for the terminal; `colour` adds ANSI codes."""

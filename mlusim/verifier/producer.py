@@ -1,4 +1,4 @@
-"""The producer of a wrong value: the operation that computed the bytes of a store, and its operands."""
+"""The producers of a value: the operations that wrote and computed it, and the elements that they read."""
 
 from __future__ import annotations
 
@@ -17,78 +17,48 @@ _MOST_MAKERS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """An element read by the producer: allocation, first byte and size."""
+class Element:
+    """An element of a buffer: allocation, first byte and size."""
 
     alloc: int
     byte: int
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Producer:
-    """An operation, and the elements that one byte was computed from; empty if the operation is not elementwise."""
-
-    record: int
-    reads: tuple[Read, ...]
-
-
-def last_writer(run: Run, alloc: int, byte: int, nbytes: int, before: int) -> int:
-    """Return the last record before `before` that writes any of the bytes; NONE if there is none."""
-    accesses = run.accesses
-    candidates = (accesses.alloc == alloc) & accesses.write & (accesses.record < before)
-    candidates &= (accesses.low < byte + nbytes) & (accesses.high > byte)
-    element = Geometry(0, nbytes, ())
+def last_writer(run: Run, element: Element, before: int) -> int:
+    """Return the last record before `before` that writes any byte of an element; NONE if there is none."""
+    accesses, byte = run.accesses, element.byte
+    candidates = (accesses.alloc == element.alloc) & accesses.write & (accesses.record < before)
+    candidates &= (accesses.low < byte + element.nbytes) & (accesses.high > byte)
+    geometry = Geometry(0, element.nbytes, ())
     for row in np.flatnonzero(candidates)[::-1].tolist():
-        if len(shared(*accesses.of(row), element, byte)[0]):
+        if len(shared(*accesses.of(row), geometry, byte)[0]):
             return int(accesses.record[row])
     return NONE
 
 
-def producer_of(run: Run, store: int, byte: int, nbytes: int) -> Producer | None:
-    """Find the operation that computed an element before `store` wrote it; None if it is the store itself or unknown.
-
-    Args:
-        run: the run.
-        store: record of the copy that wrote the element.
-        byte, nbytes: the element, in the allocation of the destination.
-    """
-    log, columns = run.log, run.columns
-    source = _source_byte(run, store, "a", byte)
-    if source is None:
-        return None
-    alloc = int(columns["a_alloc"][store])
-    if log.allocations[alloc].memory not in ("nram", "sram"):
-        return None
-    producer = last_writer(run, alloc, source, nbytes, store)
-    if producer == NONE:
-        return None
-    reads = []
+def sources_of(run: Run, record: int, byte: int) -> list[Element]:
+    """Return the elements that a record computes a byte of its result from; none unless it copies or is elementwise."""
+    elements = []
     for side in ("a", "b"):
-        if columns[f"{side}_alloc"][producer] != NONE:
-            origin = _source_byte(run, producer, side, source)
-            if origin is not None:
-                itemsize = log.boxes[int(columns[f"{side}_box"][producer])].itemsize
-                reads.append(Read(int(columns[f"{side}_alloc"][producer]), origin, itemsize))
-    return Producer(producer, tuple(reads))
+        origin = _source_byte(run, record, side, byte)
+        if origin is not None:
+            itemsize = run.log.boxes[int(run.columns[f"{side}_box"][record])].itemsize
+            elements.append(Element(int(run.columns[f"{side}_alloc"][record]), origin, itemsize))
+    return elements
 
 
 def came_through(run: Run, store: int, byte: int) -> list[int]:
     """Return the records that made what a record stores to a byte, as far as they are copies or elementwise."""
-    log, columns = run.log, run.columns
     made: dict[int, None] = {}
     todo = [(store, byte)]
     while todo and len(made) < _MOST_MAKERS:
         record, at = todo.pop()
-        for side in ("a", "b"):
-            origin = _source_byte(run, record, side, at)
-            if origin is None:
-                continue
-            itemsize = log.boxes[int(columns[f"{side}_box"][record])].itemsize
-            maker = last_writer(run, int(columns[f"{side}_alloc"][record]), origin, itemsize, record)
+        for source in sources_of(run, record, at):
+            maker = last_writer(run, source, record)
             if maker != NONE and maker not in made:
                 made[maker] = None
-                todo.append((maker, origin))
+                todo.append((maker, source.byte))
     return list(made)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from mlusim.units import group_digits
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.producer import Read, came_through, last_writer, producer_of
+from mlusim.verifier.producer import Element, came_through, last_writer, sources_of
 from mlusim.verifier.run import Run
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
@@ -132,33 +133,33 @@ def _origin(
     Also returns the lines that made the element before its store, as `kernel.py:41`.
     """
     run, nbytes = Run(log), dtype.itemsize
-    store = last_writer(run, identity, byte, nbytes, len(log))
+    store = last_writer(run, Element(identity, byte, nbytes), len(log))
     if store == NONE:
         return (), "", []
-    sites = [site_of(log, store, "writes")]
-    makers = came_through(run, store, byte)
-    through = sorted({site_of(log, record, "makes").location for record in makers})
-    made = producer_of(run, store, byte, nbytes)
-    if made is None:
-        return tuple(sites), "", through
-    sites.append(site_of(log, made.record, "makes"))
-    on_chip = [read for read in made.reads if log.allocations[read.alloc].memory in ("nram", "sram")]
-    if not on_chip or repeat is None:
-        return tuple(sites), "", through
-    values = repeat(int(run.columns["start_ps"][made.record]))
-    texts = []
-    for read in on_chip:
-        array = values.get(read.alloc)
-        if array is not None and (text := _operand(log, made.record, read, array, dtype)):
-            texts.append(text)
-    return tuple(sites), f"{sites[1].operation} read {' and '.join(texts)}" if texts else "", through
+    wrote = site_of(log, store, "writes")
+    through = sorted({site_of(log, record, "makes").location for record in came_through(run, store, byte)})
+    stored = [source for source in sources_of(run, store, byte) if _is_on_chip(log, source)][:1]
+    producer = last_writer(run, replace(stored[0], nbytes=nbytes), store) if stored else NONE
+    if producer == NONE:
+        return (wrote,), "", through
+    made = site_of(log, producer, "makes")
+    reads = [source for source in sources_of(run, producer, stored[0].byte) if _is_on_chip(log, source)]
+    values = repeat(made.start_ps) if reads and repeat is not None else {}
+    texts = [text for read in reads if (text := _operand(log, producer, read, values.get(read.alloc), dtype))]
+    return (wrote, made), f"{made.operation} read {' and '.join(texts)}" if texts else "", through
 
 
-def _operand(log: Log, record: int, read: Read, array: Array, dtype: np.dtype[Any]) -> str:
-    """Return an element with its value; empty if its type is unknown.
+def _is_on_chip(log: Log, element: Element) -> bool:
+    return log.allocations[element.alloc].memory in ("nram", "sram")
+
+
+def _operand(log: Log, record: int, read: Element, array: Array | None, dtype: np.dtype[Any]) -> str:
+    """Return an element with its value; empty if its value or its type is unknown.
 
     A buffer of a compiled kernel is bytes: its elements have the type of the result, unless the operation converts it.
     """
+    if array is None:
+        return ""
     allocation = log.allocations[read.alloc]
     itemsize = dtype_of(allocation.dtype).itemsize
     if itemsize != read.nbytes:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import linecache
 from dataclasses import replace
 
 from mlusim.log import NONE, Log
 from mlusim.log_tables import Remark
 from mlusim.verifier.findings import Finding, Site, owner_of
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import location_of
+from mlusim.verifier.source_file import SourceLine
 
 _BEYOND = (
     "an index must be less than the length of its table. ASSUMED: an element with a larger index keeps its value, "
@@ -82,7 +81,8 @@ def _finding(log: Log, remark: Remark, times: int) -> Finding:
     finding = Finding(kind=remark.kind, title=remark.title, rule=rule, remedies=remedies, times=times)
     if remark.task == NONE:
         # A line of a program's host code.
-        location = f"{function}, {location_of(file, line)}: {linecache.getline(file, line).strip()}"
+        at = SourceLine(file, line)
+        location = f"{function}, {at.location}: {at.source}"
         return replace(finding, location=location, fields={"file": file, "line": line})
     task = log.tasks[remark.task]
     site = Site(

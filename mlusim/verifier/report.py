@@ -11,7 +11,7 @@ from typing import Any
 from mlusim.errors import InputError, VerificationError
 from mlusim.inputs import as_path
 from mlusim.log import Log
-from mlusim.units import group_digits, short_bytes
+from mlusim.units import group_digits, plural, short_bytes
 from mlusim.verifier.findings import ERROR, HINT, Finding
 from mlusim.verifier.split.balance import Balance, LineTraffic
 from mlusim.verifier.split.tensor_use import TensorUse
@@ -141,17 +141,13 @@ class Report:
         return target
 
     def _headline(self, *, colour: bool) -> str:
-        def count(number: int, what: str) -> str:
-            return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
         errors, hints = len(self.errors), len(self.hints)
-        verdict = "sound" if not errors else count(errors, "error")
-        text = verdict + (f", {count(hints, 'hint')}" if hints else "")
+        text = (plural(errors, "error") if errors else "sound") + (f", {plural(hints, 'hint')}" if hints else "")
         if colour:
             text = f"{_BOLD}{_RED if errors else _GREEN}{text}{_END}"
-        operations = "1 operation" if self.records == 1 else f"{group_digits(self.records)} operations"
-        scope = f"{operations} of {count(self.tasks, 'task')}"
-        return f"{self.name} on {self.board}: {text} ({scope})"
+        return (
+            f"{self.name} on {self.board}: {text} ({plural(self.records, 'operation')} of {plural(self.tasks, 'task')})"
+        )
 
     def _proof(self) -> Iterator[str]:
         yield "split proof" + (", of what ran until it stopped" if self.stopped else "")
@@ -174,22 +170,16 @@ class Report:
         if moved:
             yield f"  memory   {'; '.join(moved)}"
         for line in self.traffic[:_SHOWN_LINES]:
-            if line.bus_bytes:
-                yield (
-                    f"  line     {line.location:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
-                    f"{short_bytes(line.bytes_requested)} for {short_bytes(line.bus_bytes)} on the bus: "
-                    f"{100 * line.efficiency:.1f} % useful"
-                )
-            else:
-                yield (
-                    f"  line     {line.location:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
-                    f"{short_bytes(line.bytes_requested)} on chip"
-                )
+            useful = f"for {short_bytes(line.bus_bytes)} on the bus: {100 * line.efficiency:.1f} % useful"
+            yield (
+                f"  line     {line.location:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
+                f"{short_bytes(line.bytes_requested)} {useful if line.bus_bytes else 'on chip'}"
+            )
 
 
 def _balance(balance: Balance) -> Iterator[str]:
     yield (
-        f"  balance  {'1 task' if balance.tasks == 1 else f'{balance.tasks} tasks'}, {balance.idle_tasks} idle; "
+        f"  balance  {plural(balance.tasks, 'task')}, {balance.idle_tasks} idle; "
         f"{balance.cores} cores, {balance.idle_cores} "
         f"without a task; busiest writes {short_bytes(balance.busiest_bytes)}, mean "
         f"{short_bytes(round(balance.mean_bytes))}: {100 * balance.evenness:.1f} % even"

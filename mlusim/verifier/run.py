@@ -14,7 +14,7 @@ from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import Site, site_of
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import LANES
-from mlusim.verifier.source_file import RecordedCalls, location_of
+from mlusim.verifier.source_file import RecordedCalls, SourceLine
 
 
 class Run:
@@ -75,10 +75,10 @@ class Run:
         """Return file, line and function of an access."""
         return self.log.lines[int(self.order.line_of[self.accesses.record[row]])]
 
-    def location(self, position: int) -> str:
-        """Return the line of an operation as text: `kernel.py:41`."""
+    def line_at(self, position: int) -> SourceLine:
+        """Return the line of an operation."""
         file, line, _ = self.log.lines[int(self.order.line[position])]
-        return location_of(file, line)
+        return SourceLine(file, line)
 
     def site(self, record: int, role: str) -> Site:
         """Return an operation as a site of a finding, with the lane on which it runs."""

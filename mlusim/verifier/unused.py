@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.log import NONE, Log
-from mlusim.units import format_bytes
+from mlusim.units import format_bytes, plural
 from mlusim.verifier.accesses.outputs import is_output
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
@@ -53,13 +53,13 @@ def find_left(log: Log) -> list[Finding]:
     left = [record for record in log.allocations if record.end_ps < 0 and record.task == NONE]
     if not left:
         return []
-    count = "1 allocation" if len(left) == 1 else f"{len(left)} allocations"
+    verb = "was" if len(left) == 1 else "were"
     names = ", ".join(f"{record.name} ({format_bytes(record.nbytes)})" for record in left[:4])
     others = f" and {len(left) - 4} more" if len(left) > 4 else ""
     return [
         Finding(
             kind="left",
-            title=f"{count} in GDRAM {'was' if len(left) == 1 else 'were'} not freed: {names}{others}",
+            title=f"{plural(len(left), 'allocation')} in GDRAM {verb} not freed: {names}{others}",
             remedies=("free each one after its last use: device.free(view), or cnrtFree",),
             nbytes=sum(record.nbytes for record in left),
         )

@@ -23,7 +23,7 @@ def test_a_deadlock_names_waiting_and_returned_tasks():
         """error: hang: deadlock: 3 tasks wait in sync_cluster, which not all of its participants reach
   waits  HERE  await core.sync_cluster()
          task 0, cluster 0 core 0, from TIME ns, not completed
-  at     HERE tasks 0, 1, 2; returned: task 3 and memory core of cluster 0
+  at     HERE tasks 0 to 2; returned: memory core of cluster 0 and task 3
   rule   sync_cluster waits for every core of the cluster and its memory core, returned or not
   remedy make all of them reach the same barriers, and none return before the last""",
     )
@@ -38,7 +38,7 @@ def test_a_hang_at_two_barriers():
 
     finding = only(verify(kernel, X, dim=4), "hang")
     assert finding.title == (
-        "crossed barriers: tasks 1, 2, 3 and memory core of cluster 0 wait in sync_all; task 0 waits in sync_cluster"
+        "crossed barriers: memory core of cluster 0 and tasks 1 to 3 wait in sync_all; task 0 waits in sync_cluster"
     )
     assert finding.location.endswith("none has returned")
     assert len(finding.sites) == 2
@@ -77,7 +77,7 @@ def test_a_deadlock_at_a_lock_names_its_holder():
          task 2, cluster 0 core 2, from TIME ns, not completed
   locks  HERE  await core.lock(3)
          task 1, cluster 0 core 1, TIME ns to TIME ns
-  at     HERE tasks 2, 3; returned: tasks 0, 1 and memory core of cluster 0
+  at     HERE tasks 2, 3; returned: memory core of cluster 0 and tasks 0, 1
   rule   a lock is held until its task releases it, even if that task has ended
   remedy release the lock on every path of the task that acquires it""",
     )
@@ -108,7 +108,7 @@ def test_a_barrier_inside_a_lock():
 
     finding = only(verify(kernel, X, dim=4), "hang")
     assert finding.title.startswith(
-        "deadlock: task 0 waits in sync_all_ipu; tasks 1, 2, 3 wait for lock 0, which task 0"
+        "deadlock: task 0 waits in sync_all_ipu; tasks 1 to 3 wait for lock 0, which task 0"
     )
     assert finding.fields["barriers"] == ["sync_all_ipu", "lock 0"]
 

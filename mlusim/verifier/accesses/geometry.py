@@ -133,6 +133,11 @@ class Geometries(list[Geometry]):
         return np.array(starts, np.int64), np.array(stops, np.int64)
 
     @cached_property
+    def moved_bytes(self) -> Integers:
+        """By geometry, the bytes that an operation moves (`Geometry.moved_bytes`)."""
+        return np.array([geometry.moved_bytes for geometry in self], np.int64)
+
+    @cached_property
     def counts(self) -> Integers:
         """By geometry, its number of segments (`Geometry.count`)."""
         return np.array([geometry.count for geometry in self], np.int64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 
@@ -54,7 +53,7 @@ def announced(pair: Pair) -> list[str]:
     following = atomics[atomics > begins]
     if not len(following):
         return [_before_atomic(run, store, int(atomics[-1]))]
-    at = run.location(int(following[0]))
+    at = run.line_at(int(following[0])).location
     if order.done[begins] >= following[0]:
         return [
             f"{store.call('sync()')} between {store.location} and the atomic at {at}, which does not wait for stores"
@@ -79,7 +78,7 @@ def waits_for_flag(pair: Pair) -> bool:
 
 
 def _before_atomic(run: Run, store: Site, atomic: int) -> str:
-    at = run.location(atomic)
+    at = run.line_at(atomic).location
     return f"let {store.location} come before the atomic at {at}, if that tells the other task of it"
 
 
@@ -108,7 +107,7 @@ def _flag_of_each_store(run: Run, flags: Integers, looks: Integers, begins: int,
     following = flags[flags > begins]
     if flags[0] < first or not len(following):
         return [_before_atomic(run, store, int(flags[flags < begins][-1]))]
-    after, look = (run.location(int(position)) for position in (following[0], looks[-1]))
+    after, look = (run.line_at(int(position)).location for position in (following[0], looks[-1]))
     return [f"wait at {look} for the atomic at {after} that follows {store.location}: the task goes on before it"]
 
 
@@ -116,8 +115,7 @@ def flags_first(findings: Iterable[Finding]) -> list[Finding]:
     """Put the race of a flag that a task polls before the races that it should prevent."""
     result = []
     for finding in findings:
-        alone = replace(finding, folded=())
-        main, *others = sorted((alone, *finding.folded), key=lambda race: not race.fields["polled"])
+        main, *others = sorted(finding.unfolded, key=lambda race: not race.fields["polled"])
         result.append(main.fold(*others))
     return result
 

@@ -24,14 +24,15 @@ def barrier_moved(pair: Pair, sync: str) -> list[str]:
     behind = behind[behind > last][:1]
     if not len(behind) or behind[0] + 1 >= order.first[int(order.task[last]) + 1]:
         return []
-    file, line, _ = log.lines[int(order.line[behind[0]])]
-    loop = source_file(file).loop_around(line, second.line)[0] if file == second.file else 0
+    barrier = pair.run.line_at(int(behind[0]))
+    source = source_file(barrier.file)
+    loop = source.loop_around(barrier.line, second.line)[0] if barrier.file == second.file else 0
     if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
         return []
-    before = source_file(file).line_passed_by_all(loop, second.line)
-    if before == line:
+    before = source.line_passed_by_all(loop, second.line)
+    if before == barrier.line:
         return []
-    return [f"move the barrier at {location_of(file, line)} before {location_of(file, before)}"]
+    return [f"move the barrier at {barrier.location} before {location_of(barrier.file, before)}"]
 
 
 def wider_barrier(pair: Pair, sync: str) -> list[str]:
@@ -41,8 +42,9 @@ def wider_barrier(pair: Pair, sync: str) -> list[str]:
     common = [passed for passed, position in after.items() if position > first and before.get(passed, last) < last]
     if not common:
         return []
-    (file, line, _), name = log.lines[common[0][0]], log.ops[int(order.op[after[common[0]]])]
-    return [f"{site.call(f'{sync}()')} in place of {site.call(f'{name}()')} at {location_of(file, line)}"]
+    barrier = after[common[0]]
+    narrow = site.call(f"{log.ops[int(order.op[barrier])]}()")
+    return [f"{site.call(f'{sync}()')} in place of {narrow} at {pair.run.line_at(barrier).location}"]
 
 
 def on_both_paths(pair: Pair) -> str:
@@ -51,7 +53,7 @@ def on_both_paths(pair: Pair) -> str:
     It is empty if both tasks of the race are of one kind, if no `if` separates their lines, or if a loop around one of
     them has a barrier: then one of its iterations lacks one.
     """
-    run, log, order, (first, last) = pair.run, pair.run.log, pair.run.order, pair.positions
+    run, log, (first, last) = pair.run, pair.run.log, pair.positions
     kinds = [log.tasks[task].is_memory_core for task in pair.tasks]
     (file, line, _), (other_file, other, _) = pair.sources
     source = source_file(file)
@@ -71,7 +73,7 @@ def on_both_paths(pair: Pair) -> str:
     earlier, of_other = (_of_all_cores(run, position) for position in (first, last))
     begin = min([reached, *(loop[0] for loop in loops[1])])
     if len(of_other) > len(earlier):
-        begin = log.lines[int(order.line[of_other[len(earlier)]])][1]
+        begin = run.line_at(int(of_other[len(earlier)])).line
     if len(of_other) < len(earlier) or source.loops_around(begin) not in ([], loops[1]):
         return ""
     places = [

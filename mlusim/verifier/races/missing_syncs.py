@@ -130,13 +130,13 @@ def _is_seldom(finding: Finding) -> bool:
     the first executions race alone, a sync is missing before a loop.
     """
     return _is_partial(finding) and all(
-        race.fields["comparable"] >= _FEW_EXECUTIONS * race.fields["tasks"] for race in (finding, *finding.folded)
+        race.fields["comparable"] >= _FEW_EXECUTIONS * race.fields["tasks"] for race in finding.unfolded
     )
 
 
 def _is_partial(finding: Finding) -> bool:
     """Return whether only a part of the executions of each first line race, and not only the first ones."""
-    races = (finding, *finding.folded)
+    races = finding.unfolded
     if any(_at_one_call(race) for race in races):
         # The executions of such a line do different things.
         return False

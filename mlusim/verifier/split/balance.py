@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Flags, Integers
+from mlusim.arrays import Flags
 from mlusim.hardware import Board
 from mlusim.log import IO, MOVE, SCALAR
 from mlusim.verifier.accesses.geometry import group_rows
-from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import location_of
+from mlusim.verifier.source_file import SourceLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +45,16 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineTraffic:
+class LineTraffic(SourceLine):
     """The bytes that one source line moved.
 
     Attributes:
-        file, line, operation: the source line.
+        operation: what the line does.
         operations: number of executions.
         bytes_requested: bytes requested by the kernel.
         bus_bytes: bytes moved over the DRAM bus.
     """
 
-    file: str
-    line: int
     operation: str
     operations: int
     bytes_requested: int
@@ -67,11 +64,6 @@ class LineTraffic:
     def efficiency(self) -> float:
         """Requested over bus bytes: 1 for whole, aligned bus units; 0 without bus traffic."""
         return self.bytes_requested / self.bus_bytes if self.bus_bytes else 0.0
-
-    @property
-    def location(self) -> str:
-        """`kernel.py:41`."""
-        return location_of(self.file, self.line)
 
 
 def balance_of(run: Run, board: Board) -> Balance:
@@ -86,7 +78,7 @@ def balance_of(run: Run, board: Board) -> Balance:
     touched = np.zeros(len(records), bool)
     touched[task[host[accesses.alloc]]] = True
     stores = np.flatnonzero(output[accesses.alloc] & accesses.write) if len(accesses) else np.empty(0, np.int64)
-    sizes = _sizes(accesses, stores)
+    sizes = accesses.geometries.moved_bytes[accesses.geometry[stores]]
     written = np.bincount(task[stores], sizes, len(records)) if len(stores) else np.zeros(len(records))
     per_core = written[cores] if cores else np.zeros(1)
     kinds, times = np.unique(sizes, return_counts=True)
@@ -105,19 +97,12 @@ def balance_of(run: Run, board: Board) -> Balance:
     )
 
 
-def _sizes(accesses: Accesses, rows: Integers) -> Integers:
-    counts = np.zeros(len(accesses.geometries), np.int64)
-    for number in np.unique(accesses.geometry[rows]).tolist():
-        counts[number] = accesses.geometries[number].moved_bytes
-    return counts[accesses.geometry[rows]]
-
-
 def memory_traffic(run: Run) -> dict[str, tuple[int, int]]:
     """Return the bytes that operations read and wrote, by memory."""
     log, accesses = run.log, run.accesses
     memories = list(dict.fromkeys(record.memory for record in log.allocations))
     memory = np.array([memories.index(record.memory) for record in log.allocations], np.int8)[accesses.alloc]
-    moved = np.array([geometry.moved_bytes for geometry in accesses.geometries], np.int64)
+    moved = accesses.geometries.moved_bytes
 
     def total(chosen: Flags) -> int:
         return int(np.bincount(accesses.geometry[chosen], minlength=len(moved)) @ moved)
