@@ -160,7 +160,7 @@ _ELSEWHERE = {
     "devices": "mlusim.presets",
     "diff": "mlusim.explore.diff.diff",
     "explain": "mlusim.explore.explanation.explain",
-    "report": "mlusim.analysis.pictures.write_report",
+    "report": "mlusim.analysis.report_files.write_report",
     "validate": "mlusim.validation.report.validate",
 }
 _MODULES = frozenset({"bangc", "cinn", "errors", "explore", "mluop", "ops", "verifier"})

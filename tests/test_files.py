@@ -132,7 +132,7 @@ def test_files_of_mlusim_are_recognised(tmp_path):
 
     run = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0)
     run.save(tmp_path / "run.zip")
-    from mlusim.analysis.pictures import write_report
+    from mlusim.analysis.report_files import write_report
 
     write_report(run, tmp_path / "report")
     found = mlusim.sweep("flip", shape=[(4, 4), (8, 8)], axis=0, workers=0, db=tmp_path / "points.sqlite")

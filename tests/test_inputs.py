@@ -9,7 +9,7 @@ import pytest
 
 import mlusim
 from mlusim.analysis.page.pages import write_pages
-from mlusim.analysis.pictures import write_report
+from mlusim.analysis.report_files import write_report
 from mlusim.explore.python_files import function_of
 from mlusim.explore.sweeping import read_sweep
 from mlusim.hardware.toml_board import board_from_toml

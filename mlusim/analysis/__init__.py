@@ -12,7 +12,6 @@ Figures:
   summary, provenance      the table of a run, and where its figures come from
 
 Pictures:
-  pictures                 the files of `--report`
   canvas, plot             rectangles and text as PNG and SVG, and axes; `style`: colours, and matplotlib's
   timeline, spans          operations over time
   tile_map, tile_writers   who writes each part of the output; `tile_grid`: on a grid of samples
@@ -21,5 +20,6 @@ Pictures:
   sweep_plot, sweep_scale  a sweep
   accuracy, proof_picture  the measurements; the split proof; `demo_picture`: the demo
 
-`page/` is report.html, `notebook` a result in a notebook, `trace` a file for Perfetto.
+`report_files` writes the files of `--report`: pictures, report.html (`page/`), a file for Perfetto (`trace`) and the
+summary. `notebook` is a result in a notebook.
 """

@@ -153,7 +153,7 @@ def check_directory(option: str, text: str | None, names: Iterable[str] | None =
         raise InputError(f"{option} {text}: {existing} is a file, so no directory can be made in it")
     _check_writable(f"{option} {text}", existing)
     if names is None:
-        from mlusim.analysis.pictures import report_names
+        from mlusim.analysis.report_files import report_names
 
         names = report_names()
     for name in names:

@@ -88,7 +88,7 @@ def finish(
     written = {**(more or {}), **written}
     files: list[Path] = []
     if outputs.report is not None:
-        from mlusim.analysis.pictures import write_report
+        from mlusim.analysis.report_files import write_report
 
         files = write_report(result, outputs.report)
         written["report"] = [str(path) for path in files]

@@ -103,7 +103,7 @@ def _verify(result: Result) -> None:
 
 def _write(results: dict[str, Result], directory: Path) -> list[Path]:
     from mlusim.analysis.page.pages import write_pages
-    from mlusim.analysis.pictures import write_report
+    from mlusim.analysis.report_files import write_report
 
     if len(results) == 1:
         return write_report(next(iter(results.values())), directory)

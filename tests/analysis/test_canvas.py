@@ -12,8 +12,8 @@ from PIL import Image, ImageFont
 import mlusim
 from mlusim.analysis import canvas as canvas_module
 from mlusim.analysis.canvas import WIDTH, Canvas, Text, width_of
-from mlusim.analysis.pictures import draw
 from mlusim.analysis.plot import Plot, left_of, ticks
+from mlusim.analysis.report_files import draw
 from mlusim.analysis.tile_map import cividis
 
 SVG = "{http://www.w3.org/2000/svg}"

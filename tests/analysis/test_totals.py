@@ -18,7 +18,7 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import mixed_ps
 from mlusim.analysis.metrics import measure
 from mlusim.analysis.page.timeline import CauseSpans, cause_spans
-from mlusim.analysis.pictures import write_report
+from mlusim.analysis.report_files import write_report
 from mlusim.analysis.spans import RunSpans, shares
 from mlusim.analysis.summary import to_json
 from mlusim.analysis.tile_grid import TileGrid, logged_writers

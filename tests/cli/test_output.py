@@ -175,7 +175,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_run(folder, monkey
 
     monkeypatch.setattr("mlusim.host.device.Device.__init__", too_late)
     monkeypatch.setattr("mlusim.retiming.retime.retime", too_late)
-    monkeypatch.setattr("mlusim.analysis.pictures.write_report", too_late)
+    monkeypatch.setattr("mlusim.analysis.report_files.write_report", too_late)
     done = call(*(word.format(place) for word in words))
     assert (done.exit_code, done.stdout) == (2, ""), done.stderr
     assert re.match(rf"error: (--\S+ )?{place}.*\n\Z", done.stderr)

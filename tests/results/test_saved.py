@@ -17,7 +17,7 @@ import pytest
 
 import mlusim
 from mlusim import ops
-from mlusim.analysis.pictures import draw
+from mlusim.analysis.report_files import draw
 from mlusim.analysis.summary import to_json
 from mlusim.explore.python_files import function_of
 from mlusim.hardware import presets

@@ -15,7 +15,7 @@ import mlusim
 from mlusim.analysis import pictures, timeline
 from mlusim.analysis.canvas import WIDTH, Bitmap, width_of
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.pictures import draw, write_report
+from mlusim.analysis.report_files import draw, write_report
 from mlusim.analysis.style import drawing, new_figure
 from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline import draw_timeline, draw_two_timelines
@@ -147,11 +147,11 @@ def test_empty_runs_and_small_boards_can_be_drawn(tmp_path):
 def test_runs_and_reports_do_not_import_matplotlib(tmp_path):
     code = (
         "import sys, numpy as np, mlusim\n"
-        "import mlusim.analysis.pictures, mlusim.analysis.summary, mlusim.analysis.trace\n"
+        "import mlusim.analysis.report_files, mlusim.analysis.summary, mlusim.analysis.trace\n"
         "r = mlusim.ops.tin_shift_forward(np.ones((1, 2, 4, 3), np.float32), np.ones((1, 2), np.int32))\n"
         "r.metrics, mlusim.analysis.summary.rows(r)\n"
         "mlusim.analysis.summary.to_json(r)\n"
-        f"mlusim.analysis.pictures.write_report(r, {str(tmp_path)!r})\n"
+        f"mlusim.analysis.report_files.write_report(r, {str(tmp_path)!r})\n"
         "assert not [name for name in sys.modules if name.startswith('matplotlib')]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
