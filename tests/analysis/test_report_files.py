@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.analysis import pictures, timeline
+from mlusim.analysis import report_files, timeline
 from mlusim.analysis.canvas import WIDTH, Bitmap, width_of
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.report_files import draw, write_report
@@ -52,7 +52,7 @@ def test_a_report_is_complete_and_the_same_each_time(make_result, tmp_path):
 def test_a_report_replaces_only_its_own_files(result, tmp_path, monkeypatch):
     (tmp_path / "timeline.png").write_text("old")
     (tmp_path / "notes.txt").write_text("mine")
-    monkeypatch.setattr(pictures, "draw", lambda _: {})
+    monkeypatch.setattr(report_files, "draw", lambda _: {})
     write_report(result, tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -70,8 +70,8 @@ def test_a_failed_report_leaves_no_partial_files(result, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pictures, "draw", lambda _: {})
-    monkeypatch.setattr(pictures, "stream_trace", full)
+    monkeypatch.setattr(report_files, "draw", lambda _: {})
+    monkeypatch.setattr(report_files, "stream_trace", full)
     with pytest.raises(InputError, match=r"cannot write the report to .*: No space left on device; name a directory"):
         write_report(result, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]

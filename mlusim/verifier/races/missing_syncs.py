@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site, between, in_one_function
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, blocking_copy, on_the_vector_pipe
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine, source_file
+from mlusim.verifier.source_file import source_file
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
@@ -38,14 +37,6 @@ class Point(NamedTuple):
     kind: str
     file: str
     line: int
-
-
-class Span(NamedTuple):
-    """The source lines between which a barrier would order two tasks; spans with different keys share no barrier."""
-
-    key: tuple[Any, ...]
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,117 +145,6 @@ def _other_index(finding: Finding, *sites: Site) -> str:
     return (
         f"correct the index of {finding.fields['buffer']} at {at}: only {times} of {executions} executions of "
         f"{finding.sites[0].location} race"
-    )
-
-
-def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
-    """Return one finding per barrier missing between tasks, in the order of the first race of each.
-
-    A barrier just before the end of a span fixes all spans with the same key that begin before it and end no earlier.
-    Races at the same two lines, in either order, and races of two tasks at one of these lines belong to the same
-    finding. So do races that one barrier next to an operation of both fixes, such as those of the first load of a
-    pipeline and of the loads of its loop, and two writes at lines of the same finding: the tasks do the work twice.
-    """
-    remaining = sorted(findings, key=lambda item: (str(item[0].key), item[0].end, -item[0].begin))
-    together: list[list[Finding]] = []
-    while remaining:
-        main = remaining[0][0]
-        fixed = [item for item in remaining if item[0].key == main.key and item[0].begin < main.end <= item[0].end]
-        remaining = [item for item in remaining if item not in fixed]
-        together.append([finding for _, finding in fixed])
-    position = {id(finding): number for number, (_, finding) in enumerate(findings)}
-    by_lines: list[tuple[set[SourceLine], list[Finding]]] = []
-    for group in sorted(together, key=lambda races: position[id(races[0])]):
-        lines = group[0].lines
-        same_lines = next((races for others, races in by_lines if lines <= others or others <= lines), None)
-        if same_lines is None:
-            same_lines = next((races for _, races in by_lines if _same_barrier(races[0], group[0])), None)
-        if same_lines is None and group[0].writes_twice:
-            same_lines = next(
-                (races for _, races in by_lines if lines <= set().union(*(race.lines for race in races))), None
-            )
-        if same_lines is None:
-            same_lines = next((races for _, races in by_lines if _wrong_read(races[0], group)), None)
-        if same_lines is None:
-            by_lines.append((lines, group))
-        else:
-            same_lines += group
-    return [_with_wrong_read(main, others) if others else main for _, (main, *others) in by_lines]
-
-
-def _wrong_read(one: Finding, others: Sequence[Finding]) -> bool:
-    """Return whether a line that reads too early also races with another line in both orders: it reads a wrong part.
-
-    No single barrier would fix all of these.
-    """
-    reader = _reader(one)
-    directions = {tuple(site.at for site in race.sites) for race in others}
-    both = {(first, second) for first, second in directions if (second, first) in directions}
-    same = all(race.fields["buffer"] == one.fields["buffer"] and not race.writes_twice for race in others)
-    return bool(both) and same and all(reader in pair for pair in both)
-
-
-def _reader(race: Finding) -> SourceLine | None:
-    """Return the line that reads in a race of a read after a write; None if it is no such race."""
-    first, second = race.sites
-    return second.at if (first.role, second.role) == ("writes", "reads") else None
-
-
-def _with_wrong_read(main: Finding, others: Sequence[Finding]) -> Finding:
-    """Return a finding with others folded into it, and with their remedy if their common line reads a wrong part."""
-    folded = main.fold(*others)
-    if _wrong_read(main, [race for race in others if len(race.lines | main.lines) > len(main.lines)]):
-        part = f"correct the part of {main.fields['buffer']} at {main.sites[1].location}: other tasks write it"
-        folded = replace(folded, remedies=(part, *main.remedies))
-    return folded
-
-
-def _same_barrier(one: Finding, other: Finding) -> bool:
-    """Return whether one barrier fixes both: after their first operation, before their second, or their later line."""
-    if one.fields["sync"] != other.fields["sync"] or one.fields["sync"] not in BARRIERS:
-        return False
-    if _at_one_line(one) or _at_one_line(other):
-        return False
-    (first, second), (other_first, other_second) = ([site.at for site in race.sites] for race in (one, other))
-    later = max(first, second) == max(other_first, other_second) and one.fields["buffer"] == other.fields["buffer"]
-    return first == other_first or second == other_second or (later and not other.writes_twice)
-
-
-def _at_one_line(finding: Finding) -> bool:
-    """Return whether tasks execute one line on the same bytes: no barrier fixes that."""
-    return len(finding.lines) == 1
-
-
-def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: Sequence[Finding]) -> list[Finding]:
-    """Fold races within a task into the missing barrier between tasks that would also fix them: it is a full sync.
-
-    Args:
-        within: races within a task, each with the locations where a sync would fix it.
-        between: races between tasks.
-    """
-    alone: list[Finding] = []
-    folded = list(between)
-    for finding, points in within:
-        number = next((number for number, race in enumerate(between) if _barrier_fixes(race, points)), None)
-        if number is None:
-            alone.append(finding)
-        else:
-            folded[number] = folded[number].fold(finding)
-    return alone + folded
-
-
-def _barrier_fixes(finding: Finding, points: set[Point]) -> bool:
-    """Return whether the barrier missing in a race between tasks could be added at one of the points."""
-    first, last = sorted(finding.sites, key=lambda site: site.line)
-    if finding.fields["sync"] not in BARRIERS or first.file != last.file or _at_one_line(finding):
-        return False
-    begin, end = (site.line for site in finding.sites)
-    in_file = [point for point in points if point.file == first.file]
-    return any(
-        (point.kind == "loop" and point.line == finding.fields.get("loop"))
-        or (point.kind == "before" and (first.line < point.line <= last.line or point.line == end))
-        or (point.kind == "after" and (first.line <= point.line < last.line or point.line == begin))
-        for point in in_file
     )
 
 

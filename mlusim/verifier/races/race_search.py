@@ -17,7 +17,8 @@ from mlusim.verifier.order.lanes import LANES
 from mlusim.verifier.races import conflicts
 from mlusim.verifier.races.atomic_remedies import flags_first
 from mlusim.verifier.races.iterations import differ, in_intended_order
-from mlusim.verifier.races.missing_syncs import Point, Race, Span, fold_between, fold_races, fold_under_barriers
+from mlusim.verifier.races.missing_barriers import Span, fold_between, fold_under_barriers
+from mlusim.verifier.races.missing_syncs import Point, Race, fold_races
 from mlusim.verifier.races.ordered_otherwise import drop_ordered
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.race_findings import between_tasks, within_task

@@ -279,14 +279,7 @@ class Propagation:
             return False
         values = self._store.elements(src)
         selected = np.zeros(len(positions), np.int32) if values is None else values.reshape(-1)[positions]
-        if not selected.any() and not self._store.is_marked(dst[0]):
-            return True
-        target = view_of(dst, self._store.of(dst[0]))
-        front = target.reshape(-1, target.shape[-1])[: len(positions)]
-        if np.any(front != selected[:, None]):
-            front[...] = selected[:, None]
-            self._store.changed(dst[0])
-        self._store.note(dst[0], selected)
+        self._store.assign_some(dst, selected, np.arange(len(positions)))
         return True
 
 

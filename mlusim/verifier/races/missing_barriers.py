@@ -1,0 +1,132 @@
+"""Grouping of races that one additional barrier between tasks would fix into one finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from mlusim.cores.synchronisation.barrier import BARRIERS
+from mlusim.verifier.findings import Finding
+from mlusim.verifier.races.missing_syncs import Point
+
+
+class Span(NamedTuple):
+    """The source lines between which a barrier would order two tasks; spans with different keys share no barrier."""
+
+    key: tuple[Any, ...]
+    begin: int
+    end: int
+
+
+def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
+    """Return one finding per barrier missing between tasks, in the order of the first race of each.
+
+    A barrier just before the end of a span fixes all spans with the same key that begin before it and end no earlier.
+    Races at the same two lines, in either order, and races of two tasks at one of these lines belong to the same
+    finding. So do races that one barrier next to an operation of both fixes, such as those of the first load of a
+    pipeline and of the loads of its loop, and two writes at lines of the same finding: the tasks do the work twice.
+    """
+    remaining = sorted(findings, key=lambda item: (str(item[0].key), item[0].end, -item[0].begin))
+    together: list[list[Finding]] = []
+    while remaining:
+        main = remaining[0][0]
+        fixed = [item for item in remaining if item[0].key == main.key and item[0].begin < main.end <= item[0].end]
+        remaining = [item for item in remaining if item not in fixed]
+        together.append([finding for _, finding in fixed])
+    position = {id(finding): number for number, (_, finding) in enumerate(findings)}
+    groups: list[list[Finding]] = []
+    for group in sorted(together, key=lambda races: position[id(races[0])]):
+        same = next((races for is_same in _SAME_FAULT for races in groups if is_same(races, group)), None)
+        if same is None:
+            groups.append(group)
+        else:
+            same += group
+    return [_with_wrong_read(main, others) if others else main for main, *others in groups]
+
+
+def _same_lines(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
+    """Return whether both are at the same two lines, in either order, or one of them is at one of these lines alone."""
+    lines, others = races[0].lines, group[0].lines
+    return lines <= others or others <= lines
+
+
+def _same_work(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
+    """Return whether two writes are at lines of the others: the tasks do the work twice."""
+    return group[0].writes_twice and group[0].lines <= set().union(*(race.lines for race in races))
+
+
+def _wrong_read(races: Sequence[Finding], others: Sequence[Finding]) -> bool:
+    """Return whether a line that reads too early also races with another line in both orders: it reads a wrong part.
+
+    No single barrier would fix all of these.
+    """
+    one = races[0]
+    directions = {tuple(site.at for site in race.sites) for race in others}
+    both = {(first, second) for first, second in directions if (second, first) in directions}
+    same = all(race.fields["buffer"] == one.fields["buffer"] and not race.writes_twice for race in others)
+    reads = [site.role for site in one.sites] == ["writes", "reads"]
+    return reads and bool(both) and same and all(one.sites[1].at in pair for pair in both)
+
+
+def _with_wrong_read(main: Finding, others: Sequence[Finding]) -> Finding:
+    """Return a finding with others folded into it, and with their remedy if their common line reads a wrong part."""
+    folded = main.fold(*others)
+    if _wrong_read([main], [race for race in others if len(race.lines | main.lines) > len(main.lines)]):
+        part = f"correct the part of {main.fields['buffer']} at {main.sites[1].location}: other tasks write it"
+        folded = replace(folded, remedies=(part, *main.remedies))
+    return folded
+
+
+def _same_barrier(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
+    """Return whether one barrier fixes both: after their first operation, before their second, or their later line."""
+    one, other = races[0], group[0]
+    if one.fields["sync"] != other.fields["sync"] or one.fields["sync"] not in BARRIERS:
+        return False
+    if _at_one_line(one) or _at_one_line(other):
+        return False
+    (first, second), (other_first, other_second) = ([site.at for site in race.sites] for race in (one, other))
+    later = max(first, second) == max(other_first, other_second) and one.fields["buffer"] == other.fields["buffer"]
+    return first == other_first or second == other_second or (later and not other.writes_twice)
+
+
+# Whether two groups of races between tasks are one fault, the surest reason first.
+_SAME_FAULT = (_same_lines, _same_barrier, _same_work, _wrong_read)
+
+
+def _at_one_line(finding: Finding) -> bool:
+    """Return whether tasks execute one line on the same bytes: no barrier fixes that."""
+    return len(finding.lines) == 1
+
+
+def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: Sequence[Finding]) -> list[Finding]:
+    """Fold races within a task into the missing barrier between tasks that would also fix them: it is a full sync.
+
+    Args:
+        within: races within a task, each with the locations where a sync would fix it.
+        between: races between tasks.
+    """
+    alone: list[Finding] = []
+    folded = list(between)
+    for finding, points in within:
+        number = next((number for number, race in enumerate(between) if _barrier_fixes(race, points)), None)
+        if number is None:
+            alone.append(finding)
+        else:
+            folded[number] = folded[number].fold(finding)
+    return alone + folded
+
+
+def _barrier_fixes(finding: Finding, points: set[Point]) -> bool:
+    """Return whether the barrier missing in a race between tasks could be added at one of the points."""
+    first, last = sorted(finding.sites, key=lambda site: site.line)
+    if finding.fields["sync"] not in BARRIERS or first.file != last.file or _at_one_line(finding):
+        return False
+    begin, end = (site.line for site in finding.sites)
+    in_file = [point for point in points if point.file == first.file]
+    return any(
+        (point.kind == "loop" and point.line == finding.fields.get("loop"))
+        or (point.kind == "before" and (first.line < point.line <= last.line or point.line == end))
+        or (point.kind == "after" and (first.line <= point.line < last.line or point.line == begin))
+        for point in in_file
+    )
