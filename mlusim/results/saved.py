@@ -77,8 +77,11 @@ def write(run: Result, path: str | os.PathLike[str], *, output: bool) -> Path:
     path = as_path(path)
     arrays: dict[str, Array] = {}
     sources = run.sources
-    names = short_names({*sources, *(file for file, _, _ in run.log.lines)})
+    lines, swallowed = run.log.lines, run.log.swallowed
+    names = short_names({*sources, *(file for file, _, _ in lines), *(file for _, _, file, _ in swallowed)})
     log = log_values(run.log, arrays)
+    log["lines"] = [(names[file], line, function) for file, line, function in lines]
+    log["swallowed"] = [(message, location, names[file], line) for message, location, file, line in swallowed]
     head = {
         "format": FORMAT,
         "number": NUMBER,
@@ -89,7 +92,7 @@ def write(run: Result, path: str | os.PathLike[str], *, output: bool) -> Path:
         "board": run.board.parameters() | {"sources": dict(run.board.sources)},
         "plan": None if run.plan is None else _plan_values(run.plan, run.board, arrays),
         "request": None if run.request is None else parameter_json(run.request)["fields"],
-        "log": log | {"lines": [(names[file], line, function) for file, line, function in run.log.lines]},
+        "log": log,
         "sources": {names[file]: text for file, text in sources.items()},
         "output": None,
         "made_by": dict(run.made_by),

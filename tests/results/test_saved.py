@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import fields
 from pathlib import Path
 
@@ -165,6 +166,25 @@ def test_a_run_that_stopped_with_an_error(tmp_path):
     assert read.stopped.startswith("AllocationError: task 2 (cluster 0, core 2)")
     same_log(read.log, device.log)
     assert to_json(read) == to_json(device.result())
+
+
+def test_a_run_whose_kernel_caught_an_error(tmp_path):
+    async def catches(core, x, out):
+        try:
+            x[x.shape[0]]
+        except mlusim.AccessError:
+            await _add_one(core, x, out)
+
+    device = own_device(catches)
+    device.synchronize()
+    saved = device.save(tmp_path / "caught")
+    read = mlusim.load(saved)
+    (message, location, _, line), *_ = device.log.swallowed
+    assert read.log.swallowed[0] == (message, location, "test_saved.py", line)
+    finding, *_ = check_log(read.log, read.board).errors
+    assert (finding.kind, finding.fields) == ("swallowed", {"file": "test_saved.py", "line": line})
+    with zipfile.ZipFile(saved) as archive:
+        assert str(Path(__file__).parent) not in archive.read("run.json").decode()
 
 
 def test_a_net_and_its_operators_can_be_saved(tmp_path):
