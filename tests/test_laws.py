@@ -64,7 +64,7 @@ def test_the_time_of_one_core_matches_the_closed_form(name, count, turns):
         if on.dram_latency_growth:
             root = ((1 + demand) ** 2 + 4 * (on.dram_latency_growth - 1) * demand) ** 0.5
             part = 2 / (1 + demand + root)
-        return ceil_ps(units * PS_PER_S / (port * part))
+        return max(ceil_ps(units * PS_PER_S / (port * part)), on.dma_segment_ps)
 
     load = on.dma_read_latency_ps + transfer_ps(on.core_read_bandwidth_bytes_per_s, on.dram_read_efficiency)
     store = on.dma_write_latency_ps + transfer_ps(on.core_write_bandwidth_bytes_per_s, on.dram_write_efficiency)
@@ -109,6 +109,27 @@ def test_one_cores_time_and_the_lower_bound_never_grow_with_more_bandwidth_or_cl
     columns = [LogColumns(device.log, device.board) for device in (before, after)]
     bounds = [lower_bound_of(*pair).time_ps for pair in zip(columns, metrics, strict=True)]
     assert bounds[1] <= bounds[0]
+
+
+@few
+@given(boards, st.integers(2, 40), st.integers(1, 300).map(lambda size: 4 * size), st.integers(1, 300), st.booleans())
+def test_a_strided_copy_is_never_slower_than_a_loop_of_copies_of_its_rows(name, rows, width, gap, store):
+    async def kernel(core, x, out, strided):
+        far = (out if store else x)[0].reshape(-1, width + 4 * gap)[:rows, :width]
+        near = core.nram.alloc((rows, width), x.dtype)
+        to, origin = (far, near) if store else (near, far)
+        if strided:
+            core.memcpy_async(to, origin)
+        else:
+            for row in range(rows):
+                core.memcpy_async(to[row], origin[row])
+        await core.sync()
+
+    on = fair(name)
+    count = rows * (width + 4 * gap)
+    whole, rowwise = (time_ps(run(on, count, turns=strided, kernel=kernel)) for strided in (True, False))
+    # The strided rate differs from the contiguous one only where the DRAM is full.
+    assert whole <= rowwise + rows
 
 
 @few

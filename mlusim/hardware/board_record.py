@@ -74,7 +74,7 @@ class Board:
         memory_core_bandwidth_bytes_per_s: IO engine of the memory core, DRAM to and from SRAM.
         dma_read_latency_ps: from issue of a read to its first byte; hidden behind the copy before it in the pipe.
         dma_write_latency_ps: the same for a write.
-        dma_segment_ps: minimum time for each segment of a strided copy off chip.
+        dma_segment_ps: minimum time for each segment of a copy off chip; without gaps, it is one segment.
         dma_element_ps: the same where a segment is shorter than a bus unit, as in element-wise strided access.
 
         On chip

@@ -79,7 +79,8 @@ def _cost(
     port_rate = bandwidth / PS_PER_S
     off_chip = bool(copy.bus_read_bytes or copy.bus_write_bytes)
     segment_ps = segment_cost_ps(board, copy.segment_bytes, off_chip=off_chip)
-    if copy.segments > 1 and segment_ps:
+    if segment_ps:
+        # A copy without gaps is one segment: else a loop of row copies would be faster than the strided copy.
         port_rate = min(port_rate, port_bytes / (copy.segments * segment_ps))
     ratio = work / port_bytes
     limit = port_rate * ratio
@@ -88,7 +89,7 @@ def _cost(
 
 
 def segment_cost_ps(board: Board, segment_bytes: int, *, off_chip: bool) -> int:
-    """Return the least time per segment of a strided copy.
+    """Return the least time per segment of a copy; one without gaps is one segment.
 
     Off chip, it depends on whether the segment fills a bus unit. Between SRAM and NRAM or WRAM, a segment takes the
     cycles of its lines.

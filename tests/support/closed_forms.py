@@ -34,9 +34,16 @@ def span(device: Device) -> int:
 
 
 def transfer_ps(
-    one: Board, *, reads: int = 0, writes: int = 0, first_reads: int = 0, segments: int = 1, strided: bool = False
+    one: Board,
+    *,
+    reads: int = 0,
+    writes: int = 0,
+    first_reads: int = 0,
+    segments: int = 1,
+    strided: bool = False,
+    elements: bool = False,
 ) -> float:
-    """The slowest of core port, cluster port, segments and DRAM, for bytes on the bus."""
+    """The slowest of core port, cluster port, segments (`elements`: below 64 B) and DRAM, for bytes on the bus."""
     kind = "dram_strided_" if strided else "dram_"
     work = (reads + first_reads) / getattr(one, f"{kind}read_efficiency")
     work += writes / getattr(one, f"{kind}write_efficiency")
@@ -44,6 +51,5 @@ def transfer_ps(
     for name, nbytes in (("read", reads), ("write", writes)):
         ports = (getattr(one, f"{port}_{name}_bandwidth_bytes_per_s") for port in ("core", "cluster"))
         through += [nbytes / port * PS for port in ports]
-    if segments > 1:
-        through.append(segments * one.dma_segment_ps)
+    through.append(segments * (one.dma_element_ps if elements else one.dma_segment_ps))
     return max(through)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counted_loops import H8, X4
+from counted_loops import H8, S4, X4
 from mlusim import dtypes
 from mlusim.cores.core import Core
 from mlusim.errors import KernelError
@@ -211,18 +211,21 @@ def test_cost_of_rows(one: Board, row: int, count: int) -> None:
     assert row_copies(one, count=count, row=row, blocking=False) == pytest.approx(queued, abs=2)
 
 
-def test_counted_blocking_rows_cost_about_what_the_loop_costs(run: Any) -> None:
+@pytest.mark.parametrize("one", [X4, H8, S4], ids=lambda one: one.name)
+@pytest.mark.parametrize("row", [4, 64, 512, 4096])
+def test_counted_blocking_rows_cost_what_the_loop_costs(run: Any, one: Board, row: int) -> None:
     """The loop of plain copies, awaited one by one, within the cost of its branch and the strided efficiency."""
 
     async def kernel(core: Core, x: View) -> None:
-        tile = core.nram.alloc((16, 4096), np.uint8)
-        for row in range(16):
-            await core.memcpy(tile[row], x[15 - row])
+        tile = core.nram.alloc((16, row), np.uint8)
+        for number in range(16):
+            await core.memcpy(tile[number], x[15 - number])
 
-    device = Device()
-    columns = run(kernel, device.upload(np.zeros((16, 4096), np.uint8)), device=device).log.columns()
+    device = Device(one)
+    columns = run(kernel, device.upload(np.zeros((16, row), np.uint8)), device=device).log.columns()
     plain = columns["end_ps"][-1] - columns["issue_ps"][0]
-    assert row_copies(X4, count=16, row=4096) == pytest.approx(plain, rel=0.05)
+    branches = 15 * one.cycles_ps(one.scalar_loop_cycles)
+    assert row_copies(one, count=16, row=row) == pytest.approx(plain + branches, rel=0.01)
 
 
 def test_on_chip_rows_each_pay_their_startup(run: Any) -> None:

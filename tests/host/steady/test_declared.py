@@ -177,7 +177,7 @@ def both(run: Callable[..., Result]) -> tuple[Result, Result, float]:
 @pytest.mark.parametrize("kernel", [rows, swapped, three_parts, uneven])
 @pytest.mark.parametrize(("board", "clusters"), [("mlu270", 4), ("mlu590-h8", 1)])
 def test_most_iterations_are_not_executed(kernel: Any, board: str, clusters: int) -> None:
-    x = tensor(4 * clusters * 240, 2048)
+    x = tensor(4 * clusters * 240, 4096)
     given_: dict[str, Any] = {"device": board, "dim": (4, clusters, 1), "data": False}
     _, quick, part = both(lambda **how: mlusim.run(kernel, x, Output(x.shape, "float32"), **given_, **how))
     assert quick.steady.operations > len(quick.log) / 2
