@@ -161,9 +161,17 @@ def nearest(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0
     return f"did you mean {' or '.join(near)}? " if near else ""
 
 
-def it_has(names: Iterable[str]) -> str:
-    """Return "it has a, b" for a message about an unknown name, or "it has none"."""
-    return f"it has {', '.join(names) or 'none'}"
+def choose_one(word: object, names: Iterable[str]) -> str:
+    """Return "did you mean a? choose one of a, b" for a message about an unknown name, or a value that is none."""
+    names = list(names)
+    near = nearest(word, names) if isinstance(word, str) else ""
+    return f"{near}choose one of {', '.join(names)}"
+
+
+def it_has(names: Iterable[str], word: str = "") -> str:
+    """Return "it has a, b", or "it has none", for a message about an unknown name; "did you mean a? " comes first."""
+    names = list(names)
+    return f"{nearest(word, names)}it has {', '.join(names) or 'none'}"
 
 
 def flag_of(name: str) -> str:

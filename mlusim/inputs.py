@@ -17,7 +17,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2
-from mlusim.errors import InputError, nearest, shown
+from mlusim.errors import InputError, choose_one, shown
 
 MAX_RANK = 64
 # By a torch dtype that NumPy lacks: that of ml_dtypes, and a torch dtype of the same size that NumPy has.
@@ -130,12 +130,8 @@ def check_operations(theory_ops: Any) -> int | None:
 def check_choice(what: str, value: object, known: Iterable[str]) -> None:
     """Raise `InputError` for an unknown name, suggesting the nearest one."""
     names = list(known)
-    near = ""
-    if isinstance(value, str):
-        if value in names:
-            return
-        near = nearest(value, names)
-    raise InputError(f"{what}={shown(value)}: {near}choose one of {', '.join(names)}")
+    if not (isinstance(value, str) and value in names):
+        raise InputError(f"{what}={shown(value)}: {choose_one(value, names)}")
 
 
 def as_mapping(what: str, value: object) -> Mapping[str, Any]:

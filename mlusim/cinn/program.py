@@ -12,7 +12,7 @@ from mlusim.arrays import Array
 from mlusim.cinn.net import Instruction, Variable, describe, in_context
 from mlusim.cinn.result import NetResult, Step
 from mlusim.dtypes import dtype_of
-from mlusim.errors import InputError, nearest
+from mlusim.errors import InputError, it_has
 from mlusim.hardware import Board
 from mlusim.host.device import Device
 from mlusim.log import NONE
@@ -94,7 +94,7 @@ class Program:
         known = [name for name in RunOptions.__annotations__ if name != "steady"]
         for name in settings:
             if name not in known:
-                raise TypeError(f"execute has no option {name!r}: {nearest(name, known)}it has {', '.join(known)}")
+                raise TypeError(f"execute has no option {name!r}: {it_has(known, name)}")
 
     def _arrays(self, inputs: Mapping[Any, ArrayLike]) -> dict[Variable, Array]:
         """Return the array of each input, checked."""

@@ -112,18 +112,14 @@ def given(**options: Any) -> dict[str, Any]:
 
 def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
     """Parse `--set NAME=VALUES` to values of the defaults' types. Raises `InputError`."""
-    from mlusim.errors import nearest
-
     by_name: dict[str, list[Any]] = {}
     for text in texts:
         name, values = assignment("--set", text, "NAME=VALUE")
         if name not in kernel.settings:
             if name in kernel.tensors:
                 raise InputError(f"--set {text}: {name} has no default, so it is an argument: write --arg {name}=...")
-            near = nearest(name, kernel.settings)
-            raise InputError(
-                f"--set {name}: {kernel.name} has no such parameter with a default; {near}{it_has(kernel.settings)}"
-            )
+            has = it_has(kernel.settings, name)
+            raise InputError(f"--set {name}: {kernel.name} has no such parameter with a default; {has}")
         if name in by_name:
             raise InputError(f"--set {text}: {name} has a value already; several values are one list, {name}=4,8")
         by_name[name] = _setting(name, values, kernel.settings[name])

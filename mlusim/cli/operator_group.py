@@ -12,7 +12,7 @@ from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import METAVAR
 from mlusim.cli.kernel_completion import complete_kernel
 from mlusim.cli.operators import ENTRIES, summaries
-from mlusim.errors import nearest
+from mlusim.errors import choose_one
 from mlusim.files import is_kernel_name
 
 if TYPE_CHECKING:
@@ -79,9 +79,8 @@ class OperatorGroup(click.Group):
         if args and is_kernel_name(args[0]):
             return args[0], self._make_kernel(args[0]), args[1:]
         if args and not args[0].startswith("-") and args[0] not in ENTRIES:
-            near = nearest(args[0], ENTRIES)
-            known = f"choose one of {', '.join(ENTRIES)}; a kernel of your own is FILE.py:KERNEL"
-            raise click.UsageError(f"no operator {args[0]!r}; {near}{known}", ctx)
+            known = choose_one(args[0], ENTRIES)
+            raise click.UsageError(f"no operator {args[0]!r}; {known}; a kernel of your own is FILE.py:KERNEL", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -11,7 +11,7 @@ from mlusim.cli.files import check_file
 from mlusim.cli.option_types import NEW_FILE, complete_from
 from mlusim.cli.options import full_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
-from mlusim.errors import InputError, nearest
+from mlusim.errors import InputError, choose_one
 
 if TYPE_CHECKING:
     from mlusim.validation.report import Accuracy, Outcome
@@ -55,8 +55,7 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
     known = _names()
     for name in names:
         if not any(row.startswith(name) for row in known):
-            near = nearest(name, known)
-            raise InputError(f"no measurement begins with {name!r}; {near}choose one of {', '.join(known)}")
+            raise InputError(f"no measurement begins with {name!r}; {choose_one(name, known)}")
     if plot is not None:
         if Path(plot).suffix.lower() not in {".svg", ".png"}:
             raise InputError(f"--plot {plot}: name a .svg or .png file")

@@ -159,7 +159,8 @@ def _own_kernel(
     unknown = [key for key in settings if key not in kernel.settings]
     if unknown:
         raise InputError(
-            f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; {it_has(kernel.settings)}"
+            f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; "
+            f"{it_has(kernel.settings, unknown[0])}"
         )
     settings = with_texts_parsed(settings, kernel.settings)
     return _Subject(name=name, kernel=kernel, dtype=dtype, strategies=[None], options=settings, launch=launch)

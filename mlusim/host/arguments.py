@@ -22,7 +22,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.dtypes import ALL, dtype_name, dtype_of, nearest_dtype
-from mlusim.errors import InputError, it_has, nearest, shown
+from mlusim.errors import InputError, it_has, shown
 from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
 from mlusim.host.random_tensors import RandomTensors
@@ -260,11 +260,8 @@ def _given(
         elif name in parameters or name in optional:
             named[name] = argument.value
         else:
-            names = [*parameters, *optional]
-            near = nearest(argument.name, names)
-            raise InputError(
-                f"--arg {argument.text}: {kernel} has no parameter {argument.name!r}; {near}{it_has(names)}"
-            )
+            has = it_has([*parameters, *optional], argument.name)
+            raise InputError(f"--arg {argument.text}: {kernel} has no parameter {argument.name!r}; {has}")
     unassigned = [name for name in parameters if name not in named]
     if len(positional) > len(unassigned):
         raise InputError(f"--arg {positional[len(unassigned)].text}: {kernel} has no parameter left for it")

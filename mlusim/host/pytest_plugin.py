@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """`mlusim.verify`, failing the test if the report has errors."""
     from mlusim.cores.tasks.launch_checks import keyword_names
-    from mlusim.errors import MlusimError, nearest
+    from mlusim.errors import MlusimError, choose_one
     from mlusim.host.verify import verify
 
     strict = bool(request.config.getoption("--mlusim-hints"))
@@ -68,10 +68,7 @@ def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in settings.values())
         for name in options:
             if name not in known and name not in settings and not takes_any:
-                pytest.fail(
-                    f"verify_kernel has no option {name!r}: {nearest(name, known)}choose one of {', '.join(known)}",
-                    pytrace=False,
-                )
+                pytest.fail(f"verify_kernel has no option {name!r}: {choose_one(name, known)}", pytrace=False)
         failure = ""
         try:
             report = verify(kernel, *arguments, **options)

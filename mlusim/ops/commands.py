@@ -11,7 +11,7 @@ from typing import Any
 
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
-from mlusim.errors import InputError, flag_of, it_has, nearest, shown
+from mlusim.errors import InputError, choose_one, flag_of, it_has, shown
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.call import Call, Input
@@ -56,7 +56,7 @@ class Command:
         known = {attribute.name: attribute for attribute in self.all_attributes}
         for name in values:
             if name not in known:
-                raise InputError(f"{name}: {self.name} has no such option; {nearest(name, known)}{it_has(known)}")
+                raise InputError(f"{name}: {self.name} has no such option; {it_has(known, name)}")
         for name, attribute in known.items():
             if attribute.required and name not in values:
                 raise InputError(f"{name}: {self.name} needs it; give a value, or a list of them to sweep")
@@ -121,8 +121,5 @@ COMMANDS = _commands()
 def command_of(name: str) -> Command:
     """Return a command by name. Raises `InputError`."""
     if name not in COMMANDS:
-        raise InputError(
-            f"no operator {shown(name)}; {nearest(name, COMMANDS)}choose one of {', '.join(COMMANDS)}; a kernel is "
-            "file.py:function"
-        )
+        raise InputError(f"no operator {shown(name)}; {choose_one(name, COMMANDS)}; a kernel is file.py:function")
     return COMMANDS[name]

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from mlusim.analysis.launch_log import Operand, log_of_launch
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import AllocationError, InputError, PlanError, nearest, shown
+from mlusim.errors import AllocationError, InputError, PlanError, it_has, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.host.random_tensors import RandomTensors
@@ -208,9 +208,7 @@ def apply(
     unknown = [name for name in settings if name not in RunOptions.__annotations__]
     if unknown:
         known = [*operator.tensors, *attributes, "device", "strategy", *RunOptions.__annotations__]
-        raise TypeError(
-            f"{operator.name} has no argument {unknown[0]!r}: {nearest(unknown[0], known)}it has {', '.join(known)}"
-        )
+        raise TypeError(f"{operator.name} has no argument {unknown[0]!r}: {it_has(known, unknown[0])}")
     limit = settings.pop("nram_limit_bytes", None)
     return run(operator.prepared(board(device), strategy, *inputs, nram_limit_bytes=limit, **attributes), **settings)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from mlusim.errors import InputError, nearest, shown
+from mlusim.errors import InputError, choose_one, shown
 from mlusim.ops.operator import Operator
 
 
@@ -25,6 +25,5 @@ OPERATORS = _operators()
 def operator_of(name: str) -> Operator:
     """Return an operator by name. Raises `InputError`."""
     if not isinstance(name, str) or name not in OPERATORS:
-        text = shown(name)
-        raise InputError(f"no operator {text}; {nearest(text[1:-1], OPERATORS)}choose one of {', '.join(OPERATORS)}")
+        raise InputError(f"no operator {shown(name)}; {choose_one(name, OPERATORS)}")
     return OPERATORS[name]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError, it_has, nearest, shown
+from mlusim.errors import InputError, it_has, shown
 from mlusim.inputs import as_tuple
 
 Options = Mapping[str, Any]
@@ -96,7 +96,7 @@ def complete(operator: str, attributes: Iterable[Attribute], values: Options) ->
     known = {attribute.name: attribute for attribute in attributes}
     for name in values:
         if name not in known:
-            raise InputError(f"{operator} has no attribute {shown(name)}: {nearest(name, known)}{it_has(known)}")
+            raise InputError(f"{operator} has no attribute {shown(name)}: {it_has(known, name)}")
     completed = {}
     for name, attribute in known.items():
         if name in values:

@@ -114,7 +114,8 @@ def test_objects_that_are_not_kernels_are_errors(kernels, tmp_path):
     ):
         here(f"{tmp_path}/imports.py:f", shape=4)
     with pytest.raises(
-        InputError, match=r"^tale: add has no such parameter with a default, which is a setting; it has tile$"
+        InputError,
+        match=r"^tale: add has no such parameter with a default, which is a setting; did you mean tile\? it has tile$",
     ):
         here(f"{kernels}:add", shape=4, tale=3)
     with pytest.raises(
