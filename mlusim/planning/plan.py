@@ -20,6 +20,7 @@ from mlusim.cores.tasks.launch_checks import as_grid
 from mlusim.dtypes import dtype_of
 from mlusim.errors import PlanError, shown
 from mlusim.hardware import Board, board
+from mlusim.inputs import as_shape
 from mlusim.planning import plan_text
 from mlusim.planning.tiles import Tile, Tiles, check_cover
 from mlusim.units import format_bytes, plural
@@ -93,9 +94,11 @@ class Plan:
             kind, dim: of the launch, as in `Device.launch`; by default one task per core.
             parameters: parameters of the kernel besides the tiles.
 
-        The tiles are not checked here: see `check` and `mlusim.verify`. Raises `PlanError` for a grid of other than one
-        to three integers.
+        The tiles are not checked here: see `check` and `mlusim.verify`. Raises `PlanError` for anything but `Tiles`,
+        and for a grid of other than one to three integers above 0; `InputError` for a shape of other than integers.
         """
+        if not isinstance(tiles, Tiles):
+            raise PlanError(f"tiles={shown(tiles)} are not tiles: pass mlusim.Tiles(task, start, stop, nram_bytes)")
         target = board(device)
         itemsize = dtype_of(dtype).itemsize
         largest = int(np.argmax(tiles.elements())) if len(tiles) else -1
@@ -111,7 +114,7 @@ class Plan:
             unit_bytes=int(np.prod(extents)) * itemsize,
             kind=kind,
             dim=(target.cores_per_cluster, target.clusters, 1) if dim is None else _grid(dim),
-            output_shape=tuple(int(extent) for extent in shape),
+            output_shape=as_shape("the output of the plan", shape),
             itemsize=itemsize,
             tiles=tiles,
             nram_bytes=int(tiles.nram_bytes.max()) if len(tiles) else 0,
@@ -194,10 +197,10 @@ class Plan:
 
 
 def _grid(dim: Any) -> tuple[int, int, int]:
-    """Return a grid with three axes. Raises `PlanError` for anything but one to three integers."""
+    """Return a grid with three axes. Raises `PlanError` for anything but one to three integers above 0."""
     grid = as_grid(dim)
-    if len(grid) != _AXES or not all(isinstance(extent, int) for extent in grid):
-        raise PlanError(f"dim={shown(dim)} is not a grid: pass one to three integers, such as (4, 8, 1)")
+    if len(grid) != _AXES or not all(isinstance(extent, int) and extent > 0 for extent in grid):
+        raise PlanError(f"dim={shown(dim)} is not a grid: pass one to three integers above 0, such as (4, 8, 1)")
     return grid
 
 

@@ -1,4 +1,8 @@
-"""The common parts of planners: buffers, grids, distribution to tasks, and boxes as columns."""
+"""The common parts of planners: buffers, grids, distribution to tasks, and boxes as columns.
+
+`cut`, `cut_evenly`, `boxes`, `in_turn` and `in_runs` serve planners of users too, and raise `InputError` for arguments
+that no split has.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
+from mlusim.inputs import as_count
 from mlusim.memory.copy_limits import MAX_SEGNUM
 from mlusim.units import ceil_div
 
@@ -42,6 +48,7 @@ def in_turn(sizes: Integers, tasks: int) -> Integers:
     Items of equal size go to task k modulo `tasks`. Short items come last and thus spread over tasks: no two tasks
     differ by more than the largest item.
     """
+    as_count("in_turn: tasks", tasks)
     task = np.empty(len(sizes), np.int64)
     task[np.argsort(-np.asarray(sizes), kind="stable")] = np.arange(len(sizes)) % tasks
     return task
@@ -49,6 +56,8 @@ def in_turn(sizes: Integers, tasks: int) -> Integers:
 
 def in_runs(count: int, tasks: int) -> Integers:
     """Divide `count` items into one contiguous run per task, as evenly as possible; return the task of each item."""
+    as_count("in_runs: count", count, least=0)
+    as_count("in_runs: tasks", tasks)
     return np.repeat(np.arange(tasks), run_lengths(count, tasks))
 
 
@@ -60,12 +69,16 @@ def run_lengths(count: int, tasks: int) -> Integers:
 
 def cut(extent: int, size: int) -> Cuts:
     """Cut an extent into parts of `size`, the last one possibly shorter; return starts and stops."""
+    as_count("cut: extent", extent, least=0)
+    as_count("cut: size", size)
     starts = np.arange(0, extent, size, dtype=np.int64)
     return starts, np.minimum(starts + size, extent)
 
 
 def cut_evenly(extent: int, parts: int) -> Cuts:
     """Cut an extent into `parts` parts that differ by at most one; return starts and stops."""
+    as_count("cut_evenly: extent", extent, least=0)
+    as_count("cut_evenly: parts", parts)
     bounds = np.arange(parts + 1, dtype=np.int64) * extent // parts
     return bounds[:-1], bounds[1:]
 
@@ -77,6 +90,8 @@ def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integer
         cuts: the parts of each axis.
         order: loop order of the axes, outermost first.
     """
+    if sorted(order) != list(range(len(cuts))):
+        raise InputError(f"boxes: order={shown(list(order))} for the cuts of {len(cuts)} axes: name each axis once")
     parts = [len(cuts[axis][0]) for axis in order]
     count = int(np.prod(parts))
     start = np.empty((count, len(cuts)), np.int64)

@@ -37,7 +37,8 @@ class Tiles:
         start, stop: (tiles, rank) its box.
         nram_bytes: (tiles,) NRAM in use while it is processed, or one number for all tiles.
 
-    Iterations number the tiles of a task in the order given. Raises `PlanError` for columns of different lengths.
+    Iterations number the tiles of a task in the order given. Raises `PlanError` for columns of different lengths or
+    ranks, and for anything but integers.
     """
 
     def __init__(self, task: Any, start: Any, stop: Any, nram_bytes: Any) -> None:
@@ -45,12 +46,19 @@ class Tiles:
         count = len(self.task)
         self.start: Integers = _corners("start", start, count)
         self.stop: Integers = _corners("stop", stop, count)
+        if count and self.start.shape != self.stop.shape:
+            raise PlanError(
+                f"start has {plural(self.start.shape[1], 'coordinate')} and stop {self.stop.shape[1]}: both need one "
+                "for each axis of the output"
+            )
         nram = _column("nram_bytes", nram_bytes)
         if nram.ndim and nram.shape not in {(1,), (count,)}:
             raise PlanError(
                 f"{plural(nram.size, 'value')} of nram_bytes for {plural(count, 'task')}: give one for each tile, or "
                 "one for all"
             )
+        if nram.size and nram.min() < 0:
+            raise PlanError(f"nram_bytes holds {nram.min()}: a tile needs 0 bytes or more")
         self.nram_bytes: Integers = np.broadcast_to(nram, (count,))
         self._order = np.argsort(self.task, kind="stable")
         sorted_tasks = self.task[self._order]

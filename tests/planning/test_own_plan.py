@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim import AllocationError, Plan, PlanError, Tiles
+from mlusim import AllocationError, InputError, Plan, PlanError, Tiles
 
 
 def own(task=(0, 1), start=((0, 0), (2, 0)), stop=((2, 3), (5, 3)), nram_bytes=64, **options):
@@ -74,6 +74,8 @@ def test_check_names_the_fault_of_a_plan(plan, message):
         ({"task": ("a", "b")}, r"^task of Tiles is \('a', 'b'\): it must be an array of integers$"),
         ({"start": ((0, 0), (2,))}, "^start of Tiles is .*: it must be an array of integers$"),
         ({"stop": ((2, 3), (5, 2.5))}, r"^stop of Tiles holds 2\.5: it must be an array of integers; round it$"),
+        ({"start": ((0,), (2,))}, "^start has 1 coordinate and stop 2: both need one for each axis of the output$"),
+        ({"nram_bytes": (1, -2)}, "^nram_bytes holds -2: a tile needs 0 bytes or more$"),
         ({"nram_bytes": (1, 2, 3)}, "^3 values of nram_bytes for 2 tasks: give one for each tile, or one for all$"),
     ],
 )
@@ -127,8 +129,18 @@ def test_json_of_a_plan_with_nothing_to_do():
 
 def test_a_grid_may_leave_out_its_last_axes():
     assert own(dim=4).dim == own(dim=(4,)).dim == (4, 1, 1)
-    for wrong in ("4", (4, 1, 1, 1), (4.0,), ()):
+    for wrong in ("4", (4, 1, 1, 1), (4.0,), (), -4, (4, 0)):
         with pytest.raises(
             PlanError, match=rf"^dim={re.escape(repr(wrong))} is not a grid: pass one to three integers"
         ):
             own(dim=wrong)
+
+
+def test_tiles_and_a_shape_of_integers_are_needed():
+    with pytest.raises(PlanError, match=r"^tiles=\[\(0, 0, 5\)\] are not tiles: pass mlusim\.Tiles\(task, start, "):
+        Plan.from_tiles([(0, 0, 5)], (5,))
+    for wrong in ((5.5,), "5", None):
+        with pytest.raises(
+            InputError, match=rf"^the output of the plan {re.escape(repr(wrong))}: a shape is an integer"
+        ):
+            Plan.from_tiles(Tiles([0], [[0]], [[5]], 20), wrong)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlusim.errors import InputError
 from mlusim.hardware import Board, board
 from mlusim.planning.split import (
     boxes,
@@ -84,3 +86,24 @@ class TestBoxes:
             expected.append(box)
         assert start.tolist() == expected
         assert stop.tolist() == [[index + 1 for index in box] for box in expected]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: cut(10, 0), r"^cut: size=0: pass an integer of at least 1$"),
+        (lambda: cut(10, 2.5), r"^cut: size=2\.5: pass an integer of at least 1$"),
+        (lambda: cut(-1, 3), r"^cut: extent=-1: pass an integer of at least 0$"),
+        (lambda: cut_evenly(10, 0), r"^cut_evenly: parts=0: pass an integer of at least 1$"),
+        (lambda: in_turn(np.ones(3), 0), r"^in_turn: tasks=0: pass an integer of at least 1$"),
+        (lambda: in_runs(3, -1), r"^in_runs: tasks=-1: pass an integer of at least 1$"),
+        (
+            lambda: boxes([cut(10, 3), cut(5, 5)], [0]),
+            r"^boxes: order=\[0\] for the cuts of 2 axes: name each axis once$",
+        ),
+        (lambda: boxes([cut(10, 3)], [1]), r"^boxes: order=\[1\] for the cuts of 1 axes: name each axis once$"),
+    ],
+)
+def test_arguments_that_no_split_has(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()
