@@ -119,7 +119,7 @@ def _remedies(cause: Finding, consequence: Finding) -> tuple[str, ...]:
             first = f"the loop at {location_of(late.file, begin)}" if begin else late.location
             barrier = f"{late.call(f'{sync}()')} in the {who}, once before {first}"
             return barrier, *cause.remedies
-    if consequence.kind == "task-race" and not cause.remedies:
+    if consequence.kind == "task-race" and not cause.remedies and cause.kind != "stopped":
         return consequence.remedies
     if consequence.kind == "never-written" and _of_two_launches(cause, consequence):
         unwritten = consequence.fields["tensor"]

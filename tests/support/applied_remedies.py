@@ -5,35 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from mlusim.verifier.findings import Finding
+
 Lines = list[str]
 # A line of the kernel's file, and a call in the language of the kernel.
 AT = r"\w+\.(?:py|mlu):(\d+)"
 CALL = r"`((?:await core\.\w+|__\w+)\([\d, ]*\))`"
 
 
-def ways_to_apply(remedy: str, lines: Lines, buffer: str = "") -> list[Lines]:
-    """Return the source after each of the changes that a remedy allows; none if it asks for judgement.
-
-    `remedy`: its first alternative. `buffer`: the variable of the kernel that the finding is about.
-    """
+def ways_to_apply(finding: Finding, lines: Lines) -> list[Lines]:
+    """Return the source after each of the changes that a finding's first remedy allows; none if it asks for thought."""
+    remedy = finding.remedies[0] if finding.remedies else ""
     for pattern, apply in _FORMS.items():
         if found := re.match(pattern, remedy):
-            return [way for way in apply(Source(lines, buffer), *found.groups()) if way]
+            return [way for way in apply(Source(lines, finding.region), *found.groups()) if way]
+    # The end of a scope, and what lies between two operations of one line, are no lines.
+    assert not re.match(CALL, remedy) or re.search(r" before the scope | between the ", remedy), f"new form: {remedy}"
     return []
 
 
-def lines_to_correct(remedy: str) -> list[int]:
-    """Return the lines of which a remedy says that one has to be corrected by hand."""
-    found = re.match(rf"(?:correct|check) .*?{AT}(?: or {AT})?", remedy)
-    return [int(number) for number in found.groups() if number] if found else []
-
-
 class Source:
-    """The lines of a file, and a buffer's name."""
+    """The lines of a file, and the bytes of the finding, such as `tile[0, 0:40]` with their size and memory."""
 
-    def __init__(self, lines: Lines, buffer: str) -> None:
+    def __init__(self, lines: Lines, region: str) -> None:
         self.lines = lines
-        self.buffer = buffer
+        self.part = region.partition("]")[0] + "]"
 
     def indent(self, number: int) -> str:
         line = self.lines[number - 1]
@@ -127,10 +123,11 @@ def _waited_for(source: Source, number: str) -> list[Lines]:
 
 
 def _written_before(source: Source, number: str) -> list[Lines]:
-    indent = source.indent(int(number))
-    return (
-        [source.with_lines((int(number) - 1, [f"{indent}core.write_zero({source.buffer})"]))] if source.buffer else []
-    )
+    name = source.part.partition("[")[0]
+    if not any(re.match(rf"\s+(?:\w+, )*{name}(?:, \w+)* = ", line) for line in source.lines):
+        # The kernel has no variable of this name.
+        return []
+    return [source.with_lines(source.before(int(number), f"core.write_zero({source.part}); await core.sync_compute()"))]
 
 
 def _locked(source: Source, first: str, last: str, lock: str, unlock: str) -> list[Lines]:
