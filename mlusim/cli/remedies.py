@@ -66,19 +66,19 @@ def _other_option(context: click.Context, option: str) -> str:
     from mlusim.cli.kernel_completion import setting_names
     from mlusim.cli.operators import ENTRIES
 
+    words = context.find_root().obj or ()
     if "bangc" in context.command_path.split():
-        return _of_compiler(option, context.find_root().obj or ())
+        return _of_compiler(option, words)
     # `mlusim sweep tin_shift` is a command of its own, below `sweep`.
     command = (*context.command_path.split(), "")[1]
+    what_runs = next((word for word in words if is_kernel_name(word) or word in ENTRIES), "")
     if command in _TAKE_RUNS:
-        runs = [word for word in context.find_root().obj or () if is_kernel_name(word) or word in ENTRIES]
-        return f'; a run is one argument, in quotes: mlusim {command} "{runs[0]} {option} ..."' if runs else ""
+        return f'; a run is one argument, in quotes: mlusim {command} "{what_runs} {option} ..."' if what_runs else ""
     kernel, name = context.command.name or "", option.lstrip("-").replace("-", "_")
     if is_kernel_name(kernel) and name in setting_names(kernel):
         return f"; {name} is a parameter of the kernel: --set {name}=VALUE"
-    words = [word for word in context.find_root().obj or () if is_kernel_name(word) or word in ENTRIES]
-    if words and isinstance(context.command, click.Group):
-        return f"; options follow {words[0]}: mlusim {command} {words[0]} {option} ..."
+    if what_runs and isinstance(context.command, click.Group):
+        return f"; options follow {what_runs}: mlusim {command} {what_runs} {option} ..."
     instead = _INSTEAD.get((command, option))
     return f"; {instead}" if instead else ""
 

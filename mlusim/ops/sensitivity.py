@@ -12,6 +12,7 @@ from mlusim.hardware import Board
 from mlusim.ops.call import Call, run
 
 _TIMING = ("_ps", "_cycles", "_bytes_per_s", "_efficiency", "_growth", "_bytes_per_cycle")
+_PART = 0.2
 _NEAR = 1e-6
 
 
@@ -35,21 +36,21 @@ class Sensitivity(NamedTuple):
         return max(abs(self.less), abs(self.more))
 
 
-def sensitivity(call: Call, *, part: float = 0.2) -> list[Sensitivity]:
-    """Rerun a call, timing only, with each assumed or fitted parameter of its board changed by a fraction `part`.
+def sensitivity(call: Call) -> list[Sensitivity]:
+    """Rerun a call, timing only, with each assumed or fitted parameter of its board 20 % smaller and larger.
 
     Parameters without effect are omitted; the others are sorted by their effect. The plan is unchanged. A value that
     would break a rule of the board (efficiencies keep their order and stay below 1) changes only as far as allowed.
     """
-    return sensitivity_of(call.plan.board, partial(_time_ps, call), part=part)
+    return sensitivity_of(call.plan.board, partial(_time_ps, call))
 
 
-def sensitivity_of(board: Board, time_ps_on: Callable[[Board], int], *, part: float = 0.2) -> list[Sensitivity]:
+def sensitivity_of(board: Board, time_ps_on: Callable[[Board], int]) -> list[Sensitivity]:
     """As `sensitivity`, for any time in picoseconds that depends on a board: `time_ps_on(board)`."""
     time_ps = time_ps_on(board)
     sensitivities = []
     for field in uncertain_parameters(board):
-        changes = [time_ps_on(scaled(board, field, 1 + sign * part)) / time_ps - 1 for sign in (-1, 1)]
+        changes = [time_ps_on(scaled(board, field, 1 + sign * _PART)) / time_ps - 1 for sign in (-1, 1)]
         if any(changes):
             sensitivities.append(Sensitivity(field, board.sources[field], *changes))
     return sorted(sensitivities, key=lambda sensitivity: -sensitivity.swing)
