@@ -93,7 +93,9 @@ def finished_before(out):
     return int(out.rpartition("points.sqlite, ")[2].partition(" of them")[0])
 
 
-def test_ctrl_c_reports_progress_and_how_to_continue(kernels, start, tmp_path):
+def test_ctrl_c_reports_progress_and_how_to_continue(kernels, start, tmp_path, monkeypatch):
+    # As in small container images: no pgrep, which loky uses without psutil.
+    monkeypatch.setenv("PATH", str(tmp_path))
     process = start(*arguments(kernels, "--workers", "2"))
     wait_for(tmp_path / "points.sqlite", 2, process)
     os.killpg(process.pid, signal.SIGINT)

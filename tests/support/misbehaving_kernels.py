@@ -21,6 +21,8 @@ from mlusim.errors import (
     OperationLimitError,
 )
 
+# Before Python 3.14, and since.
+_NOT_AWAITABLE = "object int can't be used in 'await' expression|'int' object can't be awaited"
 AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
 
 
@@ -308,7 +310,7 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
         AwaitError,
         "`await Foreign.*` awaits <something foreign>, which is not an awaitable of the simulator: ",
     ),
-    (awaits_a_number, AwaitError, "object int can't be used in 'await' expression: " + re.escape(AWAITABLE)),
+    (awaits_a_number, AwaitError, f"({_NOT_AWAITABLE}): {re.escape(AWAITABLE)}"),
     (awaits_what_never_suspends, AwaitError, "there is nothing to wait for: the call returned None"),
     (zero_division, KernelError, "the kernel raised ZeroDivisionError: division by zero$"),
     (exits, KernelError, "the kernel raised SystemExit: 0$"),

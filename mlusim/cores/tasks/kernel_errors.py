@@ -34,7 +34,13 @@ if TYPE_CHECKING:
 # Python's messages about a method called with too few, too many or unknown arguments.
 _WRONG_CALL = re.compile(r"(Core|InstructionMethods|Scratch)\.(\w+)\(\) ((?:missing|got|takes) .*)")
 # Endings of Python's messages about awaiting an object that is not awaitable, or asyncio without its loop.
-_NO_AWAIT = ("can't be used in 'await' expression", "no running event loop", "no current event loop")
+# The first two are Python's before 3.14 and since.
+_NO_AWAIT = (
+    "can't be used in 'await' expression",
+    "object can't be awaited",
+    "no running event loop",
+    "no current event loop",
+)
 _AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
 
 
