@@ -8,6 +8,7 @@ from pathlib import Path
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.compiler.entries import ENTRIES, MAIN
 from mlusim.bangc.compiler.undeclared_names import OWN, is_of_library
+from mlusim.errors import nearest
 
 _MOST_LINES = 40
 _CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?:<[^()]*>)?(?:\((.*)\))?(?:\u2019|')")
@@ -29,6 +30,15 @@ _OF_CUDA = {
     "gridDim": "taskDim",
 }
 _WORD_OF_CUDA = re.compile(rf"error: .*?(?:\u2018|')({'|'.join(_OF_CUDA)})(?:\u2019|')")
+# Words of BANG C for memories and functions, and a message about a word that may be a slip of one. g++ suggests others.
+_QUALIFIERS = (
+    *(f"__{memory}__" for memory in ("nram", "wram", "ldram", "mlu_shared", "mlu_const", "mlu_device")),
+    *(f"__mlu_{function}__" for function in ("entry", "global", "func", "host")),
+)
+_MISSPELT = re.compile(
+    r"(error: (?:unknown type name |use of undeclared identifier )?(?:\u2018|')(__\w+)(?:\u2019|')"
+    r"(?: was not declared in this scope| does not name a type)?)(?:; did you mean \W*(\w+)\W*\?)?$"
+)
 # The call by which the headers place an array, and its only error.
 _PLACING = "array_in_memory"
 _NOT_CONSTANT = (
@@ -63,7 +73,7 @@ _ENTRIES = re.compile(rf"^{ENTRIES}:(?:\d+:)* ?", re.MULTILINE)
 
 def compiler_text(text: str, path: Path) -> str:
     """Return the compiler's messages from the first error on."""
-    lines = _with_array_sizes([line for line in text.splitlines() if line.strip()])
+    lines = _with_array_sizes(_with_qualifiers([line for line in text.splitlines() if line.strip()]))
     lines = _without_headers(_with_foreign_constants(_with_words_of_launches(_with_configurations(lines))))
     lines = _with_own_lines(_without_candidates(_without_consequences(lines)))
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
@@ -90,6 +100,21 @@ def _with_foreign_constants(lines: list[str]) -> list[str]:
             what = f"error: {', '.join(names)}: a constant of the vendor's libraries, whose number matters here"
             shown.append(f"{line[: message.start()]}{what}; define it: {options}")
         elif "mlusim::ForeignConstant" not in line or message:
+            shown.append(line)
+    return shown
+
+
+def _with_qualifiers(lines: list[str]) -> list[str]:
+    """Suggest the words of BANG C that misspelt ones may stand for, and drop what the compiler would insert."""
+    shown: list[str] = []
+    other = ""
+    for line in lines:
+        message = _MISSPELT.search(line)
+        near = nearest(message[2], _QUALIFIERS, cutoff=0.7).rstrip() if message and message[2] not in _OF_CUDA else ""
+        if message and near:
+            other = message[3] or ""
+            shown.append(f"{line[: message.start()]}{message[1]}; {near}")
+        elif not (other and line.strip(" |") == other):
             shown.append(line)
     return shown
 

@@ -45,6 +45,13 @@ def header_names() -> frozenset[str]:
 
 
 @lru_cache(maxsize=1)
+def library_names() -> frozenset[str]:
+    """Return names of the vendor's host libraries in the headers: functions, types and constants."""
+    texts = (path.read_text(encoding="utf-8") for path in INCLUDE.glob("*.h"))
+    return frozenset(name for text in texts for name in re.findall(r"\b(?:cn|CN)\w+", text))
+
+
+@lru_cache(maxsize=1)
 def header_words() -> frozenset[str]:
     """Return every word of the headers and of calls in rewritten text: intrinsics among them are always declared."""
     texts = (path.read_text(encoding="utf-8") for path in INCLUDE.rglob("*.h"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING
 from mlusim.bangc.compiler import cache, headers
 from mlusim.bangc.compiler.compilation import CompilerError, Options, build, check, key_words, preprocess
 from mlusim.bangc.compiler.device_functions import declared_functions, own_functions
+from mlusim.bangc.compiler.headers import library_names
 from mlusim.bangc.compiler.rewriting import Rewritten, rewrite
 from mlusim.bangc.compiler.source import source_of
 from mlusim.bangc.compiler.undeclared_names import LearnedNames
 from mlusim.bangc.compiler.unknown_names import is_unknown
-from mlusim.errors import CompileError
+from mlusim.errors import CompileError, nearest
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
@@ -130,8 +132,16 @@ def _to_rewrite(error: CompilerError, texts: list[Rewritten], learned: list[Lear
     called = set().union(*(text.calls for text in texts))
     are_new = [learned[number].learn(message, declared, called) for number, message in error.full.items()]
     if not any(are_new):
-        raise CompileError(error.message) from None
+        unknown = set().union(*(names.types | names.others for names in learned))
+        raise CompileError(error.message + _slips(error.message, unknown)) from None
     return list(error.full) if len(clashing) == before else range(len(texts))
+
+
+def _slips(message: str, unknown: set[str]) -> str:
+    """Return a note for each unknown name in a message that may be a slip of one of the headers."""
+    shown = sorted(unknown.intersection(re.findall(r"\w+", message)))
+    near = ((name, nearest(name, library_names(), cutoff=0.8).rstrip()) for name in shown)
+    return "".join(f"\nnote: {name} is no name of the headers: {words}" for name, words in near if words)
 
 
 def _calls(texts: list[Rewritten]) -> dict[str, tuple[str, int]]:

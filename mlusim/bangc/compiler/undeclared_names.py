@@ -118,6 +118,12 @@ def is_of_library(name: str) -> bool:
     return _LIBRARY.match(name) is not None
 
 
+def constant_text(number: int) -> str:
+    """Return a number that a program passes where its headers have constants, and say if the constant is undeclared."""
+    is_undeclared = _FIRST_CONSTANT <= number < 2 * _FIRST_CONSTANT
+    return f"{number}, a constant that the headers lack" if is_undeclared else str(number)
+
+
 def _found(patterns: tuple[str, ...], message: str) -> set[str]:
     return {name for pattern in patterns for name in re.findall(pattern, message)}
 

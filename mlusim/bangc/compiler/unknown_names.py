@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from mlusim.bangc.calls import intrinsics
-from mlusim.bangc.compiler.headers import header_names
+from mlusim.bangc.compiler.headers import header_names, library_names
+from mlusim.bangc.compiler.undeclared_names import is_of_library
 from mlusim.cores.instructions.conversion import conversion
 from mlusim.errors import nearest
 
@@ -20,7 +21,7 @@ def is_unknown(name: str) -> bool:
 # Why an instruction is not supported, by a part of its name.
 _REASONS = (
     (r"^(cnnl|CNNL)", "the vendor's library of operators, CNNL, is not simulated; launch kernels of your own"),
-    (r"^(cn|CN)", "a function of the vendor's host libraries that is not simulated"),
+    (r"^(cn|CN)", "it is none of the functions of the vendor's host libraries that mlusim has"),
     (r"_perf_", "a performance counter of the hardware; reports have the simulator's counts"),
     (
         r"^__trc_|^__tensor_",
@@ -35,6 +36,10 @@ _REASONS = (
         "no public document defines what it computes",
     ),
 )
+
+
+# How alike a name of a host library and an unknown one are if the latter is a slip.
+_LIKE = 0.85
 
 
 def why_missing(name: str) -> str:
@@ -52,6 +57,9 @@ def not_simulated(name: str) -> str:
 
 def _remedy(name: str) -> str:
     reason = why_missing(name)
+    if is_of_library(name) and not name.lower().startswith("cnnl"):
+        known = (other for other in intrinsics.names() | library_names() if is_of_library(other))
+        return nearest(name, known, cutoff=_LIKE).rstrip() or reason
     if reason:
         return reason
     vectors = name.removesuffix("_scalar")

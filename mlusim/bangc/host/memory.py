@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.bangc.calls.host_calls import STATUS
+from mlusim.bangc.compiler.undeclared_names import constant_text
 from mlusim.bangc.execution.runtime_layout import Range
 from mlusim.bangc.host.copies_3d import volume_copy
 from mlusim.bangc.host.spans import Region
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from mlusim.host.device import Device
     from mlusim.memory.view import View
 
-_DIRECTIONS = ("HostToDev", "DevToHost", "DevToDev", "HostToHost")
+_DIRECTIONS = ("HostToDev", "DevToHost", "DevToDev", "HostToHost", "PeerToPeer", "NoDirection")
 # `cnrtDataType_V2_t`, as in `cnrt.h`.
 _DTYPES: dict[int, Any] = {
     0x12: np.float16,
@@ -156,6 +157,9 @@ class ProgramMemory:
     def cnrtMemcpy(self, dst: int, src: int, size: int, direction: int) -> int:
         if size < 0:
             return self.failed("cnrtErrorArgsInvalid")
+        if not 0 <= direction < len(_DIRECTIONS):
+            wrong = f"cnrtMemcpy with the direction {constant_text(direction)}"
+            raise InputError(f"{wrong}: choose one of cnrtMemcpy{', '.join(_DIRECTIONS)}")
         self.device.synchronize()
         target, source = self._side(dst, size, "cnrtMemcpy"), self._side(src, size, "cnrtMemcpy")
         sides = {0: (True, False), 1: (False, True), 2: (True, True), 3: (False, False)}.get(direction)
@@ -190,9 +194,10 @@ class ProgramMemory:
         return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToDev"))
 
     def cnrtMemcpy2D(
-        self, dst: int, dst_pitch: int, src: int, src_pitch: int, width: int, height: int, direction: int, *_: Any
+        self, dst: int, dst_pitch: int, src: int, src_pitch: int, width: int, height: int, *last: int
     ) -> int:
-        """Copy rows of `width` bytes; the last argument of the asynchronous form is a queue."""
+        """Copy rows of `width` bytes; the asynchronous form has a queue before or after the direction."""
+        direction = max((value for value in last if 0 <= value < len(_DIRECTIONS)), default=last[0])
         for row in range(max(height, 0)):
             status = self.cnrtMemcpy(dst + row * dst_pitch, src + row * src_pitch, width, direction)
             if status:
@@ -208,7 +213,7 @@ class ProgramMemory:
         return 0
 
     def cnMemcpy(self, dst: int, src: int, size: int, *_: Any) -> int:
-        return self.cnrtMemcpy(dst, src, size, len(_DIRECTIONS))
+        return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("NoDirection"))
 
     def cnMemcpyHtoD(self, dst: int, src: int, size: int, *_: Any) -> int:
         return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("HostToDev"))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mlusim.bangc.calls.call_record import answer, call_of, file_at, text_at
 from mlusim.bangc.calls.host_calls import OF_FLOATS
 from mlusim.bangc.calls.intrinsics import intrinsics
+from mlusim.bangc.compiler.undeclared_names import constant_text
 from mlusim.bangc.execution import faults
 from mlusim.bangc.execution.image import Image, Room
 from mlusim.bangc.execution.kernel import execute, gdram_map
@@ -198,7 +199,9 @@ class Program:
         kernel = entry_function(file_at(file), line, word, task)
         kernel.__name__ = kernel.__qualname__ = called
         if kind not in _KINDS:
-            raise InputError(f"{called}<<<...>>> with function type {kind}: choose one of {sorted(_KINDS)}")
+            names = ", ".join(f"{name.capitalize()} ({number})" for number, name in _KINDS.items())
+            wrong = f"{called}<<<...>>> with the function type {constant_text(kind)}"
+            raise InputError(f"{wrong}: choose one of cnrtFuncType{names}")
         made = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
         self.device.log.launches[made.index].launched_at = f"{Path(file_at(file)).name}:{line}"
         self._cnrt.queued.setdefault(queue, []).append(made)

@@ -66,6 +66,8 @@ typedef enum {
     CNRT_MEM_TRANS_DIR_DEV2HOST,
     CNRT_MEM_TRANS_DIR_DEV2DEV,
     CNRT_MEM_TRANS_DIR_HOST2HOST,
+    CNRT_MEM_TRANS_DIR_PEER2PEER,
+    CNRT_MEM_TRANS_DIR_NODIR,
 } cnrtMemTransDir_t;
 
 // A copy of rows, `height` of them in each of `depth` planes: byte (x, y, z) lies at ptr + (z * ysize + y) * pitch + x.

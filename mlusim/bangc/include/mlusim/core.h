@@ -149,8 +149,10 @@ template <class T> constexpr bool is_handle() {
     using U = typename std::remove_reference<T>::type;
     return std::is_class<U>::value && std::is_convertible<U &, const void *>::value;
 }
+struct ForeignConstant;
 template <class T> MLUSIM_PLAIN inline decltype(auto) handle(T &value) {
-    if constexpr (is_handle<T>()) return const_cast<void *>(static_cast<const void *>(value));
+    if constexpr (std::is_same<typename std::remove_cv<T>::type, ForeignConstant>::value) return uint64_t(value.word);
+    else if constexpr (is_handle<T>()) return const_cast<void *>(static_cast<const void *>(value));
     else return (value);
 }
 

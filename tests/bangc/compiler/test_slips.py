@@ -1,0 +1,69 @@
+"""Misspelt names of BANG C and CNRT: the message has the right one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.bangc.host.program import Program
+from mlusim.errors import CompileError, InputError, KernelError, MlusimError
+
+HEAD = "#include <bang.h>\n#include <cnrt.h>\n__mlu_entry__ void k(float *p) {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("__mlu_entery__ void f(float *p) {}\n", r":4:\d+: error: .*__mlu_entery__.*; did you mean __mlu_entry__\?"),
+        (
+            "__mlu_func float f(float x) { return x; }\n",
+            r":4:\d+: error: .*__mlu_func\W.*; did you mean __mlu_func__\?",
+        ),
+        ("__mlu_func__ void f() { __nram float a[64]; }\n", r":4:\d+: error: .*__nram\W.*; did you mean __nram__\?"),
+        (
+            "int main() {\n  cnrtDim3 d = {1, 1, 1};\n  return d.x;\n}\n",
+            r"note: cnrtDim3 is no name of the headers: did you mean cnrtDim3_t\?",
+        ),
+    ],
+)
+def test_a_misspelt_word_is_a_compiler_error_with_the_right_one(
+    text: str, message: str, tmp_path: Path, compiler: str
+) -> None:
+    file = tmp_path / "slip.mlu"
+    file.write_text(HEAD + text)
+    with pytest.raises(CompileError, match=message) as raised:
+        bangc.compile(file, compiler=compiler)
+    assert "__nan" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ("cnrtQueueSyn(0);", KernelError, r"cnrtQueueSyn is not simulated: did you mean cnrtQueueSync\?"),
+        (
+            "cnrtTurnOffTheFan(0);",
+            KernelError,
+            "cnrtTurnOffTheFan is not simulated: it is none of the functions of the",
+        ),
+        (
+            "cnrtMemcpy(p, h, 16, cnrtMemcpyHostToDevice);",
+            InputError,
+            r"cnrtMemcpy with the direction 65536, a constant that the headers lack: choose one of cnrtMemcpyHostTo",
+        ),
+        ("cnrtMemcpy(p, h, 16, (cnrtMemTransDir_t)9);", InputError, r"cnrtMemcpy with the direction 9: choose one of"),
+        (
+            "k<<<1, cnrtFuncTypeUnion, 0>>>(p);",
+            InputError,
+            r"k<<<\.\.\.>>> with the function type 65536, a constant that the headers lack: choose one of cnrtFunc",
+        ),
+    ],
+)
+def test_a_misspelt_name_of_cnrt_is_an_error_where_it_is_used(
+    call: str, error: type[MlusimError], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "slip.mlu"
+    file.write_text(f"{HEAD}int main() {{\n  float *p, h[4] = {{}};\n  cnrtMalloc((void **)&p, 16);\n  {call}\n}}\n")
+    with pytest.raises(error, match=rf"main, slip\.mlu:7: {message}"):
+        Program(bangc.compile(file), Device()).run()
