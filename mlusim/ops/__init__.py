@@ -39,3 +39,9 @@ __all__ = [
     "tin_shift_backward",
     "tin_shift_forward",
 ]
+
+
+def __getattr__(name: str) -> object:
+    planned = name.removeprefix("plan_")
+    moved = f"; mlusim.plan({planned!r}, ...) plans an operator from the shapes of its tensors"
+    raise AttributeError(f"module 'mlusim.ops' has no attribute {name!r}" + moved * (planned != name))

@@ -275,3 +275,10 @@ def test_an_input_larger_than_the_board_is_refused_before_the_split():
         AllocationError, match=r"^cast: x takes .* \(16 TiB\): it never fits the GDRAM of mlu370-x4, .*; choose"
     ):
         ops.cast(huge, "float16", data=False)
+
+
+def test_the_former_functions_that_planned_name_their_successor():
+    with pytest.raises(AttributeError, match=r"'plan_gather'; mlusim\.plan\('gather', \.\.\.\) plans an operator"):
+        _ = ops.plan_gather
+    with pytest.raises(AttributeError, match=r"has no attribute 'gatherr'$"):
+        _ = ops.gatherr
