@@ -17,6 +17,8 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
             "upsample-col",
             "correct the part of u at {0}:14: it replaces what was written there before anything reads it",
         ),
+        ("short_pingpong-read", "correct the index of given at {0}:12 or {0}:14: only 15 of 79 executions"),
+        ("short_pingpong-store", "correct the index of made at {0}:10 or {0}:14: only 15 of 79 executions"),
         ("upsample-same", "correct the part of out at {0}:16 or {0}:17: other bytes of it are never written"),
         ("adam-three", "correct the part of b at {0}:11: it replaces what was written there before anything reads it"),
         ("dequant-other", "correct the part of f at {0}:16 or {0}:20: the first of them replaces what was written"),

@@ -96,7 +96,7 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
     """
     result: list[tuple[Finding, set[Point]]] = []
     for finding, points in races:
-        seldom = _is_seldom(finding)
+        seldom = _is_seldom(finding) or (_is_partial(finding) and finding.fields["leaves_unread"])
         same = next((at for at, (race, _) in enumerate(result) if seldom and _share_a_line(race, finding)), None)
         if same is None:
             index = _other_index(finding, *finding.sites)

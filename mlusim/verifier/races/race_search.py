@@ -103,7 +103,8 @@ def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
     run = first.run
     passed = [(_last_before(run, pair.rows[1], one, other), pair.positions[1]) for pair in (first, last)]
     finding = within_task(first, times)
-    finding = replace(finding, fields=finding.fields | _executions(run, one, other))
+    fields = finding.fields | _executions(run, one, other) | {"leaves_unread": _leaves_unread(first)}
+    finding = replace(finding, fields=fields)
     part = ""
     if which := replaces_unread(run, first.rows):
         where = " or ".join(site.location for site in finding.sites)
@@ -133,6 +134,21 @@ def _executions(run: Run, one: Integers, other: Integers) -> dict[str, Any]:
         "comparable": max(int((following >= needed).sum()), len(racing)),
         "first_executions": bool(np.isin(racing, firsts[begins]).all()),
     }
+
+
+def _leaves_unread(pair: Pair) -> bool:
+    """Return whether the line that writes also writes parts of the buffer that nothing reads: an index is wrong."""
+    if all(pair.writes) or pair.allocations[0] != pair.allocations[1]:
+        return False
+    accesses, line_of = pair.run.accesses, pair.run.order.line_of
+    rows = np.flatnonzero(accesses.alloc == pair.allocations[0])
+    own = accesses.record[pair.rows[pair.writes.index(True)]]
+    reads = rows[~accesses.write[rows]]
+    written = rows[accesses.write[rows] & (line_of[accesses.record[rows]] == line_of[own])]
+    parts = np.unique(np.stack([accesses.low[written], accesses.high[written]]), axis=1)
+    return not all(
+        ((accesses.low[reads] < high) & (accesses.high[reads] > low)).any() for low, high in parts.T.tolist()
+    )
 
 
 def _executed_like(run: Run, row: int) -> Integers:
