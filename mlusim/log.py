@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import os
 import weakref
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from io import TextIOWrapper
@@ -27,6 +28,8 @@ from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
 from mlusim.records import Records
 from mlusim.units import plural
 
+# Executions of a line of a helper function of which the callers are recorded: more would slow down long runs.
+_EXECUTIONS = 1000
 # Records read at once, to save memory on long logs.
 _PIECE = 100_000
 
@@ -133,6 +136,7 @@ class Log:
         self._op_codes: dict[str, int] = {}
         self.frame_lines: dict[int, dict[int, int]] = {}
         self._called_lines: dict[tuple[int, int, int, int], int] = {}
+        self._executions: Counter[tuple[int, int]] = Counter()
         self._line_codes: dict[tuple[str, int, str], int] = {}
         self._code_objects: list[CodeType] = []
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
@@ -141,7 +145,14 @@ class Log:
 
     def __getstate__(self) -> dict[str, Any]:
         # Frames and code objects belong to the process that ran the kernels.
-        return {**vars(self), "frame_lines": {}, "_called_lines": {}, "_code_objects": [], "layout_boxes": {}}
+        return {
+            **vars(self),
+            "frame_lines": {},
+            "_called_lines": {},
+            "_executions": Counter(),
+            "_code_objects": [],
+            "layout_boxes": {},
+        }
 
     def __len__(self) -> int:
         return self.records.count
@@ -225,13 +236,15 @@ class Log:
         """Return the index in `lines` of the line that a Python frame executes."""
         code, caller = frame.f_code, frame.f_back
         if caller is not None:
-            # A helper function, whose callers differ: its lines are not in `frame_lines`.
+            # A helper function, whose callers differ: its lines are not in `frame_lines` before many executions.
             key = id(code), frame.f_lasti, id(caller.f_code), caller.f_lasti
-            if key in self._called_lines:
+            if key in self._called_lines or written_by_author(caller.f_code.co_filename):
+                if key not in self._called_lines:
+                    self._called_lines[key] = self._helper_line(frame)
+                self._executions[key[:2]] += 1
+                if self._executions[key[:2]] > _EXECUTIONS:
+                    self.frame_lines.setdefault(key[0], {})[key[1]] = self._called_lines[key]
                 return self._called_lines[key]
-            if written_by_author(caller.f_code.co_filename):
-                number = self._called_lines[key] = self._helper_line(frame)
-                return number
         # Numbers are looked up by the id of the code object, then by instruction: hashing the object itself walks its
         # constants. `_code_objects` keeps it alive, so that its id is not reused.
         if id(code) not in self.frame_lines:
