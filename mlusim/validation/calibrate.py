@@ -186,11 +186,15 @@ def _core_fraction(row: Measurement) -> float:
     return cores_at_work(LogColumns(device.log, device.board)) / device.board.cores
 
 
-def calibrate(report: Callable[[str], None] = print) -> dict[str, Any]:
-    """Fit, run the leave-out predictions, and return the content of `calibrated.json`."""
+def calibrate(report: Callable[[str], None] = print, *, keep: bool = False) -> dict[str, Any]:
+    """Fit, or keep the values of the presets; predict what is left out; return the content of `calibrated.json`."""
     rows = [row for row in measurements() if row.use == FIT]
     fit = Fit(rows)
-    values, slopes = fit.solve(report)
+    if keep:
+        values = tuple(float(getattr(board(item.known_on), item.fields[0])) for item in fit.parameters)
+        slopes = fit.slopes(values)
+    else:
+        values, slopes = fit.solve(report)
     for item, value in zip(fit.parameters, values, strict=True):
         report(f"{', '.join(item.fields)} {item.families or ''} = {value:g}")
     by_row = left_out(fit, values, slopes, lambda row: row.name)
@@ -232,8 +236,9 @@ def main() -> None:
     """Fit, and write the file that the presets read."""
     parser = argparse.ArgumentParser(prog="python -m mlusim.validation.calibrate", description=__doc__)
     parser.add_argument("--dry-run", action="store_true", help="print, and write nothing")
+    parser.add_argument("--keep", action="store_true", help="keep the fitted values, and predict the rows anew")
     options = parser.parse_args()
-    content = calibrate()
+    content = calibrate(keep=options.keep)
     if not options.dry_run:
         PATH.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
