@@ -46,11 +46,16 @@ def source_name(file: str) -> str:
     return PurePath(file).name if cell is None else str(cell[1])
 
 
+def in_own_kernels(file: str) -> bool:
+    """Whether a file is one of mlusim's own kernels."""
+    return file.startswith(_KERNELS)
+
+
 @cache
 def written_by_author(file: str, own: str = "") -> bool:
     """Whether a file is `own`, or belongs neither to the simulator, apart from its kernels, nor to a library."""
     # "<string>" and the like are methods that Python generates, such as those of dataclasses.
-    return file == own or file.startswith(_KERNELS) or not file.startswith(("<", *_INSIDE))
+    return file == own or in_own_kernels(file) or not file.startswith(("<", *_INSIDE))
 
 
 @contextmanager

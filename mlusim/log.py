@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import os
 import weakref
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from io import TextIOWrapper
@@ -21,15 +20,16 @@ from typing import Any, Final
 import numpy as np
 
 from mlusim.arrays import Array, Integers
-from mlusim.files import atomic_write, source_name, writing, written_by_author
+from mlusim.files import atomic_write, in_own_kernels, source_name, writing, written_by_author
 from mlusim.inputs import as_path
 from mlusim.log_tables import AllocationRecord, Box, LaunchRecord, LoopRecord, Remark, SkippedRecord, TaskRecord
 from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
 from mlusim.records import Records
 from mlusim.units import plural
 
-# Executions of a line of a helper function of which the callers are recorded: more would slow down long runs.
-_EXECUTIONS = 1000
+# Executions of a line of a helper function by one caller, before other callers are no longer looked for: to look takes
+# the host a microsecond. Until then, each of 64 tasks has executed the few calls before a loop, and the loop.
+_EXECUTIONS = 300
 # Records read at once, to save memory on long logs.
 _PIECE = 100_000
 
@@ -50,6 +50,16 @@ SYNC: Final = 5
 ASYNCHRONOUS: Final = 0
 BLOCKING: Final = 1
 ON_INTEGERS: Final = 0
+
+
+class _Called:
+    """A line of a helper function, by its index in `Log.lines`, and how often one caller has executed it."""
+
+    __slots__ = ("executions", "line")
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.executions = 1
 
 
 class Log:
@@ -135,8 +145,7 @@ class Log:
         self.unsteady = ""
         self._op_codes: dict[str, int] = {}
         self.frame_lines: dict[int, dict[int, int]] = {}
-        self._called_lines: dict[tuple[int, int, int, int], int] = {}
-        self._executions: Counter[tuple[int, int]] = Counter()
+        self._called: dict[tuple[int, int, int, int], _Called] = {}
         self._line_codes: dict[tuple[str, int, str], int] = {}
         self._code_objects: list[CodeType] = []
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
@@ -145,14 +154,7 @@ class Log:
 
     def __getstate__(self) -> dict[str, Any]:
         # Frames and code objects belong to the process that ran the kernels.
-        return {
-            **vars(self),
-            "frame_lines": {},
-            "_called_lines": {},
-            "_executions": Counter(),
-            "_code_objects": [],
-            "layout_boxes": {},
-        }
+        return {**vars(self), "frame_lines": {}, "_called": {}, "_code_objects": [], "layout_boxes": {}}
 
     def __len__(self) -> int:
         return self.records.count
@@ -236,15 +238,18 @@ class Log:
         """Return the index in `lines` of the line that a Python frame executes."""
         code, caller = frame.f_code, frame.f_back
         if caller is not None:
-            # A helper function, whose callers differ: its lines are not in `frame_lines` before many executions.
+            # The callers of a helper function differ, so `frame_lines` gets its lines after many executions only.
             key = id(code), frame.f_lasti, id(caller.f_code), caller.f_lasti
-            if key in self._called_lines or written_by_author(caller.f_code.co_filename):
-                if key not in self._called_lines:
-                    self._called_lines[key] = self._helper_line(frame)
-                self._executions[key[:2]] += 1
-                if self._executions[key[:2]] > _EXECUTIONS:
-                    self.frame_lines.setdefault(key[0], {})[key[1]] = self._called_lines[key]
-                return self._called_lines[key]
+            called = self._called.get(key)
+            if called is not None:
+                called.executions += 1
+                if called.executions > _EXECUTIONS:
+                    self.frame_lines.setdefault(key[0], {})[key[1]] = called.line
+                return called.line
+            # The callers of functions of mlusim's own kernels are found by name.
+            if not in_own_kernels(code.co_filename) and written_by_author(caller.f_code.co_filename):
+                called = self._called[key] = _Called(self._helper_line(frame))
+                return called.line
         # Numbers are looked up by the id of the code object, then by instruction: hashing the object itself walks its
         # constants. `_code_objects` keeps it alive, so that its id is not reused.
         if id(code) not in self.frame_lines:

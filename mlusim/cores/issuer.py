@@ -103,10 +103,12 @@ class Issuer:
 
     def line(self, frame: Any) -> int:
         """Return the number in the log of the line that a Python frame executes."""
-        try:
-            return self.frame_lines[id(frame.f_code)][frame.f_lasti]
-        except KeyError:
-            return self.log.frame_line(frame)
+        numbers = self.frame_lines.get(id(frame.f_code))
+        if numbers is not None:
+            number = numbers.get(frame.f_lasti, NONE)
+            if number >= 0:
+                return number
+        return self.log.frame_line(frame)
 
     def begin(self) -> None:
         """Count an instruction and charge its issue."""
