@@ -28,7 +28,12 @@ _MOST_CALLERS = 3
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceLine:
-    """A line of a source file; line 0 if it is unknown."""
+    """A line of a source file.
+
+    Attributes:
+        file: its path.
+        line: its number, from 1 on; 0 if it is unknown.
+    """
 
     file: str
     line: int
