@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mlusim.host.device import Device
 
 _HANDLE = 0x10000
+_VALUES_OF_2D_ASYNC = 8
 _MAX_UNION_KIND = 4
 # As in `cnrt.h`: libraries refuse a runtime that is older than the header that they were compiled with.
 _CNRT_VERSION, _CNDRV_VERSION = (6, 7, 0), (2, 7, 0)
@@ -95,6 +96,16 @@ class Cnrt(ProgramMemory):
         self._queues[handle] = self.device.queue()
         self.write(target, "<Q", handle)
         return 0
+
+    def cnrtMemcpy2D(self, *values: int) -> int:
+        """Copy rows; the asynchronous form has a queue before or after the direction."""
+        return self.copy_rows(*(values if len(values) < _VALUES_OF_2D_ASYNC else self._without_queue(*values)))
+
+    def _without_queue(self, *values: int) -> tuple[int, ...]:
+        *others, one, other = values
+        # The default queue is 0.
+        is_queue = other in self._queues or (not other and one not in self._queues)
+        return (*others, one if is_queue else other)
 
     def cnrtQueueDestroy(self, handle: int) -> int:
         self.cnrtQueueSync(handle)

@@ -193,11 +193,10 @@ class ProgramMemory:
             return self.failed("cnrtErrorDeviceInvalid")
         return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToDev"))
 
-    def cnrtMemcpy2D(
-        self, dst: int, dst_pitch: int, src: int, src_pitch: int, width: int, height: int, *last: int
+    def copy_rows(
+        self, dst: int, dst_pitch: int, src: int, src_pitch: int, width: int, height: int, direction: int
     ) -> int:
-        """Copy rows of `width` bytes; the asynchronous form has a queue before or after the direction."""
-        direction = max((value for value in last if 0 <= value < len(_DIRECTIONS)), default=last[0])
+        """Copy rows of `width` bytes: `cnrtMemcpy2D`."""
         for row in range(max(height, 0)):
             status = self.cnrtMemcpy(dst + row * dst_pitch, src + row * src_pitch, width, direction)
             if status:

@@ -54,6 +54,21 @@ def test_a_misspelt_word_is_a_compiler_error_with_the_right_one(
         ),
         ("cnrtMemcpy(p, h, 16, (cnrtMemTransDir_t)9);", InputError, r"cnrtMemcpy with the direction 9: choose one of"),
         (
+            "cnrtMemcpy2DAsync(p, 8, h, 8, 8, 2, (cnrtQueue_t)0, (cnrtMemTransDir_t)9);",
+            InputError,
+            r"cnrtMemcpy with the direction 9: choose one of",
+        ),
+        (
+            "cnrtMemcpy2DAsync(p, 8, h, 8, 8, 2, (cnrtMemTransDir_t)9, (cnrtQueue_t)0);",
+            InputError,
+            r"cnrtMemcpy with the direction 9: choose one of",
+        ),
+        (
+            "cnrtMemcpy2DAsync(p, 8, h, 8, 8, 2, (cnrtQueue_t)0, cnrtMemcpyDevToHost);",
+            InputError,
+            r"cnrtMemcpy says DevToHost but copies to device memory from host memory",
+        ),
+        (
             "k<<<1, cnrtFuncTypeUnion, 0>>>(p);",
             InputError,
             r"k<<<\.\.\.>>> with the function type 65536, a constant that the headers lack: choose one of cnrtFunc",
