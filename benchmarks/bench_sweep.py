@@ -35,9 +35,8 @@ def axes(points: int) -> dict[str, Any]:
 
 def bare(points: int) -> float:
     """Return the seconds of the same calls in a loop."""
-    unset: dict[str, Any] = dict.fromkeys(("nram_limit_bytes", "cores"))
-    unset |= {"device": "mlu370-x4", "data": False, "seed": 0, "options": {}}
-    grid = [one for one in axes_of("tin_shift", **(unset | axes(points))).points() if isinstance(one, Point)]
+    every = axes_of("tin_shift", device="mlu370-x4", options={}, **axes(points))
+    grid = [one for one in every.points() if isinstance(one, Point)]
     begin = time.perf_counter()
     for point in grid:
         result = run(prepare_point(point), data=False, check=False)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _DASK_S = 10  # time to wait for the scheduler's response
 _PLOT = "time,efficiency,traffic"
+_EXECUTION = ("workers", "retry", "shard", "merge")
 
 
 class SweepGroup(OperatorGroup):
@@ -195,11 +196,7 @@ def _sweep(
     *,
     db: str,
     no_db: bool,
-    retry: bool,
-    workers: int | None,
     dask: str | None,
-    shard: tuple[int, int] | None,
-    merge: Sequence[str],
     output: str | None,
     plot: str | None,
     against: str | None,
@@ -207,29 +204,30 @@ def _sweep(
     full: bool,
     as_json: bool,
     quiet: bool,
-    **points: Any,
+    **options: Any,
 ) -> None:
-    """Run the points of a sweep, write and print its table. `own` and `points` are those of `_axes`."""
-    from mlusim.explore.runner import Runner
-    from mlusim.explore.store import Store
-    from mlusim.explore.sweeping import merge_files, run_axes
+    """Run the points of a sweep, write and print its table.
 
+    Args:
+        operation: the operator or kernel.
+        own: its own options.
+        db, no_db, dask, output, plot, against, picture, full, as_json, quiet: the options of these names.
+        options: those of `_EXECUTION`, as in `mlusim.sweep`; the others are those of `_axes`.
+    """
+    from mlusim.explore.sweeping import run_axes
+
+    execution = {name: options.pop(name) for name in _EXECUTION}
     target = None if output is None else _table_file(output)
     if not no_db:
         try:
             check_file("--db", db)
         except InputError as error:
             raise InputError(f"{error.message}; --no-db runs without the file") from None
-    axes = _axes(operation, own, **points)
+    axes = _axes(operation, own, **options)
     axes.count()
     draw = _plotter(axes, plot, against, picture, output)
-    with (
-        _client(dask, workers) as client,
-        Runner(workers, client) as runner,
-        Store(None if no_db else db) as store,
-    ):
-        merge_files(store, merge)
-        sweep = run_axes(axes, store, runner, retry=retry, progress=not quiet, shard=shard)
+    with _client(dask, execution["workers"]) as client:
+        sweep = run_axes(axes, db=None if no_db else db, client=client, progress=not quiet, **execution)
     sweep.made_by = made_by()
     for line in sweep.damaged:
         click.echo(f"warning: {line}", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import product
 from typing import Any, TypeGuard
 
@@ -12,8 +12,9 @@ import numpy as np
 from mlusim.cores.tasks.launch_checks import as_grid
 from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError, it_has, shown
-from mlusim.explore.axes import Axes
+from mlusim.explore.axes import CORES, Axes
 from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, numbers, several, shapes
+from mlusim.explore.point import USABLE_NRAM
 from mlusim.explore.setting_values import with_texts_parsed
 from mlusim.explore.user_kernels import UserKernel, kernel_of
 from mlusim.files import is_kernel_name
@@ -28,23 +29,23 @@ _LAUNCH = ("dim", "kind", "theory_ops")
 def axes_of(
     operation: str | Callable[..., Any],
     *,
-    shape: Any,
-    dtype: Any,
     device: Any,
-    strategy: Any,
+    options: Mapping[str, Any],
+    shape: Any = None,
+    arguments: Sequence[str] = (),
+    dtype: Any = None,
+    strategy: Any = None,
     nram_bytes: Any = None,
     nram_limit_bytes: Any = None,
     cores: Any = None,
     vary: Mapping[str, Any] | None = None,
     data: bool = False,
-    seed: int,
+    seed: int = 0,
     steady: bool = False,
-    options: Mapping[str, Any],
-    settings: Mapping[str, Any] | None = None,
     kernel_version: str = "",
-    arguments: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
 ) -> Axes:
-    """Return the validated axes for the arguments of `sweep`. Raises `InputError` and `BoardError`."""
+    """Return the validated axes for these arguments of `sweep`. Raises `InputError` and `BoardError`."""
     own = {name: several(value) for name, value in options.items()}
     of_kernel = {name: several(value) for name, value in as_mapping("settings", settings).items()}
     empty = [name for name, values in (*own.items(), *of_kernel.items()) if not values]
@@ -55,50 +56,23 @@ def axes_of(
     operation = by_name(operation)
     if is_operator(operation):
         _check_has_none(operation, arguments=arguments, settings=of_kernel)
-        subject = _operator(operation, own, shape=shape, dtype=dtype, strategy=strategy)
+        axes = _operator(operation, own, shape=shape, dtype=dtype, strategy=strategy)
     else:
         kernel = kernel_of(operation, kernel_version)
         _check_arguments(kernel, arguments, shape)
-        subject = _own_kernel(kernel, own, of_kernel, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
-    return Axes(
-        operator=subject.name,
-        kernel=subject.kernel,
+        axes = _own_kernel(kernel, own, of_kernel, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
+    varied = {parameter: _board_values(parameter, values) for parameter, values in as_mapping("vary", vary).items()}
+    return replace(
+        axes,
         arguments=tuple(arguments),
-        shapes=[None] if shape is None else _shapes(shape),
-        dtypes=dtypes_of(FLOAT32 if subject.dtype is None else subject.dtype),
-        boards=boards_of(device),
-        strategies=subject.strategies,
-        nram_limits=_whole("nram_limit_bytes", nram_limit_bytes),
-        nram_sizes=_whole("nram_bytes", nram_bytes),
-        core_counts=_whole("cores", cores),
-        vary={parameter: _board_values(parameter, values) for parameter, values in as_mapping("vary", vary).items()},
-        options=subject.options,
-        launch=subject.launch,
-        dtype_name=subject.dtype_name,
         data=data,
         seed=seed,
         steady=steady,
+        shapes=[None] if shape is None else _shapes(shape),
+        boards=boards_of(device),
+        board_changes={USABLE_NRAM: _whole("nram_bytes", nram_bytes), CORES: _whole("cores", cores), **varied},
+        nram_limits=_whole("nram_limit_bytes", nram_limit_bytes),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Subject:
-    """The subject of a sweep, and the axes that depend on it.
-
-    Attributes:
-        name, kernel: the operator, or the user's kernel.
-        dtype, dtype_name: element types of the inputs, and the option that names them.
-        strategies: [None] for a kernel.
-        options, launch: its options, and those of its launch.
-    """
-
-    name: str
-    kernel: UserKernel | None = None
-    dtype: Any
-    dtype_name: str = "dtype"
-    strategies: list[str | None]
-    options: dict[str, list[Any]]
-    launch: dict[str, list[Any]]
 
 
 def _check_has_none(operation: str, *, arguments: Sequence[str], settings: Mapping[str, Any]) -> None:
@@ -109,7 +83,8 @@ def _check_has_none(operation: str, *, arguments: Sequence[str], settings: Mappi
         raise InputError(f"{operation} is an operator: settings are for kernels of your own; pass options by name")
 
 
-def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtype: Any, strategy: Any) -> _Subject:
+def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtype: Any, strategy: Any) -> Axes:
+    """Return the axes that an operator has: its element types, strategies and options."""
     command = command_of(operation)
     if shape is None:
         raise InputError(f"{operation}: its inputs need a shape, such as shape=(64, 64)")
@@ -119,14 +94,17 @@ def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtyp
             options["dtype"] = dtypes_of(dtype)
         dtype = options.pop(command.operator.data_option, None)
     options = _operator_options(command, options)
-    return _Subject(
-        name=command.name,
-        dtype=dtype,
+    return Axes(
+        operator=command.name,
         dtype_name=command.operator.data_option,
+        dtypes=_dtypes(dtype),
         strategies=_strategies(command, options, strategy),
         options=options,
-        launch={},
     )
+
+
+def _dtypes(dtype: Any) -> list[Any]:
+    return dtypes_of(FLOAT32 if dtype is None else dtype)
 
 
 def _own_kernel(
@@ -137,8 +115,8 @@ def _own_kernel(
     dtype: Any,
     strategy: Any,
     nram_limit_bytes: Any,
-) -> _Subject:
-    """Return the axes of a kernel: `options` are its launch and its settings; `named` are only settings."""
+) -> Axes:
+    """Return the axes that a kernel has: `options` are its launch and its settings; `named` are only settings."""
     name = kernel.name
     if "strategy" in kernel.settings and strategy is not None:
         named = {"strategy": several(strategy), **named}
@@ -163,7 +141,7 @@ def _own_kernel(
             f"{it_has(kernel.settings, unknown[0])}"
         )
     settings = with_texts_parsed(settings, kernel.settings)
-    return _Subject(name=name, kernel=kernel, dtype=dtype, strategies=[None], options=settings, launch=launch)
+    return Axes(operator=name, kernel=kernel, dtypes=_dtypes(dtype), options=settings, launch=launch)
 
 
 def is_operator(operation: str | Callable[..., Any]) -> TypeGuard[str]:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
@@ -18,7 +18,7 @@ from mlusim.explore.kernel_call import KernelCall, absolute, contents
 from mlusim.explore.model_hash import model_hash
 from mlusim.explore.python_files import importable_from, where_in
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
-from mlusim.explore.user_kernels import UserKernel, restored
+from mlusim.explore.user_kernels import restored
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.commands import command_of
@@ -28,6 +28,7 @@ from mlusim.units import PS_PER_US
 if TYPE_CHECKING:
     from mlusim.analysis.lower_bound import LowerBound
     from mlusim.analysis.metrics import Metrics
+    from mlusim.explore.axes import Axes
     from mlusim.log import Log
     from mlusim.ops.call import Call
     from mlusim.planning.plan import Plan
@@ -42,6 +43,9 @@ FIGURES = (
     *("dma_latency_us", "sync_us", "issue_us", "launch_us", "idle_us"),
 )
 
+# The column of the NRAM that a kernel may use.
+USABLE_NRAM = "nram_usable_bytes"
+
 _FORMAT = 1
 # The status returned by a process with another version of mlusim.
 STALE = "stale"
@@ -52,50 +56,35 @@ _REFUSALS = (PlanError, AllocationError, BoardError, InputError, LaunchError)
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """The settings of one run.
+    """The settings of one run: a value of each axis.
 
     Attributes:
-        operator: as in `mlusim run NAME`, or the name of the user's function.
-        kernel: the user's function, if any.
-        arguments: of a user's kernel, as in `KernelCall`.
-        shape, dtype: of the inputs; no shape if every input has an argument.
+        axes: the sweep, with what all of its points have in common.
         board: the board, with changes applied.
-        strategy: None: the operator's default, or none for a user's function.
-        nram_limit_bytes: as in `RunOptions`.
-        options: attributes of the operator and of its random inputs, as in `mlusim run`; settings of a function.
-        launch: `dim`, `kind` and `theory_ops` of a user's kernel, if given.
-        data, seed: whether tensors have bytes; seed of the random numbers.
-        steady: extrapolate the time by the launch's steady state.
         columns: the request as columns of the table.
-        nram_is_swept: the board's NRAM is an axis of the sweep, which affects error messages.
+        shape, dtype, strategy, nram_limit_bytes, options, launch: a value of each of these axes.
     """
 
-    operator: str
-    kernel: UserKernel | None = None
-    arguments: tuple[str, ...] = ()
+    axes: Axes
     shape: tuple[int, ...] | None
     dtype: Dtype
     board: Board
-    strategy: str | None = None
-    nram_limit_bytes: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    launch: Mapping[str, Any] = field(default_factory=dict)
-    data: bool = False
-    seed: int = 0
-    steady: bool = False
-    columns: Mapping[str, Any] = field(default_factory=dict)
-    nram_is_swept: bool = False
+    strategy: str | None
+    nram_limit_bytes: int | None
+    options: Mapping[str, Any]
+    launch: Mapping[str, Any]
+    columns: Mapping[str, Any]
 
     def payload(self) -> dict[str, Any]:
         """Return the point as plain values for `run_point` in this process."""
-        kernel = self.kernel
+        axes = self.axes
         # Included only if set, so that points of earlier sweeps keep their keys.
-        steady = {"steady": True} if self.steady else {}
+        steady = {"steady": True} if axes.steady else {}
         return steady | {
             "model": model_hash(),
-            "operator": self.operator,
-            "kernel": None if kernel is None else kernel.payload(),
-            "arguments": absolute(self.arguments),
+            "operator": axes.operator,
+            "kernel": None if axes.kernel is None else axes.kernel.payload(),
+            "arguments": absolute(axes.arguments),
             "shape": self.shape,
             "dtype": dtype_name(self.dtype),
             "board": self.board.parameters(),
@@ -103,26 +92,27 @@ class Point:
             "nram_limit_bytes": self.nram_limit_bytes,
             "options": {name: option_json(value) for name, value in self.options.items()},
             "launch": dict(self.launch),
-            "data": self.data,
-            "seed": self.seed,
+            "data": axes.data,
+            "seed": axes.seed,
         }
 
     def sendable(self) -> dict[str, Any]:
         """Return the point as plain values for `run_point` in another process. Raises `InputError`."""
-        return self.payload() | ({} if self.kernel is None else {"kernel": self.kernel.sendable})
+        kernel = self.axes.kernel
+        return self.payload() | ({} if kernel is None else {"kernel": kernel.sendable})
 
     def key(self) -> str:
         """Return the sha256 of everything that determines the outcome, including kernel, board and model."""
         value = self.payload()
-        if self.kernel is not None:
-            value["kernel"] = self.kernel.sha256
-            value["arguments"] = contents(self.arguments)
+        if self.axes.kernel is not None:
+            value["kernel"] = self.axes.kernel.sha256
+            value["arguments"] = contents(self.axes.arguments)
         text = json.dumps([_FORMAT, value], sort_keys=True, separators=(",", ":"), default=repr)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def outcome(self, status: str, message: str, figures: Mapping[str, Any]) -> Outcome:
         """Return the outcome as a row."""
-        if self.nram_is_swept:
+        if any(self.axes.board_changes[USABLE_NRAM]):
             message = message.replace(MORE_NRAM, "raise nram_bytes, the option --nram")
         return Outcome(status, message, {**self.columns, **figures})
 

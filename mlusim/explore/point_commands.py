@@ -12,26 +12,25 @@ from typing import Any
 from mlusim.bangc.kernel_files import compile_words
 from mlusim.dtypes import dtype_name
 from mlusim.errors import flag_of
-from mlusim.explore.axes import Axes
 from mlusim.explore.kernel_call import OF_A_RUN
 from mlusim.explore.point import Point, option_json
 from mlusim.hardware import Board
 from mlusim.ops.commands import command_of
 
 
-def operator_command(point: Point, axes: Axes, device: Any) -> str:
+def operator_command(point: Point, device: Any) -> str:
     """Return the equivalent `mlusim run ...` command."""
-    command = command_of(point.operator)
+    command = command_of(point.axes.operator)
     words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape or ()))]
-    words += [flag_of(command.operator.data_option), str(point.columns[axes.dtype_name])]
+    words += [flag_of(command.operator.data_option), str(point.columns[point.axes.dtype_name])]
     for attribute in command.all_attributes:
         value = point.options.get(attribute.name)
         if value is True:
             words.append(flag_of(attribute.name))
         elif value is not None and value is not False and not (attribute.quiet and value == attribute.default):
             words += [flag_of(attribute.name), str(point.columns[attribute.name])]
-    if point.seed:
-        words += ["--seed", str(point.seed)]
+    if point.axes.seed:
+        words += ["--seed", str(point.axes.seed)]
     words += ["--device", _device_name(device, point.board), "--strategy", str(point.strategy)]
     if point.nram_limit_bytes is not None:
         words += ["--nram-limit", str(point.nram_limit_bytes)]
@@ -40,7 +39,7 @@ def operator_command(point: Point, axes: Axes, device: Any) -> str:
 
 def operator_python(point: Point, device: Any) -> str:
     """Return the equivalent call of `mlusim.ops`, for arrays of that shape."""
-    record, attributes = command_of(point.operator).choose(point.options)
+    record, attributes = command_of(point.axes.operator).choose(point.options)
     quiet = {
         attribute.name
         for attribute in record.attributes
@@ -59,9 +58,9 @@ def operator_python(point: Point, device: Any) -> str:
 
 def kernel_command(point: Point, name: str, device: Any) -> str:
     """Return the `mlusim run ...` command of a kernel, which `name` says how to find."""
-    kernel = [name, *(compile_words(point.kernel.function) if point.kernel else ())]
-    words = ["mlusim", "run", *kernel]
-    for argument in point.arguments:
+    kernel = point.axes.kernel
+    words = ["mlusim", "run", name, *(compile_words(kernel.function) if kernel else ())]
+    for argument in point.axes.arguments:
         words += ["--arg", argument]
     if point.shape is not None:
         words += ["--shape", ",".join(map(str, point.shape)), "--dtype", dtype_name(point.dtype)]
@@ -72,8 +71,8 @@ def kernel_command(point: Point, name: str, device: Any) -> str:
             f"--{option.replace('_', '-')}",
             ",".join(map(str, value)) if isinstance(value, tuple) else str(value),
         ]
-    if point.seed:
-        words += ["--seed", str(point.seed)]
+    if point.axes.seed:
+        words += ["--seed", str(point.axes.seed)]
     return shlex.join([*words, "--device", _device_name(device, point.board)])
 
 
@@ -90,16 +89,17 @@ def kernel_name(kernel: str | Callable[..., Any]) -> str:
 
 def kernel_python(point: Point, device: Any) -> str:
     """Return the call of `mlusim.run`, for arrays of these shapes; of a launching function the lines that call it."""
-    if point.kernel and point.kernel.launches:
+    kernel, name = point.axes.kernel, point.axes.operator
+    if kernel and kernel.launches:
         settings = [f"{name}={value!r}" for name, value in point.options.items()]
         words = ["device", repr(point.shape), repr(dtype_name(point.dtype)), *settings]
         made = f"device = mlusim.Device({_device_name(device, point.board)!r}, data=False)"
-        return f"{made}; {point.operator}({', '.join(words)}); device.synchronize()"
-    tensors = point.kernel.tensors if point.kernel else ()
+        return f"{made}; {name}({', '.join(words)}); device.synchronize()"
+    tensors = kernel.tensors if kernel else ()
     # A setting called as a parameter of `run` is bound before.
     taken = [f"{name}={value!r}" for name, value in point.options.items() if name in OF_A_RUN]
     words = [
-        f"functools.partial({', '.join([point.operator, *taken])})" if taken else point.operator,
+        f"functools.partial({', '.join([name, *taken])})" if taken else name,
         *tensors,
         f"device={_device_name(device, point.board)!r}",
     ]

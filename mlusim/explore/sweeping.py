@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -250,38 +250,54 @@ def sweep(
         kernel_version=kernel_version,
         arguments=arguments,
     )
-    with Runner(workers, client) as runner, Store(db) as store:
-        merge_files(store, merge)
-        sweep = run_axes(axes, store, runner, retry=retry, progress=progress, shard=shard)
+    sweep = run_axes(
+        axes,
+        db=db,
+        workers=workers,
+        client=client,
+        retry=retry,
+        progress=progress,
+        shard=shard,
+        merge=merge,
+    )
     _warn(sweep)
     return sweep
 
 
-def merge_files(store: Store, files: Iterable[str | Path]) -> None:
-    """Add the points of other files to a store. Raises `InputError` for a file that is missing or not a sweep's."""
-    for file in map(as_file, as_paths(files)):
-        with Store(file) as other:
-            store.merge(other)
-            store.damaged += other.damaged
-
-
 def run_axes(
     axes: Axes,
-    store: Store,
-    runner: Runner,
     *,
+    db: str | Path | None = None,
+    workers: int | None = None,
+    client: Any = None,
     retry: bool = False,
     progress: bool = False,
     shard: tuple[int, int] | None = None,
+    merge: Iterable[str | Path] = (),
 ) -> Sweep:
-    """Run the points of a sweep, or of one shard, that are not in the file."""
+    """Run the points of a sweep that are not in its file; the arguments are those of `sweep`."""
     axes.count()
     part, parts = _checked_shard(shard)
-    if axes.kernel is not None and store.path is not None:
-        axes.kernel.check_reusable(store.path)
-    points = _keyed(axes, part, parts)
-    by_key = {key: point for key, point in points if isinstance(point, Point)}
-    known = store.known(by_key, retry=retry)
+    with Runner(workers, client) as runner, Store(db) as store:
+        for file in map(as_file, as_paths(merge)):
+            with Store(file) as other:
+                store.merge(other)
+                store.damaged += other.damaged
+        if axes.kernel is not None and store.path is not None:
+            axes.kernel.check_reusable(store.path)
+        points = _keyed(axes, part, parts)
+        by_key = {key: point for key, point in points if isinstance(point, Point)}
+        known = store.known(by_key, retry=retry)
+        host_s = _run_missing(by_key, known, store, runner, retry=retry, progress=progress)
+        outcomes = store.read(by_key)
+        rows = [outcomes[key] if isinstance(point, Point) else point for key, point in points]
+        return Sweep(rows, axes, found=len(known), host_s=host_s, damaged=store.damaged)
+
+
+def _run_missing(
+    by_key: Mapping[str, Point], known: Collection[str], store: Store, runner: Runner, *, retry: bool, progress: bool
+) -> float:
+    """Run the points that are not known, and store them; return the seconds of host time that they took."""
     fresh = {key: point for key, point in by_key.items() if key not in known}
     host_s = 0.0
     counts: Counter[str] = Counter()
@@ -303,9 +319,7 @@ def run_axes(
                 bar.step(_state(counts))
         except KeyboardInterrupt as stop:
             raise SweepInterrupt(_interrupted(len(known) + counts.total(), len(by_key), store)) from stop
-    outcomes = store.read(by_key)
-    rows = [outcomes[key] if isinstance(point, Point) else point for key, point in points]
-    return Sweep(rows, axes, found=len(known), host_s=host_s, damaged=store.damaged)
+    return host_s
 
 
 def _keyed(axes: Axes, part: int, parts: int) -> list[tuple[str, Point | Outcome]]:

@@ -71,8 +71,8 @@ class Tuning:
         """Run the best plan again on the same random inputs, for a complete result."""
         from mlusim.ops.call import run
 
-        point = replace(self._best, data=data)
-        if point.kernel is not None:
+        point = replace(self._best, axes=replace(self._best.axes, data=data))
+        if point.axes.kernel is not None:
             return kernel_call(point.payload()).run(point.board, data=data, progress=progress)
         return run(prepare_point(point), data=data, progress=progress)
 
@@ -166,8 +166,7 @@ def tune(
     )
     if own:
         _check_single(axes, allowed=(*map(axes.column, axes.options), *axes.launch))
-        with Runner(workers, client) as runner, Store(db) as store:
-            return _tune_kernel(axes, name, device, store, runner, progress=progress)
+        return _tune_kernel(axes, name, device, db=db, workers=workers, client=client, progress=progress)
     _check_single(axes)
     with (
         Runner(workers, client) as runner,
@@ -179,9 +178,12 @@ def tune(
     return _tuning(search, device)
 
 
-def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Runner, *, progress: bool) -> Tuning:
-    """Run every combination of a kernel's settings and launches, and sort them by time."""
-    sweep = run_axes(axes, store, runner, progress=progress)
+def _tune_kernel(axes: Axes, kernel: Any, device: Any, **execution: Any) -> Tuning:
+    """Run every combination of a kernel's settings and launches, and sort them by time.
+
+    execution: `db`, `workers`, `client` and `progress`, as in `sweep`.
+    """
+    sweep = run_axes(axes, **execution)
     tried = [
         (point, row)
         for point, row in zip(axes.points(), sweep.rows, strict=True)
@@ -239,7 +241,7 @@ def _tuning(search: Search, device: Any) -> Tuning:
         refused=search.refused,
         repeats=search.repeats,
         at_lower_bound=search.at_lower_bound,
-        command=operator_command(best, axes, device),
+        command=operator_command(best, device),
         call=operator_python(best, device),
         _best=best,
     )

@@ -170,10 +170,10 @@ def test_fewer_cores_leave_the_others_idle(kernels):
 
 
 def test_parts_of_clusters_and_none():
-    one = changed_board(X4, None, 2, {})
+    one = changed_board(X4, {"cores": 2})
     assert (one.clusters, one.cores_per_cluster) == (1, 2)
     with pytest.raises(BoardError, match=r"^mlu370-x4: 6 cores are not whole clusters of 4; use 4 or 8$"):
-        changed_board(X4, None, 6, {})
+        changed_board(X4, {"cores": 6})
 
 
 def test_tiers_change_at_the_planners_boundaries():
