@@ -99,11 +99,16 @@ class Compiler:
 
 @lru_cache(maxsize=8)
 def find_compiler(command: str | None = None) -> Compiler:
-    """Find the compiler to use. Raises `InputError` if there is none.
+    """Find the compiler to use. Raises `InputError` if there is none, and on systems other than Linux.
 
     Args:
         command: a command, or `ziglang` for the wheel's compiler; by default g++, clang++ or the wheel's.
     """
+    if sys.platform != "linux":
+        raise InputError(
+            f"BANG C needs Linux, and this system is {sys.platform}: run it in a container or a virtual machine with "
+            "Linux, such as WSL on Windows; kernels in Python run here"
+        )
     candidates = [tuple(command.split())] if command else [("g++",), ("clang++",), _wheel()]
     if command == _WHEEL:
         candidates = [_wheel()]
