@@ -44,9 +44,13 @@ IO: Final = 3
 MOVE: Final = 4
 SYNC: Final = 5
 
-# `detail` of a copy: how it was issued. `detail` of a sync: one bit per pipe. `detail` of a barrier: its number.
-# `detail` of scalar arithmetic: cycles of each operation, NONE for the board's ordinary one. `detail` of a vector
-# instruction: elements of its first operand, or ON_INTEGERS for a tensor instruction that multiplies integers.
+# The column `detail` has what only one kind of operation needs:
+#   copies, sets, atomics   ASYNCHRONOUS or BLOCKING
+#   syncs                   the pipes that it waits for, as bits
+#   barriers                the number of the round
+#   locks                   the number of the lock, above the bits of all pipes (`locks.lock_number`)
+#   compute pipe            elements of the first operand, or ON_INTEGERS: a tensor instruction that multiplies integers
+#   scalar arithmetic       cycles of each operation, or NONE: the board's ordinary one
 ASYNCHRONOUS: Final = 0
 BLOCKING: Final = 1
 ON_INTEGERS: Final = 0

@@ -30,7 +30,7 @@ import numpy as np
 from mlusim.analysis.intervals import clip, gaps, intervals, lengths, no_intervals, union
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.arrays import Flags, Integers
-from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
+from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
 CAUSES: dict[str, str] = {
     "transfer": "data transfer",
@@ -86,7 +86,7 @@ def layers(records: LogColumns) -> list[Layer]:
     is_io, is_move = pipe == IO, pipe == MOVE
     shared = records.is_copy & (records.moving_alone_ps > 0)
     computes = (pipe == VECTOR) | (pipe == TENSOR)
-    queued = records.is_copy & (records.detail == BLOCKING)
+    queued = records.is_blocking
 
     def layer(cause: str, chosen: Flags, from_ps: Integers, to_ps: Integers) -> Layer:
         return Layer(cause, unit[chosen], from_ps[chosen], to_ps[chosen], records.line[chosen])

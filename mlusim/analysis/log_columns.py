@@ -152,6 +152,11 @@ class LogColumns:
         return np.asarray((self.pipe == IO) | (self.pipe == MOVE))
 
     @cached_property
+    def is_blocking(self) -> Flags:
+        """(records,) True for transfers that their task waits for."""
+        return np.asarray(self.is_copy & (self.detail == BLOCKING))
+
+    @cached_property
     def is_posted(self) -> Flags:
         """(records,) True for scalar stores to off-chip memory, which the task does not wait for."""
         return np.asarray((self.pipe == SCALAR) & (self.dst_alloc != NONE) & self.off_chip(self.dst_alloc))
@@ -192,7 +197,7 @@ class LogColumns:
         latency_ps = np.where(self.direction >= 0, full[self.direction], 0)
         inside = latency_ps < 0
         # The rate of a loop of copies includes their latencies.
-        latency_ps[self.is_op("memcpy_rows") & (self.detail == BLOCKING)] = 0
+        latency_ps[self.is_op("memcpy_rows") & self.is_blocking] = 0
         alone_ps = np.where(self.is_copy & ~inside, self.alone_ps - latency_ps, 0)
         return np.clip(alone_ps, 0, np.maximum(self.end_ps - self.moving_ps, 0))
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.arrays import Integers
-from mlusim.log import BLOCKING
 
 PIECE = 1 << 18
 _BLOCKS = 16  # in a piece
@@ -80,6 +79,5 @@ def _reach(records: LogColumns, reach_ps: int) -> tuple[Integers, Integers]:
     however early they were issued. A posted store counts until the issue of the next instruction, which is within this
     range.
     """
-    waits = records.is_copy & (records.detail == BLOCKING)
-    begin = np.where(waits, np.minimum(records.issue_ps, records.start_ps), records.start_ps)
+    begin = np.where(records.is_blocking, np.minimum(records.issue_ps, records.start_ps), records.start_ps)
     return begin, np.maximum(records.end_ps, records.start_ps) + reach_ps

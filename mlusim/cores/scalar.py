@@ -181,8 +181,8 @@ def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1) ->
     task = issuer.task
     start_ps = task.now_ps
     task.now_ps += issuer.board.cycles_ps(int(each) * int(count))
-    detail = NONE if cycles is None else int(cycles)
-    issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=int(count), detail=detail)
+    own_cycles = NONE if cycles is None else int(cycles)
+    issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=int(count), detail=own_cycles)
 
 
 def _write_later(issuer: Issuer, target: View, end_ps: int, effect: Callable[[], None]) -> None:

@@ -27,11 +27,11 @@ from mlusim.cores.issuer import Issuer
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.synchronisation import syncs
 from mlusim.cores.synchronisation.barrier import BARRIERS
-from mlusim.cores.synchronisation.locks import LOCK_NAMES, SHIFT, change
+from mlusim.cores.synchronisation.locks import LOCK_NAMES, change, lock_number
 from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import KernelError
 from mlusim.host.device import Device
-from mlusim.log import MOVE, NONE, ON_INTEGERS, SCALAR, VECTOR, Log
+from mlusim.log import ASYNCHRONOUS, BLOCKING, MOVE, NONE, ON_INTEGERS, SCALAR, VECTOR, Log
 from mlusim.log_tables import LoopRecord, Remark
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import AddressInstructions
@@ -146,20 +146,21 @@ class Replay:
         operands = [(of[column], of[column + 1], of[column + 2]) for column in range(_OPERANDS, len(COLUMNS), 3)]
         loop = self._log.loops.get(record)
         if name == "memcpy":
-            moved = pipe == MOVE and direction == _WITHIN_NRAM and not detail
-            return self._copy(issuer, record, operands, direction, detail, line, moved=moved)
+            moved = pipe == MOVE and direction == _WITHIN_NRAM and detail == ASYNCHRONOUS
+            return self._copy(issuer, record, operands, direction, line, blocking=detail == BLOCKING, moved=moved)
         if loop is not None:
             return self._loop(issuer, record, name, loop, operands, line)
         if name in ATOMIC_NAMES or name in SET_NAMES:
             views = self._buffers.views(issuer, [*operands, *self._log.more_operands.get(record, ())])
-            return reissue(issuer, line, name, views, blocking=bool(detail))
+            return reissue(issuer, line, name, views, blocking=detail == BLOCKING)
         if pipe == VECTOR:
             views = self._buffers.views(issuer, [*operands, *self._log.more_operands.get(record, ())], typed=True)
             result, integers = operands[0][0] != NONE, detail == ON_INTEGERS
             uncached_vector.issue_counted(issuer, line, name, views, None, count, result=result, integers=integers)
             return None
         if name == "scalar":
-            scalar.arithmetic(issuer, line, None if detail == NONE else detail, count)
+            cycles = None if detail == NONE else detail
+            scalar.arithmetic(issuer, line, cycles, count)
             return None
         if pipe == SCALAR:
             (view,) = self._buffers.views(issuer, operands)
@@ -168,10 +169,10 @@ class Replay:
                 return None
             return scalar.read(issuer, line, name, view, _nothing)
         if name in LOCK_NAMES:
-            return change(issuer, line, name, detail >> SHIFT)
+            return change(issuer, line, name, lock_number(detail))
         if name in BARRIERS:
             return syncs.barrier(issuer, line, name) if self._barriers else syncs.sync(issuer, line)
-        return syncs.sync(issuer, line, name, detail)
+        return syncs.sync(issuer, line, name, pipes=detail)
 
     def _copy(
         self,
@@ -179,9 +180,9 @@ class Replay:
         record: int,
         operands: list[Operand],
         direction: int,
-        blocking: int,
         line: int,
         *,
+        blocking: bool,
         moved: bool,
     ) -> Waiting | None:
         dst, src = self._buffers.views(issuer, operands, typed=True)

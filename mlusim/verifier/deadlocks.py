@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.synchronisation.locks import LOCK_NAMES, SHIFT
+from mlusim.cores.synchronisation.locks import LOCK_NAMES, lock_number
 from mlusim.log import NONE, Log
 from mlusim.log_tables import task_names
 from mlusim.units import plural
@@ -52,7 +52,7 @@ def deadlock(run: Run) -> Finding | None:
     tasks_of: dict[_Awaited, list[int]] = {}
     for position in waiting.tolist():
         is_lock = order.op[position] == lock
-        awaited = _Awaited(log.ops[int(order.op[position])], int(order.detail[position]) >> SHIFT if is_lock else NONE)
+        awaited = _Awaited(log.ops[int(order.op[position])], int(order.lock[position]) if is_lock else NONE)
         by_line.setdefault(int(order.line[position]), []).append(position)
         tasks_of.setdefault(awaited, []).append(int(order.task[position]))
     sites = tuple(
@@ -192,8 +192,9 @@ def locks_in_use(run: Run) -> dict[tuple[int, int], int]:
         return {}
     lock_op, unlock_op = (log.ops.index(name) if name in log.ops else -1 for name in LOCK_NAMES)
     in_use: dict[tuple[int, int], int] = {}
+    locks = lock_number(columns["detail"])
     for record in ((columns["op"] == lock_op) | (columns["op"] == unlock_op)).nonzero()[0].tolist():
-        key = int(columns["task"][record]), int(columns["detail"][record]) >> SHIFT
+        key = int(columns["task"][record]), int(locks[record])
         if columns["op"][record] == unlock_op:
             in_use.pop(key, None)
         else:

@@ -137,7 +137,7 @@ def _enqueue(
     result: bool = True,
 ) -> int:
     """Append an instruction to the compute pipe; returns its record."""
-    duration_ps, widest, detail, boxes, count = geometry
+    duration_ps, widest, elements, boxes, count = geometry
     issuer.begin()
     unit = issuer.unit
     issue_ps = start_ps = issuer.task.now_ps
@@ -158,7 +158,7 @@ def _enqueue(
         end_ps,
         count=count,
         nbytes=widest,
-        detail=detail,
+        detail=elements,
         dst=operands[0],
         a=operands[1] if len(operands) > 1 else NO_OPERAND,
         b=operands[2] if len(operands) > 2 else NO_OPERAND,

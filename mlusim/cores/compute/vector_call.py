@@ -106,7 +106,7 @@ class VectorCall:
         count = instruction.count([view.dtype for view in views], attributes)
         integers = instruction.tensor and all(view.dtype.kind in "iu" for view in views[1:3])
         geometry = geometry_of(issuer, instruction.cost, views, count, integers=integers)
-        self.duration_ps, widest, detail, boxes, count = geometry
+        self.duration_ps, widest, elements, boxes, count = geometry
         dst_box, a_box, b_box = (*boxes, NONE, NONE)[:RECORDED]
         self.code = issuer.log.instruction(
             instruction.name,
@@ -114,7 +114,7 @@ class VectorCall:
             count=count,
             nbytes=widest,
             alone_ps=self.duration_ps,
-            detail=detail,
+            detail=elements,
             dst_box=dst_box,
             a_box=a_box,
             b_box=b_box,
@@ -217,7 +217,7 @@ def _attribute_key(value: Any) -> tuple[Any, ...]:
 
 
 def geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int, *, integers: bool = False) -> Geometry:
-    """Return the values that depend only on layouts: duration, widest operand, detail of the record, boxes, count."""
+    """Return the values that depend only on layouts: duration, widest operand, elements, boxes, count."""
     key = (cost, count, integers, *map(_layout, views))
     cached: Geometry | None = issuer.chip.vector_geometries.get(key)
     if cached is None:
@@ -229,8 +229,8 @@ def _geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int, 
     widest = max(view.nbytes for view in views)
     work = Work(widest, tuple(view.size for view in views), tuple(view.itemsize for view in views), count, integers)
     boxes = tuple(issuer.log.box(view.shape, view.strides, view.itemsize) for view in views)
-    detail = ON_INTEGERS if integers else views[0].size
-    return issuer.board.cycles_ps(cost(issuer.board, work)), widest, detail, boxes, count
+    elements = ON_INTEGERS if integers else views[0].size
+    return issuer.board.cycles_ps(cost(issuer.board, work)), widest, elements, boxes, count
 
 
 def check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[Value]) -> None:

@@ -65,7 +65,7 @@ class CopyGeometry:
             and shape.segment_bytes >= MIN_SEGMENT_BYTES
         )
 
-        def instruction(pipe: int, detail: int) -> int:
+        def instruction(pipe: int, blocking: int) -> int:
             return chip.log.instruction(
                 "memcpy",
                 pipe,
@@ -74,7 +74,7 @@ class CopyGeometry:
                 bus_read=shape.bus_read_bytes,
                 bus_write=shape.bus_write_bytes,
                 alone_ps=self.cost.alone_ps,
-                detail=detail,
+                detail=blocking,
                 dst_box=dst_box,
                 a_box=src_box,
             )

@@ -13,7 +13,7 @@ from mlusim.cores.machine.pipe import Transfer
 from mlusim.cores.operands import Passed, check_view
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
-from mlusim.log import IO, MOVE, NO_OPERAND, NONE
+from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy_limits import check_row
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
@@ -121,7 +121,7 @@ def copy_loop(
         NONE,
         count=count,
         nbytes=shape.nbytes,
-        detail=int(not by_engine),
+        detail=ASYNCHRONOUS if by_engine else BLOCKING,
         dst=issuer.operand(dst),
         a=issuer.operand(src),
         b=indices[0] if indices else NO_OPERAND,

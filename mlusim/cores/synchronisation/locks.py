@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,8 +24,13 @@ if TYPE_CHECKING:
     from mlusim.cores.tasks.waiting import Waiting
 
 LOCK_NAMES = ("lock", "unlock")
-# In the log, the number is stored in `detail` above the bits of the pipes.
-SHIFT = 8
+# In the log, the number of a lock is stored above the bits of the pipes.
+_SHIFT = 8
+
+
+def lock_number(detail: Any) -> Any:
+    """Return the number of a lock, given the `detail` of its record; of several as arrays."""
+    return detail >> _SHIFT
 
 
 class Lock:
@@ -66,8 +71,8 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
         raise error
     issuer.begin()
     now_ps = task.now_ps
-    detail = ALL_PIPES | number << SHIFT
-    record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=detail, alone_ps=0)
+    pipes_and_number = ALL_PIPES | number << _SHIFT
+    record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=pipes_and_number, alone_ps=0)
     task.waits_for = f"{name} {number}", line, now_ps
     act = partial(_acquire if name == "lock" else _release, task, record, lock)
     if not task.drain(ALL_PIPES, record, partial(_when_reached, task, act)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from mlusim.log import ASYNCHRONOUS, IO, MOVE, SCALAR, TENSOR, VECTOR
+from mlusim.log import IO, MOVE, SCALAR, TENSOR, VECTOR
 from mlusim.memory.kinds import MemoryKind
 
 # Pipes as bits of a mask, as in the arguments of a sync.
@@ -61,17 +61,18 @@ def store_ordering(memory: MemoryKind) -> Ordering:
 
 
 def recorded_ordering(
-    pipe: int, detail: int, *, writes_off_chip: bool = False, on_nram: bool = False, queued: bool = False
+    pipe: int, *, blocking: bool, writes_off_chip: bool = False, on_nram: bool = False, queued: bool = False
 ) -> Ordering:
     """Return the ordering class of an instruction in the log.
 
     Args:
-        pipe, detail: columns of its record.
+        pipe: its pipe.
+        blocking: whether it is a copy that its task waits for.
         writes_off_chip: whether its destination is in GDRAM or LDRAM.
         on_nram: whether an operand is in NRAM.
         queued: whether it is a loop of asynchronous copies (`LoopRecord.method`).
     """
-    if pipe in (IO, MOVE) and detail != ASYNCHRONOUS:
+    if blocking:
         return QUEUED_LOOP if queued else BLOCKING_COPY
     if pipe == SCALAR:
         if on_nram:

@@ -36,13 +36,13 @@ def codes_of(
     """(records,) codes of the kind and, unless `costs` is False, the cost of each operation; equal ones are equal.
 
     A planner that divides evenly may alternate between tiles of 3,400 and 3,402 rows, so costs are compared within
-    `SAME_COST`. The round numbers of barriers are ignored.
+    `SAME_COST`.
     """
     of, rows = instructions or log.records.instructions()
     barriers = np.isin(of["op"], [number for number, name in enumerate(log.ops) if name in BARRIERS])
-    # The cost of a vector instruction reflects its detail, the number of elements.
-    detail = np.where(barriers | (of["pipe"] == VECTOR), 0, of["detail"])
-    kinds = [of["op"], of["pipe"], of["direction"], detail]
+    # Rounds of barriers differ; elements of vector instructions are in their cost.
+    specific = np.where(barriers | (of["pipe"] == VECTOR), 0, of["detail"])
+    kinds = [of["op"], of["pipe"], of["direction"], specific]
     if not costs:
         return _numbered(np.stack(kinds, axis=1))[rows]
     # Many instructions differ in other respects only, such as the barriers.

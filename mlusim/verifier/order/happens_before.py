@@ -28,7 +28,7 @@ import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.cores.synchronisation.barrier import BARRIERS
-from mlusim.cores.synchronisation.locks import LOCK_NAMES, SHIFT
+from mlusim.cores.synchronisation.locks import LOCK_NAMES, lock_number
 from mlusim.cores.synchronisation.ordering import MOVE_PIPE, VECTOR_PIPE
 from mlusim.log import SCALAR, SYNC, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
@@ -51,7 +51,8 @@ class Order:
         position: by record, its position.
         record: by position, the record.
         task_of, op_of, line_of: by record, the columns of the log.
-        task, op, line, detail: by position, the columns of the log.
+        task, op, line: by position, the columns of the log.
+        pipes: by position, the pipes that a sync waits for, as bits.
         lane: by position, its lane (`mlusim.verifier.order.lanes`).
         first: (tasks + 1,) the first position of each task, and the number of positions.
         is_sync, is_barrier: by position, whether it is one; in BLOCK tasks, barriers are only syncs.
@@ -79,7 +80,8 @@ class Order:
         self.line = columns["line"][self.record]
         op, pipe = columns["op"][self.record], columns["pipe"][self.record]
         self.op: Integers = op
-        self.detail = columns["detail"][self.record]
+        self._detail = columns["detail"][self.record]
+        self.pipes: Integers = self._detail
         self.is_sync: Flags = pipe == SYNC
         self.left_out: Flags = np.zeros(len(task), bool)
         launch_of_task = np.array([record.launch for record in log.tasks], np.int64)
@@ -123,7 +125,7 @@ class Order:
             pending = np.flatnonzero((self.lane == lane) & ~self.is_sync & ~self.blocks & (streamed if also else True))
             if not len(pending):
                 continue
-            named = waits & ~self.is_barrier & (((self.detail & bits) == bits) | ((self.detail & also) != 0))
+            named = waits & ~self.is_barrier & (((self.pipes & bits) == bits) | ((self.pipes & also) != 0))
             if lane == POSTED:
                 # Naming all pipes is not the full sync: posted stores are in none of them.
                 named &= ~by_pipes
@@ -160,15 +162,20 @@ class Order:
         return lane
 
     @cached_property
+    def lock(self) -> Integers:
+        """By position, the number of the lock that is acquired or released."""
+        return np.asarray(lock_number(self._detail))
+
+    @cached_property
     def locks_held(self) -> Integers:
         """By position, the locks that the task holds, as a bit mask; only the first 63 distinct locks are tracked."""
         locks: Integers = np.zeros(len(self.task), np.int64)
         calls = [np.flatnonzero(ops_among(self.log, (name,))[self.op]) for name in LOCK_NAMES]
-        numbers = np.unique(self.detail[calls[0]] >> SHIFT)[:63]
+        numbers = np.unique(self.lock[calls[0]])[:63]
         for bit, number in enumerate(numbers.tolist()):
             change: Integers = np.zeros(len(self.task) + 1, np.int64)
             for sign, positions in zip((1, -1), calls, strict=True):
-                change[positions[self.detail[positions] >> SHIFT == number]] += sign
+                change[positions[self.lock[positions] == number]] += sign
             total = np.cumsum(change)[:-1]
             before = np.concatenate(([0], total))[self.first[self.task]]
             locks |= ((total - before) > 0).astype(np.int64) << bit
@@ -235,7 +242,7 @@ class Order:
         positions = np.flatnonzero(self.is_barrier & ~self.left_out)
         if not len(positions):
             return []
-        number = self.detail[positions]
+        number = self._detail[positions]
         order = np.lexsort((self.record[positions], number))
         positions, number = positions[order], number[order]
         starts = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))

@@ -14,7 +14,7 @@ from mlusim.cores.synchronisation.ordering import (
     Ordering,
     recorded_ordering,
 )
-from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR, Log
+from mlusim.log import BLOCKING, IO, MOVE, PIPES, SCALAR, TENSOR, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.accesses.geometry import group_rows
 
@@ -39,18 +39,19 @@ def in_order(first: int, second: int) -> bool:
 
 def ordering_classes(log: Log, columns: dict[str, Integers]) -> tuple[list[Ordering], Integers]:
     """Return the distinct ordering classes, and the class of each record as an index."""
-    pipe, detail = columns["pipe"], columns["detail"]
+    pipe = columns["pipe"]
+    blocking = np.isin(pipe, (IO, MOVE)) & (columns["detail"] == BLOCKING)
     off_chip = np.array([record.memory in ("gdram", "ldram") for record in log.allocations] + [False])
     writes_off_chip = off_chip[columns["dst_alloc"]]
     nram = np.array([record.memory == "nram" for record in log.allocations] + [False])
     on_nram = nram[columns["dst_alloc"]] | nram[columns["a_alloc"]]
     queued = np.zeros(len(pipe), bool)
     queued[[record for record, loop in log.loops.items() if loop.method in ("queued", "runs")]] = True
-    first, kind, _ = group_rows(pipe, detail * (pipe != SYNC), writes_off_chip, on_nram, queued)
+    first, kind, _ = group_rows(pipe, blocking, writes_off_chip, on_nram, queued)
     classes = [
         recorded_ordering(
             int(pipe[index]),
-            int(detail[index]),
+            blocking=bool(blocking[index]),
             writes_off_chip=bool(writes_off_chip[index]),
             on_nram=bool(on_nram[index]),
             queued=bool(queued[index]),
