@@ -4,7 +4,7 @@
 # This lesson adds two vectors on a single core. Vector instructions cannot access off-chip memory (GDRAM), so for every
 # tile the kernel copies both operands to NRAM, adds them there, and copies the sum back.
 #
-# All times in these lessons are those of mlusim's model of an MLU370-X4, not measurements of a board.
+# All times in these lessons come from mlusim's model of a board, here an MLU370-X4. They are not measurements.
 
 # %%
 import numpy as np
@@ -57,7 +57,7 @@ show(draw_steps(report.result, 4, "The path of a tile: from GDRAM to NRAM, the s
 show(draw_pipes({"one core, blocking": step}, "The first tiles", until_us=12), "01_pipes")
 
 # %% [markdown]
-# Also, every copy begins with a start-up, the DMA latency. A blocking kernel pays it in full for each copy, so larger
+# Every copy also begins with a start-up, the DMA latency. A blocking kernel pays it in full for each copy, so larger
 # tiles, with fewer copies, are faster:
 
 # %%
@@ -67,10 +67,10 @@ for TILE in (512, 2048, 8192, 32768):
 table(steps, causes=3)
 times = [step.result.time_ps for step in steps.values()]
 assert times == sorted(times, reverse=True)  # larger tiles are faster here, every time
-show(draw_causes(steps, "One core: what the size of a tile buys"), "01_tiles")
+show(draw_causes(steps, "One core: the effect of the tile size"), "01_tiles")
 
 # %% [markdown]
-# With large tiles the latency hardly matters, and the limit is the core's own port. A single core cannot fill the
+# With large tiles, the latency hardly matters, and the limit is the core's own port. A single core cannot fill the
 # memory bus. The [next lesson](02_all_cores.md) uses all cores.
 #
 # ## Exercise

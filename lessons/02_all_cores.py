@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 2. All cores
 #
-# A kernel is launched as a grid of tasks, and all tasks run the same function. A task selects its part of the work by
-# `core.task_id` and `core.task_dim`. In this lesson, each task computes every `task_dim`-th tile.
+# A kernel is launched as a grid of tasks, and all tasks run the same function. Each task selects its part of the work
+# by `core.task_id` and `core.task_dim`. In this lesson, each task computes every `task_dim`-th tile.
 
 # %%
 import numpy as np
@@ -37,8 +37,9 @@ times = [step.result.time_ps for step in steps.values()]
 assert times == sorted(times, reverse=True)
 
 # %% [markdown]
-# More cores are faster, but not in proportion, as the column of causes shows. Few cores spend their time on the latency
-# of copies and on data transfer at the rate of one core's port. Many cores contend for the bandwidth that they share.
+# More cores are faster, but not in proportion. The column of causes shows why: a few cores spend their time on the
+# latency of copies, and on data transfer at the rate of a core's port. Many cores contend for the bandwidth that they
+# share.
 
 # %%
 show(draw_causes(steps, "Vector add: the average working core"), "02_cores")
@@ -46,8 +47,8 @@ show(draw_causes(steps, "Vector add: the average working core"), "02_cores")
 # %% [markdown]
 # ## Uneven work
 #
-# If the number of tasks does not divide the work, cores are idle at the end. 33 tiles on 32 cores need two rounds, as
-# 64 tiles do:
+# If the number of tasks does not divide the work, cores are idle at the end. 33 tiles on 32 cores need two rounds, just
+# as 64 tiles do:
 
 # %%
 uneven = {}
@@ -61,9 +62,9 @@ assert uneven["33 tiles"].result.time_ps > 1.15 * uneven["32 tiles"].result.time
 
 # %% [markdown]
 # The 33rd tile has the bandwidth of the whole board, so it takes less time than the 32 before it, but 31 cores are idle
-# meanwhile. Divide the work into as many parts as there are cores, or into many more.
+# in the meantime. Divide the work into as many parts as there are cores, or into many more.
 #
 # ## Exercise
 #
-# In `lessons/exercises/02_all_cores.py` every task does all of the work. Divide it among the tasks. `python
+# In `lessons/exercises/02_all_cores.py`, every task does all of the work. Divide it among the tasks. `python
 # lessons/check.py lessons/exercises/02_all_cores.py` checks the result.

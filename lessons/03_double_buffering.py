@@ -2,8 +2,8 @@
 # # 3. Double buffering: three stages
 #
 # The pipes of a core run in parallel: the IO pipe copies, the vector pipe computes. A blocking kernel uses one at a
-# time. With two sets of buffers, a step does three things at once: tile *i - 1* is stored, tile *i* is computed, tile
-# *i + 1* is loaded. One sync ends the step.
+# time. With two sets of buffers, a step does three things at once: it stores tile *i - 1*, computes tile *i* and loads
+# tile *i + 1*. One sync ends the step.
 
 # %%
 import numpy as np
@@ -47,8 +47,8 @@ async def add_three_stages(core, a, b, out):
 
 
 # %% [markdown]
-# In each step the store is issued before the load that reuses its buffer. A pipe is in order, so the load begins when
-# the store is done.
+# In each step, the store is issued before the load that reuses its buffer. A pipe executes in order, so the load begins
+# when the store is done.
 
 # %%
 steps = {}
@@ -70,17 +70,17 @@ alone = {name: step for name, step in steps.items() if "1 core" in name}
 show(draw_pipes(alone, "One core, the first tiles", until_us=25), "03_pipes")
 
 # %% [markdown]
-# In the second row the sum overlaps copies. Only the start-up of the first copy in a step is exposed; the others
-# overlap the copy before them. The IO pipe is busy almost all the time. Loads and stores share it, so no schedule of
-# this kind does both at once.
+# In the second row, the sum overlaps copies. Only the start-up of the first copy in a step is exposed; the other
+# start-ups overlap the copy before them. The IO pipe is busy almost all the time. Loads and stores share it, so no
+# schedule of this kind does both at once.
 
 # %%
 show(draw_causes(steps, "Blocking and three stages"), "03_causes")
 
 # %% [markdown]
-# On all cores the gain is smaller: while one of 32 blocking cores waits, the bus serves the others. Double buffering
-# gains most where few cores work or the compute is long.
+# On all cores, the gain is smaller: while one of 32 blocking cores waits, the bus serves the others. Double buffering
+# helps most if few cores work or the computation takes long.
 #
 # ## Exercise
 #
-# In `lessons/exercises/03_double_buffering.py`, make the copies of a scale kernel overlap its compute.
+# In `lessons/exercises/03_double_buffering.py`, make the copies of a scale kernel overlap its computation.

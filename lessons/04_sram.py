@@ -6,7 +6,7 @@
 # the previous block from SRAM to NRAM on another pipe, the Move pipe. The vendor's guide describes two such pipelines:
 #
 # - **four stages**: GDRAM to SRAM, SRAM to NRAM, compute, NRAM to GDRAM;
-# - **five stages**: the result goes back through SRAM, too, and the memory core stores it.
+# - **five stages**: the result also goes back through SRAM, and the memory core stores it.
 #
 # Each step ends with `sync_cluster`, a barrier of the four cores and the memory core.
 
@@ -74,7 +74,7 @@ async def add_through_sram(core, a, b, out, stages):
 
 # %% [markdown]
 # First, is it correct? A pipeline over five engines is easily off by one step, and a run with correct results may have
-# been lucky. `verify` checks the order that the syncs guarantee, independent of times.
+# been lucky. `verify` checks the order that the syncs guarantee, regardless of times.
 
 # %%
 small = slice(0, 1 << 18)
@@ -102,7 +102,7 @@ for name, step in steps.items():
 show(draw_pipes(steps, "One core and the memory core of its cluster", until_us=50, units=2), "04_pipes")
 
 # %% [markdown]
-# In the lower rows the memory core's IO pipe does the loads and the cores' IO pipes do the stores, so both directions
+# In the lower rows, the memory core's IO pipe does the loads and the cores' IO pipes do the stores, so both directions
 # are in flight at once, which is impossible with three stages.
 
 # %%
@@ -111,13 +111,13 @@ three, four, five = (step.result.time_ps for step in steps.values())
 print(f"four stages take {four / three:.2f} and five {five / three:.2f} of the time of three")
 
 # %% [markdown]
-# The gain depends on the bottleneck. Here all cores work, and three stages already keep the DRAM busy, so no change on
+# The gain depends on the bottleneck. Here, all cores work, and three stages already keep the DRAM busy, so no change on
 # chip makes the kernel faster; mixing reads and writes even slows the DRAM down. A pipeline through SRAM also has a
-# barrier in every step, and more steps before its first result and after its last block. It pays where SRAM saves DRAM
-# traffic, because several cores need the same bytes.
+# barrier in every step, and more steps before its first result and after its last block. It pays off where several
+# cores need the same bytes, because SRAM then saves DRAM traffic.
 #
-# In the next kernels, four cores each need all of one operand. Without SRAM it is loaded from GDRAM four times, through
-# SRAM once:
+# In the next kernels, each of four cores needs all of one operand. Without SRAM, it is loaded from GDRAM four times;
+# through SRAM, only once:
 
 
 # %%
@@ -165,7 +165,7 @@ assert second.result.bus_bytes["read"] * 4 == first.result.bus_bytes["read"]
 assert second.result.time_ps < first.result.time_ps
 
 # %% [markdown]
-# The traffic is a quarter. This is the purpose of SRAM.
+# The traffic falls to a quarter. This is the purpose of SRAM.
 #
 # ## Exercise
 #

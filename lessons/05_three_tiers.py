@@ -2,10 +2,11 @@
 # # 5. tin_shift in three tiers
 #
 # A vector can be cut anywhere. The tensors of real operators have more structure, and mlu-ops splits them in three
-# tiers, by what fits in the NRAM of a core. `tin_shift` shifts each group of channels along time by its own number of
-# steps, and fills with zeros. Its unit is one channel with all its time steps: T rows of HW elements.
+# tiers, depending on what fits in the NRAM of a core. `tin_shift` shifts each group of channels along time by its own
+# number of steps, and fills the vacated rows with zeros. Its unit is one channel with all its time steps: T rows of HW
+# elements.
 #
-# 1. **whole units**: a unit fits. Tasks process units in turn;
+# 1. **whole units**: a unit fits. Tasks take turns to process units;
 # 2. **unit split**: a unit does not fit, but a row does. The unit is cut along time;
 # 3. **row split**: a row does not fit. A core processes a row in chunks.
 #
@@ -52,11 +53,13 @@ assert times == sorted(times)
 
 # %%
 middle = list(steps.values())[1].result
-canvas = draw_tile_map(LogColumns(middle.log, middle.board), middle.plan, "Tier 2: who writes what", middle.plan.reason)
+canvas = draw_tile_map(
+    LogColumns(middle.log, middle.board), middle.plan, "Tier 2: which core writes what", middle.plan.reason
+)
 show(canvas, "05_tiles")
 
 # %% [markdown]
-# A plan is a data structure, and can be printed with all its arithmetic: `print(result.plan.explain())`, or, without
+# A plan is a data structure. `print(result.plan.explain())` prints it with all its arithmetic, and so does, without
 # running anything, `mlusim run tin_shift --shape 2,8,64,196 --strategy documented --explain`.
 
 # %%

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 6. The three cases of the time split
 #
-# In tier 2 a channel is cut along time into segments. Row *t* of the output is row *t - shift* of the input, or zeros
-# if there is no such row. A segment may therefore be loaded in full, in part, or not at all, and the boundary between
+# In tier 2, a channel is cut along time into segments. Row *t* of the output is row *t - shift* of the input, or zeros
+# if there is no such row. A segment may therefore be loaded in full, in part, or not at all. The boundary between
 # rows that exist and rows that do not may be
 #
 # 1. between two segments,
@@ -25,7 +25,7 @@ small_board = board("mlu370-x4").replace(nram_bytes=256, nram_reserved_bytes=0)
 
 
 def shifted(shift):
-    """The run with this shift, and for each segment how many rows of it were loaded, from the log."""
+    """Return the run with this shift, and the number of rows that it loaded for each segment, from the log."""
     result = ops.tin_shift_forward(x, np.array([[shift]], np.int32), device=small_board, strategy="documented")
     log, columns = result.log, result.log.columns()
     copies = np.flatnonzero(columns["op"] == log.op("memcpy"))
@@ -41,10 +41,10 @@ def shifted(shift):
 
 
 cases = {
-    "on a border": (4, -4, 8, -6),
+    "between two segments": (4, -4, 8, -6),
     "inside a segment": (1, -1, 5, -5),
-    "in the last, short one": (9, -1, -9),
-    "no shift, or past the end": (0, 10, -10),
+    "inside the last, short one": (9, -1, -9),
+    "no shift, or beyond the end": (0, 10, -10),
 }
 print(f"{'':28} shift   rows loaded of segments of 4, 4, 2")
 shown = {}
@@ -61,8 +61,8 @@ for words, chosen in cases.items():
         print(f"{words:28} {shift:5}   {loaded}")
 
 # %% [markdown]
-# Every row that exists is loaded exactly once: the sum of a line is T - |shift|. In the picture each column is one
-# shift, a white cell is a row of zeros, and the lines are the boundaries of segments.
+# Every row that exists is loaded exactly once: the numbers in a line add up to T - |shift|. In the picture, each column
+# is one shift, a white cell is a row of zeros, and the lines are the boundaries of segments.
 
 # %%
 with drawing():
@@ -79,12 +79,12 @@ with drawing():
         axes.axhline(border, color="black", linewidth=1.5)
     axes.set_xlabel("shift")
     axes.set_ylabel("row of the output")
-    axes.set_title("Which row of the input each row of the output is")
+    axes.set_title("The input row that each output row comes from")
     figure.colorbar(image, label="row of the input")
 show(figure, "06_rows")
 
 # %% [markdown]
-# A test of all shifts is short, and finds more than single examples:
+# A test of all shifts is short, and finds more bugs than single examples:
 
 # %%
 for shift in range(-TIME - 1, TIME + 2):
@@ -92,7 +92,7 @@ for shift in range(-TIME - 1, TIME + 2):
     padded = np.concatenate([np.zeros((TIME + 1, ROW)), x[0, :, 0], np.zeros((TIME + 1, ROW))])
     first = TIME + 1 - max(-TIME - 1, min(shift, TIME + 1))
     assert np.array_equal(result.output[0, :, 0], padded[first : first + TIME])
-print("all shifts from", -TIME - 1, "to", TIME + 1, "are right")
+print("all shifts from", -TIME - 1, "to", TIME + 1, "are correct")
 
 # %% [markdown]
 # ## Exercise

@@ -1,12 +1,13 @@
 # %% [markdown]
 # # 7. What clearing costs
 #
-# Rows that a shift vacates must be zero, so part of the NRAM has to be cleared. The strategies of `tin_shift` clear
+# Rows that a shift vacates must be zero, so part of the NRAM has to be cleared. The strategies of `tin_shift` differ in
+# what they clear:
 #
-# - `shipped`: all of the usable NRAM for every tile, as the kernel of mlu-ops;
+# - `shipped`: all of the usable NRAM for every tile, like the kernel of mlu-ops;
 # - `documented`: the buffer of the tile, as in the design document;
-# - `tight`: only the rows that the shift vacates, while the others load;
-# - `batched`, `pingpong`: as `tight`, with several channels in a copy, or with two buffers.
+# - `tight`: only the rows that the shift vacates, while the other rows load;
+# - `batched`, `pingpong`: the same as `tight`, but with several channels in a copy, or with two buffers.
 
 # %%
 import numpy as np
@@ -44,9 +45,9 @@ print(f"clearing less makes it {time_of['shipped'] / time_of['tight']:.2f} times
 print(f"larger copies {time_of['tight'] / time_of['batched']:.2f} times on top of that")
 
 # %% [markdown]
-# Clearing less gains more than any scheme of buffers. The next largest cost is the latency of thousands of small
-# copies, which `batched` pays once for many channels. By default (`strategy="auto"`) mlusim's planner predicts the
-# times of `batched` and `pingpong` and chooses the faster.
+# Clearing less gains more than any buffering scheme. The next largest cost is the latency of thousands of small
+# copies, which `batched` pays once for many channels. By default (`strategy="auto"`), mlusim's planner predicts the
+# times of `batched` and `pingpong` and chooses the faster one.
 #
 # `mlusim compare tin_shift --shape 2,8,256,196 --dtype float16` prints this comparison for any shape and board.
 #

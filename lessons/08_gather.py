@@ -9,8 +9,8 @@
 # - **rows**: access GDRAM for every element or row. This is tier 3, for slabs that do not fit, and sometimes faster for
 #   those that do.
 #
-# From arch 592 on (MLU590-H8) there is an instruction for gathers; on other boards a loop of scalar code selects on
-# chip.
+# From arch 592 on (MLU590-H8), there is an instruction for gathers; on other boards, a loop of scalar code selects the
+# elements on chip.
 
 # %%
 import numpy as np
@@ -35,8 +35,8 @@ table(steps, causes=3)
 assert [step.result.plan.tier for step in steps.values()] == [1, 2, 3]
 
 # %% [markdown]
-# Where a slab fits, contiguous copies load whole rows of x, and scalar code then selects each element on chip. Where it
-# does not fit, every element is a copy of its own: 4 bytes that occupy a bus unit of 64. The times are close here, but
+# If a slab fits, contiguous copies load whole rows of x, and scalar code then selects each element on chip. If it does
+# not fit, every element is a copy of its own: 4 bytes that occupy a bus unit of 64. The times are close here, but
 # the bus traffic is not:
 
 # %%
@@ -44,12 +44,12 @@ for name, step in steps.items():
     asked = sum(step.result.bytes_requested.values())
     bus = sum(step.result.bus_bytes.values())
     print(f"{name:32} asked for {asked / 1e6:6.2f} MB, bus {bus / 1e6:6.2f} MB")
-show(draw_causes(steps, "gather: the same elements, less and less NRAM"), "08_tiers")
+show(draw_causes(steps, "gather: the same elements with less and less NRAM"), "08_tiers")
 
 # %% [markdown]
 # ## The faster strategy depends on the board
 #
-# Both strategies can be selected by name. On MLU590-H8 the instruction changes the balance:
+# Both strategies can be selected by name. On MLU590-H8, the instruction changes which one is faster:
 
 # %%
 ways = {}
@@ -59,7 +59,7 @@ for name in ("mlu370-x4", "mlu590-h8"):
         assert np.array_equal(result.output, expected)
         ways[f"{name}, {strategy}"] = Step(result, result.output, x.nbytes + index.nbytes + result.output.nbytes)
 table(ways, causes=3)
-show(draw_causes(ways, "gather: two ways on two boards"), "08_ways")
+show(draw_causes(ways, "gather: two strategies on two boards"), "08_ways")
 
 # %% [markdown]
 # The planner knows the shapes but not the index values. It predicts both times from the board's cost functions; the
@@ -67,5 +67,5 @@ show(draw_causes(ways, "gather: two ways on two boards"), "08_ways")
 #
 # ## Exercise
 #
-# `lessons/exercises/08_gather.py` copies rows of a table, one blocking copy for each. Many of the rows are neighbours
-# in the table: copy each run of neighbours at once.
+# `lessons/exercises/08_gather.py` copies rows of a table with one blocking copy per row. Many of the rows are
+# consecutive in the table: copy each sequence of consecutive rows at once.

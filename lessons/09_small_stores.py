@@ -42,8 +42,8 @@ assert efficiency[widths.index(64)] == efficiency[widths.index(128)] == 1
 assert efficiency[widths.index(65)] < 0.5
 
 # %% [markdown]
-# Stores of 64 B are efficient, stores of 65 B are not: the additional byte costs a unit read and a unit written. The
-# vendor's rule is to store whole, aligned units.
+# Stores of 64 B are efficient; stores of 65 B are not, because the additional byte costs a unit read and a unit
+# written. The vendor's rule is to store whole, aligned units.
 
 # %%
 with drawing():
@@ -67,8 +67,8 @@ show(figure, "09_stores")
 
 # %% [markdown]
 # The same happens at both ends of any row that does not begin or end at a unit boundary: a tensor with rows of 100 B
-# pays in every row. Compare `result.bus_bytes` with `result.bytes_requested` to see it in any run; the split proof of
-# `mlusim.verify` shows it for every source line.
+# pays this cost in every row. To see it in a run, compare `result.bus_bytes` with `result.bytes_requested`; the split
+# proof of `mlusim.verify` shows it for every source line.
 #
 # ## Exercise
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 10. A missing sync, and how the checker finds it
 #
-# The pipes of a core run in parallel, and only a sync or a blocking copy orders them. A kernel without a necessary sync
-# is wrong, but its result may be correct: that depends on which operation happens to be first.
+# The pipes of a core run in parallel, and only a sync or a blocking copy orders them. A kernel that lacks a necessary
+# sync is wrong, but its result may be correct: that depends on which operation happens to come first.
 
 # %%
 import numpy as np
@@ -39,8 +39,8 @@ print("correct without the sync:", np.array_equal(lucky.output, 3 * x))
 show(draw_pipes({"no sync, and correct by luck": lucky}, "The load is over before the mul begins"), "10_luck")
 
 # %% [markdown]
-# With a faster vector pipe, or a busier DRAM, it would not have. `dma="late"` simulates another legal outcome:
-# asynchronous copies take effect as late as the syncs allow.
+# With a faster vector pipe or a busier DRAM, the load would not have ended in time. `dma="late"` simulates another
+# legal outcome: asynchronous copies take effect as late as the syncs allow.
 
 # %%
 late = run(scale, x, out=(x.shape, x.dtype), extra=(False,), dim=4, dma="late")
@@ -52,8 +52,8 @@ assert not np.array_equal(late.output, 3 * x)
 assert np.array_equal(right.output, 3 * x)
 
 # %% [markdown]
-# This shows the bug only for some kernels. The checker uses the order that the syncs guarantee, not times, so it finds
-# the race also in the run with the correct result:
+# This shows the bug only in some kernels. The checker uses the order that the syncs guarantee, not times, so it finds
+# the race even in the run with the correct result:
 
 # %%
 report = mlusim.verify(scale, x, mlusim.Output.like(x), False, dim=4, reference=lambda x: 3 * x)

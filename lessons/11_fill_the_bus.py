@@ -60,12 +60,13 @@ with drawing():
 show(figure, "11_cores")
 
 # %% [markdown]
-# The curves show three things. A single core uses a small part of the bandwidth. With the first cores the bandwidth
-# grows in proportion, until the bus is full; more cores then only add compute. And no kernel reaches the dotted line:
+# The curves show three things. A single core uses a small part of the bandwidth. The bandwidth grows in proportion to
+# the number of cores until the bus is full; more cores then only add compute. And no kernel reaches the dotted line:
 # DRAM is slower than its data sheet even for contiguous copies, and slower again for mixed reads and writes
 # (`docs/accuracy.md` describes how well these losses are known).
 #
-# On MLU290 the limit is the port of a cluster, of 31 B per cycle in each direction, which four cores share.
+# On MLU290, the limit is the port of a cluster, which carries 31 B per cycle in each direction and which four cores
+# share.
 #
 # ## Exercise
 #

@@ -69,7 +69,7 @@ assert steps["one matmul"].result.time_ps * 1000 < steps["scalar, GDRAM"].result
 
 # %% [markdown]
 # On a real MLU370-X8, kernels of the same shape took 2716 ms, 126 ms and 0.05 ms. Most of the last figure is the host's
-# time for a launch, which mlusim does not model. `mlusim validate` has all measurements.
+# time for a launch, which mlusim does not model. `mlusim validate` shows all measurements.
 #
 # ## All cores
 #
@@ -161,8 +161,8 @@ show(draw_pipes(steps, "The first blocks on one core", until_us=90), "12_pipes")
 
 # %% [markdown]
 # The last rung is not the fastest. The memory core relieves the cores of the copies, but every byte moves twice, and
-# the barrier of each step makes four cores wait for the slowest. Measurements of boards agree: on MLU370-X8 five
-# stages took 7 % longer than three, on MLU370-X4 they took the same time.
+# the barrier of each step makes four cores wait for the slowest. Measurements of boards agree: on MLU370-X8, five
+# stages took 7 % longer than three; on MLU370-X4, they took the same time.
 #
 # ## Exercise
 #

@@ -34,7 +34,7 @@ print_entry("add_scalar")
 print_entry("add_tiles")
 
 # %% [markdown]
-# In `add_scalar` every `a[i]` is a load from GDRAM, and the core waits for it. `add_tiles` loads tiles into NRAM, and
+# In `add_scalar`, every `a[i]` is a load from GDRAM, and the core waits for it. `add_tiles` loads tiles into NRAM, and
 # one instruction adds 4096 elements. `add_pipelined` has two buffers for each operand, and overlaps copies and adds by
 # `__memcpy_async` and `__sync`, as in lesson 3.
 #
@@ -96,9 +96,9 @@ show(draw_causes({"matmul_tensor": tensor}, "Where the time of the last rung goe
 
 # %% [markdown]
 # The loops of `multiply` load eight million elements, which takes seconds on the host: mlusim counts plain accesses in
-# C, and checks the bounds of each one. `mlusim.verify(module["add_tiles"], ...)` finds races and uninitialised reads,
-# at the line of the C++. `mlusim bangc run` does all of this from a shell. The page "Run your BANG C" (`docs/bangc.md`)
-# has the details.
+# C, and checks the bounds of each one. `mlusim.verify(module["add_tiles"], ...)` finds races and uninitialised reads
+# and names their lines in the C++ source. `mlusim bangc run` does all of this from a shell. The page "Run your BANG C"
+# (`docs/bangc.md`) has the details.
 #
 # ## Exercise
 #

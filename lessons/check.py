@@ -72,7 +72,7 @@ def at_most(what: str, value: float, limit: float, hint: str, unit: str = "") ->
     """Return the message for a figure that is too large; empty if it is not."""
     if value <= limit:
         return ""
-    return f"correct, but {what} is {value:,.0f}{unit}, and it should be at most {limit:,.0f}{unit}: {hint}"
+    return f"correct, but {what} is {value:,.0f}{unit} and should be at most {limit:,.0f}{unit}: {hint}"
 
 
 def one_core() -> Exercise:
@@ -152,7 +152,7 @@ def clearing() -> Exercise:
         fills = np.isin(columns["op"], [log.ops.index(name) for name in ("fill", "write_zero") if name in log.ops])
         cleared = int(columns["bytes_requested"][fills].sum())
         return at_most(
-            "what is cleared", cleared, 64 * 2 * 32 * 4,
+            "the size of what is cleared", cleared, 64 * 2 * 32 * 4,
             "the margins of a row are 2 x 32 elements; the middle is loaded anyway", " B",
         )  # fmt: skip
 
@@ -169,7 +169,7 @@ def gather() -> Exercise:
 
     def aim(step: Step) -> str:
         copies = step.result.metrics.operations["memcpy"]
-        return at_most("the number of copies", copies, 2 * 6 + 6, "the rows are 6 runs of neighbours; find them")
+        return at_most("the number of copies", copies, 2 * 6 + 6, "find the 6 sequences of consecutive rows")
 
     x = floats(256, 64)
     cases = [
@@ -204,7 +204,7 @@ def fill_the_bus() -> Exercise:
         share = step.gbytes_per_s * 1e9 / X4.dram_bandwidth_bytes_per_s
         if share >= 0.7:
             return ""
-        return f"correct, but at {share:.0%} of the DRAM's bandwidth, and the target is 70 %: larger tiles, two buffers"
+        return f"correct, but at {share:.0%} of the DRAM's bandwidth; the target is 70 %: larger tiles, two buffers"
 
     return Exercise([Case((x := floats(count),), x) for count in (32, 10_000, 1 << 21)], aim)
 

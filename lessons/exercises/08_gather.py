@@ -1,4 +1,4 @@
-"""out[i] = x[rows[i]], `rows` is a list of row numbers. Each has a load and a store; many rows are neighbours."""
+"""out[i] = x[rows[i]]; `rows` is a list of row numbers. Every row is loaded and stored alone; many are consecutive."""
 
 
 async def kernel(core, x, out, rows):

@@ -1,4 +1,4 @@
-"""out = the first 8 elements of each row of x. They are stored 32 B at a time."""
+"""out = the first 8 elements of each row of x. The kernel stores 32 B at a time."""
 
 
 async def kernel(core, x, out):

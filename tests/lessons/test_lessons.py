@@ -123,7 +123,7 @@ WRONG = {
     "05": "does not fit",
     "06": r"with inputs \[10, 16\], -4:\n\nerror: wrong-value",
     "07": "the margins of a row are 2 x 32 elements",
-    "08": "the rows are 6 runs of neighbours",
+    "08": "find the 6 sequences of consecutive rows",
     "09": "collect rows in NRAM, store once",
     "10": "race: mul reads b before memcpy is known to have written it",
     "11": "the target is 70 %: larger tiles, two buffers",
