@@ -14,6 +14,7 @@ from mlusim.cli.kernel_arguments import METAVAR, call_of, given, kernel_command,
 from mlusim.cli.kernel_completion import complete_kernel_argument
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import input_options, input_sections, inputs_json, read_inputs, strategies_option
+from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.options import devices_option, full_option, output_options, parameters, steady_option
 from mlusim.errors import PlanError
 
@@ -43,7 +44,7 @@ def _make_operator(command: Command) -> click.Command:
     return OperatorCommand(
         command,
         _compare,
-        about=f"Strategies of {command.name} side by side. {command.operator.summary}",
+        about=f"Strategies of {command.name} side by side. {SUMMARIES[command.name]}",
         example=f"mlusim compare {command.name} {_example(command)}",
         params=[*input_options(command), *options],
         sections=input_sections(command) | _SECTIONS,

@@ -11,7 +11,7 @@ import click
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import METAVAR
 from mlusim.cli.kernel_completion import complete_kernel
-from mlusim.cli.operators import ENTRIES, summaries
+from mlusim.cli.operators import ENTRIES, SUMMARIES
 from mlusim.errors import choose_one
 from mlusim.files import is_kernel_name
 
@@ -86,7 +86,7 @@ class OperatorGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the operators, and the options of a user kernel."""
         with formatter.section("Operators"):
-            formatter.write_dl(list(summaries().items()))
+            formatter.write_dl(list(SUMMARIES.items()))
         command = self._make_kernel(METAVAR)
         options = (parameter for parameter in command.get_params(ctx) if isinstance(parameter, click.Option))
         rows = [record for option in options if (record := option.get_help_record(ctx)) is not None]
@@ -120,7 +120,7 @@ class OperatorCommand(SectionedCommand):
             sections=sections,
             callback=partial(callback, command),
             help=f"{about}\n\n\b\nExample:\n  {example}",
-            short_help=command.operator.summary,
+            short_help=SUMMARIES[command.name],
         )
         self._command = command
 

@@ -1,15 +1,8 @@
-"""Operators on the command line: their names for help and completion, and their attributes as options.
-
-The arguments of an operator are its schema, `mlusim.ops.commands`. Importing it loads the simulator and NumPy, so the
-names and summaries shown in every help are read from the text of the schemas, and the rest when a command needs it.
-"""
+"""Operators on the command line: their names and summaries, and their attributes as options."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,28 +14,24 @@ if TYPE_CHECKING:
     from mlusim.ops.commands import Command
     from mlusim.ops.schema import Attribute
 
-_OPS = Path(__file__).parents[1] / "ops"
-
-
-@cache
-def summaries() -> dict[str, str]:
-    """Return name and summary of each operator's command, without importing the simulator."""
-    names: dict[str, str] = {}
-    for path in sorted(_OPS.glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            keywords = {
-                keyword.arg: keyword.value.value for keyword in node.keywords if isinstance(keyword.value, ast.Constant)
-            }
-            name = keywords.get("command") or keywords.get("name")
-            if "summary" in keywords and isinstance(name, str):
-                names[name] = str(keywords["summary"])
-    return names
+# The operators, as in `mlusim.ops.commands`, whose import takes half a second: help and completion need only these.
+SUMMARIES = {
+    "bitcast_convert": "Reinterpret the bytes as elements of another type.",
+    "cast": "Convert every element to another type.",
+    "gather": "Select elements along an axis by an index of the same rank.",
+    "gather_nd": "Select elements or rows by tuples of coordinates.",
+    "index_select": "Select slices along an axis by a list of indices.",
+    "reverse": "Reverse the order of elements along axes.",
+    "flip": "The same as reverse.",
+    "reverse_sequence": "Reverse the first elements of each batch entry, by its sequence length.",
+    "scatter": "Copy a tensor and replace elements along an axis by an index; the last duplicate wins.",
+    "scatter_nd": "Copy a tensor and replace elements or rows at tuples of coordinates; the last duplicate wins.",
+    "tin_shift": "Shift groups of channels along time, each by its own amount; zeros move in.",
+}
 
 
 class Entries(Mapping[str, "Command"]):
-    """The commands by name. Names are available without imports; a command is imported on lookup."""
+    """The commands of the operators by name, imported when one is looked up."""
 
     def __getitem__(self, name: str) -> Command:
         from mlusim.ops.commands import COMMANDS
@@ -50,13 +39,13 @@ class Entries(Mapping[str, "Command"]):
         return COMMANDS[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in summaries()
+        return name in SUMMARIES
 
     def __iter__(self) -> Iterator[str]:
-        return iter(summaries())
+        return iter(SUMMARIES)
 
     def __len__(self) -> int:
-        return len(summaries())
+        return len(SUMMARIES)
 
 
 ENTRIES = Entries()

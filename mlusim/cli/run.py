@@ -12,6 +12,7 @@ from mlusim.cli.kernel_arguments import call_of, kernel_command
 from mlusim.cli.kernel_run import OUTPUT, OUTPUT_OPTIONS, inputs_of, max_operations_option, run_kernel
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import input_options, input_sections, inputs_json, read_inputs, strategy_option
+from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.option_types import SIZE
 from mlusim.cli.options import (
     check_option,
@@ -67,7 +68,7 @@ def make_operator(command: Command) -> click.Command:
     return OperatorCommand(
         command,
         _run,
-        about=command.operator.summary,
+        about=SUMMARIES[command.name],
         example=f"mlusim run {command.name} {command.operator.usage}",
         params=[*input_options(command), *options],
         sections=input_sections(command) | _SECTIONS,

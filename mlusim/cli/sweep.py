@@ -25,7 +25,7 @@ from mlusim.cli.kernel_arguments import (
     with_compile_options,
 )
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
-from mlusim.cli.operators import options_of
+from mlusim.cli.operators import SUMMARIES, options_of
 from mlusim.cli.option_types import assignment
 from mlusim.cli.options import COMPILE_OPTIONS, parameters
 from mlusim.cli.provenance import made_by
@@ -76,7 +76,7 @@ def _make_operator(command: Command) -> click.Command:
     return OperatorCommand(
         command,
         _sweep_operator,
-        about=f"Sweep {command.name} over every combination of the values given. {command.operator.summary}",
+        about=f"Sweep {command.name} over every combination of the values given. {SUMMARIES[command.name]}",
         example=f"mlusim sweep {command.name} {command.operator.example_usage} --strategy all --plot time",
         params=[*parameters(*axes, dtype), *several_options(own), *parameters(*RUN_OPTIONS)],
         sections={

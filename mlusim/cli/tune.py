@@ -12,7 +12,7 @@ from mlusim.cli.files import check_file
 from mlusim.cli.kernel_arguments import given, kernel_command, settings_of
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import strategies_option
-from mlusim.cli.operators import options_of
+from mlusim.cli.operators import SUMMARIES, options_of
 from mlusim.cli.option_types import ELEMENT_TYPE, NEW_FILE, SHAPE
 from mlusim.cli.options import (
     device_name_option,
@@ -51,7 +51,7 @@ def _make_operator(command: Command) -> click.Command:
     return OperatorCommand(
         command,
         _tune_operator,
-        about=f"Find the fastest strategy and tiles of {command.name}. {command.operator.summary}",
+        about=f"Find the fastest strategy and tiles of {command.name}. {SUMMARIES[command.name]}",
         example=f"mlusim tune {command.name} {command.operator.example_usage}",
         params=[*run, *own, *parameters(seed_option, *_TUNE_OPTIONS)],
         sections={

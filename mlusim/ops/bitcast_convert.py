@@ -99,7 +99,6 @@ def view_as(x: View, *, dtype: Dtype) -> View:
 
 BITCAST_CONVERT = Operator(
     name="bitcast_convert",
-    summary="Reinterpret the bytes as elements of another type.",
     inputs=(X,),
     attributes=(DTYPE,),
     strategies=STRATEGIES,

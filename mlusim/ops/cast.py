@@ -106,7 +106,6 @@ def _launches(_: Plan, x: Tensor, *, dtype: Dtype, saturate: bool) -> Launches:
 
 CAST = Operator(
     name="cast",
-    summary="Convert every element to another type.",
     inputs=(X,),
     attributes=(
         DTYPE,

@@ -31,7 +31,7 @@ class Command:
 
     @property
     def operator(self) -> Operator:
-        """The operator that is selected without flags; summary, inputs and strategies of the command are its own."""
+        """The operator that is selected without flags; inputs and strategies of the command are its own."""
         return self.operators[0]
 
     @property

@@ -106,7 +106,6 @@ def _launches(plan: Plan, *_: Tensor, **__: Any) -> Launches:
 
 GATHER = Operator(
     name="gather",
-    summary="Select elements along an axis by an index of the same rank.",
     inputs=(X, INDEX),
     attributes=(AXIS,),
     strategies=STRATEGIES,
@@ -120,7 +119,6 @@ GATHER = Operator(
 )
 GATHER_ND = Operator(
     name="gather_nd",
-    summary="Select elements or rows by tuples of coordinates.",
     inputs=(X, INDEX),
     attributes=(AXES, MODE, BATCH_DIMS),
     strategies=STRATEGIES,

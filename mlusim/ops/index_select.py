@@ -84,7 +84,6 @@ def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options:
 
 INDEX_SELECT = Operator(
     name="index_select",
-    summary="Select slices along an axis by a list of indices.",
     inputs=(X, replace(INDEX, help="[K], int32 or int64; negative values count from the end.")),
     attributes=(AXIS,),
     strategies=STRATEGIES,

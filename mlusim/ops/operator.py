@@ -42,7 +42,6 @@ class Operator:
 
     Attributes:
         name: as in `mlusim.ops`.
-        summary: one-line description.
         inputs: its input tensors, in the order of the kernel's parameters.
         attributes: its other arguments.
         strategies: name and summary of each strategy, the default first.
@@ -65,7 +64,6 @@ class Operator:
     """
 
     name: str
-    summary: str
     inputs: tuple[TensorSchema, ...]
     attributes: tuple[Attribute, ...] = ()
     strategies: Mapping[str, str]

@@ -159,7 +159,6 @@ def _example_sequence(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype,
 
 REVERSE = Operator(
     name="reverse",
-    summary="Reverse the order of elements along axes.",
     inputs=(X,),
     attributes=(
         Attribute(name="axis", kind="integers", required=True, help="Axes to reverse: 0,2 or -1.", example="0,2"),
@@ -175,7 +174,6 @@ REVERSE = Operator(
 FLIP = replace(
     REVERSE,
     name="flip",
-    summary="The same as reverse.",
     infer=partial(_infer, "flip"),
     plan=partial(_plan, "flip"),
     usage="--shape 64,1024 --dtype float16 --axis -1 --explain",
@@ -183,7 +181,6 @@ FLIP = replace(
 )
 REVERSE_SEQUENCE = Operator(
     name="reverse_sequence",
-    summary="Reverse the first elements of each batch entry, by its sequence length.",
     inputs=(
         X,
         TensorSchema(

@@ -149,7 +149,6 @@ _SRC = TensorSchema(name="src", help="The new elements, of the input's element t
 
 SCATTER = Operator(
     name="scatter",
-    summary="Copy a tensor and replace elements along an axis by an index; the last duplicate wins.",
     inputs=(X, INDEX, _SRC),
     attributes=(AXIS,),
     strategies=STRATEGIES,
@@ -163,7 +162,6 @@ SCATTER = Operator(
 )
 SCATTER_ND = Operator(
     name="scatter_nd",
-    summary="Copy a tensor and replace elements or rows at tuples of coordinates; the last duplicate wins.",
     inputs=(X, INDEX, _SRC),
     attributes=(AXES, MODE),
     strategies=STRATEGIES,

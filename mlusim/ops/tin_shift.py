@@ -167,7 +167,6 @@ _SUMMARIES = {name: strategy.summary for name, strategy in STRATEGIES.items()}
 FORWARD = Operator(
     name="tin_shift_forward",
     command="tin_shift",
-    summary="Shift groups of channels along time, each by its own amount; zeros move in.",
     inputs=(_X, _SHIFTS),
     strategies=_SUMMARIES,
     infer=_infer,
