@@ -177,11 +177,14 @@ def _compare_kernels(
     calls = {}
     options = kernel_name.options if isinstance(kernel_name, KernelName) else {}
     kernels = (kernel_name, *(KernelName(other, options) if is_kernel_file(other) else other for other in others))
-    for name in kernels:
-        for board in boards:
-            for label, call in _calls(name, **own):
-                words = [call.kernel.name if len({*kernels}) > 1 else "", board.name if len(boards) > 1 else "", label]
-                calls[", ".join(filter(None, words)) or call.kernel.name] = (call, board)
+    variants = {name: _calls(name, **own) for name in kernels}
+    functions = [variant[0][1].kernel.name for variant in variants.values()]
+    for name, variant in variants.items():
+        for board, (label, call) in product(boards, variant):
+            # Functions of the same name in two files are told apart by their files.
+            kernel = name if functions.count(call.kernel.name) > 1 else call.kernel.name
+            words = [kernel if len(variants) > 1 else "", board.name if len(boards) > 1 else "", label]
+            calls[", ".join(filter(None, words)) or kernel] = (call, board)
 
     def operation(strategy: str) -> Result:
         call, board = calls[strategy]

@@ -28,6 +28,15 @@ def help_if_alone(context: click.Context) -> None:
         context.exit(2 if inner else 0)
 
 
+def _check_single(text: str) -> None:
+    """Raise `click.UsageError` if a text is several names of kernels, as in a.py:add,b.py:add."""
+    names = text.split(",")
+    if len(names) > 1 and all(map(is_kernel_name, names)):
+        raise click.UsageError(
+            f"{text} is {len(names)} kernels: separate them by spaces for `mlusim compare`; other commands take one"
+        )
+
+
 class OperatorGroup(click.Group):
     """A command per operator, and one for a kernel of the user; each is created when it is used.
 
@@ -77,6 +86,7 @@ class OperatorGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As in click, and for a kernel in a file its command. The message lists the operators."""
         if args and is_kernel_name(args[0]):
+            _check_single(args[0])
             return args[0], self._make_kernel(args[0]), args[1:]
         if args and not args[0].startswith("-") and args[0] not in ENTRIES:
             known = choose_one(args[0], ENTRIES)

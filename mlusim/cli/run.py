@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _SECTIONS = {
     "Board and split": ("device", "strategy", "nram_limit"),
-    "Run": ("dry_run", "no_data", "steady", "check", "sensitivity"),
+    "Run": ("dry_run", "no_data", "steady", "check", "sensitivity", "dma"),
     "Output": ("out", "report", "save_run", "operations", "explain", "as_json", "quiet"),
 }
 
@@ -60,6 +60,7 @@ def make_operator(command: Command) -> click.Command:
         sensitivity_option,
         no_data_option,
         steady_option,
+        dma_option,
         click.option(
             "--nram-limit", type=SIZE, metavar="SIZE", help="Limit on the NRAM of a core that the plan uses: 64KiB."
         ),
@@ -104,6 +105,7 @@ def _run(
     sensitivity: bool,
     no_data: bool,
     steady: bool,
+    dma: str,
     nram_limit: int | None,
     **own: Any,
 ) -> None:
@@ -130,7 +132,7 @@ def _run(
     from mlusim.ops.call import run as run_call
     from mlusim.ops.sensitivity import sensitivity as sensitivity_of
 
-    result = run_call(call, data=not no_data, progress=not outputs.quiet, check=check or None, steady=steady)
+    result = run_call(call, data=not no_data, dma=dma, progress=not outputs.quiet, check=check or None, steady=steady)
     finish(
         result,
         outputs,

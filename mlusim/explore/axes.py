@@ -10,7 +10,7 @@ from typing import Any
 
 from mlusim.errors import BoardError, InputError
 from mlusim.explore.kernel_call import without_folder
-from mlusim.explore.point import FIGURES, PLAN_FIGURES, USABLE_NRAM, Point, option_json
+from mlusim.explore.point import FIGURES, PLAN_FIGURES, STEADY_FIGURES, USABLE_NRAM, Point, option_json
 from mlusim.explore.store import IMPOSSIBLE, Outcome
 from mlusim.explore.user_kernels import UserKernel
 from mlusim.hardware import Board
@@ -21,9 +21,9 @@ MAX_POINTS = 1_000_000
 CORES = "cores"
 # Columns of every table, but that of a strategy, which only operators have.
 _COLUMNS = frozenset(
-    {*FIGURES, *PLAN_FIGURES, "operator", "device", "arguments", "shape", "elements", "dtype", "nram_limit_bytes"}
-    | {CORES, "clusters", "dram_bandwidth_bytes_per_s", "dim", "kind", "theory_ops", "status", "message"}
-    | {USABLE_NRAM, "extrapolated_us", "bound_us"}
+    {*FIGURES, *PLAN_FIGURES, *STEADY_FIGURES, CORES, USABLE_NRAM}
+    | {"operator", "device", "arguments", "shape", "elements", "dtype", "nram_limit_bytes", "clusters"}
+    | {"dram_bandwidth_bytes_per_s", "dim", "kind", "theory_ops", "status", "message"}
 )
 
 
@@ -109,6 +109,11 @@ class Axes:
             sizes = " x ".join(f"{len(values)} of {name}" for name, values in lists.items() if len(values) > 1)
             raise InputError(f"{count} points ({sizes}): a sweep has at most {MAX_POINTS}; omit some values")
         return count
+
+    def figures(self) -> list[str]:
+        """Return the columns of a finished point's figures."""
+        of_plan = ("tasks",) if self.kernel else PLAN_FIGURES
+        return [*of_plan, "tensors", *FIGURES, *(STEADY_FIGURES if self.steady else ())]
 
     def points(self) -> Iterator[Point | Outcome]:
         """Yield every combination: a point, or its outcome if its board is invalid."""

@@ -43,6 +43,7 @@ FIGURES = (
     *("dma_latency_us", "sync_us", "issue_us", "launch_us", "idle_us"),
 )
 
+STEADY_FIGURES = ("extrapolated_us", "bound_us")
 # The column of the NRAM that a kernel may use.
 USABLE_NRAM = "nram_usable_bytes"
 

@@ -64,6 +64,7 @@ class Sweep:
             {**outcome.row, "status": outcome.status, "message": outcome.message} for outcome in outcomes
         ]
         self.axes = [] if of is None else of.columns()
+        self._figures = [] if of is None else of.figures()
         self.operator = "" if of is None else of.operator
         self.boards = () if of is None else tuple(of.boards)
         self.made_by: dict[str, Any] = {} if of is None else {"seed": of.seed}
@@ -92,7 +93,7 @@ class Sweep:
 
         Raises `InputError` if pandas is not installed.
         """
-        return data_frame(self.rows, self._about())
+        return data_frame(self.rows, self._figures, self._about())
 
     def to_json(self) -> dict[str, Any]:
         """Return the sweep as JSON types: what was swept, the number of points by status, provenance, and the rows."""
@@ -119,7 +120,7 @@ class Sweep:
 
         Raises `InputError` for another suffix, if pyarrow is missing for Parquet, and if the file cannot be written.
         """
-        return write_table(self.rows, as_path(path), self._about())
+        return write_table(self.rows, self._figures, as_path(path), self._about())
 
     def plot(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -23,22 +23,26 @@ _LAST = ("status", "message")
 _ATTRS = "PANDAS_ATTRS"  # key of a Parquet file's metadata that `pandas.read_parquet` returns as `attrs`
 
 
-def columns_of(rows: Rows) -> list[str]:
-    """Return every column of any row: the request, the figures, the outcome."""
+def columns_of(rows: Rows, figures: Iterable[str]) -> list[str]:
+    """Return every column of any row, and `figures`: the request, the figures, the outcome."""
     longest: dict[str, Any] = max(rows, key=len, default={})
     names = dict.fromkeys(longest)
     for row in rows:
         names |= dict.fromkeys(row)
+    names |= dict.fromkeys(figures)  # which no row has if no point is possible
     return [*(name for name in names if name not in _LAST), *(name for name in _LAST if name in names)]
 
 
-def data_frame(rows: Rows, about: Mapping[str, Any]) -> DataFrame:
-    """Return a pandas DataFrame, with `about` as its `attrs`; raises `InputError` if pandas is not installed."""
+def data_frame(rows: Rows, figures: Iterable[str], about: Mapping[str, Any]) -> DataFrame:
+    """Return a pandas DataFrame with at least the columns `figures`, and `about` as its `attrs`.
+
+    Raises `InputError` if pandas is not installed.
+    """
     try:
         import pandas as pd
     except ImportError:
         raise InputError("a table needs pandas: pip install pandas; `rows` has the same as dicts") from None
-    frame = pd.DataFrame(list(rows), columns=columns_of(rows))
+    frame = pd.DataFrame(list(rows), columns=columns_of(rows, figures))
     # Otherwise, gaps would turn columns of integers into floats.
     frame = frame.convert_dtypes()
     frame.attrs.update(about)
@@ -62,15 +66,17 @@ def check_table(text: str | Path) -> Path:
     return path
 
 
-def write_table(rows: Rows, path: Path, about: Mapping[str, Any]) -> Path:
+def write_table(rows: Rows, figures: Iterable[str], path: Path, about: Mapping[str, Any]) -> Path:
     """Write the rows in the format of the path's suffix, atomically; `about` goes into the file, or beside a CSV.
+
+    A CSV or Parquet table has at least the columns `figures`.
 
     Raises `InputError`.
     """
     check_table(path)
     with writing(path):
         with atomic_write(path) as stream:
-            _WRITERS[path.suffix.lower()](rows, stream, about)
+            _WRITERS[path.suffix.lower()](rows, columns_of(rows, figures), stream, about)
         if path.suffix.lower() == ".csv":
             with atomic_write(provenance_path(path)) as stream:
                 stream.write(_json(about))
@@ -81,12 +87,12 @@ def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=1) + "\n").encode()
 
 
-def _write_parquet(rows: Rows, stream: BinaryIO, about: Mapping[str, Any]) -> None:
+def _write_parquet(rows: Rows, names: list[str], stream: BinaryIO, about: Mapping[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     # A column that mixes integers and floats becomes one of floats.
-    columns = {name: [row.get(name) for row in rows] for name in columns_of(rows)}
+    columns = {name: [row.get(name) for row in rows] for name in names}
     for name, values in columns.items():
         kinds = {type(value) for value in values if value is not None}
         if len(kinds) > 1:
@@ -96,19 +102,20 @@ def _write_parquet(rows: Rows, stream: BinaryIO, about: Mapping[str, Any]) -> No
     pq.write_table(pa.table(columns).replace_schema_metadata(metadata), stream)
 
 
-def _write_csv(rows: Rows, stream: BinaryIO, about: Mapping[str, Any]) -> None:
+def _write_csv(rows: Rows, names: list[str], stream: BinaryIO, about: Mapping[str, Any]) -> None:
     import io
 
     del about  # beside the table
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
-    writer = csv.DictWriter(text, columns_of(rows), restval="", lineterminator="\n")
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     text.flush()
     text.detach()
 
 
-def _write_json(rows: Rows, stream: BinaryIO, about: Mapping[str, Any]) -> None:
+def _write_json(rows: Rows, names: list[str], stream: BinaryIO, about: Mapping[str, Any]) -> None:
+    del names  # of a row without figures, JSON has none
     stream.write(_json({**about, "rows": list(rows)}))
 
 

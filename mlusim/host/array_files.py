@@ -23,6 +23,9 @@ from mlusim.errors import InputError
 from mlusim.files import atomic_write, open_input, writing
 
 _NPY, _ZIP, _EMPTY_ZIP = b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06"
+_NAMELESS = (
+    "has 8-bit elements whose type np.save does not write: save x.view([('{0}', 'u1')]) instead of an array x of {0}"
+)
 _UNNAMED = {dtype_name(dtype): dtype for dtype in ALL if dtype.isbuiltin != 1}
 
 
@@ -95,6 +98,8 @@ def _load(where: str, load: Callable[[Any], Any], source: Any) -> Any:
         text = " ".join(str(error).split())
         if "allow_pickle" in text:
             raise InputError(f"{where} holds Python objects, not numbers: give the array an element type") from None
+        if "descriptor: '<f1'" in text:  # float8_e5m2, as np.save writes it
+            raise InputError(f"{where} {_NAMELESS.format('float8_e5m2')}") from None
         raise InputError(f"{where} cannot be read as an array: {text or type(error).__name__}") from None
 
 
@@ -110,6 +115,8 @@ def _named(where: str, array: Array) -> Array:
             return np.ascontiguousarray(array).reshape(array.shape).view(known)
     if dtype.kind == "V" and not dtype.names and dtype.itemsize == BFLOAT16.itemsize:
         return array.view(BFLOAT16)
+    if dtype.kind == "V" and not dtype.names and dtype.itemsize == 1:
+        raise InputError(f"{where} {_NAMELESS.format('float8_e4m3fn')}")
     if dtype not in ALL:
         raise InputError(
             f"{where} holds {dtype}, which is not an element type of the board; it has "

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from command_line import succeed
+from command_line import call, succeed
 from mlusim.cli.operators import ENTRIES, SUMMARIES
 from mlusim.dtypes import ALL
 from mlusim.host.array_files import read_array, write_array
@@ -152,3 +152,17 @@ def test_bfloat16_as_the_help_says_and_as_numpy_writes_it(tmp_path, monkeypatch)
     for name in ("y.npy", "z.npy"):
         succeed("run", "cast", "--input", name, "--dtype", "float32", "-q", "--force", "-o", "back.npy")
         assert np.array_equal(np.load("back.npy"), x.astype("bfloat16").astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_8_bit_floats_as_numpy_writes_them_are_refused_with_the_way_to_write_them(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3).astype(name).T
+    np.save("x.npy", x)
+    refused = call("run", "flip", "--axis", "0", "--input", "x.npy")
+    assert refused.exit_code == 2
+    record = [(name, "u1")]
+    assert f"save x.view({record}) instead of an array x of {name}" in refused.stderr
+    np.save("x.npy", x.view(record))
+    succeed("run", "flip", "--axis", "0", "--input", "x.npy", "-q", "-o", "y.npy")
+    assert np.load("y.npy")[name].view(name).tobytes() == x[::-1].tobytes()

@@ -180,8 +180,18 @@ def test_compare_takes_settings_boards_and_kernels(home):
     assert "add data=False (--no-data)" in mlusim("compare", "k.py:add", *words, "--steady", code=2)
     wrong = mlusim("compare", "k.py:add", "k.py:subtract", "--shape", "1000", code=1)
     assert "'add' and 'subtract' differ in 1 000 of 1 000 elements" in wrong
+    names = mlusim("compare", "k.py:add,k.py:subtract", "--shape", "1000", code=2)
+    assert "error: k.py:add,k.py:subtract is 2 kernels: separate them by spaces for `mlusim compare`" in names
     found = json.loads(mlusim("compare", "k.py:add", "--shape", "1000", "--set", "tile=256,512", "--json"))
     assert [one["strategy"] for one in found["strategies"]] == ["tile=256", "tile=512"]
+
+
+def test_compare_tells_functions_of_one_name_in_two_files_apart(home):
+    wrong = (home / "k.py").read_text().replace("def add(", "def sum_up(").replace("def subtract(", "def add(")
+    (home / "other.py").write_text(wrong)
+    assert "'k.py:add' and 'other.py:add' differ in 1 000 of 1 000 elements" in mlusim(
+        "compare", "k.py:add", "other.py:add", "--shape", "1000", code=1
+    )
 
 
 def test_tune_prints_a_command_that_reproduces_the_best_time(home):

@@ -134,6 +134,13 @@ def test_timing_only_gives_the_time_of_the_run_with_data():
     assert without["time_ps"] == with_data["time_ps"] > 0
 
 
+def test_late_copies_change_neither_result_nor_time_of_an_operator(folder):
+    for dma in ("complete", "late"):
+        succeed(*RUN, "--dma", dma, "--out", f"{dma}.npy", "--csv", f"{dma}.csv")
+        assert np.load(f"{dma}.npy").tobytes() == expected().tobytes()
+    assert Path("late.csv").read_text() == Path("complete.csv").read_text()
+
+
 @pytest.mark.parametrize("command", ["run", "compare"])
 def test_steady_with_data_is_refused_before_the_inputs_are_made(command):
     result = call(command, "reverse", "--shape", "100000,100000", "--axis", "0", "--steady")

@@ -205,6 +205,17 @@ def test_sweeps_with_only_failed_or_impossible_points_exit_with_code_1(kernels):
     assert text == "the point is impossible: shape of rank 2: tin_shift takes N,T,C,HW, such as 2,8,256,196"
 
 
+@pytest.mark.parametrize("steady", [(), ("--steady",)], ids=["simulated", "steady"])
+def test_a_table_has_the_same_columns_if_no_point_is_possible(folder, steady):
+    def columns(limits):
+        words = ("sweep", "reverse", "--axis", "0", "--shape", "64", "--nram-limit", limits, *steady, "--no-db")
+        call(*words, "--workers", "0", "--quiet", "--force", "-o", "table.csv")
+        return Path("table.csv").read_text().partition("\n")[0].split(",")
+
+    assert columns("2") == columns("2,2048")
+    assert {"time_us", "tier", "idle_us"} < set(columns("2"))
+
+
 def test_an_unknown_operator_is_an_error():
     assert "did you mean tin_shift?" in fail("sweep", "tin_shft", "--shape", "2")
     assert "name a file and a function in it, as in kernels.py:add" in fail("sweep", "--kernel", "add", "--shape", "2")
