@@ -38,6 +38,8 @@ def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool,
     for file in files:
         if Path(file).suffix not in {".py", ".mlu"}:
             raise InputError(f"{file} is not a kernel file: name a .py or a .mlu file")
+        if not Path(file).is_file():
+            raise InputError(f"{file}: no such file")
     reports = [_loaded(file) if file.endswith(".py") else _compiled(file, device, options) for file in files]
     if as_json:
         content = {"ok": not any(report["error"] for report in reports), "files": reports}
@@ -78,8 +80,6 @@ def _compiled(file: str, device: Board, options: dict[str, Any]) -> dict[str, An
     """Compile a BANG C file: its entries and missing intrinsics. Parameters are C++ types and are not listed."""
     from mlusim.bangc.survey import survey
 
-    if not Path(file).is_file():
-        return {"file": file, "error": "cannot be read: No such file or directory", "kernels": {}}
     (surveyed,) = survey([file], device, **options)
     missing = "\n  ".join(("missing intrinsics:", *surveyed.remedies)) if surveyed.missing else ""
     return {"file": file, "error": surveyed.error or missing, "kernels": dict.fromkeys(surveyed.entries)}

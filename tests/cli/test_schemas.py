@@ -80,7 +80,7 @@ CASES = [
     ("explain", ("explain", "{}/k.py --shape 4096"), 0),
     ("validation", ("validate", "copy-8.4MB", "--plot", "{}/errors.svg"), 0),
     ("compile", ("compile", "{}/k.py"), 0),
-    ("compile", ("compile", "{}/gone.mlu", "{}/bad.py"), 1),
+    ("compile", ("compile", "{}/k.py", "{}/bad.py"), 1),
     ("compile", ("compile", "{}/twice.mlu", "{}/bad.mlu"), 1),
     ("bangc-check", ("bangc", "check", "{}/twice.mlu", "{}/bad.mlu"), 1),
     ("summary", ("bangc", "run", "{}/twice.mlu", "--shape", "64", "--check"), 0),
