@@ -4,7 +4,7 @@ Kernels:
   cast, bitcast            conversions; bitwise copies
   reverse                  reverse and flip; `reverse_sequence`
   tin_shift                its four kernels
-  gather, index_select     gather and gather_nd; index_select, with its planner
+  gather, index_select     gather and gather_nd; index_select
   scatter, scatter_bins    scatter and scatter_nd; those that sort the updates first
 
 What they share:

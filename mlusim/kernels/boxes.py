@@ -44,38 +44,31 @@ def fronts_of(buffer: View) -> Callable[..., View]:
 
 async def copy_box(core: Core, dst: View, src: View) -> None:
     """Copy a box of any rank and wait for it: one strided copy, or several if the instruction has too few loops."""
-    if _is_one_copy(max_loops(core.board), *_strided(dst, src)):
+    if _is_one_copy(dst, src, core.board):
         await core.memcpy(dst, src)
-        return
-    for piece in copies(dst, src, core.board):
-        core.memcpy_async(*piece)
-    await core.sync_io()
-
-
-@lru_cache(maxsize=4096)
-def _is_one_copy(most_loops: int, shape: Extents, dst: Extents, src: Extents, sizes: Extents) -> bool:
-    """Return whether one `__memcpy` can copy a box (see `copies`). Cached, as kernels test few distinct boxes."""
-    loops = _loops(shape, dst, src, sizes)
-    return len(loops) <= most_loops and max(loops, default=(0, 0))[0] <= MAX_SEGMENTS
-
-
-def _strided(dst: View, src: View) -> tuple[Extents, Extents, Extents, Extents]:
-    """Return the shape, the strides of both sides, and their element sizes."""
-    return dst.shape, dst.strides, src.strides, (dst.itemsize, src.itemsize)
+    else:
+        copy_box_async(core, dst, src)
+        await core.sync_io()
 
 
 def copy_box_async(core: Core, dst: View, src: View) -> None:
     """Issue the copies of a box; a sync is required before the data is used."""
-    if _is_one_copy(max_loops(core.board), *_strided(dst, src)):
+    if _is_one_copy(dst, src, core.board):
         core.memcpy_async(dst, src)
-        return
-    for piece in copies(dst, src, core.board):
-        core.memcpy_async(*piece)
+    else:
+        for piece in copies(dst, src, core.board):
+            core.memcpy_async(*piece)
+
+
+def _is_one_copy(dst: View, src: View, board: Board) -> bool:
+    """Return whether one `__memcpy` can copy a box."""
+    loops = _loops(dst.shape, dst.strides, src.strides, (dst.itemsize, src.itemsize))
+    return len(loops) <= max_loops(board) and max(loops, default=(0, 0))[0] <= MAX_SEGMENTS
 
 
 def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
     """Split a copy into parts for one `__memcpy` each: at most `max_loops` loops of 65536 segments each."""
-    loops = _loops(*_strided(dst, src))
+    loops = _loops(dst.shape, dst.strides, src.strides, (dst.itemsize, src.itemsize))
     if len(loops) > max_loops(board):
         # Unroll the loop with the fewest iterations, for the fewest instructions.
         _, axis = min(loops)
@@ -93,8 +86,12 @@ def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
     yield dst, src
 
 
-def _loops(shape: Extents, dst: Extents, src: Extents, sizes: Extents) -> list[tuple[int, int]]:
-    """Return (iterations, first axis) of the loops over segments that a copy needs, with adjacent axes merged."""
+@lru_cache(maxsize=4096)
+def _loops(shape: Extents, dst: Extents, src: Extents, sizes: Extents) -> tuple[tuple[int, int], ...]:
+    """Return (iterations, first axis) of the loops over segments that a copy needs, with adjacent axes merged.
+
+    `dst` and `src` are strides, `sizes` the element sizes. Cached, as a kernel copies few distinct boxes.
+    """
     loops: list[tuple[int, int]] = []
     last = (0, 0)
     for axis, (extent, dst_stride, src_stride) in enumerate(zip(shape, dst, src, strict=True)):
@@ -107,4 +104,4 @@ def _loops(shape: Extents, dst: Extents, src: Extents, sizes: Extents) -> list[t
         last = (dst_stride, src_stride)
     if loops and last == sizes:
         loops.pop()
-    return loops
+    return tuple(loops)

@@ -90,10 +90,10 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
 
     # Tiles have few distinct sizes, so the views of the buffers are cached.
     @cache
-    def mirrors(number: int, rows: int) -> list[tuple[View, View]]:
+    def mirrors(number: int, size: int) -> list[tuple[View, View]]:
         pairs = []
-        before, after = loaded[number][: rows * inner], spare[number % spares][: rows * inner]
-        for width in mirror_widths(plan, rows):
+        before, after = loaded[number][: size * inner], spare[number % spares][: size * inner]
+        for width in mirror_widths(plan, size):
             pairs.append((after.reshape(-1, width), before.reshape(-1, width)))
             before, after = after, before
         return pairs
@@ -127,11 +127,11 @@ def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
     return source_of
 
 
-def mirror_widths(plan: Plan, rows: int) -> list[int]:
-    """Return the row length reversed by each mirror instruction, in a tile of `rows` coordinates of the pivot."""
+def mirror_widths(plan: Plan, size: int) -> list[int]:
+    """Return the row length reversed by each mirror instruction, in a tile of `size` coordinates of the pivot."""
     settings = plan.parameters_as(ReverseParameters)
     groups, pivot = settings.groups, settings.pivot
     return [
-        (rows if first == pivot else groups[first].extent) * math.prod(group.extent for group in groups[first + 1 :])
+        (size if first == pivot else groups[first].extent) * math.prod(group.extent for group in groups[first + 1 :])
         for first in settings.method.passes
     ]

@@ -11,7 +11,6 @@ charged to the scalar pipe.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlusim.kernels.boxes import boxed, front
@@ -33,103 +32,69 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     if core.is_memory_core:
         return
     settings = plan.parameters_as(SequenceParameters)
+    layout, staged = settings.layout, settings.staged
+    source, target = x.reshape(layout.shape), out.reshape(layout.shape)
+    tiles = [*plan.tiles_of(core.task_id)]
     buffers = 2 if settings.overlapped else 1
     # On arch below 300 a contiguous move copies whole 128 B only (B), so bytes beyond the tile are moved with it.
     block = plan.board.vector_alignment_bytes // x.itemsize if core.board.needs_aligned_vectors else 1
     elements = round_up(settings.elements, block)
     results = [core.nram.alloc(elements, x.dtype, f"result {buffer}") for buffer in range(buffers)]
+    # Entries that the loads reverse are stored from where they were loaded.
     loaded = results
-    tiles = [*plan.tiles_of(core.task_id)]
-    if settings.staged:
+    if staged:
         loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
         if any(math.prod(tile.shape) % block for tile in tiles):
             await clear(core, loaded)
-    stages = _Stages(
-        core=core,
-        settings=settings,
-        source=x.reshape(settings.layout.shape),
-        target=out.reshape(settings.layout.shape),
-        lengths=Lengths(core, lengths, settings.layout),
-        loaded=loaded,
-        results=results,
-        block=block,
-        loads_whole_tiles=settings.staged and plan.tier == 1,
-    )
-    compute = stages.reverse if settings.staged else None
-    await run_stages(core, tiles, stages.load, compute, stages.store, overlapped=settings.overlapped, skippable=False)
+    length_of = Lengths(core, lengths, layout)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stages:
-    """The stages of one task: each takes the position of a tile among those of the task, and the tile.
-
-    Attributes:
-        core: the core.
-        settings: the parameters of the plan.
-        source, target: x and out, with the axes of `EntryLayout.shape`.
-        lengths: the lengths that the task has loaded.
-        loaded, results: the buffers that loads write and that stores read, of successive tiles in turn; the same ones
-            if entries are reversed by the loads.
-        block: a contiguous move copies a multiple of this many elements.
-        loads_whole_tiles: whether a tile of whole entries is one load, in their order.
-    """
-
-    core: Core
-    settings: SequenceParameters
-    source: View
-    target: View
-    lengths: Lengths
-    loaded: list[View]
-    results: list[View]
-    block: int
-    loads_whole_tiles: bool
-
-    async def load(self, position: int, tile: Tile) -> None:
+    async def load(position: int, tile: Tile) -> None:
         """Load a tile: as it is, or for each entry the reversed rows and the others."""
-        core, layout = self.core, self.settings.layout
-        loaded = front(self.loaded[position % len(self.loaded)], tile.shape)
-        if self.loads_whole_tiles:
-            core.memcpy_async(loaded, boxed(self.source, tile.start, tile.stop))
+        to = front(loaded[position % buffers], tile.shape)
+        if staged and plan.tier == 1:
+            core.memcpy_async(to, boxed(source, tile.start, tile.stop))
             return
-        buffer, entries = layout.by_entry(loaded)[0], layout.by_entry(self.source)
         outer, first, start, left = layout.ordered(tile.start)
         _, last, stop, right = layout.ordered(tile.stop)
-        await self.lengths.load(first, last)
-        for index in range(last - first):
-            entry = entries[outer, first + index, :, left:right]
-            reversed_rows = self.lengths.reversed_rows(first + index, start, stop)
+        to_entries, entries = layout.by_entry(to)[0], layout.by_entry(source)[outer]
+        await length_of.load(first, last)
+        for entry in range(first, last):
+            rows, to_rows = entries[entry, :, left:right], to_entries[entry - first]
+            reversed_rows = length_of.reversed_rows(entry, start, stop)
             if reversed_rows:
-                mirrored = self.lengths.of(first + index) - start
-                rows = entry[mirrored - reversed_rows : mirrored]
-                core.memcpy_async(buffer[index, :reversed_rows], rows if self.settings.staged else rows[_BACKWARD])
+                # Rows [start, start + reversed_rows) of the output, counted back from the end of the sequence.
+                end = length_of.of(entry) - start
+                mirrored = rows[end - reversed_rows : end]
+                core.memcpy_async(to_rows[:reversed_rows], mirrored if staged else mirrored[_BACKWARD])
             if reversed_rows < stop - start:
-                core.memcpy_async(buffer[index, reversed_rows:], entry[start + reversed_rows : stop])
+                core.memcpy_async(to_rows[reversed_rows:], rows[start + reversed_rows : stop])
 
-    async def reverse(self, position: int, tile: Tile) -> None:
+    async def reverse(position: int, tile: Tile) -> None:
         """Move a loaded tile within NRAM, and reverse the first rows of its entries."""
-        core, layout, is_mirrored = self.core, self.settings.layout, self.settings.mirrored
-        loaded, result = self.loaded[position % len(self.loaded)], self.results[position % len(self.results)]
-        lanes = round_up(math.prod(tile.shape), self.block)
+        before, after = loaded[position % buffers], results[position % buffers]
+        lanes = round_up(math.prod(tile.shape), block)
         # In the compute pipe, which mirrors follow in order, or on the Move pipe, which moves of rows follow.
-        (core.memcpy_async if is_mirrored else core.move)(result[:lanes], loaded[:lanes])
-        before, after = (layout.by_entry(front(buffer, tile.shape))[0] for buffer in (loaded, result))
+        move_tile = core.memcpy_async if settings.mirrored else core.move
+        move_tile(after[:lanes], before[:lanes])
+        from_entries, to_entries = (layout.by_entry(front(buffer, tile.shape))[0] for buffer in (before, after))
         _, first, start, _ = layout.ordered(tile.start)
         _, last, stop, _ = layout.ordered(tile.stop)
-        await self.lengths.load(first, last)
-        for index in range(last - first):
-            reversed_rows = self.lengths.reversed_rows(first + index, start, stop)
+        await length_of.load(first, last)
+        for entry in range(first, last):
+            reversed_rows = length_of.reversed_rows(entry, start, stop)
             # A single row needs no reversal.
             if reversed_rows > 1:
-                to, rows = after[index, :reversed_rows], before[index, :reversed_rows]
-                if is_mirrored:
-                    core.mirror(to.reshape(1, -1), rows.reshape(1, -1))
+                rows, to_rows = (side[entry - first, :reversed_rows] for side in (from_entries, to_entries))
+                if settings.mirrored:
+                    core.mirror(to_rows.reshape(1, -1), rows.reshape(1, -1))
                 else:
-                    core.move(to, rows[_BACKWARD])
+                    core.move(to_rows, rows[_BACKWARD])
 
-    def store(self, position: int, tile: Tile) -> None:
-        """Store a reversed tile."""
-        result = front(self.results[position % len(self.results)], tile.shape)
-        self.core.memcpy_async(boxed(self.target, tile.start, tile.stop), result)
+    def store(position: int, tile: Tile) -> None:
+        core.memcpy_async(boxed(target, tile.start, tile.stop), front(results[position % buffers], tile.shape))
+
+    compute = reverse if staged else None
+    await run_stages(core, tiles, load, compute, store, overlapped=settings.overlapped, skippable=False)
 
 
 async def clear(core: Core, buffers: list[View]) -> None:

@@ -6,6 +6,7 @@ Equivalent to ONNX Gather with an index of rank 1, torch.index_select, and numpy
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -16,15 +17,15 @@ from mlusim.dtypes import Dtype
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.kernels.index_select import STRATEGIES, index_select_tiles, plan_index_select
+from mlusim.kernels.index_select import index_select_tiles
 from mlusim.ops.axes import normal_axis
-from mlusim.ops.call import Input, RunOptions, single
-from mlusim.ops.indices import check_index_type, check_values
+from mlusim.ops.call import RunOptions, single
+from mlusim.ops.indices import check_index_type, check_lookups, plan_lookups
 from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Options, Tensor
 from mlusim.ops.shared_arguments import AXIS, INDEX, X, extent
+from mlusim.planning.gather import STRATEGIES, plan_gather
 from mlusim.planning.lookup_geometry import Lookups
-from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
 
 
@@ -66,15 +67,11 @@ def _infer(x: Tensor, index: Tensor, *, axis: int) -> tuple[tuple[int, ...], Dty
     return (*x.shape[:along], *index.shape, *x.shape[along + 1 :]), x.dtype
 
 
-def _check(x: Input, index: Input, *, axis: int) -> None:
-    along = normal_axis("index_select", "axis", axis, x.array.ndim)
-    lookups = Lookups(x_shape=x.array.shape, axes=(along,), positions=index.array.shape, aligned=False)
-    check_values("index_select", index.name, index.array, lookups)
-
-
-def _plan(board: Board, strategy: str, x: Tensor, index: Tensor, *, axis: int) -> Plan:
+def _lookups(x: Tensor, index: Tensor, *, axis: int) -> Lookups:
+    """out[a, i, b] = x[a, index[i], b]: a gather of tuples of one coordinate, whose index repeats for every a."""
     along = normal_axis("index_select", "axis", axis, len(x.shape))
-    return plan_index_select(board, x.shape, along, index.shape[0], x.dtype.itemsize, index.dtype.itemsize, strategy)
+    positions = (*x.shape[:along], *index.shape)
+    return Lookups(x_shape=x.shape, axes=(along,), positions=positions, aligned=False, batch_dims=along)
 
 
 def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
@@ -88,8 +85,8 @@ INDEX_SELECT = Operator(
     attributes=(AXIS,),
     strategies=STRATEGIES,
     infer=_infer,
-    check=_check,
-    plan=_plan,
+    check=partial(check_lookups, "index_select", _lookups),
+    plan=partial(plan_lookups, "index_select", _lookups, plan_gather),
     launches=single(index_select_tiles),
     example=_example,
     example_attributes=(

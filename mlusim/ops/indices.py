@@ -197,14 +197,16 @@ def plan_lookups(
     **attributes: Any,
 ) -> Plan:
     """Return the plan of lookups, which lookups_of(x, index, *others, **attributes) returns; as `Operator.plan`."""
+    lookups = lookups_of(x, index, *others, **attributes)
     return planner(
         LookupProblem(
             board=board,
-            lookups=lookups_of(x, index, *others, **attributes),
+            lookups=lookups,
             itemsize=x.dtype.itemsize,
             index_itemsize=index.dtype.itemsize,
             strategy=strategy,
             operator=operator,
+            repeats=len(index.shape) < len(lookups.positions),
         )
     )
 

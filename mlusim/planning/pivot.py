@@ -35,7 +35,7 @@ class Cut:
         inner: elements of the axes inside the pivot.
         parts: tiles along the pivot.
         multiple: tiles begin at multiples of this many coordinates.
-        rows: largest extent of a tile along the pivot.
+        size: largest extent of a tile along the pivot.
         tasks: tasks that share the tiles.
     """
 
@@ -45,7 +45,7 @@ class Cut:
     inner: int
     parts: int
     multiple: int
-    rows: int
+    size: int
     tasks: int
 
     @property
@@ -56,7 +56,7 @@ class Cut:
     @property
     def elements(self) -> int:
         """Elements of the largest tile."""
-        return self.rows * self.inner
+        return self.size * self.inner
 
     def bounds(self) -> Cuts:
         """Return starts and stops along the pivot; the parts differ by at most `multiple`."""
@@ -101,16 +101,18 @@ def pivot_cuts(
             or (any_cut and outer > _MAX_TILES_PER_CORE * board.cores)
         ):
             continue
-        bus_rows = whole_bytes // math.gcd(inner * itemsize, whole_bytes)
-        for multiple in sorted({bus_rows if bus_rows <= fitting else 1, 1} if bus_rows < extent else {1}, reverse=True):
+        aligned_size = whole_bytes // math.gcd(inner * itemsize, whole_bytes)
+        for multiple in sorted(
+            {aligned_size if aligned_size <= fitting else 1, 1} if aligned_size < extent else {1}, reverse=True
+        ):
             blocks = ceil_div(extent, multiple)
             fewest = ceil_div(blocks, fitting // multiple)
             counts = {fewest, fewest + 1} | {ceil_div(board.cores * rounds, outer) for rounds in _ROUNDS}
             counts |= {ceil_div(count, outer) for count in tile_counts_below(board.cores)}
             for parts in sorted(counts):
-                rows = min(ceil_div(blocks, parts) * multiple, extent)
+                size = min(ceil_div(blocks, parts) * multiple, extent)
                 # Additional tiles do not pay off if they share bus units.
-                if fewest <= parts <= blocks and (not any_cut or rows * inner * itemsize >= whole_bytes):
+                if fewest <= parts <= blocks and (not any_cut or size * inner * itemsize >= whole_bytes):
                     any_cut = True
                     tasks = min(board.cores, outer * parts)
                     yield Cut(
@@ -120,7 +122,7 @@ def pivot_cuts(
                         inner=inner,
                         parts=parts,
                         multiple=multiple,
-                        rows=rows,
+                        size=size,
                         tasks=tasks,
                     )
 

@@ -46,35 +46,37 @@ class Grid:
         return cls(board=board, tiles=parts, tasks=min(board.cores, parts), union=True)
 
     @cached_property
-    def each(self) -> int:
+    def most_tiles(self) -> int:
         """Tiles of the task with the most."""
         return ceil_div(self.tiles, self.tasks)
 
     @cached_property
-    def on_port(self) -> int:
+    def tasks_on_port(self) -> int:
         """Tasks per cluster, which share its ports."""
         if self.union:
             return min(self.tasks, self.board.cores_per_cluster)
         return ceil_div(self.tasks, self.board.clusters)
 
     @cached_property
-    def on_dram(self) -> float:
+    def tasks_on_dram(self) -> float:
         """Tasks that share the DRAM, on average: in the last round some may have no tile left."""
-        return self.tiles / self.each
+        return self.tiles / self.most_tiles
 
     def at_once_ps(self, cost: Cost) -> float:
         """Return the time of operations that all tasks of a cluster execute at the same time, limited by its ports."""
-        return cost.own_ps + max(cost.transfer_ps, self.on_port * cost.read_ps, self.on_port * cost.write_ps)
+        return cost.own_ps + max(
+            cost.transfer_ps, self.tasks_on_port * cost.read_ps, self.tasks_on_port * cost.write_ps
+        )
 
     def in_step_ps(self, cost: Cost) -> float:
         """Return the time of operations that all tasks execute at the same time."""
-        return max(self.at_once_ps(cost), cost.own_ps + self.on_dram * cost.dram_ps)
+        return max(self.at_once_ps(cost), cost.own_ps + self.tasks_on_dram * cost.dram_ps)
 
     def out_of_step_ps(self, cycle_ps: float, cost: Cost) -> float:
         """Return the time per tile for tasks that meet at random, where a task alone takes `cycle_ps`."""
         return cycle_ps + max(
-            _waiting_ps(self.on_port, max(cost.read_ps, cost.write_ps), cycle_ps),
-            _waiting_ps(self.on_dram, cost.dram_ps / self.board.dram_mixed_efficiency, cycle_ps),
+            _waiting_ps(self.tasks_on_port, max(cost.read_ps, cost.write_ps), cycle_ps),
+            _waiting_ps(self.tasks_on_dram, cost.dram_ps / self.board.dram_mixed_efficiency, cycle_ps),
         )
 
     def streamed_ps(self, cost: Cost) -> float:
@@ -82,7 +84,7 @@ class Grid:
 
         The first loads and the last stores have it to themselves; in between, reads and writes mix.
         """
-        mixed = (self.each - 1) / self.each
+        mixed = (self.most_tiles - 1) / self.most_tiles
         return self.tiles * cost.dram_ps * ((1 - mixed) + mixed / self.board.dram_mixed_efficiency)
 
     def launch_ps(self, first_ps: float, next_ps: float, dram_ps: float = 0.0) -> int:
@@ -159,7 +161,7 @@ def _predict_overlapped_ps(grid: Grid, tile: TileCost) -> int:
     copying_ps = grid.out_of_step_ps(copied.alone_ps + issue_ps - hidden_ps + in_order_ps, copied)
     next_ps = max(copying_ps, within_ps)
     first_ps = load_ps + within_ps + store_ps + issue_ps
-    if grid.each > 1 and (tile.compute_ps or tile.move_ps):
+    if grid.most_tiles > 1 and (tile.compute_ps or tile.move_ps):
         # The first tile is computed while the second is loaded, and the last while the one before it is stored.
         two_ps = load_ps + max(load_ps, within_ps) + max(store_ps, within_ps) + store_ps + 2 * issue_ps
         first_ps = two_ps - next_ps
@@ -205,11 +207,11 @@ def predict_serial_ps(
         again_ps = grid.out_of_step_ps(a_round.alone_ps, a_round) if drifts else sum(map(grid.in_step_ps, rounds))
         more_ps = (times - 1) * again_ps
     next_ps = 0.0
-    if grid.each > 1 and drifts:
+    if grid.most_tiles > 1 and drifts:
         next_ps = grid.out_of_step_ps(a_tile.alone_ps + issue_ps, a_tile)
-    elif grid.each > 1:
+    elif grid.most_tiles > 1:
         next_ps = sum(map(grid.in_step_ps, stages)) + issue_ps + times * sum(map(grid.in_step_ps, rounds))
-    return grid.launch_ps(first_ps + more_ps, next_ps, in_step_ps + more_ps + (grid.each - 1) * next_ps)
+    return grid.launch_ps(first_ps + more_ps, next_ps, in_step_ps + more_ps + (grid.most_tiles - 1) * next_ps)
 
 
 def _waiting_ps(tasks: float, served_ps: float, cycle_ps: float) -> float:

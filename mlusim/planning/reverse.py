@@ -207,7 +207,7 @@ def _candidates(
         capacity = buffer_bytes(board, _buffers(method, overlapped=overlapped))
         for cut in pivot_cuts(board, extents, itemsize, capacity, whole_bytes=multiple):
             if cut.pivot == pivot:
-                cost = _tile_cost(board, groups, pivot, method, cut.rows, itemsize)
+                cost = _tile_cost(board, groups, pivot, method, cut.size, itemsize)
                 queued = not (overlapped or method.passes)
                 grid = Grid(board=board, tiles=cut.tiles, tasks=cut.tasks)
                 predicted = predict_ps(grid, cost, overlapped=overlapped, queued=queued)
@@ -219,16 +219,16 @@ def _candidates(
 
 
 def _tile_cost(
-    board: Board, groups: tuple[Group, ...], pivot: int, method: Method, rows: int, itemsize: int
+    board: Board, groups: tuple[Group, ...], pivot: int, method: Method, size: int, itemsize: int
 ) -> TileCost:
     inner = math.prod(group.extent for group in groups[pivot + 1 :])
-    nbytes = rows * inner * itemsize
+    nbytes = size * inner * itemsize
     store = store_cost(board, nbytes)
     mirrors = vector_ps(board, nbytes, len(method.passes)) if method.passes else 0
     if method.segment == pivot:
         return TileCost(load=load_cost(board, nbytes), store=store, compute_ps=mirrors)
     segment = math.prod(group.extent for group in groups[method.segment :]) * itemsize
-    loops = sorted([rows, *(group.extent for group in groups[pivot + 1 : method.segment])])
+    loops = sorted([size, *(group.extent for group in groups[pivot + 1 : method.segment])])
     # The kernel unrolls the shortest loops.
     loads = math.prod(loops[: -max_loops(board)])
     loads *= math.prod(ceil_div(count, MAX_SEGMENTS) for count in loops[-max_loops(board) :])

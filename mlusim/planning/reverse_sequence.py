@@ -41,35 +41,38 @@ class EntryLayout:
         outer: elements of the axes before the sequence axis if the batch axis comes after it; else 1.
         entries: number of adjacent entries.
         rows: S, elements along the sequence axis.
-        row: Q, elements of the axes after both.
+        row_elements: Q, elements of the axes after both.
         batch: elements along the batch axis.
-        each: adjacent entries with the same batch coordinate.
+        repeat: adjacent entries with the same batch coordinate.
         sequence_first: whether each row contains all entries, [outer, S, entries, Q]; else [outer, entries, S, Q].
     """
 
     outer: int
     entries: int
     rows: int
-    row: int
+    row_elements: int
     batch: int
-    each: int
+    repeat: int
     sequence_first: bool
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
+    def extents(self) -> tuple[int, ...]:
+        """Extents of the axes (outer, entry, row, element)."""
+        return self.outer, self.entries, self.rows, self.row_elements
+
+    @property
+    def shape(self) -> tuple[int, ...]:
         """Shape of the tensor in memory order."""
-        if self.sequence_first:
-            return self.outer, self.rows, self.entries, self.row
-        return self.outer, self.entries, self.rows, self.row
+        return self.ordered(self.extents)
 
     @property
     def period(self) -> int:
         """Number of adjacent entries that cover every batch coordinate."""
-        return self.each * self.batch
+        return self.repeat * self.batch
 
     def batch_of(self, entry: int) -> int:
         """Return the batch coordinate of an entry."""
-        return entry // self.each % self.batch
+        return entry // self.repeat % self.batch
 
     def ordered(self, corner: tuple[int, ...]) -> tuple[int, ...]:
         """Convert a corner of a box of `shape` to (outer, entry, row, element), and back."""
@@ -117,9 +120,9 @@ def entry_layout(shape: Sequence[int], sequence_axis: int, batch_axis: int) -> E
         outer=before if sequence_first else 1,
         entries=between * batch if sequence_first else before * batch * between,
         rows=rows,
-        row=after,
+        row_elements=after,
         batch=batch,
-        each=1 if sequence_first else between,
+        repeat=1 if sequence_first else between,
         sequence_first=sequence_first,
     )
 
@@ -143,7 +146,7 @@ def plan_reverse_sequence(
     text = (
         f"{list(shape)}, sequence axis {sequence_axis}, batch axis {batch_axis}: "
         f"{group_digits(layout.outer * layout.entries)} entries of {group_digits(layout.rows)} rows, each of "
-        f"{group_digits(layout.row)} elements"
+        f"{group_digits(layout.row_elements)} elements"
     )
     if 0 in shape:
         return empty_plan(
@@ -168,8 +171,11 @@ def plan_reverse_sequence(
         tier=cut.pivot,
         reason=f"{_reason(layout, cut, itemsize)}; {predicted_text(fastest)}",
         arithmetic=(text, tiles_text(board, cut, buffers)),
-        unit=f"an entry of {group_digits(layout.rows)} rows of {group_digits(layout.row)} elements of {itemsize} B",
-        unit_bytes=layout.rows * layout.row * itemsize,
+        unit=(
+            f"an entry of {group_digits(layout.rows)} rows of {group_digits(layout.row_elements)} elements of "
+            f"{itemsize} B"
+        ),
+        unit_bytes=layout.rows * layout.row_elements * itemsize,
         kind="BLOCK",
         dim=(cut.tasks, 1, 1),
         output_shape=layout.shape,
@@ -192,7 +198,7 @@ def _is_mirrored(board: Board, layout: EntryLayout) -> bool:
 
     The rows of an entry are adjacent single elements, and vector operands of any size are allowed.
     """
-    return layout.row == 1 and not layout.sequence_first and not board.needs_aligned_vectors
+    return layout.row_elements == 1 and not layout.sequence_first and not board.needs_aligned_vectors
 
 
 def _fastest(board: Board, layout: EntryLayout, itemsize: int, strategy: str) -> dict[str, Candidate[_Split]]:
@@ -213,12 +219,12 @@ def _fastest(board: Board, layout: EntryLayout, itemsize: int, strategy: str) ->
 
 def _reason(layout: EntryLayout, cut: Cut, itemsize: int) -> str:
     """Return why the split has its tier."""
-    entry_bytes = layout.rows * layout.row * itemsize
-    parts = f"{group_digits(cut.parts)} parts of up to {group_digits(cut.rows)}"
+    entry_bytes = layout.rows * layout.row_elements * itemsize
+    parts = f"{group_digits(cut.parts)} parts of up to {group_digits(cut.size)}"
     return (
-        f"entries of {group_digits(entry_bytes)} B fit in NRAM, up to {group_digits(cut.rows)} per tile",
+        f"entries of {group_digits(entry_bytes)} B fit in NRAM, up to {group_digits(cut.size)} per tile",
         f"an entry of {group_digits(entry_bytes)} B is cut along the sequence into {parts} rows",
-        f"a row of {group_digits(layout.row * itemsize)} B is cut into {parts} elements",
+        f"a row of {group_digits(layout.row_elements * itemsize)} B is cut into {parts} elements",
     )[cut.pivot - 1]
 
 
@@ -232,20 +238,19 @@ def _candidates(
 ) -> list[Candidate[_Split]]:
     capacity = buffer_bytes(board, _buffers(name, overlapped=overlapped))
     candidates = []
-    extents = (layout.outer, layout.entries, layout.rows, layout.row)
     for inner_cut in pivot_cuts(
         board,
-        extents,
+        layout.extents,
         itemsize,
         capacity,
         whole_bytes=board.dram_unit_bytes,
-        limits=(1, layout.entries, MAX_SEGMENTS, layout.row),
+        limits=(1, layout.entries, MAX_SEGMENTS, layout.row_elements),
         outermost=1,
     ):
-        cut = _on_outer_axis(inner_cut, extents)
+        cut = _on_outer_axis(inner_cut, layout.extents)
         queued = not overlapped and name == "strided"
         grid = Grid(board=board, tiles=cut.tiles, tasks=cut.tasks)
-        sizes = {cut.rows}
+        sizes = {cut.size}
         if layout.sequence_first:
             # A smaller tile may take longer: its rows are segments, and segments below a bus unit cost more.
             starts, stops = cut.bounds()
@@ -253,11 +258,11 @@ def _candidates(
         predicted = max(
             predict_ps(
                 grid,
-                _tile_cost(board, layout, replace(cut, rows=rows), itemsize, staged=name == "staged"),
+                _tile_cost(board, layout, replace(cut, size=size), itemsize, staged=name == "staged"),
                 overlapped=overlapped,
                 queued=queued,
             )
-            for rows in sizes
+            for size in sizes
         )
         split = _Split(overlapped=overlapped, cut=cut)
         candidates.append(
@@ -279,7 +284,7 @@ def _on_outer_axis(cut: Cut, extents: Sequence[int]) -> Cut:
             inner=cut.inner * cut.extent,
             parts=extent,
             multiple=1,
-            rows=1,
+            size=1,
         )
     return cut
 
@@ -291,7 +296,7 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
     an entry in a tile is one load, or two if the reversed rows end within it. Staged: a tile of whole entries is one
     load and one move; each entry with more than one row to reverse adds a move or a mirror.
     """
-    sizes = (cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows)
+    sizes = (cut.size, layout.rows, layout.row_elements), (1, cut.size, layout.row_elements), (1, 1, cut.size)
     entries, rows, row = sizes[cut.pivot - 1]
     nbytes = cut.elements * itemsize
     # Tasks handle runs of tiles, and load a length shared by several of their entries or tiles only once.
@@ -301,7 +306,7 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
         if cut.pivot == 1
         else ceil_div(tiles_per_task, cut.tiles // (layout.outer * layout.entries))
     )
-    lengths_ps = min(ceil_div(run, layout.each), layout.batch) * board.scalar_gdram_latency_ps // tiles_per_task
+    lengths_ps = min(ceil_div(run, layout.repeat), layout.batch) * board.scalar_gdram_latency_ps // tiles_per_task
     tile_copy = _copy_loops(layout, entries, rows, row, itemsize)
     store = store_cost(board, *tile_copy)
     loads = entries * (1 + (rows - 1) / (layout.rows + 1))
@@ -321,7 +326,7 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
     # Half of the loads are of reversed rows, half of the others, with equally many rows in each.
     part_rows = math.ceil(rows * entries / loads)
     segment, loops = _copy_loops(layout, 1, part_rows, row, itemsize)
-    stride = layout.row * itemsize * (layout.entries if layout.sequence_first else 1)
+    stride = layout.row_elements * itemsize * (layout.entries if layout.sequence_first else 1)
     backwards = ((part_rows, -stride),) if part_rows > 1 else ()
     load = load_cost(board, row * itemsize, backwards, copies=loads / 2)
     load += load_cost(board, segment, loops, copies=loads / 2, behind=True)
@@ -334,13 +339,12 @@ def _copy_loops(
     """Return segment and loops of a tile in GDRAM."""
     if not layout.sequence_first or rows == 1 or entries == layout.entries:
         return entries * rows * row * itemsize, ()
-    return entries * row * itemsize, ((rows, layout.entries * layout.row * itemsize),)
+    return entries * row * itemsize, ((rows, layout.entries * layout.row_elements * itemsize),)
 
 
 def _boxes(layout: EntryLayout, cut: Cut) -> tuple[Integers, Integers]:
     """Return the tiles as boxes of `EntryLayout.shape`."""
-    extents = (layout.outer, layout.entries, layout.rows, layout.row)
-    cuts = [cut_evenly(extent, extent if axis < cut.pivot else 1) for axis, extent in enumerate(extents)]
+    cuts = [cut_evenly(extent, extent if axis < cut.pivot else 1) for axis, extent in enumerate(layout.extents)]
     cuts[cut.pivot] = cut.bounds()
     start, stop = boxes(cuts, order=(0, 1, 2, 3))
     axes = [0, 2, 1, 3] if layout.sequence_first else [0, 1, 2, 3]

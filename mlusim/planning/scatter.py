@@ -356,7 +356,7 @@ def _updates(
     """
     shape = problem.lookups.x_shape
     part = math.prod(sizes[axis] / shape[axis] for axis in problem.lookups.axes)
-    selected = part * chunk.lookups_at_once * chunk.count * grid.each
+    selected = part * chunk.lookups_at_once * chunk.count * grid.most_tiles
     busiest = min(part * (1 + math.sqrt(2 * math.log(grid.tasks) / selected)), 1.0)
     most, mean = (updated(problem, strategy, chunk, arithmetic, share, method) for share in (busiest, part))
     return [cost.with_dram_of(other) for cost, other in zip(most, mean, strict=True)]

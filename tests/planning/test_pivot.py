@@ -29,7 +29,7 @@ def test_cuts(extents, itemsize, capacity, whole):
         assert (starts[0], stops[-1], len(starts)) == (0, extents[cut.pivot], cut.parts)
         assert (starts[1:] == stops[:-1]).all()
         assert (stops > starts).all()
-        assert (stops - starts).max() <= cut.rows
+        assert (stops - starts).max() <= cut.size
         assert cut.elements * itemsize <= capacity
         assert cut.outer * cut.extent * cut.inner == math.prod(extents)
         assert cut.tasks == min(ON.cores, cut.tiles)
@@ -48,13 +48,13 @@ def test_limits_hold_for_every_axis_of_a_tile(extents, data):
     outermost = data.draw(st.integers(0, len(extents) - 1))
     for cut in pivot_cuts(ON, extents, 4, 1 << 20, whole_bytes=64, limits=limits, outermost=outermost):
         assert cut.pivot >= outermost
-        tile = (*(1 for _ in range(cut.pivot)), cut.rows, *extents[cut.pivot + 1 :])
+        tile = (*(1 for _ in range(cut.pivot)), cut.size, *extents[cut.pivot + 1 :])
         assert all(held <= limit for held, limit in zip(tile, limits, strict=True))
 
 
 def test_the_first_pivot_is_the_outermost_that_fits():
     first = next(pivot_cuts(ON, (10, 100, 1000), 4, 4096, whole_bytes=64))
-    assert first == Cut(pivot=1, outer=10, extent=100, inner=1000, parts=100, multiple=1, rows=1, tasks=32)
+    assert first == Cut(pivot=1, outer=10, extent=100, inner=1000, parts=100, multiple=1, size=1, tasks=32)
 
 
 def test_small_tensors_are_not_cut_below_a_bus_unit():
