@@ -68,7 +68,9 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     source_of = mirrored_source(x, plan)
     target = out.reshape(-1)
     odd = len(method.passes) % 2 == 1
-    buffers = 1 if not overlapped else 2 if odd or not method.passes else 3
+    buffers = 1
+    if overlapped:
+        buffers = 3 if method.passes and not odd else 2
     loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
     loaded_in = [fronts_of(buffer) for buffer in loaded]
     spares = (buffers if odd else 1) if method.passes else 0
@@ -77,6 +79,17 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     def load(position: int, tile: Tile) -> None:
         source = source_of(tile)
         copy_box_async(core, loaded_in[position % buffers](source.shape), source)
+
+    # Tiles have few distinct sizes, so the views of the buffers are cached.
+    @cache
+    def mirrors(buffer: int, size: int) -> list[tuple[View, View]]:
+        """Return destination and source of each mirror instruction: back and forth between the buffers of a tile."""
+        pairs = []
+        source, destination = loaded[buffer][: size * inner], spare[buffer % spares][: size * inner]
+        for width in mirror_widths(plan, size):
+            pairs.append((destination.reshape(-1, width), source.reshape(-1, width)))
+            source, destination = destination, source
+        return pairs
 
     def mirror(position: int, tile: Tile) -> None:
         for dst, src in mirrors(position % buffers, tile.stop[1] - tile.start[1]):
@@ -87,16 +100,6 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
         count = (tile.stop[1] - tile.start[1]) * inner
         buffer = spare[position % spares] if odd else loaded[position % buffers]
         core.memcpy_async(target[first : first + count], buffer[:count])
-
-    # Tiles have few distinct sizes, so the views of the buffers are cached.
-    @cache
-    def mirrors(number: int, size: int) -> list[tuple[View, View]]:
-        pairs = []
-        before, after = loaded[number][: size * inner], spare[number % spares][: size * inner]
-        for width in mirror_widths(plan, size):
-            pairs.append((after.reshape(-1, width), before.reshape(-1, width)))
-            before, after = after, before
-        return pairs
 
     await run_stages(core, tiles, load, mirror if method.passes else None, store, overlapped=overlapped)
 

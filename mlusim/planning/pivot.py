@@ -81,30 +81,26 @@ def pivot_cuts(
         extents: extents of the tensor, all positive.
         itemsize: bytes per element.
         capacity_bytes: bytes of a buffer.
-        whole_bytes: preferred alignment of tiles; tiles begin at multiples of it if they are large enough, else
-            anywhere.
+        whole_bytes: preferred alignment of tiles: where several multiples of it fit, there are cuts whose tiles begin
+            at them, besides those whose tiles begin anywhere.
         limits: largest extent of a tile along each axis; unlimited by default.
         outermost: the first axis that may be the pivot.
     """
     limits = limits or extents
     any_cut = False
-    for pivot, extent in enumerate(extents):
+    for pivot in range(outermost, len(extents)):
+        extent = extents[pivot]
         outer, inner = math.prod(extents[:pivot]), math.prod(extents[pivot + 1 :])
+        if any_cut and outer > _MAX_TILES_PER_CORE * board.cores:
+            return
         fitting = capacity_bytes // (inner * itemsize)
         if limits[pivot] < extent:
             fitting = min(fitting, limits[pivot])
-        inside_fits = all(map(operator.le, extents[pivot + 1 :], limits[pivot + 1 :]))
-        if (
-            pivot < outermost
-            or not fitting
-            or not inside_fits
-            or (any_cut and outer > _MAX_TILES_PER_CORE * board.cores)
-        ):
+        inner_is_whole = all(map(operator.le, extents[pivot + 1 :], limits[pivot + 1 :]))
+        if not (fitting and inner_is_whole):
             continue
-        aligned_size = whole_bytes // math.gcd(inner * itemsize, whole_bytes)
-        for multiple in sorted(
-            {aligned_size if aligned_size <= fitting else 1, 1} if aligned_size < extent else {1}, reverse=True
-        ):
+        aligned = whole_bytes // math.gcd(inner * itemsize, whole_bytes)
+        for multiple in (aligned, 1) if 1 < aligned <= fitting and aligned < extent else (1,):
             blocks = ceil_div(extent, multiple)
             fewest = ceil_div(blocks, fitting // multiple)
             counts = {fewest, fewest + 1} | {ceil_div(board.cores * rounds, outer) for rounds in _ROUNDS}
@@ -114,7 +110,6 @@ def pivot_cuts(
                 # Additional tiles do not pay off if they share bus units.
                 if fewest <= parts <= blocks and (not any_cut or size * inner * itemsize >= whole_bytes):
                     any_cut = True
-                    tasks = min(board.cores, outer * parts)
                     yield Cut(
                         pivot=pivot,
                         outer=outer,
@@ -123,7 +118,7 @@ def pivot_cuts(
                         parts=parts,
                         multiple=multiple,
                         size=size,
-                        tasks=tasks,
+                        tasks=min(board.cores, outer * parts),
                     )
 
 

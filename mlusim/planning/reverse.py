@@ -205,6 +205,7 @@ def _candidates(
     for pivot in range(len(groups)):
         method = method_of(groups, pivot, name)
         capacity = buffer_bytes(board, _buffers(method, overlapped=overlapped))
+        # The pivots outside it decide which cuts are worth trying.
         for cut in pivot_cuts(board, extents, itemsize, capacity, whole_bytes=multiple):
             if cut.pivot == pivot:
                 cost = _tile_cost(board, groups, pivot, method, cut.size, itemsize)
