@@ -194,24 +194,23 @@ def predict_serial_ps(
         before: stages executed once, before the first tile.
         rounds, times: stages executed `times` times per tile.
     """
-    board = grid.board
-    issue_ps = _issue_ps(board)
+    issue_ps = _issue_ps(grid.board)
+    # All tasks begin at the same time, so each stage of the first tile, with its first round, is executed in step.
     at_first = (*before, *stages, *rounds)
     in_step_ps = sum(map(grid.in_step_ps, at_first)) + issue_ps
     first_ps = sum(map(grid.at_once_ps, at_first)) + issue_ps
-    # With even arbitration, equal tasks stay in step.
-    drifts = board.dram_share_spread > 0
-    a_round, a_tile = sum(rounds, Cost()), sum((*stages, *(per_round * times for per_round in rounds)), Cost())
-    more_ps = 0.0
-    if times > 1:
-        again_ps = grid.out_of_step_ps(a_round.alone_ps, a_round) if drifts else sum(map(grid.in_step_ps, rounds))
-        more_ps = (times - 1) * again_ps
-    next_ps = 0.0
-    if grid.most_tiles > 1 and drifts:
-        next_ps = grid.out_of_step_ps(a_tile.alone_ps + issue_ps, a_tile)
-    elif grid.most_tiles > 1:
-        next_ps = sum(map(grid.in_step_ps, stages)) + issue_ps + times * sum(map(grid.in_step_ps, rounds))
-    return grid.launch_ps(first_ps + more_ps, next_ps, in_step_ps + more_ps + (grid.most_tiles - 1) * next_ps)
+    if grid.board.dram_share_spread > 0:
+        round_cost = sum(rounds, Cost())
+        tile_cost = sum((*stages, *(stage * times for stage in rounds)), Cost())
+        round_ps = grid.out_of_step_ps(round_cost.alone_ps, round_cost)
+        tile_ps = grid.out_of_step_ps(tile_cost.alone_ps + issue_ps, tile_cost)
+    else:
+        # With even arbitration, equal tasks stay in step.
+        round_ps = sum(map(grid.in_step_ps, rounds))
+        tile_ps = sum(map(grid.in_step_ps, stages)) + issue_ps + times * round_ps
+    more_rounds_ps = max(times - 1, 0) * round_ps
+    more_tiles_ps = (grid.most_tiles - 1) * tile_ps
+    return grid.launch_ps(first_ps + more_rounds_ps, tile_ps, in_step_ps + more_rounds_ps + more_tiles_ps)
 
 
 def _waiting_ps(tasks: float, served_ps: float, cycle_ps: float) -> float:
