@@ -27,14 +27,14 @@ class LineTime(NamedTuple):
     spent_ps: Integers
 
 
-def time_by_line(records: LogColumns, piece: int = 0) -> list[LineTime]:
+def time_by_line(records: LogColumns) -> list[LineTime]:
     """Return the lines by MLU core time, in descending order; they sum to cores times the run's time.
 
-    A long log is read in windows of about `piece` records.
+    A long log is read in windows.
     """
     log = records.log
     spent = np.zeros((len(log.lines) + 1, len(CAUSES)), np.int64)
-    for window in windows(records, piece):
+    for window in windows(records):
         spent += _spent(window)
     times = []
     for number in np.argsort(-spent.sum(axis=1), kind="stable").tolist():

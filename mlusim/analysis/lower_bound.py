@@ -207,10 +207,10 @@ def _dram_losses(records: LogColumns, compulsory: int) -> dict[str, int]:
     }
 
 
-def mixed_ps(records: LogColumns, piece: int = 0) -> int:
+def mixed_ps(records: LogColumns) -> int:
     """Return the transfer time with reads and writes of DRAM in flight together, as defined by the link."""
     reach_ps = min(records.board.dram_mixing_ps, records.time_ps)  # time after the run does not count
-    return sum(_mixed_ps(window, reach_ps) for window in windows(records, piece, reach_ps=reach_ps))
+    return sum(_mixed_ps(window, reach_ps) for window in windows(records, reach_ps=reach_ps))
 
 
 def _mixed_ps(records: LogColumns, mixing_ps: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.analysis.canvas import WIDTH, shortened, width_of
+from mlusim.analysis.style import BLACK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +163,7 @@ class Plot:
         """Draw a horizontal line at a value."""
         self.canvas.line(self.left, float(self.at_y(y)), self.right, colour, width, dashes=dashes)
 
-    def frame(self, left: float, right: float, width: float, colour: str = "#000000") -> None:
+    def frame(self, left: float, right: float, width: float) -> None:
         """Draw a frame around a part of the x axis, by values, as high as the plot."""
         x, x_end = float(self.at_x(left)), float(self.at_x(right))
         self.canvas.rectangles(
@@ -170,7 +171,7 @@ class Plot:
             [self.top, self.top - width, self.bottom, self.top],
             [x, x_end + width, x_end + width, x_end + width],
             [self.bottom, self.top, self.bottom + width, self.bottom],
-            colour,
+            BLACK,
         )
 
     def close(self) -> None:

@@ -19,7 +19,8 @@ from mlusim.analysis.spans import KINDS, LANES, RunSpans, Spans, bin_edges, cove
 from mlusim.analysis.style import INK, PAPER, time_unit
 from mlusim.arrays import Integers, Numbers
 
-MAX_UNITS = 16
+# Cores in a timeline, and in each of two below each other.
+MAX_UNITS, _UNITS_OF_TWO = 16, 8
 # With more spans than this, they are summed in bins: an SVG containing each of them would be slow to open.
 MAX_SPANS = 3000
 _BINS = 1500
@@ -68,8 +69,8 @@ def draw_timeline(records: LogColumns, title: str = "Timeline", about: str = "")
     return canvas
 
 
-def draw_two_timelines(runs: list[tuple[LogColumns, str]], units: int = 8) -> Canvas:
-    """Draw the timelines of several runs below each other, on a common time axis: at most `units` cores of each.
+def draw_two_timelines(runs: list[tuple[LogColumns, str]]) -> Canvas:
+    """Draw the timelines of several runs below each other, on a common time axis: at most eight cores of each.
 
     If the boards have equally many cores, the same cores are shown, provided that some were active in all runs.
     """
@@ -81,7 +82,7 @@ def draw_two_timelines(runs: list[tuple[LogColumns, str]], units: int = 8) -> Ca
     alike = len({records.units for records, _ in runs}) == 1
     active_units = [np.flatnonzero(run.counts.any(axis=0)) for run in everything]
     common = reduce(np.intersect1d, active_units) if alike else np.empty(0, np.int64)
-    shown_units = [_evenly(common if len(common) else active, units) for active in active_units]
+    shown_units = [_evenly(common if len(common) else active, _UNITS_OF_TWO) for active in active_units]
     # Equal times are below each other.
     left = max(left_of(_names(run, shown), _NAME_SIZE) for run, shown in zip(everything, shown_units, strict=True))
     for (_, title), run, active, shown in zip(runs, everything, active_units, shown_units, strict=True):

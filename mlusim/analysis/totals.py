@@ -25,12 +25,12 @@ class Totals:
         task_busy_ps: (tasks,) time with at least one busy pipe of the task.
     """
 
-    def __init__(self, records: LogColumns, piece: int = 0) -> None:
+    def __init__(self, records: LogColumns) -> None:
         requested: Counter[str] = Counter()
         operations: Counter[str] = Counter()
         pipes: Counter[str] = Counter(dict.fromkeys(PIPES, 0))
         self.bus_bytes = {"read": 0, "write": 0}
-        for part in pieces(records, piece):
+        for part in pieces(records):
             requested.update(_bytes_requested(part))
             operations.update(_operations(part))
             pipes.update(_pipe_busy(part))
@@ -42,7 +42,7 @@ class Totals:
         self.pipe_busy_ps = dict(pipes)
         self.causes_ps: Any = 0
         self.task_busy_ps: Any = 0
-        for window in windows(records, piece):
+        for window in windows(records):
             self.causes_ps = self.causes_ps + where_time_went(window)
             self.task_busy_ps = self.task_busy_ps + _task_busy(window)
 

@@ -15,47 +15,51 @@ import numpy as np
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.arrays import Integers
 
+# Records read at once.
 PIECE = 1 << 18
 _BLOCKS = 16  # in a piece
 _SAMPLES = 64
 
 
-def pieces(records: LogColumns, piece: int = 0) -> Iterator[LogColumns]:
-    """Yield the records of a log in parts of at most `piece`, by default `PIECE`; a small log is a single part."""
-    count, piece = len(records), piece or PIECE
-    if count <= piece:
+def pieces(records: LogColumns) -> Iterator[LogColumns]:
+    """Yield the records of a log in parts of at most `PIECE`; a small log is a single part."""
+    if len(records) <= PIECE:
         yield records
-        return
-    for first in range(0, count, piece):
-        chosen = slice(first, min(first + piece, count))
+    else:
+        yield from _parts(records, PIECE)
+
+
+def _parts(records: LogColumns, size: int) -> Iterator[LogColumns]:
+    count = len(records)
+    for first in range(0, count, size):
+        chosen = slice(first, min(first + size, count))
         yield records.part(chosen, records.start_of_run_ps, records.end_of_run_ps)
 
 
-def most_windows(records: LogColumns, piece: int = 0) -> int:
+def most_windows(records: LogColumns) -> int:
     """Return an upper bound on the number of windows; a time at which many operations begin is never cut."""
-    return len(records) // (piece or PIECE) + 1
+    return len(records) // PIECE + 1
 
 
-def windows(records: LogColumns, piece: int = 0, *, reach_ps: int = 0) -> Iterator[LogColumns]:
+def windows(records: LogColumns, *, reach_ps: int = 0) -> Iterator[LogColumns]:
     """Yield successive time windows with the records that overlap each; a small log is a single window.
 
-    Long operations belong to several windows; each window has about `piece` records.
+    Long operations belong to several windows; each window has about `PIECE` records.
 
     Args:
         records: records of the whole run.
-        piece: approximate records per window; by default `PIECE`.
         reach_ps: time after its end during which a record still belongs to a window.
     """
-    count, piece = len(records), piece or PIECE
-    if count <= piece:
+    count = len(records)
+    if count <= PIECE:
         yield records
         return
-    parts = most_windows(records, piece)
+    parts = most_windows(records)
     low, high = records.start_of_run_ps, records.end_of_run_ps
     # Records are in issue order, so those of a window are in few blocks, whose time ranges are known.
-    block = max(piece // _BLOCKS, 1)
+    block = max(PIECE // _BLOCKS, 1)
     bounds, sampled = [], []
-    for part in pieces(records, block):
+    for part in _parts(records, block):
         begin, end = _reach(part, reach_ps)
         bounds.append((int(begin.min()), int(end.max())))
         sampled.append(begin[:: max(block // _SAMPLES, 1)])

@@ -277,7 +277,7 @@ def owner_of(task: TaskRecord) -> dict[str, Any]:
     return {"task": f"task {task.task_id}", "cluster": task.cluster, "core": f"core {task.core}"}
 
 
-def site_of(log: Log, record: int, role: str, lane: str = "", tile: str = "") -> Site:
+def site_of(log: Log, record: int, role: str, lane: str = "") -> Site:
     """Return the operation of a record as a site."""
     values = log.records.values(record)
     task = log.tasks[values["task"]]
@@ -293,6 +293,5 @@ def site_of(log: Log, record: int, role: str, lane: str = "", tile: str = "") ->
         start_ps=values["start_ps"],
         end_ps=values["end_ps"],
         record=record,
-        tile=tile,
         called_at=call_sites(log, record),
     )

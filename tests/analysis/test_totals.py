@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -58,11 +60,18 @@ def device_of(folder: Path | None = None) -> Device:
 DEVICE = device_of()
 
 
+def read_by(piece: int) -> AbstractContextManager[Any]:
+    """Read logs in pieces of so many records."""
+    return patch("mlusim.analysis.windows.PIECE", piece)
+
+
 @pytest.mark.slow
 @given(st.integers(1, 400))
 def test_totals_of_pieces_sum_to_the_whole(piece: int) -> None:
     records = LogColumns(DEVICE.log, DEVICE.board)
-    whole, parts = Totals(records, 1 << 40), Totals(records, piece)
+    whole = Totals(records)
+    with read_by(piece):
+        parts = Totals(records)
     assert parts.bytes_requested == whole.bytes_requested
     assert list(parts.operations.items()) == list(whole.operations.items())
     assert parts.pipe_busy_ps == whole.pipe_busy_ps
@@ -74,20 +83,23 @@ def test_totals_of_pieces_sum_to_the_whole(piece: int) -> None:
 @pytest.mark.parametrize("piece", [35, 77, 150, 400])
 def test_windows_give_the_same_line_times_as_the_whole_log(piece: int) -> None:
     records = LogColumns(DEVICE.log, DEVICE.board)
-    whole, parts = (
-        {(one.file, one.line, one.function): one.spent_ps.tolist() for one in time_by_line(records, some)}
-        for some in (1 << 40, piece)
-    )
-    assert parts == whole
-    assert mixed_ps(records, piece) == mixed_ps(records, 1 << 40)
+
+    def times() -> tuple[int, dict[tuple[str, int, str], list[int]]]:
+        lines = {(one.file, one.line, one.function): one.spent_ps.tolist() for one in time_by_line(records)}
+        return mixed_ps(records), lines
+
+    whole = times()
+    with read_by(piece):
+        assert times() == whole
 
 
 @pytest.mark.parametrize("most", [300, 1 << 30])
 @pytest.mark.parametrize("piece", [60, 150, 400])
 def test_windows_give_the_same_spans_as_the_whole_log(piece: int, most: int) -> None:
     records = LogColumns(DEVICE.log, DEVICE.board)
-    whole = cause_spans(records, 1 << 30, 1 << 40)
-    parts = cause_spans(records, most, piece)
+    whole = cause_spans(records, 1 << 30)
+    with read_by(piece):
+        parts = cause_spans(records, most)
     assert parts.lanes == whole.lanes
     assert totals_of(parts) == totals_of(whole)
     same_lane = parts.lane[1:] == parts.lane[:-1]
@@ -173,15 +185,19 @@ def test_a_window_excludes_instructions_that_only_wait() -> None:
     device.launch(far_ahead, dim=4, kind="BLOCK")
     device.synchronize()
     records = LogColumns(device.log, device.board)
-    assert max(len(window) for window in windows(records, 100)) < 150
-    assert np.array_equal(Totals(records, 100).causes_ps, Totals(records).causes_ps)
+    whole = Totals(records)
+    with read_by(100):
+        assert max(len(window) for window in windows(records)) < 150
+        assert np.array_equal(Totals(records).causes_ps, whole.causes_ps)
 
 
 def test_totals_in_pieces_of_an_operator_with_memory_cores() -> None:
     x = np.arange(2 * 8 * 6 * 64, dtype=np.float32).reshape(2, 8, 6, 64)
     result = ops.tin_shift_forward(x, np.array([[1, -1], [2, 0]], np.int32), device="mlu370-x4")
     records = LogColumns(result.log, result.board)
-    assert np.array_equal(Totals(records, 7).causes_ps, Totals(records).causes_ps)
+    whole = Totals(records)
+    with read_by(7):
+        assert np.array_equal(Totals(records).causes_ps, whole.causes_ps)
 
 
 def test_a_log_in_a_file_has_the_same_totals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

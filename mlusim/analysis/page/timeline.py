@@ -84,16 +84,16 @@ class _Piece(NamedTuple):
     record: Integers
 
 
-def cause_spans(records: LogColumns, max_spans: int = MAX_SPANS, piece: int = 0) -> CauseSpans:
+def cause_spans(records: LogColumns, max_spans: int = MAX_SPANS) -> CauseSpans:
     """Return all spans of a run, merged if there would be more than `max_spans`.
 
-    A long log is read in windows of about `piece` records: an operation cut by a window's edge is a span in each
-    window, and counts in the first.
+    A long log is read in windows: an operation cut by a window's edge is a span in each window, and counts in the
+    first.
     """
-    count = most_windows(records, piece)
+    count = most_windows(records)
     parts = [
         (window.start_of_run_ps - records.start_of_run_ps, _spans(window, max_spans // count))
-        for window in windows(records, piece)
+        for window in windows(records)
     ]
     return parts[0][1] if len(parts) == 1 else _joined(parts)
 
