@@ -58,8 +58,10 @@ def not_simulated(name: str) -> str:
 def _remedy(name: str) -> str:
     reason = why_missing(name)
     if is_of_library(name) and not name.lower().startswith("cnnl"):
-        known = (other for other in intrinsics.names() | library_names() if is_of_library(other))
-        return nearest(name, known, cutoff=_LIKE).rstrip() or reason
+        names = sorted(intrinsics.names() | library_names())
+        known = [other for other in names if is_of_library(other) and not other.endswith("_t")]
+        reordered = [other for other in known if _words(other) == _words(name)]
+        return nearest(name, reordered or known, cutoff=0 if reordered else _LIKE).rstrip() or reason
     if reason:
         return reason
     vectors = name.removesuffix("_scalar")
@@ -70,6 +72,11 @@ def _remedy(name: str) -> str:
     stems = (known.removeprefix(prefix) for known in _known_names() if known.startswith(prefix))
     near = nearest(name.removeprefix(prefix), stems).rstrip()
     return near.replace("did you mean ", f"did you mean {prefix}")
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a name such as `cnrtWaitNotifier`, in alphabetical order."""
+    return sorted(re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name))
 
 
 def _known_names() -> set[str]:

@@ -187,8 +187,8 @@ class Program:
     ) -> int:
         module, base = self.module, self._image.base
         blob = ctypes.string_at(content, size)
-        called = text_at(name)
-        word = called.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
+        called = self._kernel_name(text_at(name), function)
+        word = _plain(called)
 
         async def task(core: Core) -> None:
             image, gdram = module.image(core), gdram_map(core.issuer.chip)
@@ -207,6 +207,16 @@ class Program:
         self._cnrt.queued.setdefault(queue, []).append(made)
         self._cnrt.waits.launched(called, (file_at(file), line), queue, blob, self._cnrt.regions(), made.index)
         return 0
+
+    def _kernel_name(self, called: str, function: int) -> str:
+        """Return the name of what a launch calls; of a pointer, the name of the entry that it points to."""
+        names = {point.function: point.name for point in self.module.points().values()}
+        entry = names.get(function - self._image.base, called) if function else called
+        return called if _plain(entry) == _plain(called) else entry
+
+
+def _plain(name: str) -> str:
+    return name.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
 
 
 def _host_address(address: int) -> str:

@@ -273,8 +273,12 @@ def check_aligned(
         lengthless = True
     of_bits = source_bytes is not None and instruction is not None and instruction.operands[0].bits
     padded = fits or of_bits or (lengthless and nbytes == room)
-    if address % ALIGNED_ADDRESS_BYTES or (nbytes % multiple and not padded):
+    ragged_end = nbytes % multiple and not padded
+    if address % ALIGNED_ADDRESS_BYTES or ragged_end:
+        remedy = f"allocate whole {multiple} B and compute on all of them"
+        if not ragged_end:
+            remedy = "copy the operand to a multiple of 64 B first"
         raise OperandError(
             f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B alignment and a "
-            f"multiple of {multiple} B; allocate whole {multiple} B and compute on all of them"
+            f"multiple of {multiple} B; {remedy}"
         )

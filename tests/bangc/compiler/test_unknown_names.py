@@ -9,7 +9,7 @@ import pytest
 from mlusim import Device, bangc
 from mlusim.bangc.calls import intrinsics
 from mlusim.bangc.compiler.undeclared_names import is_of_library
-from mlusim.bangc.compiler.unknown_names import is_unknown, why_missing
+from mlusim.bangc.compiler.unknown_names import is_unknown, not_simulated, why_missing
 from mlusim.cli.program import program
 from mlusim.errors import KernelError
 
@@ -38,6 +38,18 @@ __mlu_entry__ void kernel(int *out) {
 def test_a_missing_intrinsic_has_its_reason(name: str, part: str) -> None:
     assert is_unknown(name) or is_of_library(name)
     assert part in why_missing(name)
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("cnrtNotifierWait", "cnrtWaitNotifier"),
+        ("cnrtDeviceSync", "cnrtSyncDevice"),
+        ("cnrtMallocHosts", "cnrtMallocHost"),
+    ],
+)
+def test_a_function_of_the_host_with_its_words_reordered_or_misspelt(slip: str, meant: str) -> None:
+    assert not_simulated(slip) == f"{slip} is not simulated: did you mean {meant}?"
 
 
 def test_known_intrinsics_have_no_reason() -> None:

@@ -154,6 +154,34 @@ def test_kernels_are_invoked_without_launch_syntax(what: str, capsys: pytest.Cap
     device.verify().check()
 
 
+POINTERS = """
+#include <bang.h>
+namespace own { __mlu_entry__ void one(int *y) { *y += 1; } }
+__mlu_entry__ void two(int *y) { *y += 2; }
+template <typename T> __mlu_entry__ void three(T *y) { *y += 3; }
+static void start(void (*kernel)(int *), int *y) { kernel<<<1, cnrtFuncTypeBlock, nullptr>>>(y); }
+int main(int count, char **) {
+    int *y, x = 0;
+    cnrtMalloc((void **)&y, 4);
+    cnrtMemset(y, 0, 4);
+    start(own::one, y);
+    start(two, y);
+    (count > 1 ? own::one : two)<<<1, cnrtFuncTypeBlock, nullptr>>>(y);
+    own::one<<<1, cnrtFuncTypeBlock, nullptr>>>(y);
+    three<int><<<1, cnrtFuncTypeBlock, nullptr>>>(y);
+    cnrtMemcpy(&x, y, 4, cnrtMemcpyDevToHost);
+    return x;
+}
+"""
+
+
+def test_a_launch_through_a_pointer_has_the_name_of_the_kernel(tmp_path: Path) -> None:
+    (tmp_path / "pointers.mlu").write_text(POINTERS)
+    device = Device()
+    assert run_program(bangc.compile(tmp_path / "pointers.mlu"), device) == 1 + 2 + 2 + 1 + 3
+    assert [launch.kernel for launch in device.log.launches] == ["one", "two", "two", "own::one", "three<int>"]
+
+
 @pytest.mark.parametrize(
     ("what", "message"),
     [("short", "as many, and as large, as the entry's parameters"), ("stranger", "the function to invoke is an entry")],
