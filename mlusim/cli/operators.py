@@ -72,8 +72,8 @@ def _option(attribute: Attribute) -> click.Option:
     return click.Option(
         [name],
         type=kind,
-        default=attribute.default,
-        show_default=attribute.default is not None,
+        # Even None, if given, is a default that satisfies a required option.
+        **({} if attribute.default is None else {"default": attribute.default, "show_default": True}),
         required=attribute.required,
         metavar=metavar,
         help=text,

@@ -35,6 +35,14 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
             references = reference(*(array.copy() for array in inputs))
         except Exception as error:  # noqa: BLE001 - whatever a function of the user raises
             raise InputError(_of_reference(reference, error)) from None
+    if inspect.iscoroutine(references):
+        references.close()
+        raise InputError("the reference is an `async def` like a kernel: write a plain function of the input arrays")
+    if isinstance(references, str):
+        raise InputError(
+            f"the reference is {shown(references)}: pass an array or a function (a file or FILE.py:FUNCTION is for the "
+            "option --reference)"
+        )
     # For one output, a sequence is that output, unless it holds one array, which is.
     several = isinstance(references, tuple | list)
     alone = several and len(references) == 1 and isinstance(references[0], np.ndarray)

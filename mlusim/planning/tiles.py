@@ -105,6 +105,8 @@ def _column(name: str, values: Any) -> Integers:
         integers = np.asarray(given, np.int64)
     except (TypeError, ValueError, OverflowError):
         raise PlanError(f"{name} of Tiles is {shown(values)}: it must be an array of integers") from None
+    if not given.ndim and name != "nram_bytes":
+        raise PlanError(f"{name} of Tiles is {shown(values)}: pass an array with an entry for each tile")
     if given.dtype.kind == "f" and (given != integers).any():
         fraction = given[given != integers][0]
         raise PlanError(f"{name} of Tiles holds {fraction}: it must be an array of integers; round it")

@@ -146,6 +146,11 @@ def test_words_in_a_wrong_place_are_answered_with_the_right_command(words, messa
     assert message in fail(*words)
 
 
+@pytest.mark.parametrize("command", ["run", "compare", "tune", "sweep"])
+def test_a_missing_option_of_an_operator_is_named_as_it_is_typed(command):
+    assert fail(command, "flip", "--shape", "3") == f"Missing option '--axis'; see `mlusim {command} flip --help`"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -80,6 +80,18 @@ def test_a_failing_reference_is_an_error_at_its_line():
         verify(double, X, Output.like(X), reference=lambda: X, **ONE)
 
 
+def test_a_kernel_or_a_text_as_a_reference_is_refused():
+    async def wanted(x):
+        return 2 * x
+
+    with pytest.raises(InputError, match=r"^the reference is an `async def` like a kernel: write a plain function of"):
+        verify(double, X, Output.like(X), reference=wanted, **ONE)
+    with pytest.raises(
+        InputError, match=r"^the reference is 'ref\.npy': pass an array or a function \(a file or FILE\.py"
+    ):
+        verify(double, X, Output.like(X), reference="ref.npy", **ONE)
+
+
 def test_a_reference_of_another_shape_or_type_is_refused():
     with pytest.raises(InputError, match=r"output float32 \[8, 8\].*convert the reference: \.astype\('float32'\)$"):
         verify(double, X, Output.like(X), reference=X.astype(float), **ONE)

@@ -72,6 +72,8 @@ def test_check_names_the_fault_of_a_plan(plan, message):
         ({"task": (0, 1, 2)}, "^3 tasks for 2 boxes: each tile has one task and one box$"),
         ({"task": (0,), "start": ((0, 0),)}, "^1 task for 2 boxes: "),
         ({"task": ("a", "b")}, r"^task of Tiles is \('a', 'b'\): it must be an array of integers$"),
+        ({"task": 0}, "^task of Tiles is 0: pass an array with an entry for each tile$"),
+        ({"stop": 3}, "^stop of Tiles is 3: pass an array with an entry for each tile$"),
         ({"start": ((0, 0), (2,))}, "^start of Tiles is .*: it must be an array of integers$"),
         ({"stop": ((2, 3), (5, 2.5))}, r"^stop of Tiles holds 2\.5: it must be an array of integers; round it$"),
         ({"start": ((0,), (2,))}, "^start has 1 coordinate and stop 2: both need one for each axis of the output$"),
