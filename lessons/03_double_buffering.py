@@ -24,7 +24,6 @@ async def add_blocking(core, a, b, out):
         await core.memcpy(left, a[start : start + TILE])
         await core.memcpy(right, b[start : start + TILE])
         core.add(left, left, right)
-        await core.sync()
         await core.memcpy(out[start : start + TILE], left)
 
 

@@ -10,7 +10,6 @@ async def kernel(core, x, out, shift):
         end = min(begin + SEGMENT, time)
         first, last = begin - shift, end - shift  # the rows of x that this segment wants
         core.write_zero(tile)
-        await core.sync()
         if first >= 0 and last <= time:
             await core.memcpy(tile[: end - begin], x[first:last])
         await core.memcpy(out[begin:end], tile[: end - begin])

@@ -9,6 +9,5 @@ async def kernel(core, x, out, margin):
     row = buffer[: elements + 2 * margin]
     for number in range(core.task_id, rows, core.task_dim):
         core.write_zero(buffer)
-        await core.sync()
         await core.memcpy(row[margin : margin + elements], x[number])
         await core.memcpy(out[number], row)

@@ -10,7 +10,6 @@ async def kernel(core, x, out, shift):
         end = min(begin + SEGMENT, time)
         first, last = max(begin - shift, 0), min(end - shift, time)
         core.write_zero(tile)
-        await core.sync()
         if first < last:
             place = first - (begin - shift)
             await core.memcpy(tile[place : place + last - first], x[first:last])

@@ -8,7 +8,6 @@ async def kernel(core, x, out, margin):
     row = core.nram.alloc(elements + 2 * margin, x.dtype)
     core.write_zero(row[:margin])
     core.write_zero(row[margin + elements :])
-    await core.sync()
     for number in range(core.task_id, rows, core.task_dim):
         await core.memcpy(row[margin : margin + elements], x[number])
         await core.memcpy(out[number], row)
