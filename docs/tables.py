@@ -59,10 +59,10 @@ def known() -> str:
 
 def strategies(operator: str) -> str:
     """Return the strategies of an operator, the default first."""
-    from mlusim.cli.operators import ENTRIES
+    from mlusim.ops.commands import COMMANDS
 
     return table(
-        ("strategy", ""), [(f"`{name}`", about) for name, about in ENTRIES[operator].operator.strategies.items()]
+        ("strategy", ""), [(f"`{name}`", about) for name, about in COMMANDS[operator].operator.strategies.items()]
     )
 
 

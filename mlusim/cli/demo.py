@@ -11,7 +11,6 @@ from mlusim.cli import show
 from mlusim.cli.files import check_directory, make_directory, write_bytes
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.operator_inputs import strategy_option
-from mlusim.cli.operators import ENTRIES
 from mlusim.cli.option_types import DIRECTORY
 from mlusim.cli.options import device_option, explain_option, out_option, output_options, report_option, save_run_option
 from mlusim.cli.outputs import Outputs, finish
@@ -76,6 +75,7 @@ def demo(
     """Shift the colours of a photograph in time, on a simulated board."""
     from mlusim.host.array_files import write_array
     from mlusim.ops.call import run
+    from mlusim.ops.commands import command_of
 
     outputs = Outputs.of(options, out=out)
     check_directory("--save", save, ("clip.npy", "shifts.npy"))
@@ -84,7 +84,7 @@ def demo(
         folder = make_directory("--save", save)
         write_array("--save", folder / "clip.npy", clips)
         write_array("--save", folder / "shifts.npy", shifts)
-    command = ENTRIES["tin_shift"]
+    command = command_of("tin_shift")
     call = command.prepare(command.options({}), [clips, shifts], device, strategy)
     if explain and outputs.is_printed:
         show.print_text(call.plan.explain() + "\n")

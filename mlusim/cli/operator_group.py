@@ -11,7 +11,7 @@ import click
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import METAVAR
 from mlusim.cli.kernel_completion import complete_kernel
-from mlusim.cli.operators import ENTRIES, SUMMARIES
+from mlusim.cli.operators import SUMMARIES
 from mlusim.errors import choose_one
 from mlusim.files import is_kernel_name
 
@@ -68,13 +68,16 @@ class OperatorGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the operators."""
         del ctx
-        return list(ENTRIES)
+        return list(SUMMARIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the operator's command; None if there is no such operator."""
         del ctx
-        command = ENTRIES.get(cmd_name)
-        return self._make(command) if command else None
+        if cmd_name not in SUMMARIES:
+            return None
+        from mlusim.ops.commands import COMMANDS
+
+        return self._make(COMMANDS[cmd_name])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete options and operators; a kernel's file, and its kernels."""
@@ -88,8 +91,8 @@ class OperatorGroup(click.Group):
         if args and is_kernel_name(args[0]):
             _check_single(args[0])
             return args[0], self._make_kernel(args[0]), args[1:]
-        if args and not args[0].startswith("-") and args[0] not in ENTRIES:
-            known = choose_one(args[0], ENTRIES)
+        if args and not args[0].startswith("-") and args[0] not in SUMMARIES:
+            known = choose_one(args[0], SUMMARIES)
             raise click.UsageError(f"no operator {args[0]!r}; {known}; a kernel of your own is FILE.py:KERNEL", ctx)
         return super().resolve_command(ctx, args)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.operators import ENTRIES, options_of
+from mlusim.cli.operators import options_of
 from mlusim.cli.option_types import ELEMENT_TYPE, FILE, SHAPE, complete_from
 from mlusim.errors import InputError, flag_of
 
@@ -89,8 +89,13 @@ def read_inputs(
 
 def strategy_option(name: str, text: str = "How the work is split: see below.") -> Callable[..., Any]:
     """--strategy; the first one is the default."""
-    complete = complete_from(lambda: ENTRIES[name].operator.strategies)
-    return click.option("--strategy", metavar="NAME", shell_complete=complete, help=text)
+
+    def strategies() -> Iterable[str]:
+        from mlusim.ops.commands import COMMANDS
+
+        return COMMANDS[name].operator.strategies
+
+    return click.option("--strategy", metavar="NAME", shell_complete=complete_from(strategies), help=text)
 
 
 def strategies_option(command: Command, text: str, name: str = "strategy") -> Callable[..., Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,6 @@ from mlusim.cli.option_types import ELEMENT_TYPE, INTEGERS, SHAPE
 from mlusim.errors import flag_of
 
 if TYPE_CHECKING:
-    from mlusim.ops.commands import Command
     from mlusim.ops.schema import Attribute
 
 # The operators, as in `mlusim.ops.commands`, whose import takes half a second: help and completion need only these.
@@ -28,27 +26,6 @@ SUMMARIES = {
     "scatter_nd": "Copy a tensor and replace elements or rows at tuples of coordinates; the last duplicate wins.",
     "tin_shift": "Shift groups of channels along time, each by its own amount; zeros move in.",
 }
-
-
-class Entries(Mapping[str, "Command"]):
-    """The commands of the operators by name, imported when one is looked up."""
-
-    def __getitem__(self, name: str) -> Command:
-        from mlusim.ops.commands import COMMANDS
-
-        return COMMANDS[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in SUMMARIES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(SUMMARIES)
-
-    def __len__(self) -> int:
-        return len(SUMMARIES)
-
-
-ENTRIES = Entries()
 
 
 def options_of(attributes: tuple[Attribute, ...]) -> list[click.Parameter]:

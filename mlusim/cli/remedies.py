@@ -34,9 +34,9 @@ _COMMANDS = {
 
 def meant(word: str) -> str:
     """Return "did you mean `mlusim ...`? " for a word in the place of a command; empty if nothing is known."""
-    from mlusim.cli.operators import ENTRIES
+    from mlusim.cli.operators import SUMMARIES
 
-    command = f"mlusim run {word}" if is_kernel_name(word) or word in ENTRIES else _COMMANDS.get(word.lower(), "")
+    command = f"mlusim run {word}" if is_kernel_name(word) or word in SUMMARIES else _COMMANDS.get(word.lower(), "")
     return f"did you mean `{command}`? " if command else ""
 
 
@@ -64,14 +64,14 @@ def remedy(error: click.UsageError) -> str:
 
 def _other_option(context: click.Context, option: str) -> str:
     from mlusim.cli.kernel_completion import setting_names
-    from mlusim.cli.operators import ENTRIES
+    from mlusim.cli.operators import SUMMARIES
 
     words = context.find_root().obj or ()
     if "bangc" in context.command_path.split():
         return _of_compiler(option, words)
     # `mlusim sweep tin_shift` is a command of its own, below `sweep`.
     command = (*context.command_path.split(), "")[1]
-    what_runs = next((word for word in words if is_kernel_name(word) or word in ENTRIES), "")
+    what_runs = next((word for word in words if is_kernel_name(word) or word in SUMMARIES), "")
     if command in _TAKE_RUNS:
         return f'; a run is one argument, in quotes: mlusim {command} "{what_runs} {option} ..."' if what_runs else ""
     kernel, name = context.command.name or "", option.lstrip("-").replace("-", "_")

@@ -21,7 +21,7 @@ def run_of(text: str) -> Result:
 
     It is timing only, unless a kernel loads values that only a run with data has.
     """
-    from mlusim.cli.operators import ENTRIES
+    from mlusim.cli.operators import SUMMARIES
     from mlusim.cli.run import run
     from mlusim.explore.kernel_call import with_data_if_needed
     from mlusim.results.saved import load
@@ -33,7 +33,7 @@ def run_of(text: str) -> Result:
     # Text copied from a shell begins with the command.
     for command in ("mlusim", "run"):
         words = words[1:] if words[:1] == [command] and len(words) > 1 else words
-    is_run = bool(words) and (is_kernel_name(words[0]) or words[0] in ENTRIES)
+    is_run = bool(words) and (is_kernel_name(words[0]) or words[0] in SUMMARIES)
     if not is_run and (len(words) <= 1 or Path(text).exists()):
         return load(text)
     with scratch_folder() as folder:

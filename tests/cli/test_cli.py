@@ -17,8 +17,9 @@ import pytest
 import mlusim
 from command_line import INPUTS, ROOT, RUN, call, expected, shifted, succeed
 from mlusim.cli import main
-from mlusim.cli.operators import ENTRIES
+from mlusim.cli.operators import SUMMARIES
 from mlusim.hardware import presets
+from mlusim.ops.commands import COMMANDS
 
 
 def fail(*arguments, code=2):
@@ -56,19 +57,19 @@ def test_version_matches_pyproject():
     assert mlusim.__version__ == names["__version__"]
 
 
-@pytest.mark.parametrize("command", [*main.commands, *(f"run {name}" for name in ENTRIES)])
+@pytest.mark.parametrize("command", [*main.commands, *(f"run {name}" for name in SUMMARIES)])
 def test_every_help_shows_an_example(command):
     text = succeed(*command.split(), "--help")
     assert f"  mlusim {command} " in text or f"  mlusim {command}\n" in text
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", SUMMARIES)
 @pytest.mark.parametrize("group", ["run", "compare"])
 def test_every_operator_has_its_options_exactly_once(group, name):
     command = main.commands[group].get_command(click.Context(main), name)
     options = [option for parameter in command.params for option in parameter.opts]
     assert len(set(options)) == len(options)
-    assert {f"--{tensor.flag_name.replace('_', '-')}" for tensor in ENTRIES[name].operator.inputs} <= set(options)
+    assert {f"--{tensor.flag_name.replace('_', '-')}" for tensor in COMMANDS[name].operator.inputs} <= set(options)
 
 
 def test_the_demo_shifts_a_photograph_exactly(folder):
@@ -121,7 +122,7 @@ def test_usage_errors_name_the_help_command():
     assert fail("runn").endswith("; see `mlusim --help`")
     assert "see `mlusim run tin_shift --help`" in fail("run", "tin_shift", "--strateg", "x")
     assert fail("run", "tin_shit") == (
-        f"no operator 'tin_shit'; did you mean tin_shift? choose one of {', '.join(ENTRIES)}; "
+        f"no operator 'tin_shit'; did you mean tin_shift? choose one of {', '.join(SUMMARIES)}; "
         "a kernel of your own is FILE.py:KERNEL; see `mlusim run --help`"
     )
 

@@ -17,7 +17,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from mlusim.cli import main
-from mlusim.cli.operators import ENTRIES
+from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.shells import SHELLS
 from mlusim.hardware.presets import preset_names
 
@@ -36,7 +36,7 @@ def completed(line):
     [
         ("re", ["report", "retime"]),
         ("run tin", ["tin_shift"]),
-        ("compare ", list(ENTRIES)),
+        ("compare ", list(SUMMARIES)),
         ("run cast --sen", ["--sensitivity"]),
         ("run tin_shift --strategy p", ["pingpong"]),
         ("compare tin_shift --strategy tight,d", ["tight,documented"]),

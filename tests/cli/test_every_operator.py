@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from command_line import call, succeed
-from mlusim.cli.operators import ENTRIES, SUMMARIES
+from mlusim.cli.operators import SUMMARIES
 from mlusim.dtypes import ALL
 from mlusim.host.array_files import read_array, write_array
 from mlusim.ops.commands import COMMANDS
@@ -92,7 +92,7 @@ def test_an_operator_on_files(tmp_path, monkeypatch, operator):
 
 
 def test_every_operator_is_tested_here():
-    assert {*OPERATORS, "tin_shift"} == set(ENTRIES)
+    assert {*OPERATORS, "tin_shift"} == set(SUMMARIES)
 
 
 def test_the_table_of_summaries_has_every_operator():
@@ -115,7 +115,7 @@ RANDOM = {
 }
 
 
-@pytest.mark.parametrize("operator", ENTRIES)
+@pytest.mark.parametrize("operator", SUMMARIES)
 def test_strategies_of_an_operator_on_random_inputs(operator):
     words = RANDOM[operator].split()
     found = json.loads(succeed("compare", operator, *words, "--json"))
@@ -123,7 +123,7 @@ def test_strategies_of_an_operator_on_random_inputs(operator):
     assert len(found["strategies"]) > 1
     names = [row["strategy"] for row in found["strategies"]]
     refused = [row["strategy"] for row in found["refused"]]
-    assert [*names, *refused] == [*ENTRIES[operator].operator.strategies]
+    assert [*names, *refused] == [*COMMANDS[operator].operator.strategies]
     table = succeed("compare", operator, *words)
     assert f"{'Both' if len(names) == 2 else f'All {len(names)}'} results are equal, bit for bit." in table
     timed = json.loads(succeed("compare", operator, *words, "--json", "--no-data"))

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import mlusim
 from mlusim.cli import main
 from mlusim.cli.files import write_bytes
-from mlusim.cli.operators import ENTRIES
+from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.program import FAILED, INTERRUPTED, USAGE
 from mlusim.files import atomic_write
 
@@ -104,7 +104,7 @@ def test_every_option_that_writes_a_file_has_a_short_form(name):
     assert "--json" in options or name in ("completion", "mcp")
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", SUMMARIES)
 @pytest.mark.parametrize("group", ["run", "compare", "sweep", "tune"])
 def test_every_option_of_an_operator_is_in_its_help_once(group, name):
     command = main.commands[group].get_command(click.Context(main), name)

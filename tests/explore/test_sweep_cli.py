@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import mlusim
 from mlusim.cli import main
-from mlusim.cli.operators import ENTRIES
+from mlusim.cli.operators import SUMMARIES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIN_SHIFT = ("sweep", "tin_shift", "--shape", "2,4,8,49", "--workers", "0")
@@ -150,7 +150,7 @@ SHORT = {"bitcast_convert", "cast", "index_select"}
     [
         pytest.param(group, name, marks=[pytest.mark.slow] if group == "tune" and name not in SHORT else [])
         for group in ("sweep", "tune")
-        for name in ENTRIES
+        for name in SUMMARIES
     ],
 )
 def test_every_operator_has_its_options_once_and_an_example_that_runs(group, name):
