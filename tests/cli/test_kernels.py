@@ -336,7 +336,11 @@ def test_a_launch_too_large_for_the_board_is_a_failed_sweep_point(home):
 
 def test_a_board_given_as_an_argument_suggests_device_option(home):
     mlusim("run", "k.py:add", "--shape", "5000", "--save-run", "r.zip", "-q")
-    for words in (("retime", "r.zip"), ("run", "k.py:add", "--shape", "5000"), ("run", "flip", "--shape", "4")):
+    for words in (
+        ("retime", "r.zip"),
+        ("run", "k.py:add", "--shape", "5000"),
+        ("run", "flip", "--shape", "4", "--axis", "0"),
+    ):
         text = mlusim(*words, "mlu590-h8", code=2)
         assert "unexpected extra argument (mlu590-h8); a board is named by an option: --device mlu590-h8; see" in text
     assert "--device" not in mlusim("retime", "r.zip", "again.zip", code=2)
