@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.tensor_bytes import bytes_by_allocation, compulsory_by_allocation
 from mlusim.analysis.totals import Totals
 from mlusim.arrays import Integers
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
@@ -39,8 +40,8 @@ class Metrics:
             off-chip memory under `scalar GDRAM load`, `scalar GDRAM store`, and likewise for LDRAM.
         bus_bytes: bytes on the DRAM bus, `read` and `write`: whole units, including read-modify-write.
         compulsory_bytes: bytes that must move for this call's data, `read` and `write`: inputs and outputs once (the
-            host's allocations in GDRAM), but at most the bytes the run moved, if any: of a lookup table, only the rows
-            used.
+            host's allocations in GDRAM), but of each at most the bytes that the run moved: of a lookup table, only the
+            rows used.
         theory_io_bytes: the vendor's definition: all tensors once, even if this call's data needs only a part of them.
         theory_ops: operations that the operator itself requires; 0 for pure data movement; None if not declared.
         io_efficiency: compulsory bytes / (time x peak bandwidth): at most 1; None if nothing moved on the DRAM bus.
@@ -123,11 +124,13 @@ def measure(
     time_ps = records.time_ps
     totals = Totals(records)
     roles = log.roles()
+    bus = totals.bus_bytes
     if tensor_bytes is None:
         tensor_bytes = {"read": _bytes_of_role(log, roles, "input"), "write": _bytes_of_role(log, roles, "output")}
+        compulsory = _compulsory_bytes(records, roles)
+    else:
+        compulsory = {direction: min(nbytes, bus[direction] or nbytes) for direction, nbytes in tensor_bytes.items()}
     theory_io_bytes = sum(tensor_bytes.values())
-    bus = totals.bus_bytes
-    compulsory = {direction: min(nbytes, bus[direction] or nbytes) for direction, nbytes in tensor_bytes.items()}
     peak_pipe = "tensor" if TENSOR_OPERATIONS.intersection(totals.operations) else "vector"
     peak_ops = _tensor_peak(log, board) if peak_pipe == "tensor" else _vector_peak(log, board, roles)
     peak_io = board.dram_bandwidth_bytes_per_s
@@ -164,6 +167,14 @@ def measure(
         task_busy_ps=busy,
         task_idle_ps=records.task_end_ps - records.task_start_ps - busy,
     )
+
+
+def _compulsory_bytes(records: LogColumns, roles: Mapping[int, str]) -> dict[str, int]:
+    sums = {"read": 0, "write": 0}
+    compulsory = compulsory_by_allocation(records.log, roles, bytes_by_allocation(records))
+    for identity, nbytes in compulsory.items():
+        sums["read" if roles[identity] == "input" else "write"] += nbytes
+    return sums
 
 
 def _bytes_of_role(log: Log, roles: Mapping[int, str], role: str) -> int:

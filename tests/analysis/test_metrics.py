@@ -318,6 +318,26 @@ def test_a_gathered_table_counts_only_the_bytes_read():
     assert metrics.verdict.startswith("above 100 %")
 
 
+def test_bytes_that_move_twice_do_not_count_for_those_that_never_move():
+    """`x` is read twice, half of `y` never; a scalar load of 4 B moves 64 B."""
+
+    async def kernel(core, x, y, n, out):
+        tile = core.nram.alloc(out.shape, out.dtype)
+        for source in (x, x, y):
+            await core.memcpy(tile, source[: out.shape[0]])
+        await core.load(n[0])
+        await core.memcpy(out, tile)
+
+    device = Device(X4)
+    x, y = (device.upload(np.zeros(count, np.float32), name) for name, count in (("x", 1024), ("y", 2048)))
+    n = device.upload(np.zeros(1, np.int32), "n")
+    device.launch(kernel, x, y, n, device.alloc((1024,), np.float32), dim=1, kind="BLOCK")
+    device.synchronize()
+    metrics = measure(device.log, X4)
+    assert metrics.bus_bytes == {"read": 3 * NBYTES + 64, "write": NBYTES}
+    assert metrics.compulsory_bytes == {"read": 2 * NBYTES + 4, "write": NBYTES}
+
+
 @pytest.mark.parametrize(
     ("dtype", "rate"), [("float32", X4.tensor_ops_per_cycle_fp32), ("float16", X4.tensor_ops_per_cycle_fp16)]
 )

@@ -269,8 +269,8 @@ class Sections:
         heads = ("tensor, bytes", "compulsory", "read", "written", "bus read", "bus write", "bus over compulsory")
         chart = self._chart(
             "traffic",
-            "The compulsory bytes are each input once and each output once; ratios are relative to them. The reads of "
-            "partial writes count for the tensor written.",
+            "The compulsory bytes are each input once and each output once, of a table only the rows used; ratios are "
+            "relative to them. The reads of partial writes count for the tensor written.",
             "The same figures as the table below.",
             charts.traffic(tensors),
         )
