@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -187,9 +187,16 @@ def _difference(one: Plan, other: Plan) -> str:
             return "different tiles"
     old_value, new_value = parameter_json(one.named_parameters), parameter_json(other.named_parameters)
     for name in {**old_value, **new_value}:
-        if old_value.get(name) != new_value.get(name):
+        if _values(old_value.get(name)) != _values(new_value.get(name)):
             return f"{name} = {new_value.get(name)} instead of {old_value.get(name)}"
     return ""
+
+
+def _values(parameter: Any) -> Any:
+    """Return a parameter without the names of its fields, which may be others in the version that saved the run."""
+    if isinstance(parameter, Mapping):
+        return tuple(map(_values, parameter.values()))
+    return tuple(map(_values, parameter)) if isinstance(parameter, tuple) else parameter
 
 
 def _check_ended(result: Result) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import mlusim
 from any_kernel import everything
 from mlusim.analysis.summary import to_json
+from mlusim.errors import InputError
 from mlusim.retiming.retime import planned, retime
 from retimed_runs import FASTER, RUNS, changed, fresh, ran, same_log, same_run
 
@@ -27,6 +30,19 @@ def test_retiming_on_the_same_board_reproduces_an_operator(name, board, tmp_path
     saved = retime(run.save(tmp_path / "run"))
     same_log(saved.log, run.log)
     assert [*saved.sources.values()] == [*run.sources.values()]
+
+
+def test_the_parameters_of_a_saved_plan_are_compared_by_value_and_not_by_the_names_of_fields(tmp_path):
+    x, lengths = np.ones((4, 6, 8), np.float32), np.arange(4, dtype=np.int32)
+    run = mlusim.load(mlusim.ops.reverse_sequence(x, lengths).save(tmp_path / "run"))
+    layout = run.plan.parameters["layout"]
+    for rows, same in ((6, True), (5, False)):
+        former = {f"former_{name}": rows if name == "rows" else value for name, value in layout["fields"].items()}
+        parameters = {**run.plan.parameters, "layout": {**layout, "fields": former}}
+        run.plan = replace(run.plan, parameters=parameters)
+        assert (planned(run, run.board)[1] == "") == same
+    with pytest.raises(InputError, match="would be split differently on mlu370-x4: layout = "):
+        retime(run)
 
 
 @pytest.mark.parametrize("board", BOARDS)
