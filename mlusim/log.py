@@ -75,6 +75,7 @@ class Log:
         calls: by line of a helper function, the lines that called it: (file, line) each. A call in another helper has
             an entry of its own.
         lambdas: the lines, as in `calls`, that issued operations in a lambda.
+        sources: of a saved run that was loaded, the text of each source file.
         boxes: geometries of operands.
         tasks, launches, allocations: one record each.
         addresses: for counted operations, by record, the arrays of element or row offsets, of any integer type;
@@ -117,6 +118,7 @@ class Log:
         self.lines: list[tuple[str, int, str]] = []
         self.calls: dict[tuple[str, int], set[tuple[str, int]]] = {}
         self.lambdas: set[tuple[str, int]] = set()
+        self.sources: dict[str, str] = {}
         self.boxes: list[Box] = []
         self.tasks: list[TaskRecord] = []
         self.launches: list[LaunchRecord] = []

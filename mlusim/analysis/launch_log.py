@@ -80,7 +80,7 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
         if new_task[remark.task] != NONE
     }
     part.ops, part.lines, part.boxes = log.ops, log.lines, log.boxes
-    part.calls, part.lambdas = log.calls, log.lambdas
+    part.calls, part.lambdas, part.sources = log.calls, log.lambdas, log.sources
     part.tasks = [replace(log.tasks[number], launch=log.tasks[number].launch - launches.start) for number in tasks]
     part.launches = [log.launches[number] for number in launches]
     part.allocations = allocations.records

@@ -47,7 +47,7 @@ from mlusim.results.saved_checks import (
     read_array,
     tuples,
 )
-from mlusim.results.saved_log import log_of, log_values
+from mlusim.results.saved_log import files_of, log_of, log_values
 from mlusim.version import __version__
 
 FORMAT = "mlusim-run"
@@ -77,11 +77,8 @@ def write(run: Result, path: str | os.PathLike[str], *, output: bool) -> Path:
     path = as_path(path)
     arrays: dict[str, Array] = {}
     sources = run.sources
-    lines, swallowed = run.log.lines, run.log.swallowed
-    names = short_names({*sources, *(file for file, _, _ in lines), *(file for _, _, file, _ in swallowed)})
-    log = log_values(run.log, arrays)
-    log["lines"] = [(names[file], line, function) for file, line, function in lines]
-    log["swallowed"] = [(message, location, names[file], line) for message, location, file, line in swallowed]
+    names = short_names({*sources, *files_of(run.log)})
+    log = log_values(run.log, names, arrays)
     head = {
         "format": FORMAT,
         "number": NUMBER,
@@ -139,7 +136,7 @@ def short_names(files: Iterable[str]) -> dict[str, str]:
 def source_texts(log: Log) -> dict[str, str]:
     """Return the current text of every file named in a log; omits files that cannot be read."""
     texts = {}
-    for file in sorted({file for file, _, _ in log.lines}):
+    for file in sorted(files_of(log)):
         linecache.checkcache(file)
         text = "".join(linecache.getlines(file))
         if text:
@@ -243,7 +240,7 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Result:
         check_fields(request)
     log = log_of(head["log"], array)
     check_on_board(log, board)
-    sources = {str(file): str(text) for file, text in head["sources"].items()}
+    log.sources = sources = {str(file): str(text) for file, text in head["sources"].items()}
     result = Result(
         operator=str(head["operator"]),
         board=board,

@@ -29,8 +29,17 @@ _PARTS = ("host_parts", "host_read_parts", "windows")
 _FORMER_NAMES = {"method": "how"}
 
 
-def log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return a log as JSON values; its numbers are added to `arrays`, by member name."""
+def files_of(log: Log) -> set[str]:
+    """Return the source files that a log refers to; "" is one that is unknown."""
+    calls = {place for called, callers in log.calls.items() for place in (called, *callers)}
+    return {file for file, *_ in (*log.lines, *calls, *log.lambdas)} | {file for _, _, file, _ in log.swallowed}
+
+
+def log_values(log: Log, names: Mapping[str, str], arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return a log as JSON values; its numbers are added to `arrays`, by member name.
+
+    `names`: by source file, its name in the values.
+    """
     arrays["log/records"] = np.ascontiguousarray(log.table().T)
     tables = {name: _table_values(name, getattr(log, name), arrays) for name in _RECORDS}
     _add_addresses(log, arrays)
@@ -55,7 +64,13 @@ def log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "attributes": list(attributes),
         "records": len(log),
         "ops": log.ops,
-        "lines": log.lines,
+        "lines": [(names[file], line, function) for file, line, function in log.lines],
+        "calls": sorted(
+            (names[file], line, names[caller], call)
+            for (file, line), callers in log.calls.items()
+            for caller, call in callers
+        ),
+        "lambdas": sorted((names[file], line) for file, line in log.lambdas),
         "tables": tables,
         "host_waits": log.host_waits,
         "unordered": sorted(log.unordered),
@@ -63,7 +78,7 @@ def log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         **{name: _part_values(getattr(log, name)) for name in _PARTS},
         "copied_back": log.copied_back,
         "released": sorted(log.released.items()),
-        "swallowed": log.swallowed,
+        "swallowed": [(message, where, names[file], line) for message, where, file, line in log.swallowed],
         "remarks": [astuple(remark) for remark in log.remarks.values()],
         "skipped": [astuple(skip) for skip in log.skipped],
         "unsteady": log.unsteady,
@@ -135,6 +150,9 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     log.host_waits = [int(count) for count in values["host_waits"]]
     log.unordered = {(int(first), int(second)) for first, second in values.get("unordered", ())}
     # Runs saved by earlier versions lack some of the following.
+    for file, line, caller, call in values.get("calls", ()):
+        log.calls.setdefault((str(file), int(line)), set()).add((str(caller), int(call)))
+    log.lambdas = {(str(file), int(line)) for file, line in values.get("lambdas", ())}
     for name in _SETS:
         setattr(log, name, {int(number) for number in values.get(name, ())})
     for name in _PARTS:

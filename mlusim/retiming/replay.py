@@ -89,7 +89,8 @@ class Replay:
         device.log.host_parts |= log.host_parts
         device.log.host_reads |= log.host_reads
         device.log.host_read_parts |= log.host_read_parts
-        device.log.lines = list(log.lines)
+        device.log.lines, device.log.calls, device.log.lambdas = list(log.lines), dict(log.calls), set(log.lambdas)
+        device.log.sources = dict(log.sources)
 
     def run(self) -> Log:
         """Repeat the launches and host waits, and convert the new log to the old log's indices."""

@@ -23,6 +23,7 @@ from mlusim.verifier.run import Run
 from mlusim.verifier.split.balance import balance_of, memory_traffic, traffic_of
 from mlusim.verifier.split.coverage import Coverage
 from mlusim.verifier.split.plan_comparison import nram_beyond_plan
+from mlusim.verifier.source_file import use_texts
 from mlusim.verifier.split.stale import find_stale
 from mlusim.verifier.uninitialised.read_findings import find_uninitialised
 from mlusim.verifier.unread import find_unread
@@ -73,6 +74,7 @@ def check_log(
     Not seen: accesses by host code; in a timing-only run, the rows accessed by an instruction with offsets in NRAM.
     """
     check_memory_needed(len(log))
+    use_texts(log.sources)
     run = Run(log)
     findings = [] if stopped is None else [stop_finding(stopped, run)]
     if plan is not None:

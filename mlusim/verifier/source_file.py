@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from mlusim.files import source_name
 
@@ -271,6 +272,15 @@ def source_file(file: str) -> SourceFile:
     return SourceFile(
         tuple(loops), tuple(branches), conditional, ifs, returns, tuple(functions), tuple(calls), plain, single
     )
+
+
+def use_texts(texts: Mapping[str, str]) -> None:
+    """Let source files have these texts from now on: those of a saved run, whose files have no folder."""
+    for file, text in texts.items():
+        lines = text.splitlines(keepends=True)
+        if not Path(file).is_absolute() and linecache.getlines(file) != lines:
+            linecache.cache[file] = len(text), None, lines, file
+            source_file.cache_clear()
 
 
 def _calls_of_parameters(nodes: Sequence[ast.AST]) -> list[tuple[int, str]]:

@@ -187,6 +187,42 @@ def test_a_run_whose_kernel_caught_an_error(tmp_path):
         assert str(Path(__file__).parent) not in archive.read("run.json").decode()
 
 
+async def _twice(core, count, begin, work, end):
+    for step in range(count + 2):
+        if step >= 2:
+            end(step - 2)
+        if step < count:
+            begin(step)
+        if 1 <= step <= count:
+            work(step - 1)
+
+
+def test_a_loaded_run_has_the_findings_of_the_run(tmp_path, monkeypatch):
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        given, made = (core.nram.alloc((2, 32), x.dtype, name) for name in ("given", "made"))
+        first = 160 * core.task_id
+        await _twice(
+            core,
+            5,
+            lambda row: core.memcpy_async(given[row % 2], x[first + 32 * row : first + 32 * row + 32]),
+            lambda row: core.mul(made[row % 2], given[row % 2], 2.0),
+            lambda row: core.memcpy_async(out[first + 32 * row : first + 32 * row + 32], made[row % 2]),
+        )
+
+    device = own_device(kernel)
+    device.synchronize()
+    path = device.save(tmp_path / "pipeline")
+    report = device.verify()
+    # The source is in the file of the run, not where the program looks for it.
+    monkeypatch.chdir(tmp_path)
+    read = mlusim.load(path)
+    again = check_log(read.log, read.board, name=report.name)
+    assert "at the end of the loop at test_saved.py" in report.text()
+    assert again.text() == report.text()
+
+
 def test_a_net_and_its_operators_can_be_saved(tmp_path):
     from mlusim.cinn import Float, NetBuilder
 
@@ -282,9 +318,11 @@ def test_everything_of_a_log_is_saved():
         "remarks",
         "of_file",
         "seen",
+        "calls",
+        "lambdas",
     }
-    # Numbers of the lines of this process's frames, and of its layouts; calls, which the checker finds in the source.
-    kept |= {"frame_lines", "layout_boxes", "calls", "lambdas"}
+    # Numbers of the lines of this process's frames, and of its layouts; texts, which the run has.
+    kept |= {"frame_lines", "layout_boxes", "sources"}
     # A field that is new in the log is new in `mlusim.results.saved_log`, and in `same_log` above.
     assert {name for name in vars(Log("board")) if not name.startswith("_")} == kept
 

@@ -17,9 +17,18 @@ def portable(lines: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
     return [(names[file], line, function) for file, line, function in lines]
 
 
+def portable_calls(log: Log) -> set[tuple[str, int, str, int]]:
+    """The calls of helper functions, with their files as `portable` names them, and the lines of lambdas."""
+    calls = {(*called, *caller) for called, callers in log.calls.items() for caller in callers}
+    calls |= {(*at, *at) for at in log.lambdas}
+    names = short_names({file for one, _, other, _ in calls for file in (one, other)} | {file for file, *_ in log.lines})
+    return {(names[one], line, names[other], call) for one, line, other, call in calls}
+
+
 def same_log(one: Log, other: Log) -> None:
     np.testing.assert_array_equal(one.table(), other.table())
     assert portable(one.lines) == portable(other.lines)
+    assert portable_calls(one) == portable_calls(other)
     for name in (
         "board",
         "ops",
