@@ -31,8 +31,8 @@ _FORMER_NAMES = {"method": "how"}
 
 def files_of(log: Log) -> set[str]:
     """Return the source files that a log refers to; "" is one that is unknown."""
-    calls = {place for called, callers in log.calls.items() for place in (called, *callers)}
-    return {file for file, *_ in (*log.lines, *calls, *log.lambdas)} | {file for _, _, file, _ in log.swallowed}
+    calls = {file for called, callers in log.calls.items() for file, _ in (called, *callers)}
+    return calls | {file for file, _, _ in log.lines} | {file for _, _, file, _ in log.swallowed}
 
 
 def log_values(log: Log, names: Mapping[str, str], arrays: dict[str, Array]) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from mlusim.verifier.raised_errors import find_swallowed, stop_finding
 from mlusim.verifier.remarks import find_remarks
 from mlusim.verifier.report import Report
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import use_texts
 from mlusim.verifier.split.balance import balance_of, memory_traffic, traffic_of
 from mlusim.verifier.split.coverage import Coverage
 from mlusim.verifier.split.plan_comparison import nram_beyond_plan
-from mlusim.verifier.source_file import use_texts
 from mlusim.verifier.split.stale import find_stale
 from mlusim.verifier.uninitialised.read_findings import find_uninitialised
 from mlusim.verifier.unread import find_unread

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.accesses.table import COLLECT, SORTING
 from mlusim.verifier.findings import PRIVATE, Finding, Site, in_one_function
 from mlusim.verifier.order.happens_before import BY_OFFSETS
@@ -75,13 +77,20 @@ def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
 
 
 def _same_wrong_part(cause: Finding, other: Finding) -> bool:
-    if not (
-        cause.kind == "task-race" and cause.writes_twice and _missing(cause) and _missing(cause) == _missing(other)
-    ):
+    if not (cause.kind == "task-race" and cause.writes_twice and _missing(cause) == _missing(other)):
         return False
+    if not _missing(cause):
+        # Tasks do the same work: they write as much of another tensor or part again, in the same function.
+        return other.kind == "task-race" and other.writes_twice and _does(cause) == _does(other)
     if other.kind == "never-written":
         return bool(other.lines) and other.lines == cause.lines
     return other.kind == "task-race" and other.writes_twice and _distance(cause) == _distance(other) != 0
+
+
+def _does(race: Finding) -> tuple[Any, ...]:
+    """Return which tasks write twice in which function, and how often."""
+    first = race.sites[0]
+    return {site.owner for site in race.sites}, first.file, first.function, race.times, len(race.lines), len(race.sites)
 
 
 def _missing(finding: Finding) -> Fraction:
@@ -121,6 +130,25 @@ def _remedies(cause: Finding, consequence: Finding) -> tuple[str, ...]:
             return barrier, *cause.remedies
     if consequence.kind == "task-race" and not cause.remedies and cause.kind != "stopped":
         return consequence.remedies
+    if consequence.kind == "unread":
+        late = consequence.sites[0]
+        if cause.kind == "never-written":
+            made = f"store {consequence.fields['buffer']} to {cause.fields['tensor']}"
+            return f"{made}: nothing reads what {late.operation} writes there at {late.location}", *cause.remedies
+        order = f"let what uses {consequence.fields['buffer']} come after {late.location}: nothing reads what it writes"
+        return order, *cause.remedies
+    if consequence.kind == "written-again" and _at_a_wrong_place(cause, consequence):
+        lines = " or ".join(dict.fromkeys(site.location for site in consequence.sites))
+        tensor = consequence.fields["tensor"]
+        return f"correct the part of {tensor} at {lines}: it is written again, and not read before", *cause.remedies
+    if _lacks_load(cause, consequence):
+        load = f"load {consequence.fields['tensor']}, which nothing reads, into {cause.fields['buffer']}"
+        return f"{load} before {cause.sites[0].location}", *cause.remedies
+    if consequence.kind == "wrong-value" and cause.kind == "written-again" and not cause.fields["is_read"]:
+        tensor = cause.fields["tensor"]
+        if tensor != consequence.fields["tensor"]:
+            lines = " and ".join(dict.fromkeys(site.location for site in cause.sites))
+            return f"read {tensor} after it is written at {lines}: nothing reads it", *cause.remedies
     if consequence.kind == "never-written" and _of_two_launches(cause, consequence):
         unwritten = consequence.fields["tensor"]
         return f"pass {unwritten}, which is never written, to one of the two launches", *cause.remedies
@@ -193,7 +221,7 @@ def _race(cause: Finding, race: Finding) -> bool:
     """
     if cause.kind == "access":
         at = _stopped_at(cause)
-        leaves = f"<view of {race.fields['buffer']} (" in cause.title or (race.writes_twice and race.lines == {at})
+        leaves = race.fields["buffer"] == cause.fields.get("buffer") or (race.writes_twice and race.lines == {at})
         return leaves and at in race.lines and not _stop(race, cause)
     if cause.kind != "uninitialised" or race.kind not in ("race", "task-race"):
         return False
@@ -251,11 +279,11 @@ def _out_of_step(cause: Finding, race: Finding) -> bool:
     Or the task goes by an uninitialised number.
     """
     if cause.kind == "operand":
-        return cause.title.startswith("unlock ")
+        return bool(cause.fields["operation"] == "unlock")
     if cause.kind == "access":
         return "atomic_" in cause.location
     if cause.kind == "stopped":
-        return cause.title.startswith("sync_")
+        return str(cause.fields.get("operation")).startswith("sync_")
     reads = cause.kind == "uninitialised" and not race.writes_twice and _gives_a_number(cause.sites[0])
     return reads and (cause.times > 1 or cause.sites[0].owner == race.sites[-1].owner)
 
@@ -272,11 +300,11 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         # Outputs that nothing writes lack the same store; others may have been computed by the same line.
         nothing_writes = not cause.sites and not wrong.sites
         return nothing_writes or bool({*cause.fields["through"]} & {*wrong.fields["through"]})
-    wrongly = [
-        finding
-        for finding in cause.unfolded
-        if finding.kind in ("never-written", "written-again") and finding.fields["tensor"] == wrong.fields["tensor"]
-    ]
+    structural = [finding for finding in cause.unfolded if finding.kind in ("never-written", "written-again")]
+    wrongly = [finding for finding in structural if finding.fields["tensor"] == wrong.fields["tensor"]]
+    if len(wrongly) < len(structural) or any(finding.fields.get("exchanges") for finding in wrongly):
+        # What tasks exchange through another tensor, or on the way to this one, is wrong, too.
+        return True
     writer = {site.at for site in wrong.sites[:1]}
     displaced = {finding.kind for finding in wrongly if writer <= finding.lines} == {"never-written", "written-again"}
     if displaced or any(finding.fields.get("beside_bytes") and writer <= finding.lines for finding in wrongly):
@@ -284,6 +312,39 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         return True
     return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
         writer <= finding.lines for finding in wrongly if finding.kind == "written-again" or not writer
+    )
+
+
+def _at_a_wrong_place(race: Finding, again: Finding) -> bool:
+    """Return whether a barrier would not mend a race: one line writes the same bytes in several tasks, unread."""
+    if race.kind != "task-race" or race.writes_twice or race.fields["sync"] not in BARRIERS:
+        return False
+    twice = [one.lines for one in race.unfolded if one.kind == "task-race" and one.writes_twice and len(one.lines) == 1]
+    return any(lines <= again.lines for lines in twice)
+
+
+def _unread(cause: Finding, unread: Finding) -> bool:
+    """Return whether an operation whose result nothing reads comes too late, or lacks its store.
+
+    It races, makes what a wrong value should be, or makes what should be an output that nothing writes.
+    """
+    if cause.kind == "never-written":
+        return not cause.sites
+    if cause.kind == "wrong-value":
+        return bool(unread.fields["buffer"] == cause.fields["buffer"])
+    races = (race for race in cause.unfolded if race.kind == "race")
+    same = (race for race in races if race.fields["buffer"] == unread.fields["buffer"])
+    return any(unread.sites[0].at in race.lines and unread.sites[0].operation != "memcpy" for race in same)
+
+
+def _lacks_load(cause: Finding, again: Finding) -> bool:
+    """Return whether a buffer of a core is never filled, and nothing reads a tensor that tasks write again."""
+    return (
+        cause.kind == "uninitialised"
+        and cause.fields["memory"] in PRIVATE
+        and not cause.fields["beside_line"]
+        and again.kind == "written-again"
+        and not again.fields["is_read"]
     )
 
 
@@ -307,9 +368,14 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
     if cause.kind == "uninitialised":
         return read.nbytes < read.fields["of_bytes"] and _share(cause) == _share(read)
     if cause.kind == "access":
-        return read.sites[0].at == _stopped_at(cause)
+        # A line that leaves a tensor of all tasks also writes other parts of it than it should.
+        shared = read.fields["memory"] not in PRIVATE and cause.fields.get("buffer") == buffer
+        return shared or read.sites[0].at == _stopped_at(cause)
     if cause.kind == "hang":
         return read.fields["memory"] not in PRIVATE and _hangs_with(cause, read)
+    if cause.kind == "race" and cause.fields["replaces_unread"] and read.sites[0].at in cause.lines:
+        # Its operands are exchanged.
+        return True
     if cause.kind in ("race", "task-race") and cause.writes_twice:
         if cause.fields["buffer"] == buffer:
             return cause.kind == "task-race" or cause.nbytes == read.nbytes
@@ -369,7 +435,8 @@ def _written_again(cause: Finding, again: Finding) -> bool:
         return cause.lines == again.lines
     if cause.kind == "uninitialised":
         # The load of what is replaced is missing.
-        return {site.at for site in cause.sites[1:]} == again.lines
+        exchanged = cause.sites[0].at in again.lines
+        return exchanged or {site.at for site in cause.sites[1:]} == again.lines or _lacks_load(cause, again)
     races = cause.unfolded if cause.kind == "task-race" else ()
     writer = again.sites[-1].at
     return any(
@@ -391,4 +458,5 @@ _EXPLAINS: dict[str, Callable[[Finding, Finding], bool]] = {
     "never-written": _never_written,
     "written-again": _written_again,
     "not-planned": _not_planned,
+    "unread": _unread,
 }

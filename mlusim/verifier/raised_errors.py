@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mlusim.errors import (
     AccessError,
     AllocationError,
@@ -40,6 +42,7 @@ _KINDS: dict[type[MlusimError], tuple[str, str, str]] = {
         "check that what ends the loop changes: a counter, a flag, an atomic that another task updates",
     ),
 }
+_VIEW = re.compile(r"<view of (\S+) \((\w+)\)")
 _SIZE = "correct the index, the size, or the bound of its loop; or make that buffer or tensor larger"
 
 
@@ -63,7 +66,7 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         sites=() if lock is None else (run.site(lock, "locks"),),
         rule=rule,
         remedies=(remedy,) if remedy else (),
-        fields={"error": type(error).__name__, **_as_fields(at)},
+        fields={"error": type(error).__name__, **_as_fields(at), **_refused(error.message)},
     )
 
 
@@ -85,6 +88,13 @@ def find_swallowed(log: Log) -> list[Finding]:
         )
         for (message, location, at), *others in by_line.values()
     ]
+
+
+def _refused(message: str) -> dict[str, str]:
+    """Return what a message begins with, an operation if one was refused, and the first buffer that it names."""
+    view = _VIEW.search(message)
+    named = {} if view is None else {"buffer": view[1], "memory": view[2]}
+    return {"operation": message.partition(" ")[0], **named}
 
 
 def _with_source(location: str, at: SourceLine) -> str:

@@ -76,8 +76,19 @@ def differs(
             if writer
             else "no operation writes this element",
         ),
-        fields={"tensor": allocation.name, "elements": len(wrong), "through": through},
+        fields={
+            "tensor": allocation.name,
+            "elements": len(wrong),
+            "through": through,
+            "buffer": _stored(log, writer[0].record) if writer else "",
+        },
     )
+
+
+def _stored(log: Log, record: int) -> str:
+    """Return the name of the buffer that a record reads; "" if it reads none."""
+    source = log.records.values(record)["a_alloc"]
+    return "" if source == NONE else log.allocations[source].name
 
 
 def _wrong(result: Array, expected: Array, tolerance: float, absolute_tolerance: float) -> Array:

@@ -12,6 +12,7 @@ from mlusim.verifier.accesses.table import Accesses, accesses_of
 from mlusim.verifier.call_sites import recorded_calls
 from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import Site, site_of
+from mlusim.verifier.order.handshakes import Handshakes
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import LANES
 from mlusim.verifier.source_file import RecordedCalls, SourceLine
@@ -47,6 +48,11 @@ class Run:
         return Order(self.log, self.columns)
 
     @cached_property
+    def handshakes(self) -> Handshakes:
+        """What tasks know by atomics."""
+        return Handshakes(self)
+
+    @cached_property
     def space(self) -> Space:
         """Which allocations share addresses, and which tasks share them."""
         return Space(self.log)
@@ -60,6 +66,7 @@ class Run:
     def but(self, **parts: Any) -> Run:
         """Return the run with another part: an order without some syncs, or some of the accesses."""
         other = copy(self)
+        vars(other).pop("handshakes", None)
         vars(other).update(parts)
         return other
 

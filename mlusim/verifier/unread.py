@@ -42,7 +42,7 @@ def find_unread(run: Run) -> list[Finding]:
     count = _FIRST_ROWS
     while doubtful.any() and len(rows):
         part = rows[:count]
-        doubtful[line[part[_are_read(accesses.where(part), doubtful[line[part]])]]] = False
+        doubtful[line[part[are_read(accesses.where(part), doubtful[line[part]])]]] = False
         if count >= len(rows):
             break
         count *= 8
@@ -68,7 +68,7 @@ def find_unread(run: Run) -> list[Finding]:
     return findings
 
 
-def _are_read(accesses: Accesses, wanted: Flags) -> Integers:
+def are_read(accesses: Accesses, wanted: Flags) -> Integers:
     """Return the wanted writes of which a later operation may read something, before a write replaces all of it.
 
     "May": the bytes between an access's first and last count as accessed. A write replaces what lies within it if it is

@@ -144,6 +144,14 @@ def _moved(source: Source, number: str, before: str) -> list[Lines]:
     return [lines]
 
 
+def _moved_after(source: Source, number: str, after: str) -> list[Lines]:
+    following = source.end_of_statement(int(after)) + 1
+    text = source.lines[int(number) - 1].strip()
+    lines = source.with_lines((following - 1, [source.indent(int(after)) + text]))
+    del lines[int(number) - 1]
+    return [lines]
+
+
 def _reached_by_all(source: Source, number: str, _: str) -> list[Lines]:
     line = source.lines[int(number) - 1]
     return [source.with_line(int(number), re.sub(r"if [^:]*: ", "", line))]
@@ -169,8 +177,9 @@ _FORMS: dict[str, Callable[..., list[Lines]]] = {
     rf"wait for the copy at {AT}": _waited_for,
     rf"write these bytes before {AT} ": _written_before,
     rf"hold the same lock in every task from {AT} to {AT}: {CALL}, {CALL}$": _locked,
-    rf"move the barrier at {AT} before {AT}$": _moved,
-    rf"let {AT} come before the atomic at {AT}": _moved,
+    rf"move the (?:barrier|lock) at {AT} before {AT}$": _moved,
+    rf"move the unlock at {AT} after {AT}$": _moved_after,
+    rf"let {AT} come before the (?:atomic|barrier) at {AT}": _moved,
     rf"let all cores reach the barrier at {AT} before {AT}$": _reached_by_all,
     r"begin it with `(.*)`": _begun_with,
 }

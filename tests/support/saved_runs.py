@@ -21,7 +21,9 @@ def portable_calls(log: Log) -> set[tuple[str, int, str, int]]:
     """The calls of helper functions, with their files as `portable` names them, and the lines of lambdas."""
     calls = {(*called, *caller) for called, callers in log.calls.items() for caller in callers}
     calls |= {(*at, *at) for at in log.lambdas}
-    names = short_names({file for one, _, other, _ in calls for file in (one, other)} | {file for file, *_ in log.lines})
+    names = short_names(
+        {file for one, _, other, _ in calls for file in (one, other)} | {file for file, *_ in log.lines}
+    )
     return {(names[one], line, names[other], call) for one, line, other, call in calls}
 
 

@@ -56,6 +56,7 @@ def test_a_buffer_reused_while_a_store_reads_it():
         "comparable": 1,
         "first_executions": True,
         "leaves_unread": False,
+        "replaces_unread": False,
     }
 
 
@@ -313,8 +314,14 @@ async def _accumulate(core, x, total, order):
 def test_a_kernel_with_locks_is_told_to_hold_the_same_lock(order):
     finding = only(verify(_accumulate, X, InOut(ACCUMULATOR), order, dim=4, rewrites=True), "task-race")
     load, store = (site.location for site in finding.sites)
+    begin = _accumulate.__code__.co_firstlineno
+    lock = {
+        "own lock": f"hold the same lock in every task from {load} to {store}: `await core.lock(0)`, "
+        "`await core.unlock(0)`\n",
+        "load outside": f"move the lock at test_findings.py:{begin + 8} before {load}\n",
+    }
     assert finding.remedy == (
-        f"hold the same lock in every task from {load} to {store}: `await core.lock(0)`, `await core.unlock(0)`\n"
+        f"{lock[order]}"
         "or, if it is a sum, a maximum or the like, update it with an atomic, such as `core.atomic_reduce_add`\n"
         "or give each task bytes of its own"
     )

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from mlusim.log_tables import Box
 from mlusim.verifier.accesses.geometry import geometry_of
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.order.lanes import in_order
-from mlusim.verifier.run import Run
+
+if TYPE_CHECKING:
+    from mlusim.verifier.run import Run
 
 # By task, the position of its last atomic that is known to have taken effect.
 Knowledge = dict[int, int]
@@ -76,6 +78,15 @@ class Handshakes:
                 elif order.before(first, atomic):
                     return True
         return False
+
+    def known_tasks(self, position: int) -> set[int]:
+        """Return the tasks whose atomics have told the task of a position something before."""
+        task = int(self._run.order.task[position])
+        return {*self._acquired.get(task, _Acquired()).before(position)} - {task}
+
+    def is_used(self, position: int) -> bool:
+        """Return whether scalar code reads the old value of an atomic."""
+        return self._first_use(int(self._run.order.record[position]), position) != NONE
 
     def _last_known(self, task: int, position: int) -> int:
         """Return the first position of a task that may not be complete when the operation at `position` starts."""

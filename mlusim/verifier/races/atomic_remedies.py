@@ -8,9 +8,11 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.accesses.geometry import group_rows
+from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.columns import ops_among
-from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.findings import Finding, Site, owner_of
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 
@@ -18,6 +20,8 @@ from mlusim.verifier.run import Run
 _POLLS = 3
 # A flag has at most this size.
 _FLAG_BYTES = 64
+# In a kernel with atomics, a flag is one number.
+_NUMBER_BYTES = 8
 USE_ATOMICS = "read and write the flag with atomics, which also order what comes before and after"
 
 
@@ -25,7 +29,8 @@ def is_polled(run: Run, row: int) -> bool:
     """Return whether a task reads few bytes at the line of an access again and again, without a barrier in between."""
     accesses, order = run.accesses, run.order
     record = accesses.record
-    if accesses.write[row] or int(accesses.high[row] - accesses.low[row]) > _FLAG_BYTES:
+    most = _FLAG_BYTES if ATOMIC_NAMES.isdisjoint(run.log.ops) else _NUMBER_BYTES
+    if accesses.write[row] or int(accesses.high[row] - accesses.low[row]) > most:
         return False
     same = np.flatnonzero(
         (order.line_of[record] == order.line_of[record[row]])
@@ -38,21 +43,20 @@ def is_polled(run: Run, row: int) -> bool:
 
 
 def announced(pair: Pair) -> list[str]:
-    """Return remedies for a write and a later access by another task, if atomics are meant to order them.
+    """Return remedies for an access and a later one by another task, if atomics are meant to order them.
 
-    The write may come after the last atomic of its task; it may be posted, and the atomic does not wait for it; or both
-    tasks pass an atomic that orders them only for a task that waits for its number.
+    The first one may come after the last atomic of its task; it may be a posted store, for which the atomic does not
+    wait; the other task may not wait for the atomic, or for that of a third task; or both tasks pass an atomic that
+    orders them only for a task that waits for its number.
     """
-    if not pair.writes[0]:
-        return []
-    run, order, store = pair.run, pair.run.order, pair.sites[0]
+    run, order, (store, late) = pair.run, pair.run.order, pair.sites
     begins, ends = pair.positions
     atomics = _of_task(run, begins, ATOMIC_NAMES)
     if not len(atomics):
         return []
     following = atomics[atomics > begins]
     if not len(following):
-        return [_before_atomic(run, store, int(atomics[-1]))]
+        return [_before_atomic(run, store, int(atomics[-1]))] if pair.writes[0] else []
     at = run.line_at(int(following[0])).location
     if order.done[begins] >= following[0]:
         return [
@@ -63,18 +67,46 @@ def announced(pair: Pair) -> list[str]:
     flags, looks = _of_one_flag(run, atomics, earlier)
     if len(looks):
         return _flag_of_each_store(run, flags, looks, begins, store)
+    known = run.handshakes.known_tasks(ends)
+    if known and order.task[begins] not in known:
+        others = " and ".join(_name(run, task) for task in sorted(known))
+        where = f"{store.location} or {late.location}"
+        waits = f"{late.task} waits for an atomic of {others}, but not of {store.task}"
+        return [f"correct the part of {pair.buffer} at {where}: {waits}"]
     if order.line[following[0]] not in order.line[earlier]:
-        return []
+        if not _announces(pair, int(following[0])):
+            return []
+        return [f"let {late.task} wait for the atomic at {at}, which follows {store.location}, before {late.location}"]
     told = f"the old value of the atomic at {at} tells that all others have passed it"
-    return [f"use {pair.buffer} only in a task that {told}"]
+    return [f"use {pair.buffer} only in a task that {told}"] if pair.writes[0] else []
 
 
-def waits_for_flag(pair: Pair) -> bool:
-    """Return whether the task of the second access of a pair polls a flag that the task of the first one changes."""
-    begins, ends = pair.positions
-    earlier = _of_task(pair.run, ends, FETCHING)
-    atomics = _of_task(pair.run, begins, ATOMIC_NAMES)
-    return bool(len(_of_one_flag(pair.run, atomics, earlier[earlier < ends])[1]))
+def _name(run: Run, task: int) -> str:
+    return str(owner_of(run.log.tasks[task])["task"])
+
+
+def _announces(pair: Pair, atomic: int) -> bool:
+    """Return whether an atomic may be a flag: of few bytes, and both tasks pass no barrier at all."""
+    run, order = pair.run, pair.run.order
+    rows = np.flatnonzero(run.accesses.record == order.record[atomic])
+    flags = rows[run.accesses.write[rows]]
+    few = bool((run.accesses.high[flags] - run.accesses.low[flags] <= _FLAG_BYTES).all())
+    barriers = ops_among(run.log, BARRIERS)
+    return few and not any(barriers[order.op[order.of_task(task)]].any() for task in pair.tasks)
+
+
+def goes_by_flags(pair: Pair) -> bool:
+    """Return whether the tasks of a pair wait for each other by flags: no barrier can stand where they do that."""
+    run, order, (begins, ends) = pair.run, pair.run.order, pair.positions
+    atomics, earlier = _of_task(run, begins, ATOMIC_NAMES), _of_task(run, ends, FETCHING)
+    earlier = earlier[earlier < ends]
+    if len(_of_one_flag(run, atomics, earlier)[1]):
+        return True
+    following = atomics[atomics > begins]
+    if not len(following) or order.line[following[0]] in order.line[earlier]:
+        return False
+    known = run.handshakes.known_tasks(ends)
+    return bool(known and order.task[begins] not in known) or _announces(pair, int(following[0]))
 
 
 def _before_atomic(run: Run, store: Site, atomic: int) -> str:
@@ -83,20 +115,28 @@ def _before_atomic(run: Run, store: Site, atomic: int) -> str:
 
 
 def _of_one_flag(run: Run, atomics: Integers, looks: Integers) -> tuple[Integers, Integers]:
-    """Return the atomics of one task and those of another that access the same flag, at lines of their own."""
+    """Return the atomics of one task, and those of another that look at a flag which these change."""
     accesses, order = run.accesses, run.order
-    looks = looks[~np.isin(order.line[looks], order.line[atomics])]
+    looks = np.array([look for look in looks.tolist() if run.handshakes.is_used(look)], np.int64)
     rows = np.flatnonzero(accesses.write & (accesses.high - accesses.low <= _FLAG_BYTES))
     at = order.position[accesses.record[rows]]
     changed, looked = (
-        {(int(accesses.alloc[row]), int(accesses.low[row])): None for row in rows[np.isin(at, positions)].tolist()}
-        for positions in (atomics, looks)
+        _by_flag(accesses, rows[np.isin(at, positions)], order.line_of) for positions in (atomics, looks)
     )
-    meeting = [
-        row for row in rows.tolist() if (int(accesses.alloc[row]), int(accesses.low[row])) in changed.keys() & looked
-    ]
+    flags = {flag: looked[flag] - changed[flag] for flag in changed.keys() & looked}
+    meeting = [row for row in rows.tolist() if flags.get((int(accesses.alloc[row]), int(accesses.low[row])))]
     at = order.position[accesses.record[meeting]]
-    return atomics[np.isin(atomics, at)], looks[np.isin(looks, at)]
+    own = np.isin(order.line[looks], [*set[int]().union(*flags.values())])
+    return atomics[np.isin(atomics, at)], looks[np.isin(looks, at) & own]
+
+
+def _by_flag(accesses: Accesses, rows: Integers, line_of: Integers) -> dict[tuple[int, int], set[int]]:
+    """Return the lines of accesses to flags, by allocation and offset of the flag."""
+    lines: dict[tuple[int, int], set[int]] = {}
+    for row in rows.tolist():
+        flag = int(accesses.alloc[row]), int(accesses.low[row])
+        lines.setdefault(flag, set()).add(int(line_of[accesses.record[row]]))
+    return lines
 
 
 def _flag_of_each_store(run: Run, flags: Integers, looks: Integers, begins: int, store: Site) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.pair import Pair
@@ -30,9 +31,24 @@ def barrier_moved(pair: Pair, sync: str) -> list[str]:
     if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
         return []
     before = source.line_passed_by_all(loop, second.line)
-    if before == barrier.line:
+    if before == barrier.line or loop < barrier.line < before:
+        # It comes before the access already, which follows that of the iteration before.
         return []
     return [f"move the barrier at {barrier.location} before {location_of(barrier.file, before)}"]
+
+
+def before_its_barrier(pair: Pair) -> list[str]:
+    """Return the remedy for a write just after a barrier, outside loops, of what another task reads just after it."""
+    log, order, (first, last), (site, _) = pair.run.log, pair.run.order, pair.positions, pair.sites
+    one, other = (order.first[order.task[position]] < position for position in (first, last))
+    barriers = ops_among(log, BARRIERS)
+    alike = one and other and barriers[order.op[first - 1]] and barriers[order.op[last - 1]]
+    if not (alike and pair.writes[0] and pair.segments[0] == pair.segments[1]):
+        return []
+    barrier = pair.run.line_at(first - 1)
+    if barrier.file != site.file or source_file(site.file).loops_around(site.line):
+        return []
+    return [f"let {site.location} come before the barrier at {barrier.location}"]
 
 
 def wider_barrier(pair: Pair, sync: str) -> list[str]:

@@ -12,7 +12,6 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.overlaps import Pairs
 from mlusim.verifier.columns import ops_among
-from mlusim.verifier.order.handshakes import Handshakes
 from mlusim.verifier.run import Run
 
 
@@ -58,7 +57,7 @@ def _drop_locked(run: Run, a: Integers, b: Integers) -> Pairs:
 
 def _drop_handshakes(run: Run, a: Integers, b: Integers) -> Pairs:
     """Drop pairs ordered by a handshake through atomics."""
-    handshakes = Handshakes(run)
+    handshakes = run.handshakes
     if not handshakes:
         return a, b
     one, other = (run.order.position[run.accesses.record[rows]] for rows in (a, b))

@@ -25,9 +25,12 @@ from mlusim.verifier.races.race_findings import between_tasks, within_task
 from mlusim.verifier.races.task_remedies import TaskRemedies
 from mlusim.verifier.replaced import replaces_unread
 from mlusim.verifier.run import Run
+from mlusim.verifier.unread import are_read
 
 # Of many pairs of accesses, the first ones are examined, and the last one or as many of the last.
 _FIRST_PAIRS = 8
+# Accesses to a buffer that are searched for parts which nothing reads.
+_FIRST_ROWS = 1 << 12
 
 
 class _Occurrences(NamedTuple):
@@ -103,10 +106,11 @@ def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
     run = first.run
     passed = [(_last_before(run, pair.rows[1], one, other), pair.positions[1]) for pair in (first, last)]
     finding = within_task(first, times)
-    fields = finding.fields | _executions(run, one, other) | {"leaves_unread": _leaves_unread(first)}
-    finding = replace(finding, fields=fields)
+    which = replaces_unread(run, first.rows)
+    unread = {"leaves_unread": _leaves_unread(first), "replaces_unread": bool(which)}
+    finding = replace(finding, fields=finding.fields | _executions(run, one, other) | unread)
     part = ""
-    if which := replaces_unread(run, first.rows):
+    if which:
         where = " or ".join(site.location for site in finding.sites)
         why = f"the {which} of them replaces what was written there before anything reads it"
         part = f"correct the part of {first.buffer} at {where}: {why}"
@@ -148,7 +152,21 @@ def _leaves_unread(pair: Pair) -> bool:
     parts = np.unique(np.stack([accesses.low[written], accesses.high[written]]), axis=1)
     return not all(
         ((accesses.low[reads] < high) & (accesses.high[reads] > low)).any() for low, high in parts.T.tolist()
-    )
+    ) or _line_leaves_parts(pair.run, rows[:_FIRST_ROWS])
+
+
+def _line_leaves_parts(run: Run, rows: Integers) -> bool:
+    """Return whether what some line writes to one part of a buffer is never read, and to another part is.
+
+    `rows`: the accesses to the buffer.
+    """
+    accesses = run.accesses.where(rows)
+    line = run.order.line_of[accesses.record]
+    own = np.flatnonzero(accesses.write)
+    read = np.isin(own, are_read(accesses, accesses.write))
+    parts, number = np.unique(np.stack([line[own], accesses.low[own], accesses.high[own]]), axis=1, return_inverse=True)
+    is_read = np.bincount(number.reshape(-1), weights=read, minlength=parts.shape[1]) > 0
+    return not set(parts[0, is_read].tolist()).isdisjoint(parts[0, ~is_read].tolist())
 
 
 def _executed_like(run: Run, row: int) -> Integers:

@@ -11,8 +11,8 @@ from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import SCALAR
 from mlusim.verifier.findings import in_one_function
 from mlusim.verifier.order.lanes import POSTED
-from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, is_polled, waits_for_flag
-from mlusim.verifier.races.barrier_places import barrier_moved, on_both_paths, wider_barrier
+from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, goes_by_flags, is_polled
+from mlusim.verifier.races.barrier_places import barrier_moved, before_its_barrier, on_both_paths, wider_barrier
 from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_later, meet_between_barriers
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
@@ -61,11 +61,11 @@ class TaskRemedies:
         elif between_barriers:
             part = f"use another part of {pair.buffer} in one of them"
             choices = [*special, f"{part}: both run between the same two barriers of an iteration", barrier, *general]
-        elif special and (USE_ATOMICS in special or waits_for_flag(pair)):
-            # No barrier can stand in the loop that polls.
+        elif special and (USE_ATOMICS in special or goes_by_flags(pair)):
+            # No barrier can stand where a task polls.
             choices = [*special, *general]
         else:
-            instead = wider_barrier(pair, sync) or barrier_moved(pair, sync)
+            instead = wider_barrier(pair, sync) or barrier_moved(pair, sync) or before_its_barrier(pair)
             choices = [*special, *self._part_of_others(pair), *instead, barrier, _OWN_BYTES, *general]
         return sync, rule, choices
 

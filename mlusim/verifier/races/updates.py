@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.columns import ops_among
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import location_of
@@ -49,15 +51,40 @@ def lock_or_atomic(pair: Pair, racing: frozenset[int]) -> tuple[str, str]:
     """
     first, second = pair.sites
     lock, unlock = (first.call(f"{name}(0)") for name in ("lock", "unlock"))
-    where = "from the load to the store"
+    begin, end = "the load", "the store"
     if first.line < second.line:
-        begin, end = _lines_of_update(pair, racing)
-        where = f"from {location_of(first.file, begin)} to {location_of(second.file, end)}"
+        lines = _lines_of_update(pair, racing)
+        begin, end = location_of(first.file, lines[0]), location_of(second.file, lines[1])
+    held = f"hold the same lock in every task from {begin} to {end}: {lock}, {unlock}"
     atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else "`core.atomic_reduce_add`"
     return (
-        f"hold the same lock in every task {where}: {lock}, {unlock}",
+        _lock_moved(pair, begin, end) or held,
         f"if it is a sum, a maximum or the like, update it with an atomic, such as {atomic}",
     )
+
+
+def _lock_moved(pair: Pair, begin: str, end: str) -> str:
+    """Return the remedy for a task that locks between the load and the store of its update, or unlocks; else "".
+
+    `begin`, `end`: where the update begins and ends.
+    """
+    run, order = pair.run, pair.run.order
+    if not {*LOCK_NAMES} & {*run.log.ops}:
+        return ""
+    accesses = run.accesses
+    meeting = np.flatnonzero(accesses.meeting(pair.rows[0]))
+    at = order.position[accesses.record[meeting]]
+    for task, segment in zip(pair.tasks, pair.segments, strict=True):
+        own = (order.task[at] == task) & (order.segment[at] == segment)
+        loads, stores = at[own & ~accesses.write[meeting]], at[own & accesses.write[meeting]]
+        for load, store in zip(loads.tolist(), stores.tolist(), strict=False):
+            for name, place in (("lock", f"before {begin}"), ("unlock", f"after {end}")):
+                inside = np.arange(load + 1, store)
+                inside = inside[ops_among(run.log, {name})[order.op[inside]]]
+                if len(inside):
+                    line = run.line_at(int(inside[0])).location
+                    return f"move the {name} at {line} {place}"
+    return ""
 
 
 def _lines_of_update(pair: Pair, racing: frozenset[int]) -> tuple[int, int]:

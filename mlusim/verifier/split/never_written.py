@@ -78,8 +78,19 @@ class Gaps:
                 "end_byte": int(stops[-1]),
                 "of_bytes": allocation.nbytes,
                 "beside_bytes": beside_bytes,
+                "exchanges": self._exchanges(),
             },
         )
+
+    def _exchanges(self) -> bool:
+        """Return whether tasks read what other tasks have written."""
+        accesses = self.run.accesses
+        shared = np.array([record.memory in ("gdram", "sram") for record in self.run.log.allocations], bool)
+        rows = np.flatnonzero(shared[accesses.alloc])
+        both = np.intersect1d(accesses.alloc[rows[accesses.write[rows]]], accesses.alloc[rows[~accesses.write[rows]]])
+        rows = rows[np.isin(accesses.alloc[rows], both)]
+        task = self.run.order.task_of[accesses.record[rows]]
+        return any(len(np.unique(task[accesses.alloc[rows] == alloc])) > 1 for alloc in both.tolist())
 
     def _writer_beside(self, first_byte: int) -> int | None:
         """Return the row of a write to the byte before the first gap, or behind it; else of the nearest write."""
