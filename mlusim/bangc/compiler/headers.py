@@ -102,6 +102,7 @@ def board_defines(board: Board) -> list[str]:
     return [
         "-D__BANG__=1",
         "-D__mlu__=1",
+        "-D__MLU__=1",
         f"-D__BANG_ARCH__={board.arch}",
         f"-D__MLU_NRAM_SIZE__={board.nram_bytes // kib}",
         f"-D__MLU_WRAM_SIZE__={board.wram_bytes // kib}",

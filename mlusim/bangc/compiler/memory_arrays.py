@@ -33,8 +33,9 @@ class MemoryArrays:
         self._source = source
         self._placed: dict[tuple[str, str], str] = {}
         self._number = 0
-        # The function that declares the arrays, in C++: each instance of a template has arrays of its own.
+        # The function or class that declares the arrays, in C++: each instance of a template has arrays of its own.
         self._owner = ""
+        self._storage = "static"
 
     def rewrite(self, position: int, scope: str, *, at_file_scope: bool, in_class: bool) -> int:
         """Rewrite the declaration of the word at `position`; returns the position to continue at.
@@ -46,27 +47,44 @@ class MemoryArrays:
             in_class: a member.
         """
         source, tokens = self._source, self._source.tokens
-        self._owner = '""' if at_file_scope else "__PRETTY_FUNCTION__"
+        marker = tokens[position]
+        self._owner, self._storage = '""' if at_file_scope else "__PRETTY_FUNCTION__", "static"
         start = self._start(position)
         stop = source.end_of_declaration(position)
         body = without_attributes(tokens[start:stop])
-        _refuse_members_and_templates(body, tokens[position], in_class=in_class)
-        is_function = tokens[position].text in _VARIABLES and not (at_file_scope and _is_global(tokens[start:stop]))
-        if stop >= len(tokens) or in_class or is_function or not _is_variable(body):
+        is_global = marker.text in _VARIABLES and at_file_scope and _is_global(tokens[start:stop])
+        is_static_member = in_class and marker.text not in _VARIABLES and any(token.text == "static" for token in body)
+        if (
+            stop >= len(tokens)
+            or (in_class and not is_static_member)
+            or (marker.text in _VARIABLES and not is_global)
+            or not _is_variable(body)
+        ):
             # A parameter, a pointer or a member: the space is that of the target, which its address determines anyway.
             source.replace(position, position, "")
             return position + 1
         kind = next(SPACES[token.text] for token in body if token.text in SPACES)
         external = any(token.text == "extern" for token in body)
         words = [token for token in body if token.text not in SPACES and token.text not in _STORAGE]
-        declarators = split_at_commas(words)
+        parameters = _end_of_template_parameters(words)
+        declarators = split_at_commas(words[parameters:])
         base, declarators[0] = _base_and_declarator(declarators[0])
+        if all(declarators) and (base.endswith("::") or parameters):
+            # The definition of a static member, which the class defines here, or a template.
+            _refuse_value(declarators[0], marker)
+            header = joined(words[:parameters])
+            template = "" if base.endswith("::") else self._template(kind, header, base, declarators[0], marker)
+            source.replace(start, stop, template or ";")
+            return stop + 1
         if not all(declarators):
             # A variable without a name: the compiler says what is missing.
             source.replace(position, position, "")
             return position + 1
-        marker = tokens[position]
         new = []
+        if is_static_member:
+            self._number += 1
+            self._owner, self._storage = f"mlusim_o{self._number}()", "inline static"
+            new.append(f"static const char *{self._owner} {{ return __PRETTY_FUNCTION__; }}")
         if "{" in base:
             self._number += 1
             new.append(f"typedef {base} mlusim_s{self._number};")
@@ -137,29 +155,47 @@ class MemoryArrays:
         where = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, {self._owner}'
         if initial:
             # At function scope the value is set whenever the declaration is reached.
-            made = f"static {base} mlusim_i{number} {bounds} {joined(initial)}; typedef decltype(mlusim_i{number}) "
+            made = f"{self._storage} {base} mlusim_i{number} {bounds} {joined(initial)}; "
             reference = f"mlusim_r{number}" if again else name
-            made += f"mlusim_t{number}; static mlusim_t{number} &{reference} = "
+            made += (
+                f"typedef decltype(mlusim_i{number}) mlusim_t{number}; {self._storage} mlusim_t{number} &{reference} = "
+            )
             return made + f"*::mlusim::array_in_memory<mlusim_t{number}>({where}, &mlusim_i{number});"
         return (
             f"typedef {base} mlusim_t{number} {bounds}; "
-            f"static mlusim_t{number} &{name} = *::mlusim::array_in_memory<mlusim_t{number}>({where});"
+            f"{self._storage} mlusim_t{number} &{name} = *::mlusim::array_in_memory<mlusim_t{number}>({where});"
         )
 
+    @staticmethod
+    def _template(kind: int, header: str, base: str, declarator: list[Token], marker: Token) -> str:
+        """Return a template of references: each instance is initialised, and so placed, when the file is loaded."""
+        name, bounds = declarator[0].text, joined(declarator[1:])
+        if kind == SPACES["__mlusim_shared"]:
+            raise CompileError(
+                f"{marker.file}:{marker.line}: {name}: a template of variables in SRAM is not simulated; declare the "
+                "array at file scope or in a function"
+            )
+        where = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, ""'
+        return f"{header} static {base} (&{name}){bounds} = *::mlusim::array_in_memory<{base} {bounds}>({where});"
 
-def _refuse_members_and_templates(body: list[Token], marker: Token, *, in_class: bool) -> None:
-    """Raise `CompileError` for arrays without a place of their own in the file: static members, variable templates."""
-    words = [token.text for token in body]
-    if marker.text in _VARIABLES or "[" not in words or not _is_variable(body):
-        return
-    _, declarator = _base_and_declarator(body)
-    is_template = words[0] == "template"
-    if is_template or (in_class and "static" in words):
-        what = "a template of variables" if is_template else "a static member"
+
+def _refuse_value(declarator: list[Token], marker: Token) -> None:
+    """Raise `CompileError` if a static member or a template of variables has a value."""
+    if _end_of_bounds(declarator) < len(declarator):
         raise CompileError(
-            f"{marker.file}:{marker.line}: {declarator[0].text}: {what} with a memory space is not simulated; declare "
-            "the array at file scope or in a function"
+            f"{marker.file}:{marker.line}: {declarator[0].text}: a static member or a template with a memory space has "
+            "no value in its definition; set it in the kernel"
         )
+
+
+def _end_of_template_parameters(words: list[Token]) -> int:
+    """Return where a declaration continues after `template <...>`; 0 if it is no template."""
+    depth = 0
+    for index, token in enumerate(words) if words and words[0].text == "template" else ():
+        depth += (token.text == "<") - (token.text == ">")
+        if token.text == ">" and not depth:
+            return index + 1
+    return 0
 
 
 def _is_global(declaration: list[Token]) -> bool:
@@ -171,7 +207,14 @@ def _is_global(declaration: list[Token]) -> bool:
     if "template" in words or "constexpr" in words or any(word in SPACES and word not in _VARIABLES for word in words):
         return False
     is_constant = "const" in words or "__mlusim_const" in words
-    return _is_variable(without_attributes(declaration)) and ("[" in words or not is_constant)
+    body = without_attributes(declaration)
+    return _is_variable(body) and ("[" in words or not is_constant) and not _is_of_class(body)
+
+
+def _is_of_class(body: list[Token]) -> bool:
+    """Whether a variable at file scope is the definition of a static member."""
+    base, _ = _base_and_declarator(body)
+    return base.endswith("::")
 
 
 def _is_variable(body: list[Token]) -> bool:

@@ -298,23 +298,6 @@ def test_an_array_without_a_size_refers_to_the_file_that_defines_it(order: int, 
         mlusim.run(module["beyond"], Output(64), dim=1, kind="BLOCK")
 
 
-@pytest.mark.parametrize(
-    ("declared", "what"),
-    [
-        ("struct S { __nram__ static float data[64]; };", "a static member"),
-        ("template <class T> __nram__ T data[64];", "a template of variables"),
-    ],
-)
-def test_arrays_without_a_place_of_their_own_are_an_error(declared: str, what: str, tmp_path: Path) -> None:
-    file = tmp_path / "placeless.mlu"
-    file.write_text(f"#include <bang.h>\n{declared}\n")
-    expected = (
-        rf"placeless\.mlu:2: data: {what} with a memory space is not simulated; declare the array at file scope or"
-    )
-    with pytest.raises(CompileError, match=expected):
-        bangc.compile(file)
-
-
 def test_words_of_cuda_are_explained(tmp_path: Path) -> None:
     file = tmp_path / "cuda.mlu"
     file.write_text("#include <bang.h>\n__global__ void kernel(float *x) { x[threadIdx.x] = 1; }\n")
