@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from called_intrinsics import FLOATS, TYPES, Array, assert_equal, compiled, results
+from called_intrinsics import FLOATS, POISON, TYPES, Array, assert_equal, compiled, results
 from mlusim import bangc
 
 H, W, C = 6, 5, 4  # an image in `a`
@@ -40,6 +40,31 @@ def _padded(a: Array) -> Array:
     return np.pad(_image(a), ((1, 2), (3, 0), (0, 0)), constant_values=a.dtype.type(3))
 
 
+def _sums_of_lines(a: Array) -> Array:
+    """The sum of each 128 B in its first element; the others stay as they were."""
+    line = 128 // a.itemsize
+    result = np.full(a.nbytes, POISON, np.uint8).view(a.dtype)
+    result[::line] = a.reshape(-1, line).sum(axis=1, dtype=np.float64)
+    return result
+
+
+FUSIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "FMA": lambda a, b: a * b + b,
+    "FMS": lambda a, b: a * b - b,
+    "FAM": lambda a, b: (a + b) * b,
+    "FSM": lambda a, b: (a - b) * b,
+    "FAA": lambda a, b: a + b + b,
+    "FAS": lambda a, b: a + b - b,
+    "FSS": lambda a, b: a - b - b,
+    "FSA": lambda a, b: a - b + b,
+}
+
+
+def _fused(name: str) -> Callable[[Array, Array], Array]:
+    """A fusion of integers, exact in float64 and rounded once."""
+    return lambda a, b: FUSIONS[name](a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
+
+
 ROWS, COLUMNS = H * W, C
 MOVES: dict[str, Callable[[Array, Array], Any]] = {
     f"__bang_transpose(out, a, {ROWS}, {COLUMNS})": lambda a, _: a.reshape(ROWS, COLUMNS).T,
@@ -68,6 +93,10 @@ MOVES: dict[str, Callable[[Array, Array], Any]] = {
     f"__bang_argmax(out, a, {N})": lambda a, _: _extremum(a.argmax(), a),
     f"__bang_argmin(out, a, {N})": lambda a, _: _extremum(a.argmin(), a),
     f"__bang_max(out, a, {N})": lambda a, _: _extremum(a.argmax(), a),
+    "__bang_reduce_sum(out, a, 64)": lambda a, _: _sums_of_lines(a[:64]),
+    f"__bang_incseq(out, {N})": lambda a, _: np.arange(N).astype(a.dtype),
+    f"__bang_filter_bitindex(out, a, b, {N})": lambda a, b: a[np.unpackbits(b.view("u1"), bitorder="little")[:N] == 1],
+    **{f"{{ __bang_fusion(FUSION_{name}, out, a, b, b, {N}, {N}); }}": _fused(name) for name in FUSIONS},
 }
 
 
@@ -86,6 +115,10 @@ def _off_zero(a: Array, below: Array, above: Array) -> Array:
 
 def _nearest(a: Array) -> Array:
     return _off_zero(a, np.floor(a), np.ceil(a))
+
+
+def _each(kind: str, value: str) -> str:
+    return f"for (int i = 0; i < {N}; ++i) (({kind} *)out)[i] = {value}"
 
 
 CONVERSIONS: dict[tuple[str, str], Callable[[Array], Array]] = {
@@ -109,6 +142,18 @@ CONVERSIONS: dict[tuple[str, str], Callable[[Array], Array]] = {
     ("int", f"__bang_int322float((float *)out, (int *)a, {N}, 0)"): lambda a: a.astype(np.float32),
     ("short", f"__bang_int162half_rn((half *)out, (short *)a, {N}, -3)"): lambda a: (a / 8).astype(np.float16),
     ("int8_t", f"__bang_int82float((float *)out, (int8_t *)a, {N}, -1)"): lambda a: (a / 2).astype(np.float32),
+    ("half", f"__bang_half2int32_tz((int *)out, (half *)a, {N}, 0)"): lambda a: np.trunc(a).astype(np.int32),
+    ("half", f"__bang_half2int16_tz((short *)out, (half *)a, {N}, 0)"): lambda a: np.trunc(a).astype(np.int16),
+    ("float", f"__bang_float2int16_rd((short *)out, (float *)a, {N}, 0)"): lambda a: _nearest(a).astype(np.int16),
+    ("short", f"__bang_int162float((float *)out, (short *)a, {N}, 0)"): lambda a: a.astype(np.float32),
+    ("int", f"__bang_int322float_rd((float *)out, (int *)a, {N}, 0)"): lambda a: a.astype(np.float32),
+    ("float", _each("int", "__float2int32(((float *)a)[i])")): lambda a: np.trunc(a).astype(np.int32),
+    ("float", _each("int", "__float2int32_up(((float *)a)[i])")): lambda a: np.ceil(a).astype(np.int32),
+    ("float", _each("half", "__float2half_rd(((float *)a)[i])")): lambda a: _off_zero(a, *_halves(a)),
+    ("half", _each("float", "__half2float(((half *)a)[i])")): lambda a: a.astype(np.float32),
+    ("half", _each("int", "__half2int32_up(((half *)a)[i])")): lambda a: np.ceil(a).astype(np.int32),
+    ("bfloat16_t", _each("float", "__bfloat162float(((bfloat16_t *)a)[i])")): lambda a: a.astype(np.float32),
+    ("float", _each("float", "__cn_scalar_max_f32(((float *)a)[i], 2.5f)")): lambda a: np.maximum(a, np.float32(2.5)),
     ("uint8_t", f"__bang_uchar2half((half *)out, (uint8_t *)a, {N})"): lambda a: a.astype(np.float16),
 }
 

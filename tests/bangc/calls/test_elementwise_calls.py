@@ -80,6 +80,10 @@ FUNCTIONS: dict[str, Callable[[Array], Any]] = {
     "active_rsqrt": lambda a: 1 / np.sqrt(a),
     "active_tanh": np.tanh,
     "active_sigmoid": lambda a: 1 / (1 + np.exp(-a)),
+    "active_loghp": np.log,
+    "active_sqrthp": np.sqrt,
+    "active_sin": np.sin,
+    "active_cos": np.cos,
     "floor": np.floor,
     "ceil": np.ceil,
 }
@@ -94,6 +98,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "__bang_maxeq_scalar(out, a, T(s), n)": np.maximum,
     "__bang_mineq_scalar(out, a, T(s), n)": np.minimum,
     "__bang_mul_scalar(a, a, T(s), n)": BINARY["mul"],
+    "__bang_add_const(out, a, T(s), n)": BINARY["add"],
     **{f"__bang_{name}(out, a, n)": function for name, function in UNARY.items()},
     "__bang_square(a, a, n)": UNARY["square"],
 }
