@@ -23,7 +23,7 @@ Options:
   shells                   completion by bash, zsh and fish
 
 Output:
-  outputs, kernel_run      what a run writes and prints; the run of a kernel, with the files of its outputs
+  outputs, kernel_run      what a run writes and prints; the run of a kernel
   compare_table            the table of `compare`; `sweep_table`, `tune_table`
   show, provenance         tables, colours and JSON; where its figures come from
   standard_output          for JSON alone: what kernels print goes to standard error

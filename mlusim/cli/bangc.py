@@ -135,7 +135,7 @@ def _program(module: Module, device: Board, outputs: Outputs, **options: Any) ->
     from mlusim.bangc.host.program import Program
     from mlusim.host.device import Device
 
-    if options["arg"] or options["out"] or options["no_data"]:
+    if options["arg"] or outputs.arrays or options["no_data"]:
         raise InputError(
             f"{module.path.name} is a program: it takes no --arg, --out or --no-data; name a kernel --entry"
         )

@@ -67,7 +67,6 @@ def demo(
     *,
     device: Board,
     strategy: str | None,
-    out: str | None,
     save: str | None,
     explain: bool,
     **options: Any,
@@ -77,7 +76,7 @@ def demo(
     from mlusim.ops.call import run
     from mlusim.ops.commands import command_of
 
-    outputs = Outputs.of(options, out=out)
+    outputs = Outputs.of(options)
     check_directory("--save", save, ("clip.npy", "shifts.npy"))
     clips, shifts = make_clips()
     if save is not None:

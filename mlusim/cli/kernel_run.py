@@ -1,15 +1,13 @@
-"""The run of a user's kernel, and the files of its outputs, `--out`: for `mlusim run`, `verify` and `bangc run`."""
+"""The run of a user's kernel: for `mlusim run` and `bangc run`; and options that `mlusim verify` has too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from mlusim.cli import show
-from mlusim.cli.files import check_output
 from mlusim.cli.kernel_arguments import given
 from mlusim.cli.options import csv_option, output_options, report_option, save_run_option
 from mlusim.cli.outputs import Outputs, finish
@@ -17,8 +15,6 @@ from mlusim.cli.provenance import print_findings
 from mlusim.errors import InputError, VerificationError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mlusim.explore.kernel_call import KernelCall
     from mlusim.hardware import Board
     from mlusim.ops.sensitivity import Sensitivity
@@ -60,9 +56,7 @@ def run_kernel(
     steady: bool = False,
     dma: str,
     max_operations: int | None = None,
-    out: Sequence[str],
     title: str,
-    inputs: Sequence[str] = (),
 ) -> int:
     """Run a kernel, write the requested files and print the summary; returns the exit code, 1 if the checker objects.
 
@@ -70,13 +64,11 @@ def run_kernel(
         call: the kernel with its arguments.
         device: the board.
         outputs: the files to write, and what to print.
-        check, sensitivity, no_data, steady, dma, max_operations, out: the options of these names.
+        check, sensitivity, no_data, steady, dma, max_operations: the options of these names.
         title: printed above the summary.
-        inputs: files that the command reads, which no output may replace.
     """
-    if out and no_data:
+    if outputs.arrays and no_data:
         raise InputError("--out with --no-data: there is no result to write")
-    targets = output_files(out, inputs)
     options = given(max_operations=max_operations) | ({} if call.kernel.launches else {"check": check, "dma": dma})
     try:
         result = call.run(device, data=not no_data, progress=not outputs.quiet, steady=steady, **options)
@@ -85,17 +77,13 @@ def run_kernel(
             raise
         print_findings(error.report)
         return 1
-    written = write_outputs(targets, result.outputs)
     finish(
         result,
         outputs,
         checked=check,
         sensitivity=partial(_sensitivity, call, device, data=not no_data) if sensitivity else None,
         title=title,
-        more={"outputs": written} if written else None,
     )
-    if outputs.is_printed:
-        print_outputs(written)
     return 0 if result.report is None or result.report.ok else 1
 
 
@@ -104,47 +92,3 @@ def _sensitivity(call: KernelCall, device: Board, *, data: bool) -> list[Sensiti
     from mlusim.ops.sensitivity import sensitivity_of
 
     return sensitivity_of(device, lambda board: call.run(board, data=data).time_ps)
-
-
-def write_outputs(targets: Mapping[str, Path], outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Write the outputs of `--out`; returns a description of the files for JSON."""
-    from mlusim.dtypes import dtype_name
-    from mlusim.host.array_files import write_array
-
-    written = []
-    for name, path in targets.items():
-        array = _output(outputs, name)
-        write_array("--out", path, array)
-        written.append({"file": str(path), "dtype": dtype_name(array.dtype), "shape": list(array.shape)})
-    return written
-
-
-def print_outputs(written: Sequence[Mapping[str, Any]]) -> None:
-    """Print the files of `--out` that were written."""
-    for file in written:
-        show.print_text(f"wrote {file['file']}: {file['dtype']} {file['shape']}")
-
-
-def output_files(out: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
-    """Return the files of `--out` by output name; an empty name for the only output."""
-    paths: dict[str, Path] = {}
-    for text in out:
-        name, equals, file = text.partition("=")
-        if not equals:
-            name, file = "", text
-        path = check_output("--out", file, inputs)
-        if any(path.resolve() == other.resolve() for other in paths.values()):
-            raise InputError(f"--out {text}: another output goes to {file}: name two files")
-        paths[name] = path
-    return paths
-
-
-def _output(outputs: Mapping[str, Any], name: str) -> Any:
-    known = list(outputs)
-    if not known:
-        raise InputError("--out: the kernel has no output; give one as --arg out=float32:2,8,64")
-    if not name and len(known) > 1:
-        raise InputError(f"--out: the kernel has several outputs; name one, as in --out {known[0]}=FILE.npy")
-    if name and name not in known:
-        raise InputError(f"--out {name}: the kernel has no such output; it has {', '.join(known)}")
-    return outputs[name or known[0]]

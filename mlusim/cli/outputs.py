@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mlusim.cli import show
 from mlusim.cli.files import check_csv, check_directory, check_file, check_output, is_device_or_fifo, write_bytes
 from mlusim.cli.provenance import made_by, verification_json
+from mlusim.errors import InputError
 from mlusim.units import plural
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Outputs:
     """The files that a command writes, and what it prints.
 
     Attributes:
-        array: file of the operator's output.
+        arrays: files of outputs, by name of the output; an empty name for the only one.
         report: directory of the report.
         saved: file of the run.
         operations: file of the operations, as a table.
@@ -31,7 +32,7 @@ class Outputs:
         quiet: print nothing.
     """
 
-    array: Path | None = None
+    arrays: Mapping[str, Path] = field(default_factory=dict)
     report: str | None = None
     saved: Path | None = None
     operations: Path | None = None
@@ -39,16 +40,16 @@ class Outputs:
     quiet: bool = False
 
     @classmethod
-    def of(cls, options: dict[str, Any], inputs: Sequence[str] = (), *, out: str | None = None) -> Self:
-        """Take `--report`, `--save-run`, `--csv`, `--json` and `--quiet` out of the options of a command.
+    def of(cls, options: dict[str, Any], inputs: Sequence[str] = ()) -> Self:
+        """Take `--out`, `--report`, `--save-run`, `--csv`, `--json` and `--quiet` out of the options of a command.
 
         Raises `InputError` for a file that cannot be written, or that is one of the inputs.
         """
         save_run, operations = options.pop("save_run", None), options.pop("operations", None)
-        array = check_output("--out", out, inputs) if out is not None else None
+        out = options.pop("out", None) or ()
         check_directory("--report", options["report"])
         return cls(
-            array=array,
+            arrays={"": check_output("--out", out, inputs)} if isinstance(out, str) else _output_files(out, inputs),
             report=options.pop("report"),
             saved=check_file("--save-run", save_run, inputs) if save_run is not None else None,
             operations=check_csv("--csv", operations, inputs) if operations is not None else None,
@@ -118,15 +119,13 @@ def finish(
 def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list[str]]:
     """Write the output, the run and the operations; return them as JSON, and as lines for the terminal."""
     written: dict[str, Any] = {}
-    lines = []
-    if outputs.array is not None and result.output is not None:
-        from mlusim.dtypes import dtype_name
-        from mlusim.host.array_files import write_array
-
-        write_array("--out", outputs.array, result.output)
-        name, shape = dtype_name(result.output.dtype), list(result.output.shape)
-        written["output"] = {"file": str(outputs.array), "dtype": name, "shape": shape}
-        lines.append(f"wrote {outputs.array}: {name} {shape}")
+    lines: list[str] = []
+    arrays = result.outputs or ({} if result.output is None else {"": result.output})
+    files = write_arrays(outputs.arrays, arrays)
+    if files:
+        # An operator has one output.
+        written |= {"outputs": files} if result.outputs else {"output": files[0]}
+        lines += map(wrote, files)
     if outputs.saved is not None:
         written["run"] = str(result.save(outputs.saved))
         lines.append(f"wrote {outputs.saved}: the run")
@@ -137,6 +136,51 @@ def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list
         )
         lines.append(f"wrote {outputs.operations}: {plural(result.log.count, 'operation')}{beside}")
     return written, lines
+
+
+def write_arrays(files: Mapping[str, Path], outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Write outputs to the files of `--out`; return a description of these for JSON."""
+    from mlusim.dtypes import dtype_name
+    from mlusim.host.array_files import write_array
+
+    written = []
+    for name, path in files.items():
+        array = _output(outputs, name)
+        write_array("--out", path, array)
+        written.append({"file": str(path), "dtype": dtype_name(array.dtype), "shape": list(array.shape)})
+    return written
+
+
+def wrote(file: Mapping[str, Any]) -> str:
+    """Return the line for the terminal about a file of `write_arrays`."""
+    return f"wrote {file['file']}: {file['dtype']} {file['shape']}"
+
+
+def _output_files(out: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
+    """Return the files of `--out` by output name; an empty name for the only output."""
+    paths: dict[str, Path] = {}
+    for text in out:
+        name, equals, file = text.partition("=")
+        if not equals:
+            name, file = "", text
+        if name in paths:
+            raise InputError(f"--out {text}: give each output one file, and name it: --out NAME=FILE.npy")
+        path = check_output("--out", file, inputs)
+        if any(path.resolve() == other.resolve() for other in paths.values()):
+            raise InputError(f"--out {text}: another output goes to {file}: name two files")
+        paths[name] = path
+    return paths
+
+
+def _output(outputs: Mapping[str, Any], name: str) -> Any:
+    known = list(outputs)
+    if not known:
+        raise InputError("--out: the kernel has no output; give one as --arg out=float32:2,8,64")
+    if not name and len(known) > 1:
+        raise InputError(f"--out: the kernel has several outputs; name one, as in --out {known[0]}=FILE.npy")
+    if name and name not in known:
+        raise InputError(f"--out {name}: the kernel has no such output; it has {', '.join(known)}")
+    return outputs[name or known[0]]
 
 
 def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:

@@ -98,7 +98,6 @@ def _run(
     *,
     device: Board,
     strategy: str | None,
-    out: str | None,
     explain: bool,
     dry_run: bool,
     check: bool,
@@ -110,8 +109,8 @@ def _run(
     **own: Any,
 ) -> None:
     inputs = [own[tensor.flag_name] for tensor in command.operator.inputs if own[tensor.flag_name] is not None]
-    outputs = Outputs.of(own, inputs, out=out)
-    if outputs.array and (no_data or dry_run):
+    outputs = Outputs.of(own, inputs)
+    if outputs.arrays and (no_data or dry_run):
         raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")
     if dry_run:
         _check_dry_run(outputs)
@@ -182,7 +181,7 @@ def _run_kernel(kernel_name: str, *, device: Board, **options: Any) -> int:
     outputs = Outputs.of(options, inputs)
     call = call_of(kernel_name, options)
     title = f"{call.kernel.name} of {kernel_name} on {device.name}\n"
-    return run_kernel(call, device, outputs, title=title, inputs=inputs, **options)
+    return run_kernel(call, device, outputs, title=title, **options)
 
 
 run = OperatorGroup("run", help=_HELP, make=make_operator, make_kernel=_make_kernel)

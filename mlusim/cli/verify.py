@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +15,11 @@ from mlusim.cli.kernel_run import (
     OUTPUT_OPTIONS,
     inputs_of,
     max_operations_option,
-    output_files,
-    print_outputs,
-    write_outputs,
 )
 from mlusim.cli.operator_group import OperatorGroup
 from mlusim.cli.option_types import FILE
 from mlusim.cli.options import device_option, dma_option
-from mlusim.cli.outputs import Outputs, finish
+from mlusim.cli.outputs import Outputs, finish, write_arrays, wrote
 from mlusim.cli.provenance import print_findings
 from mlusim.cli.run import make_operator
 from mlusim.files import is_kernel_name
@@ -115,26 +111,25 @@ def _verify(
     *,
     device: Board,
     reference: str | None,
-    out: Sequence[str],
     **options: Any,
 ) -> int:
     inputs = inputs_of(kernel_name, options["arg"])
     outputs = Outputs.of(options, inputs)
     call = call_of(kernel_name, options)
-    targets = output_files(out, inputs)
     expected = None if reference is None else _reference(reference)
     verified = call.verify(device, reference=expected, **given(**options))
-    written = [] if verified.stopped else write_outputs(targets, verified.outputs)
+    written = [] if verified.stopped else write_arrays(outputs.arrays, verified.outputs)
     files = [name for name in (outputs.saved, outputs.operations, outputs.report) if name]
     if verified.result is not None and files:
-        finish(verified.result, replace(outputs, as_json=False, quiet=True))
+        finish(verified.result, replace(outputs, arrays={}, as_json=False, quiet=True))
     if outputs.as_json:
         print_findings(verified)
     elif outputs.quiet:
         show.print_errors(verified)
     else:
         show.print_text(verified.text())
-        print_outputs(written)
+        for file in written:
+            show.print_text(wrote(file))
         for name in files:
             show.print_text(f"wrote {name}")
     return 0 if verified.ok else 1

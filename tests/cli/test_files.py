@@ -203,6 +203,7 @@ KERNEL = "async def kernel(core, x, out):\n    pass\n\nasync def two(core, x, a,
         (("mine.py:kernel", "--arg", "x.npy", "--arg", "out=int32:3,4", "--save-run", "x.npy"), "is an input"),
         (("mine.py:kernel", "--shape", "4", "--save-run", "mine.py"), "is an input"),
         (("mine.py:kernel", "--shape", "4", "--out", "o.npy", "--save-run", "o.npy"), "are one file: name two"),
+        (("mine.py:two", "--shape", "4", "--out", "a.npy", "--out", "b.npy"), "--out b.npy: give each output one file"),
     ],
 )
 def test_a_users_kernel_writes_all_output_files(folder, capsys, words, message):
