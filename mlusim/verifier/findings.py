@@ -11,6 +11,7 @@ from mlusim.log import PIPES, Log
 from mlusim.log_tables import TaskRecord
 from mlusim.units import format_ns, group_digits
 from mlusim.verifier.call_sites import call_sites
+from mlusim.verifier.core_names import core_at
 from mlusim.verifier.source_file import SourceLine, function_around
 
 ERROR, HINT = "error", "hint"
@@ -100,10 +101,13 @@ class Site(SourceLine):
         """Whether the line belongs to a compiled kernel."""
         return not self.file.startswith("<") and Path(self.file).suffix not in ("", ".py")
 
-    def call(self, name: str) -> str:
-        """Format a blocking call in the kernel's language: `await core.sync_io()` or, in BANG C, `__sync_io()`."""
+    def call(self, name: str, at: SourceLine | None = None) -> str:
+        """Format a blocking call in the kernel's language: `await core.sync_io()` or, in BANG C, `__sync_io()`.
+
+        `at`: where it belongs, if that is not the function of this operation.
+        """
         if not self.is_compiled:
-            return f"`await core.{name}`"
+            return f"`await {core_at(at or self.at)}.{name}`"
         lock, _, number = name.rstrip(")").partition("(")
         return f"`__bang_{lock}({number}, {number})`" if lock in LOCK_NAMES else f"`__{name}`"
 
@@ -257,17 +261,22 @@ def in_one_function(first: Site, second: Site) -> tuple[SourceLine, SourceLine]:
 
 def between(first: Site, second: Site) -> str:
     """Return where something belongs between two operations: `between k.py:8 and k.py:9`."""
+    return place_between(first, second)[0]
+
+
+def place_between(first: Site, second: Site) -> tuple[str, SourceLine]:
+    """Return what `between` does, and a line of the function that it means."""
     one, other = in_one_function(first, second)
     begin, end = one.location, other.location
     if begin != end:
         # A helper function with several calls: only the other operation has one place.
         in_helper = [place == site.at and bool(site.called_at) for place, site in ((one, first), (other, second))]
         if in_helper == [True, False]:
-            return f"before {end}"
-        return f"after {begin}" if in_helper == [False, True] else f"between {begin} and {end}"
+            return f"before {end}", other
+        return (f"after {begin}" if in_helper == [False, True] else f"between {begin} and {end}"), one
     if first.operation != second.operation:
-        return f"between the {first.operation} and the {second.operation} at {begin}"
-    return f"between the two calls of {first.operation} at {begin}"
+        return f"between the {first.operation} and the {second.operation} at {begin}", one
+    return f"between the two calls of {first.operation} at {begin}", one
 
 
 def owner_of(task: TaskRecord) -> dict[str, Any]:

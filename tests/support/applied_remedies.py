@@ -10,7 +10,7 @@ from mlusim.verifier.findings import Finding
 Lines = list[str]
 # A line of the kernel's file, and a call in the language of the kernel.
 AT = r"\w+\.(?:py|mlu):(\d+)"
-CALL = r"`((?:await core\.\w+|__\w+)\([\d, ]*\))`"
+CALL = r"`((?:await [\w.]+\.\w+|__\w+)\([\d, ]*\))`"
 
 
 def ways_to_apply(finding: Finding, lines: Lines) -> list[Lines]:
@@ -118,7 +118,7 @@ def _beginning_of_loop(source: Source, call: str, number: str) -> list[Lines]:
 
 def _waited_for(source: Source, number: str) -> list[Lines]:
     line = source.lines[int(number) - 1]
-    line = line.replace("core.memcpy_async(", "await core.memcpy(").replace("__memcpy_async(", "__memcpy(")
+    line = re.sub(r"([\w.]+)\.memcpy_async\(", r"await \1.memcpy(", line).replace("__memcpy_async(", "__memcpy(")
     return [source.with_line(int(number), line)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlusim.log import IO, MOVE, TENSOR, VECTOR
 from mlusim.verifier.findings import Site
 from mlusim.verifier.order.lanes import MEMORY_CORE_IO, POSTED
+from mlusim.verifier.source_file import SourceLine
 
 # By lane, the sync of a core that waits for it, and a description.
 LANE_SYNCS = {
@@ -26,10 +27,10 @@ SYNC_PIPES = {
 }
 
 
-def sync_after(site: Site, lane: int) -> str:
-    """Return the sync that waits for an operation on a lane, as text."""
+def sync_after(site: Site, lane: int, at: SourceLine | None = None) -> str:
+    """Return the sync that waits for an operation on a lane, as text; `at`: a line of the function where it belongs."""
     sync, pipe = LANE_SYNCS[lane]
-    return f"{site.call(f'{sync}()')}, which waits for {pipe}"
+    return f"{site.call(f'{sync}()', at)}, which waits for {pipe}"
 
 
 def blocking_copy(copy: Site, location: str = "") -> str:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.units import group_digits
-from mlusim.verifier.findings import Finding, Site, between, in_one_function
+from mlusim.verifier.findings import Finding, Site, between, in_one_function, place_between
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, blocking_copy, on_the_vector_pipe
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import source_file
+from mlusim.verifier.source_file import SourceLine, source_file
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
@@ -214,18 +214,21 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
     sync = syncs.pop() if len(syncs) == 1 else FULL_SYNC
     site, second = main.sites
     begin, end = in_one_function(site, second)
-    name = {("before", second.line): end.location, ("after", site.line): begin.location}.get(
-        (point.kind, point.line), f"{point.file.rpartition('/')[2]}:{point.line}"
+    place = {("before", second.line): end, ("after", site.line): begin}.get(
+        (point.kind, point.line), SourceLine(point.file, point.line)
     )
-    waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
+    name = place.location
     locations = {between(*finding.sites) for finding in findings}
+    between_both = len(locations) == 1 and not _at_one_call(main) and point.kind not in ("copy", "loop", "begin")
+    at = place_between(site, second)[1] if between_both else place
+    waits = f"{site.call(f'{sync}()', at)}, which waits for {SYNC_PIPES[sync]}"
     if point.kind == "copy":
         remedy = blocking_copy(site, name)
         sync = main.fields["sync"]
     elif point.kind in ("loop", "begin"):
         end_or_beginning = "end" if point.kind == "loop" else "beginning"
         remedy = f"{waits}, at the {end_or_beginning} of the loop at {name}"
-    elif len(locations) == 1 and not _at_one_call(main):
+    elif between_both:
         remedy = f"{waits}, {locations.pop()}"
     else:
         remedy = f"{waits}, {point.kind} {name}"

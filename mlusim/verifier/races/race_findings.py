@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlusim.log import MOVE
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
-from mlusim.verifier.findings import Finding, Site, between
+from mlusim.verifier.findings import Finding, Site, place_between
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS
@@ -75,7 +75,8 @@ def _remedies(pair: Pair, lane: int, moved: str) -> list[str]:
     if pair.writes == (False, True) and is_fresh(pair.run, pair.rows[0]):
         # With a sync between them, the first would read bytes that nothing has written.
         return [f"{part}: the first of them reads it before anything is written there"]
-    choices = [f"{sync_after(first, lane)}, {between(first, second)}"]
+    where, at = place_between(first, second)
+    choices = [f"{sync_after(first, lane, at)}, {where}"]
     if first.operation == "memcpy" and lane != POSTED:
         choices.append(blocking_copy(first))
     if moved:

@@ -50,7 +50,7 @@ class TaskRemedies:
             return _between_jobs(self.run.log.launches[jobs[0][0]].kind, special, general)
         sync, all_of = self._barrier(pair)
         where, between_barriers = self._where(pair)
-        barrier = f"{first.call(sync + '()')} in {all_of}, {where}"
+        barrier = f"{first.call(sync + '()', in_one_function(first, second)[0])} in {all_of}, {where}"
         rule = "cores run in parallel; only a barrier orders operations of different cores"
         if pair.writes == (True, True):
             # With a barrier alone, one of the two writes would still be useless.

@@ -9,6 +9,7 @@ from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.columns import ops_among
+from mlusim.verifier.core_names import core_at
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import location_of
@@ -56,7 +57,7 @@ def lock_or_atomic(pair: Pair, racing: frozenset[int]) -> tuple[str, str]:
         lines = _lines_of_update(pair, racing)
         begin, end = location_of(first.file, lines[0]), location_of(second.file, lines[1])
     held = f"hold the same lock in every task from {begin} to {end}: {lock}, {unlock}"
-    atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else "`core.atomic_reduce_add`"
+    atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else f"`{core_at(first.at)}.atomic_reduce_add`"
     return (
         _lock_moved(pair, begin, end) or held,
         f"if it is a sum, a maximum or the like, update it with an atomic, such as {atomic}",

@@ -1,0 +1,40 @@
+"""What a kernel calls its `Core` where a remedy adds a call: `core`, or `self.core` in a method of a class."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from mlusim.verifier.source_file import Lines, SourceLine, source_file
+
+# Methods of a core that other objects hardly have.
+_OF_CORE = re.compile(r"memcpy\w*|sync\w*|atomic_\w+|write_zero|lock|unlock")
+_USUAL = "core"
+
+
+def core_at(at: SourceLine) -> str:
+    """Return the expression for the core at a line of Python: that of its calls, or else of those of its function."""
+    names = _names("".join(linecache.getlines(at.file)))
+    if at.line in names:
+        return names[at.line]
+    first, last = _function(at)
+    return next((name for line, name in names.items() if first <= line <= last), _USUAL)
+
+
+def _function(at: SourceLine) -> Lines:
+    return source_file(at.file).function(at.line)[0]
+
+
+@lru_cache(maxsize=64)
+def _names(text: str) -> Mapping[int, str]:
+    """By line, the expression on which a method of a core is called there, in the order of the lines."""
+    try:
+        calls = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError):
+        return {}
+    methods = [call for call in calls if isinstance(call, ast.Attribute) and _OF_CORE.fullmatch(call.attr)]
+    named = [call for call in methods if isinstance(call.value, ast.Name | ast.Attribute)]
+    return {call.lineno: ast.unparse(call.value) for call in sorted(named, key=lambda call: call.lineno)}
