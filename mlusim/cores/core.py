@@ -163,7 +163,8 @@ class Core(InstructionMethods):
         """
         by_iteration = items if along is None else along
         for values in (items, by_iteration):
-            if not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
+            indexed = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+            if not indexed or getattr(values, "shape", None) == ():  # an array without axes has no length
                 raise OperandError(f"loop over {shown(values)}, which is not a sequence: name a range or a list")
         if len(by_iteration) > len(items):
             raise OperandError(

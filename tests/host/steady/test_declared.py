@@ -269,6 +269,7 @@ def test_a_kernel_that_issues_ahead_of_its_pipe() -> None:
         (3, None, "loop over 3, which is not a sequence: name a range or a list"),
         (iter([1, 2]), None, "which is not a sequence"),
         ([1, 2], 5, "loop over 5, which is not a sequence"),
+        ([1, 2], np.array(7), r"loop over array\(7\), which is not a sequence"),
         ([1], range(4), "loop over 1 items along 4: along has at most one per item"),
     ],
 )
