@@ -17,7 +17,7 @@ from mlusim.explore.runner import Runner
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 from mlusim.explore.table import data_frame, write_table
 from mlusim.explore.table_cells import MOST_ROWS, sweep_cells
-from mlusim.inputs import as_count, as_file, as_path, as_paths, as_tuple, check_flags
+from mlusim.inputs import as_count, as_file, as_path, as_paths, as_text, as_texts, as_tuple, check_flags
 from mlusim.progress import Bar
 from mlusim.units import plural
 
@@ -144,7 +144,9 @@ class Sweep:
         """
         from mlusim.analysis.sweep_plot import plot_sweep
 
-        return plot_sweep(self.rows, self.axes, metrics, against, None if path is None else as_path(path), title)
+        path = None if path is None else as_path(path)
+        against = None if against is None else as_text("against", against)
+        return plot_sweep(self.rows, self.axes, as_texts("metrics", metrics), against, path, as_text("title", title))
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {status}" for status, count in self.counts.items() if count)

@@ -71,6 +71,7 @@ class Tuning:
         """Run the best plan again on the same random inputs, for a complete result."""
         from mlusim.ops.call import run
 
+        check_flags(data=data, progress=progress)
         point = replace(self._best, axes=replace(self._best.axes, data=data))
         if point.axes.kernel is not None:
             return kernel_call(point.payload()).run(point.board, data=data, progress=progress)

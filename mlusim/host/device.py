@@ -37,7 +37,7 @@ from mlusim.host.garbage import fewer_collections
 from mlusim.host.run_end import check_deadlock, check_time
 from mlusim.host.stall_errors import line_of_the_host
 from mlusim.host.watchdog import Watchdog
-from mlusim.inputs import as_count, check_choice, check_flags, check_operations, check_seconds
+from mlusim.inputs import as_count, as_text, check_choice, check_flags, check_operations, check_seconds
 from mlusim.verifier.check_by_default import note_device
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ class Device(DeviceMemory):
         self._check_ran("result")
         names = dict.fromkeys(launch.kernel for launch in self.log.launches)
         return Result(
-            operator=name or ", ".join(names) or "nothing",
+            operator=as_text("name", name) or ", ".join(names) or "nothing",
             output=None,
             board=self.board,
             plan=None,

@@ -17,7 +17,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.dtypes import RAW, dtype_name, dtype_of
-from mlusim.errors import AccessError
+from mlusim.errors import AccessError, shown
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.docstrings import restore_docstring
 from mlusim.memory.kinds import MemoryKind
@@ -348,5 +348,8 @@ def _extents(shape: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
     items: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
     for item in items:
         if type(item) is not int:
-            return tuple(as_index(item) for item in items)
+            try:
+                return tuple(as_index(item) for item in items)
+            except TypeError:
+                raise AccessError(f"extents and axes of a view are integers, not {shown(item)}") from None
     return tuple(items)

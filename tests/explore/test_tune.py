@@ -46,6 +46,8 @@ def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator, tuned
     assert times == sorted(times)
     assert len(times) > 3
     assert found.run().time_ps == found.best["time_ps"]
+    with pytest.raises(InputError, match=r"^data='no': choose True or False$"):
+        found.run(data="no")
     # As `mlusim run` does it, with data: the command that the tuning gives.
     words = shlex.split(found.command)
     assert words[:3] == ["mlusim", "run", operator]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,11 @@ def test_results_need_a_synchronized_device():
             call()
     device.synchronize()
     assert device.result().time_ps > 0
+    for call in (device.result, partial(device.save, "a.zip")):
+        with pytest.raises(InputError, match=r"^name=3 is not text$"):
+            call(3)
+    with pytest.raises(InputError, match=r"^core='0': pass an integer of at least 0$"):
+        device.result().memory_at(0, core="0")
 
 
 def test_data_is_a_truth_value():
