@@ -8,12 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.accesses.table import COLLECT, SORTING
-from mlusim.verifier.findings import PRIVATE, Finding, Site, in_one_function
+from mlusim.verifier.consequence_remedies import lacks_load, of_two_launches, remedies_with
+from mlusim.verifier.findings import PRIVATE, Finding, Site
 from mlusim.verifier.order.happens_before import BY_OFFSETS
-from mlusim.verifier.races.lane_syncs import blocking_copy
-from mlusim.verifier.source_file import SourceLine, location_of, source_file
+from mlusim.verifier.source_file import SourceLine
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A counter that hands out work has at most this size.
@@ -53,6 +52,11 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
         findings[chosen] = replace(cause.fold(consequence), remedies=_remedies(cause, consequence))
         del findings[number]
     return _fold_wrong_parts(findings)
+
+
+def _remedies(cause: Finding, consequence: Finding) -> tuple[str, ...]:
+    wrong_part = cause.kind == "uninitialised" and _race(cause, consequence)
+    return remedies_with(cause, consequence, wrong_part=wrong_part)
 
 
 def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
@@ -103,78 +107,6 @@ def _distance(race: Finding) -> int:
     """Return the difference between the numbers of the two tasks of a race; 0 if a memory core is one of them."""
     numbers = [int(site.task.removeprefix("task ")) for site in race.sites if site.task != "memory core"]
     return abs(numbers[0] - numbers[-1]) if len(numbers) == len(race.sites) else 0
-
-
-def _remedies(cause: Finding, consequence: Finding) -> tuple[str, ...]:
-    """Return the remedies of a cause, which its consequence may make more precise."""
-    by = next((site for site in consequence.sites if site.role == "writes"), None)
-    if consequence.kind == "release" and "wait for the copy" not in cause.remedy:
-        copy = consequence.sites[0]
-        sync, *others = cause.remedies
-        return blocking_copy(copy), f"{sync}, and {consequence.remedy}", *others
-    if cause.kind == "uninitialised" and _race(cause, consequence) and by is not None:
-        # The line that should write these bytes writes others of the buffer.
-        where = dict.fromkeys((by.location, cause.sites[0].location))
-        part = f"correct the part of {cause.fields['buffer']} at"
-        return f"{part} {' or '.join(where)}", *(one for one in cause.remedies if not one.startswith(part))
-    if cause.kind == "hang" and consequence.kind == "task-race" and consequence.fields["passed"] == 0:
-        sync, late = consequence.fields["sync"], consequence.sites[-1]
-        more_precise = "once before" in cause.remedy or "reach the barrier" in cause.remedy
-        if sync in cause.fields.get("barriers", ()) and not more_precise:
-            who = "memory cores" if late.task == "memory core" else "cores"
-            if skipped := _skipped(cause, sync, late):
-                return f"let all {who} reach the barrier {skipped}", *cause.remedies
-            begin = min((loop[0] for loop in source_file(late.file).loops_around(late.line)), default=0)
-            first = f"the loop at {location_of(late.file, begin)}" if begin else late.location
-            barrier = f"{late.call(f'{sync}()')} in the {who}, once before {first}"
-            return barrier, *cause.remedies
-    if consequence.kind == "task-race" and not cause.remedies and cause.kind != "stopped":
-        return consequence.remedies
-    if consequence.kind == "unread":
-        late = consequence.sites[0]
-        if cause.kind == "never-written":
-            made = f"store {consequence.fields['buffer']} to {cause.fields['tensor']}"
-            return f"{made}: nothing reads what {late.operation} writes there at {late.location}", *cause.remedies
-        order = f"let what uses {consequence.fields['buffer']} come after {late.location}: nothing reads what it writes"
-        return order, *cause.remedies
-    if consequence.kind == "written-again" and _at_a_wrong_place(cause, consequence):
-        lines = " or ".join(dict.fromkeys(site.location for site in consequence.sites))
-        tensor = consequence.fields["tensor"]
-        return f"correct the part of {tensor} at {lines}: it is written again, and not read before", *cause.remedies
-    if _lacks_load(cause, consequence):
-        load = f"load {consequence.fields['tensor']}, which nothing reads, into {cause.fields['buffer']}"
-        return f"{load} before {cause.sites[0].location}", *cause.remedies
-    if consequence.kind == "wrong-value" and cause.kind == "written-again" and not cause.fields["is_read"]:
-        tensor = cause.fields["tensor"]
-        if tensor != consequence.fields["tensor"]:
-            lines = " and ".join(dict.fromkeys(site.location for site in cause.sites))
-            return f"read {tensor} after it is written at {lines}: nothing reads it", *cause.remedies
-    if consequence.kind == "never-written" and _of_two_launches(cause, consequence):
-        unwritten = consequence.fields["tensor"]
-        return f"pass {unwritten}, which is never written, to one of the two launches", *cause.remedies
-    if consequence.kind == "never-written" and cause.kind in ("written-again", "task-race"):
-        lines = " or ".join(dict.fromkeys(site.location for site in cause.sites if site.role == "writes"))
-        part = f"correct the part of {consequence.fields['tensor']} at {lines}"
-        return f"{part}: other bytes of it are never written", *cause.remedies
-    return cause.remedies
-
-
-def _skipped(hang: Finding, sync: str, late: Site) -> str:
-    """Return where the barrier is that some cores wait in and others skip, before a racing line; empty if nowhere."""
-    alike = [site for site in hang.sites if (site.task == "memory core") == (late.task == "memory core")]
-    waits = next((site for site in alike if site.role == "waits" and site.operation == sync), None)
-    if waits is None or all(site.role != "last" for site in alike):
-        return ""
-    barrier, line = in_one_function(waits, late)
-    if barrier.file != line.file or barrier.line >= line.line:
-        return ""
-    return f"at {barrier.location} before {line.location}"
-
-
-def _of_two_launches(cause: Finding, gap: Finding) -> bool:
-    """Return whether two launches write one tensor, while nobody writes another of the same size."""
-    both_write = cause.kind == "task-race" and cause.fields["sync"] == "synchronize" and cause.writes_twice
-    return both_write and not gap.sites and gap.nbytes == cause.nbytes * cause.times
 
 
 def _nothing(cause: Finding, consequence: Finding) -> bool:
@@ -302,8 +234,11 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         return nothing_writes or bool({*cause.fields["through"]} & {*wrong.fields["through"]})
     structural = [finding for finding in cause.unfolded if finding.kind in ("never-written", "written-again")]
     wrongly = [finding for finding in structural if finding.fields["tensor"] == wrong.fields["tensor"]]
-    if len(wrongly) < len(structural) or any(finding.fields.get("exchanges") for finding in wrongly):
-        # What tasks exchange through another tensor, or on the way to this one, is wrong, too.
+    if len(wrongly) < len(structural):
+        # What tasks exchange through the other tensor is wrong.
+        return True
+    if any(finding.fields.get("exchanges") or finding.fields.get("repeats") for finding in wrongly):
+        # What tasks exchange, or keep from one iteration to the next, is wrong, too.
         return True
     writer = {site.at for site in wrong.sites[:1]}
     displaced = {finding.kind for finding in wrongly if writer <= finding.lines} == {"never-written", "written-again"}
@@ -313,14 +248,6 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
         writer <= finding.lines for finding in wrongly if finding.kind == "written-again" or not writer
     )
-
-
-def _at_a_wrong_place(race: Finding, again: Finding) -> bool:
-    """Return whether a barrier would not mend a race: one line writes the same bytes in several tasks, unread."""
-    if race.kind != "task-race" or race.writes_twice or race.fields["sync"] not in BARRIERS:
-        return False
-    twice = [one.lines for one in race.unfolded if one.kind == "task-race" and one.writes_twice and len(one.lines) == 1]
-    return any(lines <= again.lines for lines in twice)
 
 
 def _unread(cause: Finding, unread: Finding) -> bool:
@@ -335,17 +262,6 @@ def _unread(cause: Finding, unread: Finding) -> bool:
     races = (race for race in cause.unfolded if race.kind == "race")
     same = (race for race in races if race.fields["buffer"] == unread.fields["buffer"])
     return any(unread.sites[0].at in race.lines and unread.sites[0].operation != "memcpy" for race in same)
-
-
-def _lacks_load(cause: Finding, again: Finding) -> bool:
-    """Return whether a buffer of a core is never filled, and nothing reads a tensor that tasks write again."""
-    return (
-        cause.kind == "uninitialised"
-        and cause.fields["memory"] in PRIVATE
-        and not cause.fields["beside_line"]
-        and again.kind == "written-again"
-        and not again.fields["is_read"]
-    )
 
 
 def _lookup(cause: Finding, lookup: Finding) -> bool:
@@ -381,7 +297,9 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
             return cause.kind == "task-race" or cause.nbytes == read.nbytes
         # A copy that is too long is so at both ends.
         return cause.nbytes == read.nbytes and read.sites[0].at in cause.lines
-    return cause.kind == "never-written" and cause.fields["tensor"] == buffer
+    # The store of an iteration that is skipped reads what that should compute.
+    skipped = cause.kind == "never-written" and read.sites[0].at in cause.lines
+    return skipped or (cause.kind == "never-written" and cause.fields["tensor"] == buffer)
 
 
 def _never_written(cause: Finding, gap: Finding) -> bool:
@@ -395,7 +313,10 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     if cause.kind == "never-written":
         # Nothing writes either, or as much is missing of both.
         return not (gap.sites or cause.sites) or (bool(gap.sites and cause.sites) and _share(cause) == _share(gap))
-    if _of_two_launches(cause, gap):
+    if of_two_launches(cause, gap):
+        return True
+    if cause.kind == "task-race" and cause.writes_twice and _missing(cause) and not gap.sites:
+        # Tasks have a wrong number, and none has that of the one that stores it.
         return True
     # A racing line may write as many bytes of the tensor as are missing.
     if cause.kind == "task-race" and (cause.fields["buffer"], cause.nbytes * cause.times) == (
@@ -436,7 +357,7 @@ def _written_again(cause: Finding, again: Finding) -> bool:
     if cause.kind == "uninitialised":
         # The load of what is replaced is missing.
         exchanged = cause.sites[0].at in again.lines
-        return exchanged or {site.at for site in cause.sites[1:]} == again.lines or _lacks_load(cause, again)
+        return exchanged or {site.at for site in cause.sites[1:]} == again.lines or lacks_load(cause, again)
     races = cause.unfolded if cause.kind == "task-race" else ()
     writer = again.sites[-1].at
     return any(

@@ -12,7 +12,7 @@ from mlusim.log_tables import TaskRecord
 from mlusim.units import format_ns, group_digits
 from mlusim.verifier.call_sites import call_sites
 from mlusim.verifier.core_names import core_at
-from mlusim.verifier.source_file import SourceLine, function_around
+from mlusim.verifier.source_file import SourceLine, function_around, location_of, source_file
 
 ERROR, HINT = "error", "hint"
 # The memories that each core has of its own.
@@ -239,6 +239,15 @@ class Finding:
             "folded": [finding.to_json() for finding in self.folded],
             **self.fields,
         }
+
+
+def outermost_loop(site: Site) -> str:
+    """Return where the outermost loop around an operation begins, in its function or that of its only call; else ""."""
+    at = site.called_at[0] if len(site.called_at) == 1 else site.at
+    source = source_file(at.file)
+    function, _ = source.function(at.line)
+    begin = min((loop[0] for loop in source.loops_around(at.line) if loop[0] >= function[0]), default=0)
+    return location_of(at.file, begin) if begin else ""
 
 
 def in_one_function(first: Site, second: Site) -> tuple[SourceLine, SourceLine]:

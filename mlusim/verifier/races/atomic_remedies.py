@@ -74,7 +74,7 @@ def announced(pair: Pair) -> list[str]:
         waits = f"{late.task} waits for an atomic of {others}, but not of {store.task}"
         return [f"correct the part of {pair.buffer} at {where}: {waits}"]
     if order.line[following[0]] not in order.line[earlier]:
-        if not _announces(pair, int(following[0])):
+        if all(pair.writes) or not _announces(pair, int(following[0])):
             return []
         return [f"let {late.task} wait for the atomic at {at}, which follows {store.location}, before {late.location}"]
     told = f"the old value of the atomic at {at} tells that all others have passed it"

@@ -12,7 +12,7 @@ from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.table import COLLECT, FILTERS
-from mlusim.verifier.findings import Finding
+from mlusim.verifier.findings import Finding, Site, outermost_loop
 from mlusim.verifier.run import Run
 from mlusim.verifier.split.plan_comparison import describe_tile, site_in_tile
 
@@ -53,7 +53,7 @@ class Gaps:
         rule = "every byte of an output must be written exactly once; these keep the previous contents of memory"
         if self.plan is not None:
             rule += f"\nthe plan assigns {describe_tile(self.plan, first)}"
-        remedies = self._remedies(starts, stops)
+        remedies = self._remedies(starts, stops, sites)
         if beside_bytes and sites:
             remedies.insert(
                 0,
@@ -79,8 +79,14 @@ class Gaps:
                 "of_bytes": allocation.nbytes,
                 "beside_bytes": beside_bytes,
                 "exchanges": self._exchanges(),
+                "repeats": nearest is not None and self._is_repeated(nearest),
             },
         )
+
+    def _is_repeated(self, row: int) -> bool:
+        """Return whether the line of an access is executed more than once."""
+        line_of = self.run.order.line_of
+        return int(np.count_nonzero(line_of == line_of[self.run.accesses.record[row]])) > 1
 
     def _exchanges(self) -> bool:
         """Return whether tasks read what other tasks have written."""
@@ -107,12 +113,14 @@ class Gaps:
         written = rows[accesses.write[rows]]
         return int(written[np.argmin(np.abs(accesses.high[written] - first_byte))]) if len(written) else None
 
-    def _remedies(self, starts: Integers, stops: Integers) -> list[str]:
+    def _remedies(self, starts: Integers, stops: Integers, sites: tuple[Site, ...]) -> list[str]:
         log = self.run.log
         name, nbytes = log.allocations[self.identity].name, log.allocations[self.identity].nbytes
         # Launches of BANG C programs have no windows: theirs may have got the tensor.
         in_windows = self.identity in log.windows
-        remedies = ["look for a bound that is too small, or a tile that is skipped"]
+        loop = outermost_loop(sites[0]) if sites else ""
+        where = f", in the loop at {loop}" if loop else ""
+        remedies = [f"look for a bound that is too small, or a tile that is skipped{where}"]
         if not len(self.rows) and not in_windows:
             # The host copies it back.
             remedies.insert(0, f"pass {name} to the launch that should write it, or do not copy it back")
