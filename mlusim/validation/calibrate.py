@@ -5,6 +5,9 @@ once. The value of each parameter before calibration acts as an additional measu
 `parameters`: without informative rows, the parameter stays there. A row's simulated time is the geometric mean over
 0.5, 1 and 2 times the board's launch skew, so that no parameter adapts to the exact phase of the cores.
 
+The values of the presets stay unless the fit lowers the cost clearly (`settled`). The minimum is flat, and rounding
+alone raises the cost by up to 3.4, so other values that fit about as well are not better.
+
 Then measurements are left out, the parameters are fitted to the rest, and the omitted ones are predicted: row by row,
 and kind by kind within each family. The errors of these predictions are the basis of the error bands of runs that were
 not measured.
@@ -37,6 +40,7 @@ _ROUNDS = 6
 _PARTS = (1.0, 0.5, 0.25, 0.125)  # of a step, tried in this order
 _ROW_SIGMA = 0.05  # relative, of a measurement and its re-creation
 _STEP = 0.5  # largest step of a parameter, as a logarithm
+_TIE = 4.0  # of the cost, two standard deviations of a parameter: nearer values fit equally well
 
 Values: TypeAlias = tuple[float, ...]
 
@@ -105,8 +109,8 @@ class Fit:
         ]
         return float(misses @ misses) + sum(pull * pull for pull in pulls)
 
-    def solve(self, report: Callable[[str], None] = print, rounds: int = _ROUNDS) -> tuple[Values, Numbers]:
-        """Return the best values, rounded, and the slopes of the last step.
+    def solve(self, report: Callable[[str], None] = print, rounds: int = _ROUNDS) -> Values:
+        """Return the best values, rounded.
 
         The slopes are computed anew for each step. If a step does not lower the cost, a half of it is tried, then a
         quarter, then an eighth: the times are not linear in the parameters.
@@ -124,7 +128,15 @@ class Fit:
                 break
             report(f"cost {best:.1f} -> {cost:.1f}")
             values, best = stepped, cost
-        return tuple(rounded(item, value) for item, value in zip(self.parameters, values, strict=True)), slopes
+        return tuple(rounded(item, value) for item, value in zip(self.parameters, values, strict=True))
+
+    def settled(self, present: Values, fitted: Values, report: Callable[[str], None] = print) -> Values:
+        """Return the fitted values if they lower the cost of the present ones by at least `_TIE`, else the present."""
+        old, new = self.cost(present), self.cost(fitted)
+        adopted = old - new >= _TIE
+        verdict = "adopted" if adopted else f"not adopted, as it is not lower by {_TIE:g}"
+        report(f"cost of the present values {old:.1f}, of the fit {new:.1f}: {verdict}")
+        return fitted if adopted else present
 
 
 def between(values: Values, stepped: Values, part: float) -> Values:
@@ -190,11 +202,10 @@ def calibrate(report: Callable[[str], None] = print, *, keep: bool = False) -> d
     """Fit, or keep the values of the presets; predict what is left out; return the content of `calibrated.json`."""
     rows = [row for row in measurements() if row.use == FIT]
     fit = Fit(rows)
-    if keep:
-        values = tuple(float(getattr(board(item.known_on), item.fields[0])) for item in fit.parameters)
-        slopes = fit.slopes(values)
-    else:
-        values, slopes = fit.solve(report)
+    values = tuple(float(getattr(board(item.known_on), item.fields[0])) for item in fit.parameters)
+    if not keep:
+        values = fit.settled(values, fit.solve(report), report)
+    slopes = fit.slopes(values)
     for item, value in zip(fit.parameters, values, strict=True):
         report(f"{', '.join(item.fields)} {item.families or ''} = {value:g}")
     by_row = left_out(fit, values, slopes, lambda row: row.name)
@@ -236,7 +247,7 @@ def main() -> None:
     """Fit, and write the file that the presets read."""
     parser = argparse.ArgumentParser(prog="python -m mlusim.validation.calibrate", description=__doc__)
     parser.add_argument("--dry-run", action="store_true", help="print, and write nothing")
-    parser.add_argument("--keep", action="store_true", help="keep the fitted values, and predict the rows anew")
+    parser.add_argument("--keep", action="store_true", help="keep the present values without a fit")
     options = parser.parse_args()
     content = calibrate(keep=options.keep)
     if not options.dry_run:

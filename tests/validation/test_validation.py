@@ -13,13 +13,13 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import measure
 from mlusim.analysis.run_kind import kind_of
 from mlusim.hardware import board
-from mlusim.hardware.calibrated import fitted, rows
+from mlusim.hardware.calibrated import PATH, fitted, rows
 from mlusim.host.device import Device
 from mlusim.log import IO
 from mlusim.memory.kinds import Direction
 from mlusim.units import KIB, MIB, PS_PER_S
 from mlusim.validation import kernels, report
-from mlusim.validation.calibrate import Fit, before, fields_for, with_values
+from mlusim.validation.calibrate import Fit, before, calibrate, fields_for, with_values
 from mlusim.validation.measurements import BOUND, FIT, measurements
 from mlusim.validation.parameters import PARAMETERS
 from mlusim.validation.recreate import recreate, simulated_us
@@ -155,8 +155,33 @@ def test_a_fit_recovers_a_known_parameter():
     hidden = 0.8
     truth = Fit(chosen, [parameter]).simulate(chosen[0], [hidden])
     fit = Fit([replace(chosen[0], time_us=truth)], [parameter])
-    values, _ = fit.solve(lambda _: None)
+    values = fit.solve(lambda _: None)
     assert values == (pytest.approx(hidden, abs=0.004),)
+
+
+def test_values_stay_unless_a_fit_lowers_the_cost_clearly():
+    class Costly(Fit):
+        def cost(self, values):
+            return values[0]
+
+    fit, said = Costly([]), []
+    assert fit.settled((17.5,), (13.6,), said.append) == (17.5,)
+    assert fit.settled((17.5,), (13.5,), said.append) == (13.5,)
+    assert said == [
+        "cost of the present values 17.5, of the fit 13.6: not adopted, as it is not lower by 4",
+        "cost of the present values 17.5, of the fit 13.5: adopted",
+    ]
+
+
+@pytest.mark.slow
+def test_calibration_reproduces_the_values_and_errors_of_the_presets():
+    content, kept = calibrate(lambda _: None), json.loads(PATH.read_text(encoding="utf-8"))
+    assert content["parameters"] == kept["parameters"]
+    assert [row["name"] for row in content["rows"]] == [row["name"] for row in kept["rows"]]
+    for error in ("left_out", "kind_in_family"):
+        # The last bits of NumPy's least squares may depend on the machine.
+        times = [row[error] for row in kept["rows"]]
+        assert [row[error] for row in content["rows"]] == pytest.approx(times, rel=1e-3)
 
 
 def test_a_parameter_without_measurements_keeps_its_assumed_value():
