@@ -163,6 +163,17 @@ def test_traffic_by_tensor_sums_to_the_bus(request, name):
     assert all(one.written_bytes == 0 for one in found if one.is_input)
 
 
+def test_compulsory_bytes_of_tensors_sum_to_those_of_the_summary_if_an_input_is_read_in_part():
+    x, shifts = np.zeros((1, 4, 8, 64), np.float32), np.array([[3, -3]], np.int32)
+    run = mlusim.ops.tin_shift_forward(x, shifts)
+    found = {one.name: one for one in tensor_traffic(records_of(run))}
+    read = {name: one.compulsory_bytes for name, one in found.items() if one.is_input}
+    # Of four rows, one stays; every load of a shift of 4 B moves 64 B.
+    assert read == {"x": x.nbytes // 4, "shifts": shifts.nbytes}
+    assert found["shifts"].bus_read_bytes > found["shifts"].compulsory_bytes
+    assert run.metrics.compulsory_bytes == {"read": sum(read.values()), "write": x.nbytes}
+
+
 def test_ldram_has_a_row_of_its_own():
     async def kernel(core, out):
         local = core.ldram.alloc(256, "int8")
