@@ -20,7 +20,7 @@ from mlusim.explore.user_kernels import UserKernel, kernel_of
 from mlusim.files import is_kernel_name
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.steady.steady import check_steady
-from mlusim.inputs import as_count, as_mapping, as_shape, check_choice, check_operations
+from mlusim.inputs import as_count, as_mapping, as_shape, as_texts, check_choice, check_operations
 from mlusim.ops.commands import Command, command_of
 
 _LAUNCH = ("dim", "kind", "theory_ops")
@@ -52,6 +52,7 @@ def axes_of(
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
     as_count("seed", seed, least=0)
+    arguments = as_texts("arguments", arguments)
     check_steady(steady=steady, data=data)
     operation = by_name(operation)
     if is_operator(operation):
@@ -64,7 +65,7 @@ def axes_of(
     varied = {parameter: _board_values(parameter, values) for parameter, values in as_mapping("vary", vary).items()}
     return replace(
         axes,
-        arguments=tuple(arguments),
+        arguments=arguments,
         data=data,
         seed=seed,
         steady=steady,

@@ -37,7 +37,7 @@ from mlusim.host.garbage import fewer_collections
 from mlusim.host.run_end import check_deadlock, check_time
 from mlusim.host.stall_errors import line_of_the_host
 from mlusim.host.watchdog import Watchdog
-from mlusim.inputs import as_count, as_text, check_choice, check_flags, check_operations, check_seconds
+from mlusim.inputs import as_count, as_path, as_text, check_choice, check_flags, check_operations, check_seconds
 from mlusim.verifier.check_by_default import note_device
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Device(DeviceMemory):
         check_seconds("stall_s", stall_s)
         check_choice("dma", dma, ("complete", "late"))
         target = board(device)
-        if log_folder is not None and not Path(log_folder).is_dir():
+        if log_folder is not None and not as_path(log_folder).is_dir():
             raise InputError(f"log_folder={str(log_folder)!r} is not a folder: make it, or name an existing one")
         late = dma == "late"
         chip = Chip(target, data=data, late=late, max_operations=max_operations, log_folder=log_folder, dry=dry)
@@ -325,6 +325,8 @@ class Device(DeviceMemory):
 
         self._check_ran("verify")
         check_names(rewrites=rewrites, partial=partial)
+        check_flags(left=left)
+        name = as_text("name", name)
         report = check_log(
             self.log, self.board, name=name, rewrites=rewrites, partial=partial, left=left, stopped=self._error
         )

@@ -76,6 +76,8 @@ class Tiles:
         return len(self.task)
 
     def _rows(self, task: int) -> Integers:
+        if not isinstance(task, int | np.integer) or task < 0:
+            raise PlanError(f"tiles of task {shown(task)}: pass its number, core.task_id, an integer of at least 0")
         first = self._first_of_task
         if first is None or task + 1 >= len(first):
             return np.empty(0, np.int64)

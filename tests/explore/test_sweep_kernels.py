@@ -269,7 +269,7 @@ def test_arguments_modified_in_place_stay_so(tmp_path, monkeypatch):
     found = mlusim.sweep(double, arguments=["inout:y.npy"], repeats=[1, 2], workers=0)
     assert found.counts["done"] == 2
     assert found.rows[0]["arguments"] == "inout:y.npy"
-    (read_only,) = mlusim.sweep(double, arguments=["y.npy"], workers=0).rows
+    (read_only,) = mlusim.sweep(double, arguments="y.npy", workers=0).rows  # one needs no list
     assert "y is an input" in read_only["message"]
     in_place, plain = (points_of(double, shape=None, arguments=[text])[0].key() for text in ("inout:y.npy", "y.npy"))
     assert in_place != plain

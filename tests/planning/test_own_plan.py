@@ -66,6 +66,16 @@ def test_check_names_the_fault_of_a_plan(plan, message):
         own(**plan).check()
 
 
+@pytest.mark.parametrize("task", [-1, 1.0, "0", None], ids=repr)
+def test_tiles_of_a_task_that_does_not_exist_are_an_error(task):
+    with pytest.raises(
+        PlanError, match=r"^tiles of task .*: pass its number, core\.task_id, an integer of at least 0$"
+    ):
+        list(own().tiles_of(task))
+    assert [tile.start for tile in own().tiles_of(1)] == [(2, 0)]
+    assert list(own().tiles_of(9)) == []
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
