@@ -83,7 +83,7 @@ def check_log(
             # No run can follow it.
             findings += wrong_plan
             plan = None
-    findings += find_swallowed(log)
+    findings += find_swallowed(log, stopped)
     races = find_races(run)
     findings += races
     released = find_releases(run)

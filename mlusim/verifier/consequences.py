@@ -282,7 +282,12 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
     if cause.kind == "swallowed":
         return True
     if cause.kind == "uninitialised":
-        return read.nbytes < read.fields["of_bytes"] and _share(cause) == _share(read)
+        # Buffers that change places lack the same load: other executions of one line read all of them.
+        lines = [[site.at for site in one.sites] for one in (cause, read) if one.nbytes == one.fields["of_bytes"]]
+        in_turn = lines.count(lines[0]) == 2 if lines else False
+        return (in_turn and cause.sites[0].record != read.sites[0].record) or (
+            read.nbytes < read.fields["of_bytes"] and _share(cause) == _share(read)
+        )
     if cause.kind == "access":
         # A line that leaves a tensor of all tasks also writes other parts of it than it should.
         shared = read.fields["memory"] not in PRIVATE and cause.fields.get("buffer") == buffer
@@ -315,6 +320,8 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
         return not (gap.sites or cause.sites) or (bool(gap.sites and cause.sites) and _share(cause) == _share(gap))
     if of_two_launches(cause, gap):
         return True
+    if cause.kind == "uninitialised":
+        return any(one.fields["buffer"] == gap.fields["tensor"] for one in cause.folded if one.kind == "uninitialised")
     if cause.kind == "task-race" and cause.writes_twice and _missing(cause) and not gap.sites:
         # Tasks have a wrong number, and none has that of the one that stores it.
         return True

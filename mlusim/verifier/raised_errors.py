@@ -70,10 +70,16 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
     )
 
 
-def find_swallowed(log: Log) -> list[Finding]:
-    """Return a finding per source line at which kernels caught errors."""
+def find_swallowed(log: Log, stopped: BaseException | None = None) -> list[Finding]:
+    """Return a finding per source line at which kernels caught errors.
+
+    `stopped`: the error that ended the run, which a `finally` may have delayed.
+    """
+    ended = (stopped.message, stopped.location) if isinstance(stopped, MlusimError) else ()
     by_line: dict[SourceLine | str, list[tuple[str, str, SourceLine]]] = {}
     for message, location, file, line in log.swallowed:
+        if (message, location) == ended:
+            continue
         at = SourceLine(file, line)
         by_line.setdefault(at if at.line else location, []).append((message, location, at))
     return [
