@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iosfwd>
+#include <limits>
 
 #define MLUSIM_ONE(name)                                                       \
     inline half name(half x) { return half(std::name(float(x))); }             \
@@ -23,7 +24,38 @@
     MLUSIM_ONE(asin) MLUSIM_TWO(pow) MLUSIM_TWO(fmod) MLUSIM_TWO(atan2)                                          \
     MLUSIM_TWO(fmax) MLUSIM_TWO(fmin) MLUSIM_TEST(isnan) MLUSIM_TEST(isinf) MLUSIM_TEST(isfinite) MLUSIM_TEST(signbit)
 
+namespace mlusim {
+
+constexpr float power_of_two(int exponent) {
+    float value = 1;
+    for (; exponent > 0; --exponent) value *= 2;
+    for (; exponent < 0; ++exponent) value /= 2;
+    return value;
+}
+
+// The limits of a type with that many binary digits; 2 to the power of `Exponent` is the first number beyond it.
+template <class T, int Digits, int Exponent> struct Limits : std::numeric_limits<float> {
+    static constexpr int digits = Digits, digits10 = (Digits - 1) * 3 / 10, max_digits10 = 2 + Digits * 3 / 10;
+    static constexpr int max_exponent = Exponent, min_exponent = 3 - Exponent;
+    static constexpr int max_exponent10 = Exponent * 3 / 10, min_exponent10 = (2 - Exponent) * 3 / 10;
+    static constexpr T min() noexcept { return T(power_of_two(2 - Exponent)); }
+    static constexpr T max() noexcept { return T((2 - power_of_two(1 - Digits)) * power_of_two(Exponent - 1)); }
+    static constexpr T lowest() noexcept { return T(-max()); }
+    static constexpr T epsilon() noexcept { return T(power_of_two(1 - Digits)); }
+    static constexpr T round_error() noexcept { return T(0.5f); }
+    static constexpr T denorm_min() noexcept { return T(power_of_two(3 - Exponent - Digits)); }
+    static constexpr T infinity() noexcept { return T(std::numeric_limits<float>::infinity()); }
+    static constexpr T quiet_NaN() noexcept { return T(std::numeric_limits<float>::quiet_NaN()); }
+    static constexpr T signaling_NaN() noexcept { return quiet_NaN(); }
+};
+
+}  // namespace mlusim
+
 namespace std {
+#ifndef __STDCPP_FLOAT16_T__
+template <> struct numeric_limits<half> : mlusim::Limits<half, 11, 16> {};
+#endif
+template <> struct numeric_limits<bfloat16_t> : mlusim::Limits<bfloat16_t, 8, 128> {};
 MLUSIM_ALL
 // The standard library's streams show no half before C++23.
 template <class C, class T> inline basic_ostream<C, T> &operator<<(basic_ostream<C, T> &stream, half x) {
