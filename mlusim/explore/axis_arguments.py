@@ -51,7 +51,7 @@ def axes_of(
     empty = [name for name, values in (*own.items(), *of_kernel.items()) if not values]
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
-    as_count("seed", seed, least=0)
+    seed = as_count("seed", seed, least=0)
     arguments = as_texts("arguments", arguments)
     check_steady(steady=steady, data=data)
     operation = by_name(operation)

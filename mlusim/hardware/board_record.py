@@ -6,6 +6,7 @@ Not modelled: the L2 cache and LLC, clock changes under load, the host link.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from operator import index
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -272,7 +273,16 @@ class Board:
                 near = nearest(key, known)
                 raise BoardError(f"{self.name}: no parameter {key!r}; {near}`mlusim devices {self.name}` lists them")
         sources = dict(self.sources) | dict.fromkeys(changes, "ASSUMED: set by the user")
-        return Board(**(self.parameters() | changes | {"sources": sources}))
+        values = {key: _plain(value) for key, value in changes.items()}
+        return Board(**(self.parameters() | values | {"sources": sources}))
+
+
+def _plain(value: Any) -> Any:
+    """Return an integer of NumPy as Python's, and other values unchanged."""
+    try:
+        return value if isinstance(value, bool) else index(value)
+    except TypeError:
+        return value
 
 
 def _board_of(values: dict[str, Any]) -> Board:

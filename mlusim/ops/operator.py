@@ -111,17 +111,19 @@ class Operator:
         """
         if nram_limit_bytes is None:
             return _cached_plan(self, board, strategy, tensors, attributes)
+        limit = _as_limit(board, nram_limit_bytes)
+        limited = board.replace(nram_reserved_bytes=board.nram_bytes - limit)
         try:
-            plan = self.plan(_limited(board, nram_limit_bytes), strategy, *tensors, **attributes)
+            plan = self.plan(limited, strategy, *tensors, **attributes)
         except PlanError as error:
             message = error.message.replace(MORE_NRAM, "raise nram_limit_bytes")
-            raise PlanError(f"with nram_limit_bytes = {nram_limit_bytes}: {message}") from None
-        if plan.nram_bytes > nram_limit_bytes:
+            raise PlanError(f"with nram_limit_bytes = {limit}: {message}") from None
+        if plan.nram_bytes > limit:
             raise PlanError(
-                f"with nram_limit_bytes = {nram_limit_bytes}: {self.name} needs {plan.nram_bytes} B of NRAM at least, "
+                f"with nram_limit_bytes = {limit}: {self.name} needs {plan.nram_bytes} B of NRAM at least, "
                 f"buffers rounded up to {board.vector_alignment_bytes} B; raise nram_limit_bytes to that"
             )
-        return replace(plan, board=board, nram_limit_bytes=nram_limit_bytes)
+        return replace(plan, board=board, nram_limit_bytes=limit)
 
     def prepared(
         self, board: Board, strategy: str | None, *inputs: Input, nram_limit_bytes: int | None = None, **attributes: Any
@@ -147,7 +149,7 @@ class Operator:
             output_shape=shape,
             output_dtype=dtype,
             view=partial(self.view, **attributes) if self.view and plan.strategy == "view" else None,
-            request=replace(request, nram_limit_bytes=nram_limit_bytes),
+            request=replace(request, nram_limit_bytes=plan.nram_limit_bytes),
         )
 
 
@@ -273,17 +275,17 @@ def _check_size(operator: str, board: Board, tensors: Iterable[Tensor]) -> None:
             )
 
 
-def _limited(board: Board, nram_limit_bytes: int) -> Board:
-    """Return the board with its usable NRAM limited. Raises `InputError` for an invalid limit."""
+def _as_limit(board: Board, nram_limit_bytes: Any) -> int:
+    """Return a limit on NRAM in bytes. Raises `InputError` for an invalid one."""
     usable = board.nram_usable_bytes
-    if isinstance(nram_limit_bytes, bool) or not isinstance(nram_limit_bytes, int):
+    if isinstance(nram_limit_bytes, bool) or not isinstance(nram_limit_bytes, int | np.integer):
         raise InputError(f"nram_limit_bytes={shown(nram_limit_bytes)} is not an integer: pass bytes")
     if not 0 < nram_limit_bytes <= usable:
         raise InputError(
             f"nram_limit_bytes={shown(nram_limit_bytes)}: a limit is 1 to {usable}, the usable NRAM of {board.name}; "
             "leave it off for all of it"
         )
-    return board.replace(nram_reserved_bytes=board.nram_bytes - nram_limit_bytes)
+    return int(nram_limit_bytes)
 
 
 def apply_on_device(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import fields
 
+import numpy as np
 import pytest
 
 import mlusim.hardware
@@ -358,3 +359,9 @@ def test_a_record_refuses_values_without_an_origin(sources: dict[str, str], mess
     values = {name: getattr(preset, name) for name in ["name", *PARAMETERS]}
     with pytest.raises(BoardError, match=message):
         Board(sources=sources, **values)
+
+
+def test_integers_of_numpy_are_parameters_too() -> None:
+    changed = mlusim.hardware.board("mlu370-x4").replace(clusters=np.int64(2), max_union=np.uint8(2))
+    assert changed == mlusim.hardware.board("mlu370-x4").replace(clusters=2, max_union=2)
+    assert (type(changed.clusters), type(changed.max_union)) == (int, int)

@@ -60,6 +60,7 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
     locks = issuer.chip.locks
     if not isinstance(number, int | np.integer) or isinstance(number, bool):
         raise OperandError(f"{name} {shown(number)}: the number of a lock is an integer, 0 or more")
+    number = int(number)  # compiled code takes no integers of NumPy
     if number < 0:
         raise OperandError(f"{name} {number}: the number of a lock is 0 or more")
     lock = locks.setdefault(number, Lock())
@@ -67,7 +68,7 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
         raise OperandError(f"unlock {number}: this task does not hold that lock; call lock({number}) first")
     if name == "lock" and lock.owner is task:
         error = HangError(f"deadlock: this task waits for lock {number}, which it holds itself; unlock it first")
-        error.own_lock = task.index, int(number)
+        error.own_lock = task.index, number
         raise error
     issuer.begin()
     now_ps = task.now_ps

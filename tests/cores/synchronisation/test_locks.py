@@ -16,7 +16,7 @@ ONE = {"kind": "BLOCK", "dim": 1}
 async def add_one(core: Core, total: View, locked: bool) -> None:
     """What loses increments where two tasks do it at a time."""
     if locked:
-        await core.lock(3)
+        await core.lock(np.int64(3))
     tile = core.nram.alloc(total.shape, total.dtype)
     await core.memcpy(tile, total)
     core.add(tile, tile, 1.0)
