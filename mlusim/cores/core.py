@@ -26,6 +26,7 @@ from mlusim.cores.scratch import Scratch
 from mlusim.cores.synchronisation import locks, syncs
 from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.errors import KernelError, OperandError, shown
+from mlusim.inputs import as_count, check_flags
 from mlusim.units import format_ns
 
 if TYPE_CHECKING:
@@ -232,6 +233,8 @@ class Core(InstructionMethods):
             blocking: whether each copy is awaited before the next is issued, or only the last one.
         """
         line = self._line(_getframe(1))
+        check_flags(blocking=blocking)
+        blocking = bool(blocking)  # compiled code takes neither booleans nor integers of NumPy
         return loops.copy_rows(self.issuer, line, dst, src, dst_rows, src_rows, lengths=lengths, blocking=blocking)
 
     def scalar_copy(
@@ -245,7 +248,9 @@ class Core(InstructionMethods):
             extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
         """
         line = self._line(_getframe(1))
-        return loops.scalar_copy(self.issuer, line, dst, src, dst_rows, src_rows, extra_cycles)
+        return loops.scalar_copy(
+            self.issuer, line, dst, src, dst_rows, src_rows, as_count("extra_cycles", extra_cycles, least=0)
+        )
 
     def gather(self, dst: View, src: View, offsets: View, mask: View | None = None) -> None:
         """dst[i] = src[offsets[i]] by one asynchronous `__gather`, from arch 592 on; offsets in rows, in NRAM."""
@@ -325,14 +330,16 @@ class Core(InstructionMethods):
         """Sort rows and their values into bins of `size` rows each; returns the index where each bin begins."""
         line = self._line(_getframe(1))
         views = (rows_out, values_out, rows, values, mask)
-        return masks.collect_bins(self.issuer, line, *views, size=size, bins=bins, known=known)
+        counts = {"size": as_count("size", size, least=0), "bins": as_count("bins", bins, least=0)}
+        return masks.collect_bins(self.issuer, line, *views, **counts, known=known)
 
     def scalar_bins(
         self, rows_out: View, values_out: View, rows: Addresses, values: View, counters: View, *, size: int
     ) -> Awaitable[Integers]:
         """Sort rows and their values into bins of `size` rows each by scalar loops; returns where each bin begins."""
         line = self._line(_getframe(1))
-        return masks.scalar_bins(self.issuer, line, rows_out, values_out, rows, values, counters, size=size)
+        views = (rows_out, values_out, rows, values, counters)
+        return masks.scalar_bins(self.issuer, line, *views, size=as_count("size", size, least=0))
 
     # ---- syncs, barriers and locks (`mlusim.cores.synchronisation.syncs`, `mlusim.cores.synchronisation.locks`)
 

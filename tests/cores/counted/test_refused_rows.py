@@ -10,7 +10,7 @@ import pytest
 
 from counted_loops import PLACE
 from mlusim.cores.core import Core
-from mlusim.errors import AccessError, AllocationError, CopyError, KernelError, OperandError
+from mlusim.errors import AccessError, AllocationError, CopyError, InputError, KernelError, OperandError
 from mlusim.host.device import Device
 from mlusim.memory.addresses import Addresses, IndexedAxis
 from mlusim.memory.view import View
@@ -210,3 +210,18 @@ def test_memcpy_rows_rejects_invalid_runs(
 
     with pytest.raises(error, match=PLACE + ".*" + message):
         run(kernel, x, device=device)
+
+
+def test_numbers_and_flags_may_be_those_of_numpy(run: Any) -> None:
+    async def kernel(core: Core, integer: Any, boolean: Any) -> None:
+        tile, other = core.nram.alloc(8, "int32", "tile"), core.nram.alloc(8, "int32", "other")
+        core.fill(tile, 0)
+        await core.memcpy_rows(other, tile, blocking=boolean(0))
+        await core.sync()
+        await core.scalar_copy(other, tile, extra_cycles=integer(2))
+
+    assert run(kernel, np.int64, np.bool_).log.table().tolist() == run(kernel, int, bool).log.table().tolist()
+    with pytest.raises(InputError, match=PLACE + r"extra_cycles=-2: pass an integer of at least 0$"):
+        run(kernel, lambda value: -value, bool)
+    with pytest.raises(InputError, match=PLACE + r"blocking='0': choose True or False$"):
+        run(kernel, int, str)
