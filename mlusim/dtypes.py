@@ -41,7 +41,7 @@ FLOATS: tuple[Dtype, ...] = (FLOAT16, BFLOAT16, FLOAT32, FLOAT64, FLOAT8_E4M3FN,
 COMPLEX: tuple[Dtype, ...] = (COMPLEX64, COMPLEX128)
 ALL: tuple[Dtype, ...] = (BOOL, *INTEGERS, *FLOATS, *COMPLEX)
 
-# Sets beside the tuples: the predicates run once per simulated instruction, and a set needs one hash.
+# Sets in addition to the tuples: the predicates run once per simulated instruction, and a set needs one hash.
 _INTEGERS = frozenset(INTEGERS)
 _FLOATS = frozenset(FLOATS)
 _COMPLEX = frozenset(COMPLEX)

@@ -15,7 +15,7 @@ class Bar:
     As a context manager the bar is shown at once, and removed at the end.
 
     Args:
-        what: the text beside the bar.
+        what: the text next to the bar.
         total: number of steps; None if unknown.
         shown: False disables the bar.
         threaded: redraw the bar in a thread. Otherwise only `show` and `update` draw it, and output of the run is not

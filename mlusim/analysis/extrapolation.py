@@ -30,9 +30,9 @@ class Extrapolation(NamedTuple):
         if not self.operations:
             return ""
         return (
-            f"{self.skipped_ps / time_ps:.0%} of the time is extrapolated from a steady state, "
-            f"{group_digits(self.operations)} operations; the time may be off by {self.bound_ps / time_ps:.2%}, "
-            f"{self.bound_ps / PS_PER_US:.2f} us"
+            f"{self.skipped_ps / time_ps:.0%} of the time ({group_digits(self.operations)} operations) is extrapolated "
+            f"from a steady state; the time may be off by {self.bound_ps / time_ps:.2%} "
+            f"({self.bound_ps / PS_PER_US:.2f} us)"
         ).replace("%", " %")
 
     def to_json(self) -> dict[str, Any] | None:

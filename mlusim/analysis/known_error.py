@@ -40,7 +40,7 @@ MEASURED, BEYOND, NOT_MEASURED = "measured", "beyond", "not measured"
 PART = 0.9  # of all runs, that the band is to hold
 _FACTOR = 4  # of sizes, and of the fraction of cores
 _DOUBT = 0.2  # of a parameter that is assumed
-_READ_OFF = ", except for measurements that parameters are read off"
+_READ_OFF = ", except for measurements from which parameters are read off"
 _ONLY_FACTS = dict.fromkeys(("scalar loop", "access by index", "reading"), _READ_OFF)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GRID = "#E5E5E5"
 RIGHT = WIDTH - 5.0
-# What an axis needs beside its numbers: its marks, and a label along it.
+# What an axis needs in addition to its numbers: its marks, and a label along it.
 _MARK_PX, _LABEL_PX = 12.0, 28.0
 _LINE = 1.5
 _STEPS, _WHOLE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0), (1.0, 2.0, 4.0, 5.0, 8.0, 10.0)

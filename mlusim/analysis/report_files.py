@@ -41,7 +41,7 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
         directory: output directory; created if missing. Existing files of the same names are replaced, all at once when
             the report is complete; others are left alone.
 
-    Equal runs give equal bytes. Raises `InputError` if the directory cannot be created or written, or plotly is not
+    Equal runs write equal bytes. Raises `InputError` if the directory cannot be created or written, or plotly is not
     installed.
     """
     target = as_path(directory)

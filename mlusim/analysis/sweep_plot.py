@@ -94,7 +94,7 @@ def check_plot(
         if not column:
             raise InputError("the sweep has one point: give an axis several values to draw figures against it")
     if not any(column in row for row in rows):
-        raise InputError(f"against {against}: no such axis; swept were {', '.join(varied) or 'none'}")
+        raise InputError(f"against {against}: no such axis; the sweep has {', '.join(varied) or 'none'}")
     if not metrics:
         raise InputError(f"nothing to draw: name {', '.join(METRICS)} or columns of the table")
     for name in metrics:

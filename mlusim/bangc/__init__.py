@@ -5,7 +5,7 @@ device.launch(module["name"], x, out, 8)
 
   module                   a compiled file, and its entries as kernels
   kernel_files             kernels by name, `file.mlu:entry`
-  survey                   which files compile, and which of their calls are not supported
+  survey                   which files compile, and which of their calls are unsupported
   compiler                 from source to binary
   calls                    intrinsics, and the operations of the core that they call
   execution                the tasks of a compiled kernel

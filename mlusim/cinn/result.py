@@ -69,7 +69,7 @@ class NetResult(RunFigures):
         name = output.name if isinstance(output, Variable) else output
         if name not in self.outputs:
             known = f"it has {', '.join(self.outputs)}" if self.outputs else "the run was timing-only"
-            raise InputError(f"net {self.name!r} gives no output {name!r}: {known}; build(outputs=[...]) chooses")
+            raise InputError(f"net {self.name!r} has no output {name!r}: {known}; build(outputs=[...]) chooses")
         return self.outputs[name]
 
     @cached_property

@@ -6,16 +6,16 @@ click and rich are imported only here and by the progress bar. Commands import t
 Commands:
   program                  the program, and its errors as one line
   run, verify              one run of an operator or a kernel
-  compare, sweep, tune     many of them
+  compare, sweep, tune     many runs
   retime                   a saved run on another board
-  explain, diff, inspect   saved runs, or those that their arguments name
+  explain, diff, inspect   saved runs, or runs given by their arguments
   report                   saved runs as HTML
   devices, validate        the boards, and measurements of them
   bangc, compile           .mlu files; whether kernels compile or load
   demo, mcp, completion    an example, tools for a program, and scripts for shells
 
 Options:
-  options, option_types    those of several commands, and their values; `sweep_options`
+  options, option_types    options of several commands, and their values; `sweep_options`
   operators                operators and their attributes; `operator_group`, `operator_inputs`: commands for them
   kernel_arguments         FILE.py:KERNEL, and its arguments; `kernel_completion`: by the shell
   saved_or_run             a run as an argument
@@ -25,10 +25,10 @@ Options:
 Output:
   outputs, kernel_run      what a run writes and prints; the run of a kernel
   compare_table            the table of `compare`; `sweep_table`, `tune_table`
-  show, provenance         tables, colours and JSON; where its figures come from
-  standard_output          for JSON alone: what kernels print goes to standard error
+  show, provenance         tables, colours and JSON; where the figures come from
+  standard_output          keeps it for JSON alone: what kernels print goes to standard error
   files                    the files of a command, checked before anything runs
-  local_paths              output without paths of this machine
+  local_paths              keeps paths of this machine out of the output
 """
 
 from __future__ import annotations

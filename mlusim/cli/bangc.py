@@ -46,7 +46,7 @@ _HELP = """\
 Run BANG C, unmodified, on a simulated board.
 
 A .mlu file is compiled by the C++ compiler of this machine, or by the one that `pip install 'mlusim[bangc]'` installs,
-and runs as native code: run only files that you would run.
+and runs as native code: run only files that you trust.
 
 \b
 Examples:
@@ -180,9 +180,9 @@ def check(
     quiet: bool,
     **compiling: Any,
 ) -> int:
-    """Check .mlu files: which compile, their entries, the intrinsics they call, and the missing ones.
+    """Compile .mlu files; list their entries and intrinsics.
 
-    The exit code is 0 if every file compiles and nothing is missing, else 1.
+    Intrinsics that mlusim lacks are named. The exit code is 0 if every file compiles and nothing is missing, else 1.
     """
     from mlusim.bangc.survey import survey
 

@@ -142,7 +142,7 @@ def _make_kernel(kernel_name: str) -> click.Command:
     return kernel_command(
         kernel_name,
         _compare_kernels,
-        about="Compare kernels of your own, or one with several settings; checks that their outputs are equal.",
+        about="Compare kernels of your own, or one with several settings, and check that their outputs are equal.",
         example="mlusim compare add.py:simple add.py:buffered --shape 1000000",
         options=(
             click.argument("others", nargs=-1, metavar=f"[{METAVAR}]...", shell_complete=complete_kernel_argument),

@@ -40,7 +40,7 @@ _MORE = (
 _HELP = """\
 List the boards, or show one: every parameter with its source.
 
-A parameter whose source says ASSUMED has no public source: it is an estimate, with its reasoning.
+A parameter whose source says ASSUMED has no public source: its value is an estimate, with a reason.
 
 \b
 Examples:
@@ -55,7 +55,7 @@ Examples:
 
 @click.command(help=_HELP)
 @click.argument("device", type=DEVICE, required=False, metavar="[NAME|FILE]")
-@click.option("--toml", "as_toml", is_flag=True, help="Print the board as a TOML file, to start one of your own from.")
+@click.option("--toml", "as_toml", is_flag=True, help="Print the board as a TOML file, as a start for one of your own.")
 @click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="With --toml: write it to FILE.")
 @full_option
 @output_options
@@ -101,15 +101,15 @@ def _list(*, full: bool) -> None:
         lines.append([*cells, *([str(len(assumed_fields(board)))] if full else [])])
     show.print_columns(heads, lines, right=range(1, len(heads)))
     show.print_text(
-        "\nCores: clusters x cores of each. DRAM: nominal bandwidth. NRAM of a core and\n"
-        "SRAM of a cluster: what a kernel may allocate. UNION: the largest number of\n"
-        "clusters in a launch. Sources of one board: mlusim devices NAME"
+        "\nCores: clusters x cores per cluster. DRAM: nominal bandwidth. NRAM (per core)\n"
+        "and SRAM (per cluster): what a kernel may allocate. UNION: the largest number of\n"
+        "clusters in a union. For the sources of a board's numbers: mlusim devices NAME"
     )
     if full:
         show.print_text(
-            "GDRAM is that of the chip; WRAM, read port, vector and fp16 tensor are those of\n"
-            "a core. Cluster port: reads. DMA: start-up of a copy. ASSUMED: the number of\n"
-            "parameters without a public source."
+            "GDRAM is per chip; WRAM, read port, vector and tensor are per core. Cluster\n"
+            "port: reads. DMA: start-up of a copy. ASSUMED: the number of parameters without\n"
+            "a public source."
         )
 
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from mlusim.explore.suggestions import Suggestion
 
 _HELP = """\
-Compare two runs: where the difference of their times comes from, by cause and by source line, and every figure.
+Compare two runs: where the difference between their times comes from, by cause and by source line, and every figure.
 
 Each of A and B is a saved run, or the arguments of `mlusim run` in quotes, which is then run (timing only if it needs
-no data). The causes and the lines sum to the difference exactly, per core on average. With --report, diff.html shows
-both timelines on one scale.
+no data). The causes, and likewise the lines, add up exactly to the difference, per core on average. With --report,
+diff.html shows both timelines on one scale.
 
 \b
 Examples:
@@ -38,7 +38,7 @@ _SHOWN = 8
 @click.argument("before", type=FILE, metavar="A")
 @click.argument("after", type=FILE, metavar="B")
 @click.option("--report", type=DIRECTORY, metavar="DIR", help="Write diff.html to DIR, with both timelines.")
-@click.option("--full", is_flag=True, help=f"All lines and figures, not the first {_SHOWN} that changed.")
+@click.option("--full", is_flag=True, help=f"Print all lines and figures, not only the first {_SHOWN} that changed.")
 @output_options
 def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bool, quiet: bool) -> None:
     """Compare two runs."""

@@ -19,7 +19,7 @@ _HELP = """\
 Explain the time of one run: what it lost above its lower bound, which lines took it, and what to try.
 
 RUN is a saved run, or the arguments of `mlusim run` in quotes, which is then run (timing only if it needs no data).
-What to try is predicted with one loss removed, mostly by retiming the run on a board without it.
+What to try comes with predicted times: one loss is removed, in most cases by retiming the run on a board without it.
 
 \b
 Examples:
@@ -32,7 +32,7 @@ _SHOWN = 8
 
 @click.command(help=_HELP)
 @click.argument("run", type=FILE, metavar="RUN")
-@click.option("--full", is_flag=True, help=f"All lines, not the first {_SHOWN}.")
+@click.option("--full", is_flag=True, help=f"Print all lines, not only the first {_SHOWN}.")
 @output_options
 def explain(*, run: str, full: bool, as_json: bool, quiet: bool) -> None:
     """Explain the time of one run."""

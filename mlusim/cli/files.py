@@ -128,7 +128,7 @@ def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
 
 
 def check_csv(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
-    """Return the path of a CSV file to write; it and the JSON beside it are checked before anything runs.
+    """Return the path of a CSV file to write; it and its JSON file are checked before anything runs.
 
     Raises `InputError` as `check_file`.
     """

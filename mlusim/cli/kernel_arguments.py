@@ -26,7 +26,7 @@ shape_option = click.option(
     type=SHAPE,
     metavar="SHAPE",
     help="Shape of the tensors without --arg. Inputs are random, and the last tensor is the output; in a .mlu "
-    "file, pointers to const are inputs, and other pointers outputs.",
+    "file, pointers to const are inputs, and other pointers are outputs.",
 )
 dtype_option = click.option(
     "--dtype",

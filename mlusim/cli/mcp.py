@@ -23,11 +23,11 @@ _LONGEST_LINE = 1 << 22
 # A longer time-out exceeds what the system can wait for at once.
 _LONGEST_S = 1_000_000
 _HELP = """\
-Serve the tools compile, check, run, tune, diff and explain to a program, by the Model Context Protocol (MCP) on
+Serve the tools compile, check, run, tune, diff and explain to a program, through the Model Context Protocol (MCP) on
 standard input and output.
 
-A tool takes `words`, the arguments of its command, and returns the command's JSON. A client's configuration is the
-command `mlusim` with the argument `mcp`; relative paths start from the directory in which it is started.
+A tool takes `words`, the arguments of its command, and returns the command's JSON. Configure a client with the
+command `mlusim` and the argument `mcp`; relative paths start from the directory in which the server is started.
 
 \b
 Examples:
@@ -62,7 +62,7 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "diff": Tool("diff", 'Compare two runs by cause, line and figure. words: ["a.zip", "b.zip"]'),
     "explain": Tool(
-        "explain", 'Where the time of a run went, by line, and predictions of what would help. words: ["a.zip"]'
+        "explain", 'Show where the time of a run went, by line, and predict what would help. words: ["a.zip"]'
     ),
 }
 _SCHEMA: dict[str, Any] = {
@@ -73,7 +73,11 @@ _SCHEMA: dict[str, Any] = {
             "items": {"type": "string"},
             "description": "arguments and options as on the command line; --help describes them",
         },
-        "timeout_s": {"type": "number", "default": 300, "description": "the process is stopped after so many seconds"},
+        "timeout_s": {
+            "type": "number",
+            "default": 300,
+            "description": "the process is stopped after this many seconds",
+        },
     },
     "required": ["words"],
 }

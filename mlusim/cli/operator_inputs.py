@@ -87,7 +87,7 @@ def read_inputs(
     return [read_array(flags[name], files[name]) for name in flags]
 
 
-def strategy_option(name: str, text: str = "How the work is split: see below.") -> Callable[..., Any]:
+def strategy_option(name: str, text: str = "Strategy for splitting the work; see below.") -> Callable[..., Any]:
     """--strategy; the first one is the default."""
 
     def strategies() -> Iterable[str]:

@@ -47,7 +47,7 @@ explain_option = click.option(
     help="Print the plan: unit, tier, arithmetic, tiles, balance; with --json all tiles.",
 )
 full_option = click.option(
-    "--full", is_flag=True, help="All columns; a table that is wider than the terminal is split."
+    "--full", is_flag=True, help="Print all columns; a table that is wider than the terminal is split."
 )
 report_option = click.option(
     "--report",
@@ -75,7 +75,8 @@ csv_option = click.option(
 steady_option = click.option(
     "--steady",
     is_flag=True,
-    help="Timing only: simulate until the tasks repeat themselves, and extrapolate the rest, with a bound.",
+    help="Timing only: simulate until the tasks repeat themselves, and extrapolate the rest, with a bound on the "
+    "error.",
 )
 dma_option = click.option(
     "--dma",
@@ -89,7 +90,7 @@ workers_option = click.option(
     "-j",
     type=click.IntRange(min=0),
     metavar="NUMBER",
-    help="Number of processes; 0: run in this one. [default: one per core]",
+    help="Number of worker processes; 0: run in this process. [default: one per core]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors.")

@@ -193,7 +193,7 @@ def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:
 
 
 def _write_csv(result: Result, path: Path) -> Path:
-    """Write the operations, and beside them the summary, which says where they come from; return the path."""
+    """Write the operations, and next to them the summary, which says where they come from; return the path."""
     from mlusim.analysis.summary import to_json
     from mlusim.files import provenance_path
 

@@ -49,7 +49,7 @@ SUMMARIES = {
     "demo": "Shift the colours of a photograph in time.",
     "bangc": "Run BANG C, unmodified, on a simulated board.",
     "compile": "Compile or load kernels; show their parameters and errors.",
-    "mcp": "Serve tools by the Model Context Protocol (MCP).",
+    "mcp": "Serve tools through the Model Context Protocol (MCP).",
     "completion": "Print a script for shell completion.",
 }
 
@@ -271,7 +271,7 @@ Start here:
   mlusim run tin_shift --help                 # run an operator
   mlusim compare tin_shift --shape 2,8,256,196
 
-All times are those of a model, not measurements: `mlusim devices NAME` shows the source of each number, and
+All times come from a model; they are not measurements. `mlusim devices NAME` shows the source of each number, and
 `mlusim validate` the error against real measurements.
 """
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 _HELP = """\
-Show saved runs: one HTML page each, which opens in any browser without a network.
+Show saved runs as HTML pages, one per run, which open offline in any browser.
 
 A page has the summary, a description of the split, where the time went, a zoomable timeline, the tile map, bandwidth,
 memory, roofline, traffic by tensor, and the kernel's source with the cost of each line. For one run, the pictures,
@@ -44,10 +44,10 @@ Examples:
     show_default=True,
     help="Directory for the pages; created if missing.",
 )
-@click.option("--check", is_flag=True, help="Verify the runs first, and show what was found.")
+@click.option("--check", is_flag=True, help="Verify the runs first, and show the findings.")
 @output_options
 def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet: bool) -> None:
-    """Show saved runs: one HTML page each, which opens in any browser without a network."""
+    """Show saved runs as HTML pages, one per run, which open offline in any browser."""
     from mlusim.results.saved import load
 
     names = _names(runs)

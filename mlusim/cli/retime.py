@@ -20,7 +20,7 @@ _HELP = """\
 Time a saved run on another board, or with other parameters of its board.
 
 The logged instructions are issued again, through the same model of pipes, links, barriers and launches; the kernels do
-not run, and no data is needed. Retiming is refused where the kernels would issue other instructions: buffers do not
+not run, and no data is needed. Retiming is refused if the kernels would issue different instructions: buffers do not
 fit, the board lacks an instruction, or the planner would split the work differently.
 
 \b
@@ -34,7 +34,11 @@ Examples:
 @click.command(help=_HELP)
 @click.argument("run", type=FILE, metavar="RUN")
 @click.option(
-    "--device", "-d", type=DEVICE, metavar="NAME|FILE", help="Board: a preset, or a TOML file. [default: the run's]"
+    "--device",
+    "-d",
+    type=DEVICE,
+    metavar="NAME|FILE",
+    help="Board: a preset, or a TOML file. [default: the board of the run]",
 )
 @click.option(
     "--set",

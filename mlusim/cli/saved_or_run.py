@@ -29,7 +29,7 @@ def run_of(text: str) -> Result:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"{text!r} is not a saved run, and as words of `mlusim run`: {error}") from None
+        raise InputError(f"{text!r} is not a saved run, and read as arguments of `mlusim run`: {error}") from None
     # Text copied from a shell begins with the command.
     for command in ("mlusim", "run"):
         words = words[1:] if words[:1] == [command] and len(words) > 1 else words
@@ -51,7 +51,7 @@ def run_of(text: str) -> Result:
                 with_data_if_needed(execute)
         except click.UsageError as error:
             raise InputError(
-                f"{text!r} is not a saved run, and as words of `mlusim run`: {error.format_message()}"
+                f"{text!r} is not a saved run, and read as arguments of `mlusim run`: {error.format_message()}"
             ) from None
         result = load(saved)
         result.made_by["command"] = shlex.join(["mlusim", "run", *without_folders(words)])

@@ -99,7 +99,7 @@ def _make_kernel(kernel_name: str) -> click.Command:
         "--kernel-version",
         default="",
         metavar="TEXT",
-        help="Version of what the key of a point cannot include, such as a file that the kernel reads: a new version "
+        help="Version of what the hash of a point cannot include, such as a file that the kernel reads: a new version "
         "makes new points.",
     )
     command = SectionedCommand(
@@ -121,9 +121,9 @@ def _make_kernel(kernel_name: str) -> click.Command:
             **SECTIONS,
         },
         callback=partial(_sweep_kernel, kernel_name),
-        help="Sweep a kernel of your own, `async def f(core, x, ..., out)`: tensors without --arg are of the swept "
-        "shape and type, the last one its output; or a plain function f(device, shape, dtype) that uploads and "
-        "launches.\n\n\b\nExample:\n"
+        help="Sweep a kernel of your own, `async def f(core, x, ..., out)`, or a plain function f(device, shape, "
+        "dtype) that uploads and launches. Tensors of a kernel without --arg have the swept shape and type; the last "
+        "one is the output.\n\n\b\nExample:\n"
         "  mlusim sweep add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2",
     )
     return with_compile_options(kernel_name, command)

@@ -151,7 +151,7 @@ _BOARD_AXES = (
         "--cores",
         type=Values("cores"),
         metavar="NUMBERS",
-        help="MLU cores in use, whole clusters or part of one; they share the whole board's DRAM.",
+        help="Number of MLU cores in use: whole clusters, or part of one. They share the whole board's DRAM.",
     ),
     click.option(
         "--bandwidth",
@@ -171,7 +171,7 @@ _BOARD_AXES = (
 # How a sweep runs, and its output.
 RUN_OPTIONS = (
     click.option(
-        "--data", is_flag=True, help="Run with data. The default, timing only, gives the same figures sooner."
+        "--data", is_flag=True, help="Run with data. The default, timing only, is faster, with the same figures."
     ),
     steady_option,
     seed_option,
@@ -181,17 +181,17 @@ RUN_OPTIONS = (
         default=DEFAULT_DB,
         show_default=True,
         metavar="FILE",
-        help="SQLite file for finished points. They do not run again, so a stopped sweep can be resumed.",
+        help="SQLite file for finished points. They are not run again, so a stopped sweep can be resumed.",
     ),
     click.option("--no-db", is_flag=True, help="Do not store points in a file."),
-    click.option("--retry", is_flag=True, help="Run failed points of the file again."),
+    click.option("--retry", is_flag=True, help="Run the failed points in the file again."),
     workers_option,
     click.option("--dask", metavar="ADDRESS", help="Run on the cluster of a Dask scheduler: tcp://host:8786."),
     click.option(
         "--shard",
         type=Shard(),
         metavar="I/N",
-        help="Run only the I-th of N parts of the points, each with its own --db, as jobs of a cluster.",
+        help="Run only the I-th of N shards of the points, for jobs of a cluster; give each its own --db.",
     ),
     click.option(
         "--merge",
@@ -217,13 +217,14 @@ RUN_OPTIONS = (
     click.option(
         "--against",
         metavar="AXIS",
-        help="Axis of the picture: nram, cores, bandwidth, shape_3, strategy, ... [default: the one with most values]",
+        help="Axis of the picture: nram, cores, bandwidth, shape_3, strategy, ... [default: the one with the most "
+        "values]",
     ),
     click.option(
         "--picture",
         type=NEW_FILE,
         metavar="FILE",
-        help="File of the picture, .png or .svg. [default: beside -o, or sweep.png]",
+        help="File of the picture, .png or .svg. [default: that of -o with the suffix .png, or sweep.png]",
     ),
     full_option,
     output_options,

@@ -71,7 +71,9 @@ _TUNE_OPTIONS = (
         help="SQLite file for finished points, as for `mlusim sweep`. [default: none]",
     ),
     workers_option,
-    click.option("--all", "show_all", is_flag=True, help=f"Print every plan that ran, not the first {PLANS_SHOWN}."),
+    click.option(
+        "--all", "show_all", is_flag=True, help=f"Print every plan that ran, not only the first {PLANS_SHOWN}."
+    ),
     full_option,
     json_option,
     click.option("--quiet", "-q", is_flag=True, help="Print the command for the best one, and nothing else."),
@@ -82,8 +84,8 @@ _HELP = """\
 Find the fastest strategy and tiles for a shape on a board, by simulation; for a kernel of your own, the fastest
 settings.
 
-Every strategy is tried with all of NRAM, and with limits that make its tiles smaller. The table shows why each
-of the others is slower, and the last lines repeat the best run.
+Every strategy is tried with all of NRAM, and with limits that make its tiles smaller. The table shows why the slower
+plans are slower, and the last lines are commands that repeat the best run.
 
 \b
 Examples:

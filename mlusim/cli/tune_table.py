@@ -31,9 +31,9 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
     table = tuning_cells(rows, tuning.axes, full=full)
     show.print_columns(table.heads, table.lines, right=table.right, keys=table.keys)
     slower = len(tuning.rows) - len(rows)
-    hidden = [f"{slower} slower ones; --all shows them"] if slower else []
+    hidden = [f"{slower} slower ones are not shown; --all shows them"] if slower else []
     show.print_text("\n" + "\n".join([*hidden, *_notes(tuning)]))
-    show.print_text("\nThe best one, from the shell and from Python:")
+    show.print_text("\nTo run the best one, from the shell or from Python:")
     show.print_command(tuning.command)
     show.print_call(tuning.call)
 
@@ -50,9 +50,9 @@ def _notes(tuning: Tuning) -> list[str]:
     best = tuning.best
     tried = f"{plural(len(tuning.rows), 'plan' if _has_plans(tuning) else 'setting')} ran"
     if tuning.repeats:
-        tried += f", {tuning.repeats} more settings gave the same plans"
+        tried += f"; {tuning.repeats} more settings led to the same plans"
     if tuning.refused:
-        tried += f", {len(tuning.refused)} {'did not fit' if _has_plans(tuning) else 'could not run'}"
+        tried += f"; {len(tuning.refused)} {'did not fit' if _has_plans(tuning) else 'could not run'}"
     notes = [tried]
     if not _has_plans(tuning):
         notes += [f"could not run: {settings}: {message}" for settings, _, message in tuning.refused[:_REASONS]]
@@ -62,5 +62,5 @@ def _notes(tuning: Tuning) -> list[str]:
     notes.append(f"the best takes {over}the lower bound of {bound}{early}")
     if tuning.as_good:
         others = "1 other is" if tuning.as_good == 1 else f"{tuning.as_good} others are"
-        notes.append(f"{others} within 2 % of the best, less than the error of the model")
+        notes.append(f"{others} within 2 % of the best, which is less than the error of the model")
     return notes

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from mlusim.validation.report import Accuracy, Outcome
 
 _HELP = """\
-Re-create real measurements on the simulated boards: measured, simulated, error.
+Re-create published measurements on the simulated boards, and compare the times.
 
 Each row is a published measurement of a kernel on a real board, run again here as a kernel of the same shape.
-ERROR is simulated over measured, minus 1. LEFT OUT is the error of a prediction by a fit to all the other rows, and BY
-KIND by a fit to all rows but those of its kind of kernel on its family of boards.
+ERROR is simulated over measured time, minus 1. LEFT OUT is the error of a prediction by a fit to all other rows, and BY
+KIND by a fit to all rows except those of the same kind of kernel on the same family of boards.
 
 \b
 Examples:
@@ -46,7 +46,7 @@ def _names() -> list[str]:
 @full_option
 @output_options
 def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: bool, quiet: bool) -> None:
-    """Re-create real measurements on the simulated boards: measured, simulated, error."""
+    """Re-create published measurements on the simulated boards, and compare the times."""
     from pathlib import Path
 
     from mlusim.progress import Bar

@@ -16,7 +16,7 @@ Instructions:
   issuer                   counts, charges and records each of them
   operands                 checks of what a kernel passes: views and numbers
   copies                   `__memcpy`
-  counted                  loops of equal small copies, and what selects elements by a mask
+  counted                  loops of equal small instructions, and selection of elements by a mask
   compute                  the compute pipe; `instructions`: the table of what it executes
   scalar                   scalar code, loads and stores
   sets_and_atomics         sets of a memory, and atomics on GDRAM

@@ -154,10 +154,10 @@ class Core(InstructionMethods):
         """Iterate over `items`, and declare that runs with `--steady` may skip iterations.
 
         Args:
-            items: such as `range(core.task_id, rows, core.task_dim)`, or the tiles of a plan.
-            along: by iteration, integers or tuples of integers; by default the items. Where these advance evenly, the
-                iterations have to issue the same instructions, on operands that advance evenly. There may be fewer than
-                items: the last iterations, such as those that empty a pipeline, are then always executed.
+            items: a sequence such as `range(core.task_id, rows, core.task_dim)`, or the tiles of a plan.
+            along: an integer, or a tuple of integers, for each iteration; by default the items. Where these advance
+                evenly, the iterations must issue the same instructions, on operands that advance evenly. If there are
+                fewer than items, the last iterations, such as those that empty a pipeline, are always executed.
 
         An iteration may use variables of the two iterations before it. Its operations must not depend on data. Raises
         `OperandError` for items without a length, and if `along` is longer.
@@ -166,10 +166,10 @@ class Core(InstructionMethods):
         for values in (items, by_iteration):
             indexed = hasattr(values, "__len__") and hasattr(values, "__getitem__")
             if not indexed or getattr(values, "shape", None) == ():  # an array without axes has no length
-                raise OperandError(f"loop over {shown(values)}, which is not a sequence: name a range or a list")
+                raise OperandError(f"loop over {shown(values)}, which is not a sequence: pass a range or a list")
         if len(by_iteration) > len(items):
             raise OperandError(
-                f"loop over {len(items)} items along {len(by_iteration)}: along has at most one per item"
+                f"loop over {len(items)} items along {len(by_iteration)}: along may have at most one per item"
             )
         observer = self.issuer.chip.observer
         return iter(items) if observer is None else observer.loop(self.issuer, items, by_iteration)
@@ -225,8 +225,8 @@ class Core(InstructionMethods):
         """A loop of row copies: `__memcpy(dst[dst_rows[i]], src[src_rows[i]])` for i in order; wait for the last.
 
         Args:
-            dst, src: views (rows, ...) whose rows are contiguous and equally large; rank 1 copies elements.
-            dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in
+            dst, src: views (rows, ...) whose rows are contiguous and of one size; rank 1 copies elements.
+            dst_rows, src_rows: row numbers, as many for each: in registers, `Addresses`, or a list of integers in
                 NRAM; None means 0, 1, 2, ...
             lengths: rows of each copy, if they are several: copy i reads them from row src_rows[i] on, and writes them
                 after those of copy i - 1. Requires `blocking=False`, and no `dst_rows`.
@@ -243,7 +243,7 @@ class Core(InstructionMethods):
         """A scalar loop within NRAM: dst[dst_rows[i]] = src[src_rows[i]] for i in order, element by element.
 
         Args:
-            dst, src: contiguous views (rows, ...) in this core's NRAM, rows equally large; rank 1 copies elements.
+            dst, src: contiguous views (rows, ...) in this core's NRAM, with rows of one size; rank 1 copies elements.
             dst_rows, src_rows: as for `memcpy_rows`.
             extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
         """
@@ -365,23 +365,23 @@ class Core(InstructionMethods):
         return syncs.sync(self.issuer, self._line(_getframe(1)), "sync_io_move_compute", pipes)
 
     def sync_cluster(self) -> Awaitable[None]:
-        """Barrier of the cluster's cores and its memory core; for a BLOCK task only `sync`: `__sync_cluster`."""
+        """Barrier of the cluster's cores and its memory core; in a BLOCK task, the same as `sync`: `__sync_cluster`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_cluster")
 
     def sync_all(self) -> Awaitable[None]:
-        """Barrier of all cores and memory cores of the union; for a BLOCK task only `sync`: `__sync_all`."""
+        """Barrier of all cores and memory cores of the union; in a BLOCK task, the same as `sync`: `__sync_all`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all")
 
     def sync_all_ipu(self) -> Awaitable[None]:
-        """Barrier of all cores of the union without memory cores; for a BLOCK task only `sync`: `__sync_all_ipu`."""
+        """Barrier of all cores of the union without memory cores; in a BLOCK task, as `sync`: `__sync_all_ipu`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu")
 
     def sync_all_mpu(self) -> Awaitable[None]:
-        """Barrier of the memory cores of the union; for a BLOCK task only `sync`: `__sync_all_mpu`."""
+        """Barrier of the memory cores of the union; in a BLOCK task, the same as `sync`: `__sync_all_mpu`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_mpu")
 
     def sync_all_ipu_within_cluster(self) -> Awaitable[None]:
-        """Barrier of the cluster's cores without its memory core; for a BLOCK task only `sync`."""
+        """Barrier of the cluster's cores without its memory core; in a BLOCK task, the same as `sync`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu_within_cluster")
 
     def lock(self, number: int) -> Awaitable[None]:

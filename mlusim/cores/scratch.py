@@ -131,7 +131,8 @@ class Scratch:
             raise AllocationError(f"{error.message}. {remedy[0].upper()}{remedy[1:]}.") from None
         except (MemoryError, OSError, OverflowError):
             raise AllocationError(
-                f"this machine has no {format_bytes(memory.usable_bytes)} for {memory.name}: choose a board with less, "
+                f"your machine has no {format_bytes(memory.usable_bytes)} left for {memory.name}: choose a smaller "
+                "board, "
                 "or run without data (data=False, --no-data)"
             ) from None
 

@@ -194,7 +194,7 @@ def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, opera
             what = "stores the old value in" if view is old else "takes its operand from"
             raise OperandError(f"{name} with {view!r}: an atomic {what} this core's NRAM; pass a buffer there")
         if view.size and view.shape[-1:] != (1,) and view.strides[-1:] not in ((), (view.itemsize,)):
-            raise OperandError(f"{name} with {view!r}: the elements of a row are contiguous; memcpy it to a buffer")
+            raise OperandError(f"{name} with {view!r}: the elements of a row must be contiguous; memcpy it to a buffer")
         if view.dtype != target.dtype or view.size != target.size:
             raise OperandError(
                 f"{name} of {target!r} with {view!r}: both must have the same number of elements and the same type"

@@ -5,7 +5,7 @@ them.
 
 Sweeps:
   sweeping, table          `mlusim.sweep`, and its table as a file; `table_cells`: as text
-  axis_arguments           the axes by the arguments of `sweep`; `axis_values`: lists, ranges and units;
+  axis_arguments           the axes given by the arguments of `sweep`; `axis_values`: lists, ranges and units;
                            `setting_values`: those of a setting, of the type of its default
   axes, point              all combinations; one of them, its key and its run
   model_hash               the part of a key that stands for mlusim
@@ -13,7 +13,7 @@ Sweeps:
   tuning, search           `mlusim.tune`, and the plans that it tries; `point_commands`: how to run the best one
 
 Kernels of the user:
-  user_kernels             their parameters, and their way to other processes; `fingerprint`: a digest of a function
+  user_kernels             their parameters, and how they reach other processes; `fingerprint`: a digest of a function
   python_files             functions named as `file.py:function`
   kernel_call              a kernel with its arguments
 

@@ -105,7 +105,7 @@ def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
 
 @contextmanager
 def importable_from(path: Path | str) -> Iterator[None]:
-    """Make modules beside a kernel file importable while it loads or runs, with lower priority than installed ones.
+    """Make modules of a kernel file's folder importable while it loads or runs; installed modules take precedence.
 
     The modules are unloaded afterwards, as other kernel files may have neighbours of the same name.
     """

@@ -165,7 +165,8 @@ class Store:
                 path.with_name(path.name + suffix).replace(damaged_path.with_name(damaged_path.name + suffix))
         rows = _salvage(damaged_path)
         self.damaged.append(
-            f"{path} is damaged ({why}): {len(rows)} of its points are good, the others run again; the old file is now "
+            f"{path} is damaged ({why}): {len(rows)} of its points are intact, and the others run again; the old file "
+            "is now "
             f"{damaged_path}"
         )
         with closing(sqlite3.connect(path, isolation_level=None)) as base:

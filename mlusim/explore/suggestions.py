@@ -78,7 +78,7 @@ _REMEDIES = {
         {},
     ),
     "launch": _Remedy(
-        "one launch for several, or fewer tasks",
+        "one launch instead of several, or fewer tasks",
         "launches took no time",
         {"kernel_start_ps": 0, "kernel_end_ps": 0, "core_start_skew_ps": 0},
     ),

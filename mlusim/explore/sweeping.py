@@ -116,7 +116,7 @@ class Sweep:
         """Write the table as `.parquet`, `.csv` or `.json`, by the path's suffix, with its provenance.
 
         The provenance is in the JSON, in the metadata of the Parquet file (pandas: `read_parquet(path).attrs`), and
-        beside a CSV file, in `NAME.csv.json`.
+        for a CSV file in `NAME.csv.json`.
 
         Raises `InputError` for another suffix, if pyarrow is missing for Parquet, and if the file cannot be written.
         """
@@ -194,9 +194,9 @@ def sweep(
             tensors have the swept shape and element type, the last one being the output, and whose parameters with a
             default are settings; a plain function `launch(device, shape, dtype, **settings)` that uploads, allocates
             and launches on the given `Device`; or `"file.py:function"`.
-        shape: of the inputs: (2, 8, 256, 196), a list of shapes, or a text: "2,8,256,49..784*2".
-        arguments: of a kernel, as in `mlusim run FILE.py:kernel --arg`: "x=x.npy", "out=float32:2,8", "8". The shape is
-            that of the tensors without an argument, and may be omitted if there are none.
+        shape: the shape of the inputs: (2, 8, 256, 196), a list of shapes, or a string: "2,8,256,49..784*2".
+        arguments: the arguments of a kernel, as in `mlusim run FILE.py:kernel --arg`: "x=x.npy", "out=float32:2,8",
+            "8". The shape is that of the tensors without an argument, and may be omitted if there are none.
         dtype: element type; for operators with a dtype attribute (cast, bitcast_convert), that attribute, with
             `input_dtype` for the inputs. By default float32.
         device: names of presets, TOML files, boards.
@@ -204,7 +204,7 @@ def sweep(
             setting.
         nram_bytes: usable NRAM per core, instead of the board's: simulates another board, smaller or larger.
         nram_limit_bytes: NRAM per core that a plan may use, on the unchanged board; None in a list: no limit.
-        cores: MLU cores, as whole clusters or part of one, with the others idle; the DRAM remains the whole board's.
+        cores: number of MLU cores in use: whole clusters, or part of one. They share the whole board's DRAM.
         vary: other parameters of the board by name, such as `dram_bandwidth_bytes_per_s`.
         data: run with data. By default timing only, which gives the same figures; values read by a kernel, such as
             shifts and indices, are always available.
@@ -212,15 +212,15 @@ def sweep(
         steady: extrapolate the time of launches with a steady state, as in `RunOptions`; columns contain the
             extrapolated part and the error bound.
         db: an SQLite file for finished points, which are not simulated again: a sweep that was stopped or killed can be
-            resumed. None: none.
+            resumed. None: no file.
         workers: processes on this machine; 0: this process; by default one per core.
         client: a `dask.distributed.Client` whose cluster runs the points instead.
         retry: simulate failed points of the file again.
         progress: show a progress bar on a terminal.
-        kernel_version: version of dependencies of a kernel or function that the key of its points does not cover, such
+        kernel_version: version of dependencies of a kernel or function that the hash of its points does not cover, such
             as a file that it reads; points of a file are reused only for the same version. Required with `db` for
             kernels with such dependencies.
-        shard: (i, n): only the i-th of n parts of the points, 1 to n, divided by key; for a batch cluster.
+        shard: (i, n): run only the i-th of n shards of the points, counted from 1; for a batch cluster.
         merge: files of points, such as those of all shards, to reuse and copy into `db`.
         options: attributes of the operator and of its random inputs, as in `mlusim run NAME --help` (`axis=[0, 1]`,
             `groups=4`, `index_shape=(64, 64)`); settings of a kernel or function; `dim` and `kind` of a kernel's
@@ -371,5 +371,5 @@ def _state(counts: Counter[str]) -> str:
 
 def _interrupted(done: int, total: int, store: Store) -> str:
     if store.path is None:
-        return f"interrupted: {done} of {total} points were done; with a file for them (--db) they would be kept"
+        return f"interrupted: {done} of {total} points were done, and are lost; with --db, they would be in a file"
     return f"interrupted: {done} of {total} points are done, in {store.path}; the same command continues"

@@ -133,10 +133,10 @@ def tune(
     Args:
         operator: its name, as in `mlusim run NAME`, or its function in `mlusim.ops`; or a kernel of your own, as in
             `sweep`.
-        shape: of the inputs; a single one.
-        arguments: of a kernel, as in `sweep`.
+        shape: the shape of the inputs, a single one.
+        arguments: the arguments of a kernel, as in `sweep`.
         dtype: element type, a single one; for cast and bitcast_convert as in `sweep`.
-        device: a preset's name, a TOML file or a board; a single one.
+        device: a single preset's name, TOML file or board.
         strategy: the strategies to try; by default all.
         seed: seed of the random inputs: shifts, lengths, indices.
         steady: as in `sweep`.

@@ -72,7 +72,7 @@ class UserKernel:
         return declared
 
     def importable(self) -> AbstractContextManager[None]:
-        """Make the modules beside its file importable, if it was named as `file.py:function`."""
+        """Make the modules in the folder of its file importable, if it was named as `file.py:function`."""
         return importable_from(self.file if self.text else "")
 
     def payload(self) -> dict[str, Any]:
@@ -91,9 +91,9 @@ class UserKernel:
         """Raise `InputError` if saved points of this kernel could be confused with those of a changed one."""
         if self.unknown:
             raise InputError(
-                f"{self.name} cannot be told from a changed one, because it uses {' and '.join(self.unknown)}: give "
-                f"kernel_version (--kernel-version), another one after each change, or no file for the points "
-                f"(--no-db) instead of {where}"
+                f"changes of {self.name} cannot be detected, because it uses {' and '.join(self.unknown)}: pass "
+                f"kernel_version (--kernel-version), a new one after each change, or store no points (--no-db) instead "
+                f"of using {where}"
             )
 
 
@@ -247,9 +247,9 @@ def _check_launching(function: Function, name: str, required: tuple[str, ...]) -
     """Raise `InputError` for a plain function that cannot be called as (device, shape, dtype, **settings)."""
     signature = f"{name}({', '.join(required)})"
     if inspect.isasyncgenfunction(function):
-        raise InputError(f"{signature} has a `yield`, and a kernel has none: store its values")
+        raise InputError(f"{signature} has a `yield`, which a kernel must not have: store its values")
     if inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004 - a coroutine function?
-        raise InputError(f"{name} is an object whose `__call__` is a kernel: give that method a name of the file")
+        raise InputError(f"{name} is an object whose `__call__` is a kernel: assign that method to a name in the file")
     if required[:1] == ("core",):
         raise InputError(
             f"{signature} is a plain function, and a kernel is an `async def`: write async def {name}(core, ...), with "

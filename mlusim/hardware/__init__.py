@@ -24,7 +24,7 @@ __all__ = ["SOURCES", "Board", "board", "presets"]
 
 
 def board(name_or_path: str | PathLike[str] | Board) -> Board:
-    """Return the board with a name, from a file, or itself.
+    """Return a board: by its name, from a file, or unchanged.
 
     Args:
         name_or_path: a preset or an alias of one, case-insensitive; a path, or a string that ends in `.toml` or

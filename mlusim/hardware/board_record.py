@@ -59,12 +59,12 @@ class Board:
         dram_bandwidth_bytes_per_s: nominal bandwidth of the chip's DRAM, reads and writes together.
         dram_bus_bits: width of the DRAM bus; recorded, not modelled.
         dram_unit_bytes: smallest access; a part of a unit is charged as one, and a partial write reads the unit first.
-        dram_read_efficiency: part of the nominal bandwidth that contiguous reads reach.
+        dram_read_efficiency: fraction of the nominal bandwidth that contiguous reads reach.
         dram_write_efficiency: the same for contiguous writes; less than for reads.
         dram_strided_read_efficiency: the same for strided reads; less than for contiguous writes.
         dram_strided_write_efficiency: the same for strided writes; the least of the four.
         dram_mixed_efficiency: factor on top of those four while reads and writes are in flight together.
-        dram_mixing_ps: upper limit of the time that a transfer counts as in flight after its end, for mixing.
+        dram_mixing_ps: upper limit of the time for which a transfer counts as in flight after its end, for mixing.
         dram_mixing_reach: a transfer that has ended counts as in flight for this many times the DRAM's time for it.
         dram_share_spread: largest difference from 1 of the weight of a transfer's share of a full DRAM or port.
         dram_latency_growth: g of a latency that grows with the DRAM's load u, L0 (1 + g u / (1 - u)); 0: constant.
@@ -93,7 +93,7 @@ class Board:
         vector_trig_cycles: sine and cosine, for each 128 B.
         vector_activation_cycles: activations and other functions by table, for each 128 B.
         tensor_startup_cycles: fixed part of a tensor instruction.
-        tensor_efficiency: part of the peak that a tensor instruction reaches.
+        tensor_efficiency: fraction of the peak that a tensor instruction reaches.
         scalar_add_cycles: scalar add and subtract.
         scalar_op_cycles: other ordinary scalar operations.
         scalar_divide_fp16_cycles: scalar division of halves.
@@ -106,12 +106,12 @@ class Board:
         issue_cycles: scalar cycles to issue one instruction to another pipe.
 
         Launches and barriers
-        kernel_start_ps: from the device taking a kernel to its first instruction.
+        kernel_start_ps: from when the device takes a kernel to its first instruction.
         kernel_end_ps: from its last instruction to the kernel's end.
         queued_kernel_gap_ps: between two kernels of one queue.
         wave_ps: before each wave of BLOCK tasks after the first, and each UNIONn job that waits for clusters.
         core_start_skew_ps: delay between the starts of successive cores of a launch.
-        cluster_start_ps: delay between the starts of successive clusters of a launch; its first wave only.
+        cluster_start_ps: delay between the starts of successive clusters of a launch, in its first wave only.
         cluster_barrier_ps: `__sync_cluster` after the last arrival.
         union_barrier_ps: `__sync_all` after the last arrival.
 

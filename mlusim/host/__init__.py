@@ -15,7 +15,7 @@ During a run:
   watchdog, run_progress   stops a kernel that issues nothing, and shows progress
   stall_errors             the errors that end such a kernel, even one that catches everything
   run_end                  deadlocks, and times that are too long
-  host_data, names_used    values that kernels pass through Python objects, and the names by which they do
+  host_data, names_used    values that kernels pass through Python objects, and the names that they use for it
   garbage                  fewer garbage collections
 
 `pytest_plugin` verifies kernels in a test suite.

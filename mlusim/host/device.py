@@ -138,7 +138,7 @@ class Device(DeviceMemory):
         Args:
             kernel: an `async def` function whose first parameter is its `Core`.
             arguments: its other arguments: views of this device, and anything else that it accepts.
-            dim: the grid (x, y, z), whose last axes may be left out; by default one task per core of the board: with
+            dim: the grid (x, y, z), whose last axes may be omitted; by default one task per core of the board: with
                 UNIONn, as many unions as the clusters hold, so that UNION4 on 8 clusters has two unions, and
                 `sync_all` is a barrier of one of them.
             kind: BLOCK, or UNIONn, which requires dim.x to be a multiple of the cores of n clusters.
@@ -171,7 +171,7 @@ class Device(DeviceMemory):
         return launch
 
     def default_dim(self, kind: str) -> tuple[int, int, int]:
-        """Return the grid with one task per core of as many unions as the board holds, for a task type."""
+        """Return the default grid of a task type: one task per core, in as many unions as the board holds."""
         union = UNIONS.get(kind, 0) if isinstance(kind, str) else 0
         if not union:
             return (self.board.cores, 1, 1)
@@ -310,7 +310,7 @@ class Device(DeviceMemory):
         partial: bool | tuple[str, ...] = (),
         left: bool = False,
     ) -> Report:
-        """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises if there are errors.
+        """Verify everything that has run so far (see `mlusim.verifier`); `report.check()` raises if there are errors.
 
         Args:
             name: name in the report; by default the names of the kernels.
@@ -333,11 +333,11 @@ class Device(DeviceMemory):
         return with_findings(report, self.host_data)
 
     def result(self, name: str = "", *, theory_ops: int | None = None) -> Result:
-        """Return everything that ran so far as a result, without plan and output: figures, lower bound, source lines.
+        """Return all that has run so far as a result, without plan and output: figures, lower bound, source lines.
 
         Args:
             name: name in reports; by default the names of the kernels.
-            theory_ops: operations that the kernels' purpose requires, for compute_efficiency; 0 for pure data movement.
+            theory_ops: operations that the computation requires, for compute_efficiency; 0 for pure data movement.
                 If not given, the compute efficiency is unknown.
 
         Later runs extend the same log: call this again for figures that include them. Raises `InputError` while
@@ -358,7 +358,7 @@ class Device(DeviceMemory):
         )
 
     def save(self, path: str | os.PathLike[str], name: str = "", *, theory_ops: int | None = None) -> Path:
-        """Write everything that ran so far to a file for `mlusim.load`, also after an error. See `Result.save`."""
+        """Write everything that has run so far to a file for `mlusim.load`, also after an error. See `Result.save`."""
         return self.result(name, theory_ops=theory_ops).save(path)
 
     def _jobs(self) -> Iterator[Job]:

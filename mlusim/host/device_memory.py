@@ -174,7 +174,7 @@ class DeviceMemory:
                 f"{shown(view)} is not a tensor of the device: pass what alloc or upload returned, or a part of it"
             )
         if view.allocation.memory is not self._chip.gdram:
-            raise AllocationError(f"{view!r} lies in {view.allocation.memory.name}, not in the GDRAM of this device")
+            raise AllocationError(f"{view!r} is in {view.allocation.memory.name}, not in the GDRAM of this device")
 
 
 def _whole(tensor: View) -> View:

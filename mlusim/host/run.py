@@ -66,7 +66,7 @@ def run(
         check: verify the run; the report is the result's `report`.
         steady: with `data=False`: simulate until the tasks reach a steady state and extrapolate the rest, with an error
             bound; the result's `steady` describes the extrapolation.
-        theory_ops: operations that the kernel's purpose requires, for compute_efficiency; 0 for pure data movement;
+        theory_ops: operations that the computation requires, for compute_efficiency; 0 for pure data movement;
             None: unknown.
         settings: arguments of the kernel by parameter name, including arrays and outputs.
 

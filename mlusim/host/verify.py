@@ -71,7 +71,7 @@ def verify(
         dma: "complete" or "late", as in `Device`.
         max_operations, stall_s: limits on endless tasks, as in `Device`.
         data: False for a timing-only run, which has no values to compare.
-        theory_ops: operations that the kernel's purpose requires, for the compute efficiency of `report.result`.
+        theory_ops: operations that the computation requires, for the compute efficiency of `report.result`.
         settings: arguments of the kernel by parameter name, as in `mlusim.run`.
 
     Returns the report: its `result` has the time and all figures of the run; `report.check()` raises

@@ -34,7 +34,7 @@ def check_inside(pointer: Pointer, segment_bytes: int, loops: Loops, verb: str) 
             + (
                 f"{segments} segments of {segment_bytes} B do not fit there; segnum is the number of segments minus one"
                 if loops
-                else f"{segment_bytes} B do not fit there; look at the address, and at the size, which is in bytes"
+                else f"{segment_bytes} B do not fit there; check the address, and the size, which is in bytes"
             )
         )
 
@@ -122,7 +122,7 @@ def check_limits(segment: int, dst_loops: Loops, src_loops: Loops, arch: int) ->
         if count > 1 and stride < segment:
             raise CopyError(
                 f"memcpy with a destination stride of {stride} B over {segment} B: segments would overlap; the "
-                "destination stride is at least the size and never negative"
+                "destination stride must be at least the size, and not negative"
             )
     if len(dst_loops) == MAX_LOOPS and _overlap(segment, *dst_loops):
         (outer, outer_stride), (inner, inner_stride) = dst_loops
@@ -187,14 +187,14 @@ def check_wram(direction: Direction, segment: int, dst_loops: Loops, dst_phase: 
     multiple = 16 if arch >= _FIRST_3D_ARCH else 64
     if MemoryKind.WRAM in direction.value and segment % multiple and not dst_loops:
         to = "to" if direction.destination is MemoryKind.WRAM else "from"
-        raise CopyError(f"{direction.name} of {segment} B: sizes {to} WRAM are a multiple of {multiple} B; pad it")
+        raise CopyError(f"{direction.name} of {segment} B: sizes {to} WRAM must be a multiple of {multiple} B; pad it")
     if direction.destination is MemoryKind.WRAM:
         for count, stride in dst_loops:
             if count > 1 and stride % 8:
                 raise CopyError(f"{direction.name} with a destination stride of {stride} B: a multiple of 8 B to WRAM")
     phase = dst_phase if direction.destination is MemoryKind.WRAM else src_phase
     if MemoryKind.WRAM in direction.value and phase % 8:
-        raise CopyError(f"{direction.name}: WRAM addresses are 8 B aligned, this one is {phase % 8} B off")
+        raise CopyError(f"{direction.name}: WRAM addresses must be aligned to 8 B, and this one is {phase % 8} B off")
     contiguous_2xx = direction is Direction.NRAM2NRAM and arch < _FIRST_3D_ARCH and not strided
     if contiguous_2xx and (segment % 128 or dst_phase % 64 or src_phase % 64):
         raise CopyError(

@@ -138,7 +138,7 @@ def pointer_copy_shape(
             f"the direction of these pointers is {actual.name if actual else 'not one that __memcpy has'}"
         )
     if size <= 0:
-        raise CopyError(f"memcpy of {size} B: the size of a segment is positive; guard an empty copy with `if`")
+        raise CopyError(f"memcpy of {size} B: the size of a segment must be positive; guard an empty copy with `if`")
     match strides:
         case ():
             dst_loops, src_loops = _loops(), _loops()
@@ -164,7 +164,7 @@ def _loops(*pairs: tuple[int, int]) -> Loops:
         if not 0 <= segnum <= MAX_SEGNUM:
             raise CopyError(
                 f"memcpy with segnum {segnum}: it is the number of segments minus one, 0 to {MAX_SEGNUM}; "
-                "for no segment at all skip the copy, for more split it"
+                "to copy no segment, skip the copy; for more, split it"
             )
     return tuple((segnum + 1, stride) for stride, segnum in reversed(pairs))
 

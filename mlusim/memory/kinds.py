@@ -11,7 +11,7 @@ class MemoryKind(Enum):
     """A memory of the machine, by the vendor's name.
 
     Attributes:
-        off_chip: whether it lies in DRAM (GDRAM and LDRAM) or on chip (the others).
+        off_chip: whether it is in DRAM (GDRAM and LDRAM) or on chip (all others).
     """
 
     GDRAM = "gdram"

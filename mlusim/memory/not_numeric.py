@@ -11,11 +11,11 @@ import numpy as np
 from mlusim.errors import OperandError, nearest
 
 _COMPUTE = (
-    "compute with instructions, such as core.add(dst, a, b); `await core.load(view)` gives the number of one element"
+    "compute with instructions, such as core.add(dst, a, b); `await core.load(view)` returns the value of one element"
 )
-_LOAD = "`await core.load(view)` gives the number of one element"
-_COPY = "core.memcpy(buffer, view) copies its bytes, and core.peek(view) gives its values to look at"
-_LOOK = "core.peek(view) gives its values to look at, and `await core.load_array(view)` loads them to registers"
+_LOAD = "`await core.load(view)` returns the value of one element"
+_COPY = "core.memcpy(buffer, view) copies its bytes, and core.peek(view) returns its values for inspection"
+_LOOK = "core.peek(view) returns its values for inspection, and `await core.load_array(view)` loads them to registers"
 _WRITE = "memcpy, core.fill and core.store(view, number) write to it"
 # By attribute of an array that a view lacks: what to use instead.
 _INSTEAD = {

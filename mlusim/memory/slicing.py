@@ -31,7 +31,7 @@ def sliced(view: View, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
     for item in items:
         if item is Ellipsis:
             if items.count(Ellipsis) > 1:
-                raise AccessError(f"two `...` in one index of {view!r}: at most one stands for the axes left out")
+                raise AccessError(f"two `...` in one index of {view!r}: only one may stand for the axes left out")
             missing = (slice(None),) * (rank - len(items) + 1)
             return sliced(view, items[:axis] + missing + items[axis + 1 :])
         if axis >= rank:

@@ -208,7 +208,8 @@ class View:
             target[target.index(-1)] = layout.size // known if known else 0
         if math.prod(target) != layout.size or min(target, default=0) < 0:
             raise AccessError(
-                f"cannot reshape {self!r} of {self.size} elements to {list(shape)}: both must have as many elements"
+                f"cannot reshape {self!r} of {self.size} elements to {list(shape)}: both must have the same number of "
+                "elements"
             )
         if not layout.is_contiguous:
             raise AccessError(f"cannot reshape {self!r}: its elements are not contiguous; copy it to a buffer first")

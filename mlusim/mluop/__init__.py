@@ -10,9 +10,10 @@
     status = mluOpTinShiftForward(handle, input_desc, d_input, shifts_desc, d_shifts, output_desc, d_output)
     handle.last_result.time_us
 
-Names, numbers and the order of checks are the vendor's. The differences: values that C returns through a pointer are
-returned with the status, NULL is None, and the device is an argument instead of the thread's current one. No function
-raises for a wrong argument: it returns a status and logs the reason (`logging`, "mlusim.mluop").
+Names, numbers and the order of checks are the vendor's. There are three differences: values that C returns through a
+pointer are returned along with the status, NULL is None, and the device is an argument instead of the thread's current
+one. No function raises an exception for a wrong argument: it returns a status and logs the reason (`logging`,
+"mlusim.mluop").
 
 Functions:
   cnrt                     memory and copies

@@ -151,7 +151,7 @@ def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tu
     """Yield (fails, status, reason) of each check of a copy; each relies on the previous ones."""
     reason = f"direction = {direction!r}: it must be a cnrtMemTransDir_t, such as cnrtMemcpyHostToDev"
     yield not is_member(direction, cnrtMemTransDir_t), cnrtRet_t.cnrtErrorMemcpyDirectionInvalid, reason
-    reason = "a link between boards is not modelled: copy by way of the host"
+    reason = "a link between boards is not modelled: copy through the host"
     yield direction == cnrtMemTransDir_t.cnrtMemcpyPeerToPeer, cnrtRet_t.cnrtErrorNotSupport, reason
     size = c_integer(nbytes)
     reason = f"nbytes = {nbytes!r}: a size is an integer of at least 0 bytes"
@@ -163,7 +163,7 @@ def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tu
         fault = fault_of(pointer, name, nbytes)
         yield fault, cnrtRet_t.cnrtErrorArgsInvalid, fault
     devices = [pointer.device for pointer in (dst, src) if isinstance(pointer, DevicePointer)]
-    reason = "dst and src are memory of two boards: copy by way of the host"
+    reason = "dst and src are memory of two boards: copy through the host"
     yield len({id(device) for device in devices}) > 1, cnrtRet_t.cnrtErrorArgsInvalid, reason
     reason = "the device is timing-only and computes no results to copy: make it with data=True"
     yield isinstance(src, DevicePointer) and not src.device.data, cnrtRet_t.cnrtErrorNotSupport, reason

@@ -8,7 +8,7 @@ The operators, each with its schema:
   tin_shift                forward and backward
 
 What all have in common:
-  operator, schema         what a schema is, and all that follows from it; its tensors and attributes
+  operator, schema         what a schema is, and everything that follows from it; its tensors and attributes
   shared_arguments, axes   arguments that several operators have; axes that count from the end
   call                     the options of a run, and the run
   registry, commands       the operators by name, and as commands

@@ -26,7 +26,7 @@ def normal_axis(operator: str, argument: str, axis: Any, rank: int) -> int:
         raise InputError(f"{operator}: {argument}={number} of a tensor of rank 0, which has no axes")
     if not -rank <= number < rank:
         raise InputError(
-            f"{operator}: {argument}={number} of a tensor of rank {rank}: an axis is in [-{rank}, {rank}); "
+            f"{operator}: {argument}={number} of a tensor of rank {rank}: an axis must be in [-{rank}, {rank}); "
             f"the last one is {rank - 1} or -1"
         )
     return number % rank

@@ -36,11 +36,11 @@ def cast(
 ) -> Result:
     """Convert the elements of x to another type, as the vector unit does.
 
-    The same type is a bitwise copy. To bool: x != 0. Integers wrap. To a float: round to nearest even, overflow to
-    infinity; 32- and 64-bit sources are converted to 16- and 8-bit floats through float32, with two roundings. Float to
-    integer truncates and saturates, and NaN gives 0. Overflow to float8_e4m3fn, which has no infinity, gives NaN unless
-    `saturate` is set. A real number becomes a complex one with imaginary part +0; both parts of a complex number are
-    converted.
+    A cast to the same type is a bitwise copy. To bool: x != 0. Integers wrap. To a float: round to nearest even,
+    overflow to infinity; 32- and 64-bit sources are converted to 16- and 8-bit floats through float32, with two
+    roundings. Float to integer truncates and saturates, and NaN becomes 0. Overflow to float8_e4m3fn, which has no
+    infinity, becomes NaN unless `saturate` is set. A real number becomes a complex one with imaginary part +0; both
+    parts of a complex number are converted.
 
     Args:
         x: any shape and element type, contiguous or not.
@@ -114,7 +114,8 @@ CAST = Operator(
             kind="flag",
             default=False,
             quiet=True,
-            help="To float8: values out of range become the largest of their sign, as ONNX does by default.",
+            help="For float8: values out of range become the largest finite value of their sign, as is the default "
+            "in ONNX.",
         ),
     ),
     strategies=STRATEGIES,

@@ -78,7 +78,7 @@ def lookups_nd(
     if columns > len(x.shape) - shared:
         raise InputError(
             f"{index.name} has shape {list(index.shape)}, {columns} coordinates a lookup, and {x.name} has rank "
-            f"{len(x.shape)}: the last axis of the index of {operator} is at most that long"
+            f"{len(x.shape)}: the last axis of the index of {operator} may be at most that long"
             + (f", minus the {shared} axes of batch_dims" if shared else "")
         )
     chosen = _axes_of(operator, axes, columns, len(x.shape), mode, shared)
@@ -103,12 +103,12 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
     except TypeError:
         shared = None
     if shared is None or isinstance(batch_dims, bool):
-        raise InputError(f"batch_dims={shown(batch_dims)} of {operator}: a number of axes is an integer")
+        raise InputError(f"batch_dims={shown(batch_dims)} of {operator}: a number of axes must be an integer")
     max_axes = min(len(x.shape), len(index.shape) - 1)
     if not 0 <= shared <= max_axes:
         raise InputError(
             f"batch_dims={shared} of {operator}: {x.name} has shape {list(x.shape)} and {index.name} "
-            f"{list(index.shape)}, whose last axis holds coordinates, so batch_dims is 0 to {max_axes}"
+            f"{list(index.shape)}, whose last axis holds coordinates, so batch_dims must be 0 to {max_axes}"
         )
     if shared and mode == "aligned":
         raise InputError(
@@ -174,7 +174,7 @@ def _extents_problem(x: Tensor, name: str, positions: Extents, axes: Extents) ->
         if axis not in axes and count > extent:
             return (
                 f"{name} has {count} along axis {axis} and {x.name} {extent}: along axes that are not "
-                f"indexed (indexed: {list(axes)}) it is no larger than x; cut it to {extent}"
+                f"indexed (indexed: {list(axes)}) it may be no larger than x; cut it to {extent}"
             )
     return None
 

@@ -270,7 +270,8 @@ def _check_size(operator: str, board: Board, tensors: Iterable[Tensor]) -> None:
         nbytes = math.prod(tensor.shape) * tensor.dtype.itemsize
         if nbytes > board.gdram_bytes:
             raise AllocationError(
-                f"{operator}: {tensor.name} takes {format_bytes(nbytes)}: it never fits the GDRAM of {board.name}, "
+                f"{operator}: {tensor.name} takes {format_bytes(nbytes)}: it can never fit in the GDRAM of "
+                f"{board.name}, "
                 f"{format_bytes(board.gdram_bytes)}; choose a smaller shape or element type"
             )
 
@@ -282,8 +283,9 @@ def _as_limit(board: Board, nram_limit_bytes: Any) -> int:
         raise InputError(f"nram_limit_bytes={shown(nram_limit_bytes)} is not an integer: pass bytes")
     if not 0 < nram_limit_bytes <= usable:
         raise InputError(
-            f"nram_limit_bytes={shown(nram_limit_bytes)}: a limit is 1 to {usable}, the usable NRAM of {board.name}; "
-            "leave it off for all of it"
+            f"nram_limit_bytes={shown(nram_limit_bytes)}: a limit must be 1 to {usable}, the usable NRAM of "
+            f"{board.name}; "
+            "omit it to use all of it"
         )
     return int(nram_limit_bytes)
 

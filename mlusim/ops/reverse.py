@@ -121,7 +121,7 @@ def _infer_sequence(x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis
         )
     if seq_lengths.dtype not in (INT32, INT64):
         raise InputError(
-            f"reverse_sequence: {name} is {dtype_name(seq_lengths.dtype)}: lengths are int32 or int64; "
+            f"reverse_sequence: {name} is {dtype_name(seq_lengths.dtype)}: lengths must be int32 or int64; "
             f"{name}.astype('int32')"
         )
     return x.shape, x.dtype
@@ -147,7 +147,8 @@ def _sequence_axes(name: str, shape: tuple[int, ...], seq_axis: Any, batch_axis:
     if sequence == batch:
         raise InputError(
             f"reverse_sequence: seq_axis={seq_axis} and batch_axis={batch_axis} are one axis of {name}, of rank "
-            f"{len(shape)}: they differ; lengths along the batch axis say how much of the sequence axis is reversed"
+            f"{len(shape)}: they must differ; lengths along the batch axis say how much of the sequence axis is "
+            "reversed"
         )
     return sequence, batch
 

@@ -102,7 +102,7 @@ def _lookups(x: Tensor, index: Tensor, src: Tensor, *, axis: int) -> Lookups:
         if count > available:
             raise InputError(
                 f"scatter: {index.name} has {count} along axis {along} and {src.name} {available}: each index value "
-                f"takes an element of src, so index is no larger; cut it to {available}"
+                f"takes an element of src, so index may be no larger; cut it to {available}"
             )
     return lookups
 
@@ -116,7 +116,7 @@ def _check_types(operator: str, x: Tensor, src: Tensor) -> None:
     if x.dtype != src.dtype:
         raise InputError(
             f"{x.name} is {dtype_name(x.dtype)} and {src.name} {dtype_name(src.dtype)}: {operator} moves bits, so "
-            "both have one element type; cast one of them"
+            "both must have the same element type; cast one of them"
         )
 
 

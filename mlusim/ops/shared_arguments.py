@@ -21,14 +21,14 @@ AXIS = Attribute(name="axis", kind="integer", default=0, help="The axis that the
 AXES = Attribute(
     name="axes",
     kind="integers",
-    help="Aligned: the axis that each coordinate indexes, such as 0,2. [default: the first ones]",
+    help="Aligned: the axis that each coordinate indexes, such as 0,2. [default: the first axes]",
 )
 MODE = Attribute(
     name="mode",
     kind="choice",
     default="aligned",
     choices=MODES,
-    help="aligned: as CINN's document; standard: as TensorFlow and ONNX.",
+    help="aligned: as in CINN's document; standard: as in TensorFlow and ONNX.",
 )
 BATCH_DIMS = Attribute(
     name="batch_dims",

@@ -44,7 +44,7 @@ def tin_shift_forward(
 
     Args:
         x: [N, T, C, HW], float16 or float32, contiguous or not. T may be 0; N, C and HW may not.
-        shifts: [N, G] int32, C a multiple of G. Any value: `|k| >= T` gives zeros.
+        shifts: [N, G] int32, C a multiple of G. Any value is allowed; where `|k| >= T`, the result is zeros.
         device: a preset's name, a TOML file, or a board.
         strategy: "documented" (the three tiers as described by mlu-ops), "shipped", "tight", "batched", "pingpong", or
             "auto", the faster of the last two by prediction (`planning.tin_shift.STRATEGIES`).
@@ -105,12 +105,14 @@ def check_tin_shift(
     groups = shifts_shape[1]
     if shifts_shape[0] != batch:
         raise InputError(
-            f"{name} has N = {batch} batch entries and shifts has {shifts_shape[0]}: the first dimensions are equal; "
+            f"{name} has N = {batch} batch entries and shifts has {shifts_shape[0]}: the first dimensions must be "
+            "equal; "
             "give one row of shifts for each batch entry"
         )
     if not (batch and channels and groups and hw):
         raise InputError(
-            f"{name} has shape {list(shape)} and shifts {list(shifts_shape)}: N, C, G and HW are at least 1, only T "
+            f"{name} has shape {list(shape)} and shifts {list(shifts_shape)}: N, C, G and HW must be at least 1; only "
+            "T "
             "may be 0; skip the call where there is nothing to shift"
         )
     if channels % groups:
@@ -177,7 +179,8 @@ FORWARD = Operator(
         Attribute(
             name="groups",
             kind="count",
-            help="With --shape: groups of channels, each with its shift. [default: 4, or a divisor of the channels]",
+            help="With --shape: groups of channels, each with its own shift. [default: 4, or a divisor of the "
+            "channels]",
         ),
     ),
     usage="--input clip.npy --shifts shifts.npy --out shifted.npy --report reports/",

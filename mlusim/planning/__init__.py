@@ -3,7 +3,7 @@
 Plans:
   plan, tiles              a split as data, and its boxes of the output; `plan_text`: as text and JSON
   request                  the arguments of an operator, for planning it again
-  split, pivot             what planners share: buffers, grids, tasks, contiguous tiles
+  split, pivot             functions that planners share: buffers, grids, tasks, contiguous tiles
   box_sizes                the boxes that a tensor is cut into
   search                   candidates with predicted times, of which the fastest is chosen
   prediction, cost         the predicted time of a split, and its terms

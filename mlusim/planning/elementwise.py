@@ -86,7 +86,7 @@ def plan_elementwise(
         board=board,
         tier=1 if tiles_per_task == 1 else 2,
         reason=(
-            f"the {group_digits(share)} elements of a core {'fit' if tiles_per_task == 1 else 'are cut'} in "
+            f"the {group_digits(share)} elements of a core {'fit in' if tiles_per_task == 1 else 'are cut into'} "
             f"{plural(tiles_per_task, 'tile')}; {predicted_text(fastest)}"
         ),
         arithmetic=(

@@ -98,7 +98,7 @@ def plan_gather(problem: LookupProblem) -> Plan:
         parts=len(start),
         tiles=Tiles(in_runs(len(start), candidate.tasks), start, stop, chosen.nram_bytes),
         tiles_text=(
-            f"{group_digits(len(start))} tiles of up to {list(chosen.sizes)}; each task has a contiguous run of them",
+            f"{group_digits(len(start))} tiles of up to {list(chosen.sizes)}; each task has a contiguous range of them",
         ),
         parameters=chosen.parameters,
     )
@@ -138,7 +138,7 @@ def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
 
 
 def _shared_sizes_that_fit(problem: LookupProblem, extents: Extents, limit: int) -> Extents | None:
-    """Return sizes of at most `limit` coordinates, halving the limit until lookups fit beside the slab."""
+    """Return sizes of at most `limit` coordinates, halving the limit until lookups fit next to the slab."""
     while limit:
         sizes = sizes_of_at_most(extents, limit)
         if _elements_left(problem, sizes):
@@ -171,7 +171,7 @@ def _buffers(problem: LookupProblem, arithmetic: IndexArithmetic, values: int, l
 
 
 def _elements_left(problem: LookupProblem, shared_sizes: Extents) -> int:
-    """Return how many coordinates of the gathered axes fit beside the slab of a tile; 0 if none."""
+    """Return how many coordinates of the gathered axes fit next to the slab of a tile; 0 if none."""
     lookups, board = problem.lookups, problem.board
     slab_bytes = nram_bytes(board, [lookups.slab_elements * math.prod(shared_sizes) * problem.itemsize])
     if slab_bytes > board.nram_usable_bytes:

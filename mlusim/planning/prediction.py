@@ -31,7 +31,7 @@ class Grid:
 
     Attributes:
         board: the board.
-        tiles, tasks: their numbers; tiles are dealt out to the tasks in turn.
+        tiles, tasks: their numbers; tiles are assigned to the tasks in turn.
         union: tasks fill one cluster after another (UNION1), instead of all clusters in turn (BLOCK).
     """
 

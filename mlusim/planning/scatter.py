@@ -115,7 +115,7 @@ def plan_scatter(problem: LookupProblem) -> Plan:
         parts=len(region_start),
         tiles=Tiles(tasks[owner][order], start[order], stop[order], chosen.nram_bytes),
         tiles_text=(
-            f"{group_digits(len(region_start))} regions of up to {list(regions)}, dealt out to the tasks in turn",
+            f"{group_digits(len(region_start))} regions of up to {list(regions)}, assigned to the tasks in turn",
             f"{group_digits(len(start))} tiles of up to {list(chosen.sizes)}",
         ),
         parameters=ScatterParameters(
@@ -218,7 +218,7 @@ def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
                 if candidates:
                     tried.add(sizes)
                     break
-                # Halve the box of x until a lookup fits beside it.
+                # Halve the box of x until a lookup fits next to it.
                 shared_left, indexed_left = (
                     (shared_left // 2, indexed_left) if shared_left > 1 else (int(indexed_left > 1), indexed_left // 2)
                 )

@@ -112,7 +112,7 @@ def bin_candidates(problem: LookupProblem, strategy: str = BINS) -> list[LookupC
         return []
     board = problem.board
     elements = math.prod(problem.lookups.x_shape)
-    # A region is updated in NRAM, beside a list of updates, or in GDRAM.
+    # A region is updated in NRAM, together with a list of updates, or in GDRAM.
     max_size = elements if strategy == ROWS else int(board.nram_usable_bytes * _REGION_PART) // problem.itemsize
     min_regions = ceil_div(elements, max(max_size, 1))
     multiple = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, problem.itemsize)
@@ -126,7 +126,7 @@ def bin_candidates(problem: LookupProblem, strategy: str = BINS) -> list[LookupC
             candidate = by_size.get(size) or _candidate(problem, size, ceil_div(elements, size), strategy)
             if candidate:
                 by_size[size] = candidate
-            # Halve the region until an update fits beside it.
+            # Halve the region until an update fits next to it.
             size //= 2
     return list(by_size.values())
 

@@ -48,16 +48,18 @@ STRATEGIES: dict[str, Strategy] = {
     "auto": Strategy(summary="batched or pingpong, whichever has the shorter predicted time"),
     "documented": Strategy(summary="the design document's three tiers: clear the buffer, load the shifted rows, store"),
     "shipped": Strategy(
-        summary="as mlu-ops: clears all of NRAM for every item, and counts clusters by floor division",
+        summary="like mlu-ops: clears all of NRAM for every item, and counts clusters by floor division",
         whole_nram=True,
         floors=True,
     ),
-    "tight": Strategy(summary="clears only the rows that the shift vacates, while the others load", clears="vacated"),
+    "tight": Strategy(
+        summary="clears only the rows that the shift vacates, while the other rows load", clears="vacated"
+    ),
     "batched": Strategy(
-        summary="as tight, with several channels of one group in each copy", clears="vacated", batches=True
+        summary="like tight, with several channels of one group in each copy", clears="vacated", batches=True
     ),
     "pingpong": Strategy(
-        summary="as tight, with two buffers: one is stored while the other is filled", clears="vacated", buffers=2
+        summary="like tight, with two buffers: one is stored while the other is filled", clears="vacated", buffers=2
     ),
 }
 
@@ -148,7 +150,7 @@ _Launch = tuple[str, tuple[int, int, int], Integers, str]
 def _launch_in_turn(board: Board, sizes: Integers) -> _Launch:
     kind, dim = union1_launch(board, len(sizes))
     tasks = dim[0] * dim[1]
-    return kind, dim, in_turn(sizes, tasks), f"dealt out to {group_digits(tasks)} tasks in turn, the larger first"
+    return kind, dim, in_turn(sizes, tasks), f"assigned to {group_digits(tasks)} tasks in turn, largest first"
 
 
 def _launch_by_floor_division(board: Board, sizes: Integers) -> _Launch:
@@ -157,7 +159,7 @@ def _launch_by_floor_division(board: Board, sizes: Integers) -> _Launch:
     dim = (board.cores_per_cluster, max(desired // board.cores_per_cluster, 1), 1)
     tasks = dim[0] * dim[1]
     dealing = (
-        f"dim.y = min({group_digits(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; dealt out to "
+        f"dim.y = min({group_digits(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; assigned to "
         f"{group_digits(tasks)} tasks in turn"
     )
     return "UNION1", dim, np.arange(len(sizes)) % tasks, dealing

@@ -109,7 +109,7 @@ class MemoryState:
                 text = np.array2string(buffer.values, threshold=16, edgeitems=3, separator=", ")
                 lines += [f"           {line}" for line in text.splitlines()]
         if self.buffers and all(buffer.values is None for buffer in self.buffers):
-            lines.append("  values   not known: a saved or timing-only run has none; ask the result of mlusim.verify")
+            lines.append("  values   unknown: a saved or timing-only run has none; use the result of mlusim.verify")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class Result(RunFigures):
             output: include the bytes of the output.
 
         The file contains log, board, plan and the source of the kernels, but no input data (except index values that
-        loops read, which are in the log) and no code. Equal runs give equal bytes. Raises `InputError` if it cannot be
+        loops read, which are in the log) and no code. Equal runs write equal bytes. Raises `InputError` if it cannot be
         written.
         """
         from mlusim.results.saved import write
@@ -162,7 +162,7 @@ class Result(RunFigures):
 
     @property
     def vendor_io_efficiency(self) -> float | None:
-        """The vendor's definition: all tensors once / (time x peak bandwidth) (P). May exceed 1 on partial use.
+        """The vendor's definition: all tensors once / (time x peak bandwidth) (P). May exceed 1 on partly used tensors.
 
         None if nothing moved on the DRAM bus.
         """

@@ -5,7 +5,7 @@ The measurements:
   kernels, matmul_kernels  the measured kernels
   recreate                 a measurement as a run
 
-What is made of them:
+Their use:
   report                   measured, simulated, error
   calibrate, parameters    the fit, which writes `mlusim/hardware/calibrated.json`; what is fitted
 """

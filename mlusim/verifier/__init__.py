@@ -1,24 +1,24 @@
 """Verification of a kernel and its split, as pure functions of the log.
 
   check                    runs every check over one log, if there is `memory_needed` for it
-  check_by_default         over that of every operator and device in a block
+  check_by_default         checks every operator and device in a block
 
 What the checks work on:
-  run                      the log of a run, with its accesses and their order: what every check gets
+  run                      the log of a run, with its accesses and their order: the input of every check
   columns                  the columns of the log, in as few bytes as their numbers need
   accesses                 the bytes that each operand of the log reads or writes
-  order                    what is in order with what
+  order                    which operations are ordered
 
 Checks:
   races                    accesses to the same bytes that nothing orders, and what would order them
-  uninitialised            uninitialised bytes that are read, and whether that has an effect
+  uninitialised            reads of uninitialised bytes, and whether they have an effect
   split                    the split proof, and the balance of the split
-  deadlocks                barriers and locks that tasks wait for forever, and locks that are not released
+  deadlocks                barriers and locks for which tasks wait forever, and locks that are never released
   raised_errors            the error that ended a run, and those that a kernel caught
   reference, producer      wrong values, and the operation that computed them
   unused, unread           unused allocations and leaks, and results on chip that nothing reads
   replaced                 results that are replaced before anything reads them
-  hints, remarks           redundant syncs, and observations made while the run went on
+  hints, remarks           redundant syncs, and observations made during the run
 
 Results:
   findings                 a finding, its text and its JSON; `consequences` folds findings into their cause,

@@ -131,7 +131,7 @@ def _if_rounding(result: Array, expected: Array, wrong: Array) -> str:
     if not 0 < largest <= _ROUNDING * scale:
         return ""
     return (
-        f"; if it is only rounding (the largest difference is {largest:.2g}), admit it: absolute_tolerance or "
+        f"; if it is only rounding (the largest difference is {largest:.2g}), allow it: absolute_tolerance or "
         "--absolute-tolerance"
     )
 

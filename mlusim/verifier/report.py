@@ -71,7 +71,7 @@ class Report:
     def check(self, result: Any = None) -> Report:
         """Return self if `ok`. Raises `VerificationError` with the report as its text otherwise.
 
-        `result`: the run, which the report of the error then has as its `result`.
+        If `result`, the run, is passed, the report of the error has it as its `result`.
         """
         if self.errors:
             error = VerificationError(self.text())

@@ -59,7 +59,7 @@ def test_by_default_outputs_are_the_variables_that_no_operator_consumes():
     builder, arrays = long_net()
     result = builder.build().execute(arrays)
     assert list(result.outputs) == ["flags"]
-    with pytest.raises(InputError, match="net 'long' gives no output 'half': it has flags; build"):
+    with pytest.raises(InputError, match="net 'long' has no output 'half': it has flags; build"):
         result["half"]
 
 
@@ -277,7 +277,7 @@ def test_timing_only():
     assert timed.outputs == {}
     assert [step.result.cycles for step in timed.steps] == [step.result.cycles for step in full.steps]
     assert timed.bus_bytes == full.bus_bytes
-    with pytest.raises(InputError, match="gives no output 'flags': the run was timing-only"):
+    with pytest.raises(InputError, match="has no output 'flags': the run was timing-only"):
         timed["flags"]
 
 

@@ -131,14 +131,17 @@ def test_suggestions_are_faster_and_match_retiming():
         (("gone.zip", "gone.zip"), "gone.zip: the saved run cannot be read"),
         (
             ("k.py:add --shape", "x"),
-            "is not a saved run, and as words of `mlusim run`: Option '--shape' requires an arg",
+            "is not a saved run, and read as arguments of `mlusim run`: Option '--shape' requires an arg",
         ),
-        (("k.py:add --shpe 4", "x"), "is not a saved run, and as words of `mlusim run`: No such option"),
+        (("k.py:add --shpe 4", "x"), "is not a saved run, and read as arguments of `mlusim run`: No such option"),
         (
             ("k.py:add", "x"),
             "add: no argument for x and out; give --shape (in Python shape=...) for random tensors (the last ",
         ),
-        (("k.py:add --set 'tile", "x"), "is not a saved run, and as words of `mlusim run`: No closing quotation"),
+        (
+            ("k.py:add --set 'tile", "x"),
+            "is not a saved run, and read as arguments of `mlusim run`: No closing quotation",
+        ),
     ],
 )
 def test_a_file_that_is_not_a_run_is_an_error(home, words, message):

@@ -297,7 +297,7 @@ def test_tune_without_anything_to_vary_is_an_error(home):
 
 def test_tune_shows_why_a_setting_cannot_run(home):
     text = mlusim("tune", "k.py:add", "--shape", "4096", "--set", "tile=-5,512", "--workers", "0")
-    assert "1 setting ran, 1 could not run\ncould not run: tile = -5: " in text
+    assert "1 setting ran; 1 could not run\ncould not run: tile = -5: " in text
     assert "alloc of shape [-5]: an extent cannot be negative" in text
     assert "Nothing was varied" not in text
 

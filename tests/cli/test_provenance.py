@@ -62,5 +62,5 @@ def test_a_sweep_prints_each_reason_once_and_in_full(tmp_path, monkeypatch, caps
             ]
         )
     out = capsys.readouterr().out
-    reason = "flip: axis=5 of a tensor of rank 2: an axis is in [-2, 2); the last one is 1 or -1"
+    reason = "flip: axis=5 of a tensor of rank 2: an axis must be in [-2, 2); the last one is 1 or -1"
     assert " ".join(out.split()).count(reason) == 1

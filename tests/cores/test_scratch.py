@@ -203,7 +203,8 @@ def test_a_memory_larger_than_this_machine_can_hold() -> None:
     huge = replace(X4, nram_bytes=1 << 62)
     with pytest.raises(
         AllocationError,
-        match=PLACE + r"this machine has no .* for the NRAM of cluster 0 core 0 of mlu370-x4: choose a board with less",
+        match=PLACE
+        + r"your machine has no .* left for the NRAM of cluster 0 core 0 of mlu370-x4: choose a smaller board",
     ):
         mlusim.run(kernel, device=huge, kind="BLOCK", dim=1)
     assert mlusim.run(kernel, device=huge, kind="BLOCK", dim=1, data=False).time_ps

@@ -172,7 +172,7 @@ def test_sets_of_every_memory() -> None:
         (
             lambda core, x, t: core.atomic_reduce_add(x[:4], t[::2]),
             OperandError,
-            "atomic_reduce_add with .*: the elements of a row are contiguous; memcpy it",
+            "atomic_reduce_add with .*: the elements of a row must be contiguous; memcpy it",
         ),
         (
             lambda core, x, t: core.gdramset(x[2:2], 1),

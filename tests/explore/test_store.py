@@ -173,7 +173,10 @@ def test_a_damaged_row_is_named_and_replaced(tmp_path):
     base.close()
     with Store(path) as store:
         assert store.known(wanted) == wanted.keys() - {key}
-        assert f"the checksum of row '{key[:12]}' is wrong): 4 of its points are good, the others" in store.damaged[0]
+        assert (
+            f"the checksum of row '{key[:12]}' is wrong): 4 of its points are intact, and the others"
+            in store.damaged[0]
+        )
         assert len(store.all()) == 4
         store.add(key, wanted[key])
         assert store.read(wanted) == wanted
@@ -191,7 +194,8 @@ def test_a_damaged_page_loses_few_points_and_the_old_file_is_kept(tmp_path):
             assert len(wanted) * 0.8 < len(found) < len(wanted)
             assert store.damaged[0].startswith(f"{path} is damaged (")
             assert store.damaged[0].endswith(
-                f"): {len(found)} of its points are good, the others run again; the old file is now {tmp_path / aside}"
+                f"): {len(found)} of its points are intact, and the others run again; the old file is now "
+                f"{tmp_path / aside}"
             )
         assert (tmp_path / aside).read_bytes() == content
         path.write_bytes(content)

@@ -175,7 +175,7 @@ def test_every_operator_has_its_options_once_and_an_example_that_runs(group, nam
         (("--vary", "clock_hz=1GB"), "clock_hz: '1GB': no unit 'GB': it takes Hz, kHz, MHz, GHz"),
         (("--nram", "2KiB..1KiB*2"), "nram_bytes: '2KiB..1KiB*2' goes down: write the smaller value first"),
         (("--plot", "time"), "the sweep has one point: give an axis several values to draw figures against it"),
-        (("--cores", "4,8", "--against", "colour"), "against colour: no such axis; swept were cores"),
+        (("--cores", "4,8", "--against", "colour"), "against colour: no such axis; the sweep has cores"),
         (("--cores", "4,8", "--picture", "p.jpg"), "--picture p.jpg: name a .png or .svg file"),
         (("--strategy", "tigth"), "strategy='tigth': did you mean tight?"),
         (("--dtype", "float17"), "'float17'"),
@@ -228,7 +228,7 @@ def test_a_limit_on_nram_for_a_run():
     assert re.search(r"\n  tier +2 \(unit split\)", text)
     assert "is not a size such as 65536 or 64KiB" in fail(*given, "--nram-limit", "1KiB,2KiB")
     assert fail(*given, "--nram-limit", "1MiB").startswith(
-        "nram_limit_bytes=1048576: a limit is 1 to 655360, the usable"
+        "nram_limit_bytes=1048576: a limit must be 1 to 655360, the usable"
     )
     assert len(fail(*given, "--nram-limit", "1e4000")) < 500
 

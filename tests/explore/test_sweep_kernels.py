@@ -140,9 +140,9 @@ def test_objects_that_are_not_kernels_are_errors(kernels, tmp_path):
         "class K:\n    async def __call__(self, core, x, out): pass\nk = K()\nasync def g(core, x, out):\n    yield\n"
     )
     (tmp_path / "others.py").write_text(text)
-    with pytest.raises(InputError, match=r"^k is an object whose `__call__` is a kernel: give that method a name"):
+    with pytest.raises(InputError, match=r"^k is an object whose `__call__` is a kernel: assign that method to a name"):
         here(f"{tmp_path}/others.py:k", shape=4)
-    with pytest.raises(InputError, match=r"^g\(core, x, out\) has a `yield`, and a kernel has none"):
+    with pytest.raises(InputError, match=r"^g\(core, x, out\) has a `yield`, which a kernel must not have"):
         here(f"{tmp_path}/others.py:g", shape=4)
     (tmp_path / "fails.py").write_text("def launch(device, shape, dtype):\n    device.nram.alloc(shape)\n")
     (row,) = here(f"{tmp_path}/fails.py:launch", shape=4).rows

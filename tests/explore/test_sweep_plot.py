@@ -141,7 +141,7 @@ def test_columns_of_the_table_are_figures(two_lines):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"against": "clock"}, r"against clock: no such axis; swept were nram_usable_bytes, strategy"),
+        ({"against": "clock"}, r"against clock: no such axis; the sweep has nram_usable_bytes, strategy"),
         ({"metrics": ["speed"]}, r"'speed' is not a figure: choose time, efficiency, traffic, or a column of numbers"),
         ({"against": ["clock"]}, r"against=\['clock'\] is not text"),
         ({"title": 3}, r"title=3 is not text"),

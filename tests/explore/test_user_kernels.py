@@ -88,8 +88,9 @@ def test_a_kernel_that_cannot_be_fingerprinted_needs_a_version(tmp_path):
     db = tmp_path / "points.sqlite"
     with pytest.raises(
         InputError,
-        match=r"^kernel cannot be told from a changed one, because it uses what kernel reads by `open`: give "
-        r"kernel_version \(--kernel-version\), another one after each change, or no file .* instead of .*sqlite$",
+        match=r"^changes of kernel cannot be detected, because it uses what kernel reads by `open`: pass "
+        r"kernel_version \(--kernel-version\), a new one after each change, or store no points .* instead of using "
+        r".*sqlite$",
     ):
         mlusim.sweep(operation, **given, db=db)
     assert mlusim.sweep(operation, **given).counts["done"] == 1
@@ -303,7 +304,7 @@ def test_a_damaged_store_is_reported_and_repaired(tmp_path):
         base.execute("update points set row = replace(row, 'time_ps', 'time_pt') where row like '%\"axis\":1%'")
     base.close()
     with pytest.warns(
-        UserWarning, match=r"points\.sqlite is damaged .* 1 of its points are good, the others run again"
+        UserWarning, match=r"points\.sqlite is damaged .* 1 of its points are intact, and the others run again"
     ):
         after = mlusim.sweep("flip", **given)
     assert after.found == 1

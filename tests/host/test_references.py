@@ -151,7 +151,7 @@ def test_a_rule_names_its_tolerances_and_differences_like_those_of_rounding_thei
     assert finding.rule == "the output must equal the reference within 0.0001 of it plus 1e-09"
     assert finding.remedy == (
         "check the operation that made these bytes; if it is only rounding (the largest difference is 1e-06), "
-        "admit it: absolute_tolerance or --absolute-tolerance"
+        "allow it: absolute_tolerance or --absolute-tolerance"
     )
     (finding,) = verify(copied, x, Output.like(x), reference=np.float32([2, 0, 0]), **ONE).findings
     assert "rounding" not in finding.remedy

@@ -141,7 +141,7 @@ async def rows(core, x, out, skip=-1):
 def test_an_output_with_a_pitch():
     report = verify(rows, X, Output((8, 8), X.dtype, pitch=32), reference=X, **ONE)
     assert report.findings == (), report.text()
-    assert "every byte of 256 written exactly once" in report.text()
+    assert "all 256 B written exactly once" in report.text()
     gap = verify(rows, X, Output((8, 8), X.dtype, pitch=32), 3, reference=X, **ONE)
     (finding,) = gap.errors
     (wrong,) = finding.folded
@@ -325,7 +325,7 @@ def test_memory_at_of_a_saved_run_says_that_it_has_no_values(tmp_path):
     time_ns = int(result.log.columns()["end_ps"].max()) / 1000 - 1
     loaded = mlusim.load(result.save(tmp_path / "run.mlusim")).memory_at(time_ns)
     assert all(buffer.values is None for buffer in loaded.buffers)
-    assert "values   not known: a saved or timing-only run has none" in loaded.text()
+    assert "values   unknown: a saved or timing-only run has none" in loaded.text()
     assert "not known" not in result.memory_at(time_ns).text()
 
 

@@ -73,7 +73,7 @@ class TestPlan:
         )
         assert (fits.tier, cut.tier) == (1, 2)
         assert "the 64 elements of a core fit in 1 tile; predicted: pingpong" in fits.reason
-        assert "are cut in" in cut.reason
+        assert "are cut into" in cut.reason
         assert cut.arithmetic[0] == "4 096 B of NRAM // (2 x 6 B) = 320 elements"
 
     def test_large_tiles_fill_the_nram(self):

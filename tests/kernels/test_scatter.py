@@ -212,7 +212,7 @@ class TestLastWins:
         assert len({self.writer(result.plan, place) for place in range(0, 6000, 1999)}) == 4
 
     def test_updates_of_one_element_are_applied_in_order(self):
-        """By "bins" those of one place lie in all chunks, and chunks are dealt out to all cores."""
+        """By "bins" those of one place lie in all chunks, and chunks are assigned to all cores."""
         x = np.zeros((1, 6000), np.float32)
         index = np.full((1, 12_000), 77, np.int32)
         src = np.arange(12_000, dtype=np.float32).reshape(1, -1)

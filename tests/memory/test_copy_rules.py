@@ -63,8 +63,8 @@ def test_segnum_of_65535_is_allowed() -> None:
 @pytest.mark.parametrize(
     ("size", "strides", "message"),
     [
-        (0, (), "memcpy of 0 B: the size of a segment is positive; guard an empty copy with `if`"),
-        (-4, (), "memcpy of -4 B: the size of a segment is positive"),
+        (0, (), "memcpy of 0 B: the size of a segment must be positive; guard an empty copy with `if`"),
+        (-4, (), "memcpy of -4 B: the size of a segment must be positive"),
         (4, (4,), "memcpy takes 0, 3 (dst_stride, src_stride, segnum) or 8 stride arguments, not 1"),
         (4, (4, 4), "memcpy takes 0, 3 (dst_stride, src_stride, segnum) or 8 stride arguments, not 2"),
         (4, (4,) * 7, "memcpy takes 0, 3 (dst_stride, src_stride, segnum) or 8 stride arguments, not 7"),
@@ -188,11 +188,13 @@ def test_sizes_to_wram(arch: int, multiple: int, source: MemoryKind) -> None:
     for nbytes in (multiple - 1, multiple + 1, multiple // 2):
         with pytest.raises(
             CopyError,
-            match=rf"^{source.name}2WRAM of {nbytes} B: sizes to WRAM are a multiple of {multiple} B; pad it$",
+            match=rf"^{source.name}2WRAM of {nbytes} B: sizes to WRAM must be a multiple of {multiple} B; pad it$",
         ):
             by_views(wram[:nbytes], other[:nbytes], arch)
         # The header's table has the same sizes for copies from WRAM.
-        with pytest.raises(CopyError, match=rf"^WRAM2{source.name} of {nbytes} B: sizes from WRAM are a multiple of"):
+        with pytest.raises(
+            CopyError, match=rf"^WRAM2{source.name} of {nbytes} B: sizes from WRAM must be a multiple of"
+        ):
             by_views(other[:nbytes], wram[:nbytes], arch)
 
 
@@ -213,7 +215,7 @@ def test_sizes_and_strides_are_32_bit_integers() -> None:
 def test_addresses_of_wram(offset: int) -> None:
     wram, nram = buffer(WRAM, (4096,)), buffer(NRAM, (4096,))
     for dst, src in ((wram, nram), (nram, wram)):
-        with pytest.raises(CopyError, match=rf"WRAM addresses are 8 B aligned, this one is {offset} B off$"):
+        with pytest.raises(CopyError, match=rf"WRAM addresses must be aligned to 8 B, and this one is {offset} B off$"):
             by_views(
                 dst[offset : offset + 16] if dst is wram else dst[:16], src[offset:][:16] if src is wram else src[:16]
             )
@@ -277,7 +279,7 @@ def in_bytes(dst: Pointer, src: Pointer, size: int, *strides: int) -> CopyShape:
             0,
             101,
             (),
-            "memcpy writes bytes 0..101 of the nram buffer, which has 100 B: 101 B do not fit there; look at",
+            "memcpy writes bytes 0..101 of the nram buffer, which has 100 B: 101 B do not fit there; check the",
         ),
         (1, 0, 100, (), "memcpy writes bytes 1..101 of the nram buffer"),
         (-1, 0, 10, (), "memcpy writes bytes -1..9 of the nram buffer"),
@@ -301,7 +303,7 @@ def test_outside_the_allocation(dst_at: int, src_at: int, size: int, strides: tu
     with pytest.raises(AccessError, match="^" + re.escape(message)) as caught:
         in_bytes(dst, src, size, *strides)
     segments = "segnum is the number of segments minus one"
-    assert (segments if strides else "look at the address, and at the size, which is in bytes") in str(caught.value)
+    assert (segments if strides else "check the address, and the size, which is in bytes") in str(caught.value)
 
 
 def test_up_to_the_last_byte() -> None:

@@ -19,8 +19,8 @@ def view():
     return mlusim.Device("mlu370-x4").upload(np.arange(4, dtype=np.float32), "x")
 
 
-LOAD, COMPUTE = r"`await core\.load\(view\)` gives the number", r"compute with instructions, such as core\.add"
-LOOK, WRITE = r"core\.peek\(view\) gives its values to look at", r"core\.store\(view, number\) write to it"
+LOAD, COMPUTE = r"`await core\.load\(view\)` returns the value", r"compute with instructions, such as core\.add"
+LOOK, WRITE = r"core\.peek\(view\) returns its values for inspection", r"core\.store\(view, number\) write to it"
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_slicing_moves_nothing() -> None:
         (None, "None cannot index axis 0"),
         ([0, 1], "[0, 1] cannot index axis 0"),
         (slice(0.0, 2), "0.0 cannot index axis 0"),
-        ((..., ...), "two `...` in one index of <view of x (nram): int32 [3, 4]>: at most one"),
+        ((..., ...), "two `...` in one index of <view of x (nram): int32 [3, 4]>: only one"),
     ],
 )
 def test_an_index_outside_is_an_error_and_never_clamped(key: Any, message: str) -> None:

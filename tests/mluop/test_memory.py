@@ -121,7 +121,7 @@ def test_a_copy_does_not_alias_the_host_array(memory):
         ("device", "list", 8, cnrtMemcpyHostToDev, cnrtErrorArgsInvalid, "src is of type list: pass a NumPy array"),
         ("device", "objects", 8, cnrtMemcpyHostToDev, cnrtErrorArgsInvalid, "src is of type ndarray"),
         ("bytes", "device", 8, cnrtMemcpyDevToHost, cnrtErrorArgsInvalid, "dst is read-only memory of the host"),
-        ("device", "other board", 64, cnrtMemcpyDevToDev, cnrtErrorArgsInvalid, "memory of two boards: copy by way"),
+        ("device", "other board", 64, cnrtMemcpyDevToDev, cnrtErrorArgsInvalid, "memory of two boards: copy through"),
         ("host", "timing-only", 64, cnrtMemcpyDevToHost, cnrtErrorNotSupport, "the device is timing-only"),
     ],
 )

@@ -256,10 +256,10 @@ def test_gather_nd_of_onnx_with_batch_dims(onnx_cases):
 @pytest.mark.parametrize(
     ("batch_dims", "mode", "message"),
     [
-        (3, "standard", r"batch_dims=3 of gather_nd: x has shape \[2, 3, 4\] .* so batch_dims is 0 to 2"),
+        (3, "standard", r"batch_dims=3 of gather_nd: x has shape \[2, 3, 4\] .* so batch_dims must be 0 to 2"),
         (1, "aligned", "belongs to mode='standard', .*: pass mode='standard' too, or omit batch_dims"),
-        (0.5, "standard", "batch_dims=0.5 of gather_nd: a number of axes is an integer"),
-        (True, "standard", "batch_dims=True of gather_nd: a number of axes is an integer"),
+        (0.5, "standard", "batch_dims=0.5 of gather_nd: a number of axes must be an integer"),
+        (True, "standard", "batch_dims=True of gather_nd: a number of axes must be an integer"),
         (2, "standard", "their first 2 axes are equal"),
     ],
 )
@@ -271,7 +271,7 @@ def test_invalid_batch_dims_are_errors(batch_dims, mode, message):
 def test_an_input_larger_than_the_board_is_refused_before_the_split():
     huge = np.broadcast_to(np.float32(0), (1 << 20, 1 << 20, 4))
     with pytest.raises(
-        AllocationError, match=r"^cast: x takes .* \(16 TiB\): it never fits the GDRAM of mlu370-x4, .*; choose"
+        AllocationError, match=r"^cast: x takes .* \(16 TiB\): it can never fit in the GDRAM of mlu370-x4, .*; choose"
     ):
         ops.cast(huge, "float16", data=False)
 

@@ -89,7 +89,7 @@ def test_index_select_is_available_in_nets_sweeps_and_the_command_line(tmp_path)
         ([0, 5], 1, r"index\[1\] = 5: axis 1 of x has 5 elements, so an index is -5 to 4"),
         ([[0]], 0, r"index has shape \[1, 1\], rank 2: it must be a list of indices"),
         ([0.5], 0, "index is float64: an index of index_select is int32 or int64"),
-        ([0], 4, r"axis=4 of a tensor of rank 4: an axis is in \[-4, 4\)"),
+        ([0], 4, r"axis=4 of a tensor of rank 4: an axis must be in \[-4, 4\)"),
         ([0], 0.5, "axis=0.5 is not an integer"),
     ],
 )

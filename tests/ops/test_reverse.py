@@ -135,7 +135,11 @@ class TestReverse:
     @pytest.mark.parametrize(
         ("shape", "axis", "message"),
         [
-            ((2, 3), 2, r"^reverse: axis=2 of a tensor of rank 2: an axis is in \[-2, 2\); the last one is 1 or -1$"),
+            (
+                (2, 3),
+                2,
+                r"^reverse: axis=2 of a tensor of rank 2: an axis must be in \[-2, 2\); the last one is 1 or -1$",
+            ),
             ((2, 3), [0, -3], r"^reverse: axis=-3 of a tensor of rank 2"),
             (
                 (2, 3),
@@ -270,7 +274,7 @@ class TestReverseSequence:
                 r"seq_lengths has shape \[5\] and x, of shape \[4, 5\], has 4 batch",
             ),
             ((4, 5), np.zeros((4, 1), np.int32), (1, 0), r"seq_lengths is \[4\], one length for each$"),
-            ((4, 5), np.zeros(4, np.int16), (1, 0), r"seq_lengths is int16: lengths are int32 or int64"),
+            ((4, 5), np.zeros(4, np.int16), (1, 0), r"seq_lengths is int16: lengths must be int32 or int64"),
             ((4, 5), np.zeros(4), (1, 0), r"seq_lengths is float64: .*seq_lengths\.astype\('int32'\)$"),
         ],
     )

@@ -203,13 +203,13 @@ class TestErrors:
             (X, SHIFTS[0], r"shifts has shape \[3\], rank 1: it must be \[N, G\]"),
             (X.astype(np.float64), SHIFTS, r"x is float64: tin_shift takes float16 or float32; x.astype\('float32'\)"),
             (X, SHIFTS.astype(np.int64), r"shifts is int64: it must be int32; shifts.astype\('int32'\)"),
-            (X, SHIFTS[[0, 0]], "x has N = 1 batch entries and shifts has 2: the first dimensions are equal"),
+            (X, SHIFTS[[0, 0]], "x has N = 1 batch entries and shifts has 2: the first dimensions must be equal"),
             (X, SHIFTS[:, [0, 0, 1, 1]], "C = 6 channels do not divide into G = 4 groups: .*; G = 3 would do"),
-            (X[:0], SHIFTS[:0], r"x has shape \[0, 6, 6, 1\] and shifts \[0, 3\]: N, C, G and HW are at least 1"),
+            (X[:0], SHIFTS[:0], r"x has shape \[0, 6, 6, 1\] and shifts \[0, 3\]: N, C, G and HW must be at least 1"),
             (X[:, :, :0], SHIFTS, r"x has shape \[1, 6, 0, 1\] .* only T may be 0"),
             (X[..., :0], SHIFTS, r"x has shape \[1, 6, 6, 0\] .* only T may be 0"),
-            (X, SHIFTS[:, :0], r"shifts \[1, 0\]: N, C, G and HW are at least 1"),
-            (X[:, :0, :, :0], SHIFTS, "N, C, G and HW are at least 1"),
+            (X, SHIFTS[:, :0], r"shifts \[1, 0\]: N, C, G and HW must be at least 1"),
+            (X[:, :0, :, :0], SHIFTS, "N, C, G and HW must be at least 1"),
             (X.astype(">f4"), SHIFTS, "float32 in the other byte order"),
         ],
         ids=[
@@ -247,5 +247,7 @@ class TestErrors:
 
     def test_a_tensor_larger_than_the_gdram(self) -> None:
         x = np.broadcast_to(np.float32(1), (1024, 64, 1024, 1024))
-        with pytest.raises(AllocationError, match=r"^tin_shift_forward: x takes .* never fits the GDRAM of mlu370-x4"):
+        with pytest.raises(
+            AllocationError, match=r"^tin_shift_forward: x takes .* can never fit in the GDRAM of mlu370-x4"
+        ):
             tin_shift_forward(x, np.ones((1024, 1), np.int32), data=False)

@@ -39,7 +39,8 @@ def test_axes_that_no_tile_splits_cost_nothing():
 
 def test_a_tensor_that_the_board_cannot_hold_has_no_plan():
     message = (
-        r"^flip: x takes 68 719 476 736 B \(64 GiB\): it never fits the GDRAM of mlu370-x4, .* choose a smaller shape"
+        r"^flip: x takes 68 719 476 736 B \(64 GiB\): it can never fit in the GDRAM of mlu370-x4, .* choose a smaller "
+        r"shape"
     )
     with pytest.raises(AllocationError, match=message):
         mlusim.plan("flip", (2**34,), axis=0)

@@ -102,7 +102,7 @@ class TestDocumented:
         assert plan.reason == "a unit of 3 136 B fits in a buffer of 655 360 B"
         assert plan.arithmetic == (
             "usable NRAM 655 360 B; 655 360 B // 3 136 B per unit = 208 units",
-            "512 items: dealt out to 32 tasks in turn, the larger first",
+            "512 items: assigned to 32 tasks in turn, largest first",
         )
         assert boxes_of(plan, 3)[:2] == [((0, 0, 3, 0), (1, 8, 4, 196)), ((0, 0, 35, 0), (1, 8, 36, 196))]
         assert boxes_of(plan, 31)[-1] == ((1, 0, 255, 0), (2, 8, 256, 196))
@@ -150,7 +150,7 @@ class TestShipped:
     def test_floor_division_runs_seven_items_on_four_tasks(self) -> None:
         plan = plan_tin_shift(REAL, (1, 8, 7, 4), 1, F32, "shipped")
         assert np.bincount(plan.tiles.task).tolist() == [2, 2, 2, 1]
-        assert plan.arithmetic[-1] == "7 items: dim.y = min(7, 32 cores) // 4 = 1; dealt out to 4 tasks in turn"
+        assert plan.arithmetic[-1] == "7 items: dim.y = min(7, 32 cores) // 4 = 1; assigned to 4 tasks in turn"
 
     def test_shipped_allocates_all_nram_for_every_item(self) -> None:
         assert plan_tin_shift(REAL, (1, 8, 7, 4), 1, F32, "shipped").nram_bytes == 655_360

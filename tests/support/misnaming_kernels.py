@@ -75,7 +75,7 @@ MISNAMED: list[tuple[Any, type[MlusimError], str]] = [
     (name_of_triton, UnknownNameError, r"core\.program_id is not an instruction .*: did you mean task_id\? docs"),
     (name_of_ascend_c, UnknownNameError, r"core\.DataCopy is not an instruction .*: did you mean memcpy\? docs"),
     (module_of_triton, UnknownNameError, r"core\.tl is not .*: instructions are methods of core itself, .*; docs"),
-    (item_of_torch, KernelError, ".* a view has no attribute 'item': `await core.load.view.` gives the number"),
+    (item_of_torch, KernelError, ".* a view has no attribute 'item': `await core.load.view.` returns the value"),
     (zeros_of_numpy, KernelError, r".*'Scratch' object has no attribute 'zeros': it has adopt, alloc, free_bytes, "),
     (name_of_bang_c, UnknownNameError, r"core\.__bang_add is not an instruction of this core: did you mean add\?"),
 ]

@@ -151,7 +151,7 @@ def test_rows_at_the_wrong_pitch_are_one_finding_with_the_padding_that_they_reac
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     finding = the_only_error(kernel, x, Output((4, 6), pitch=32), reference=x, **ONE)
     assert (finding.kind, kinds_of(finding)) == ("never-written", ["wrong-value"])
-    assert "beside the elements of out, such as the padding of its rows, are written" in finding.remedy
+    assert "outside the elements of out, such as in the padding of its rows, are written" in finding.remedy
 
 
 def test_two_launches_that_write_one_tensor_in_place_of_two_are_one_finding():

@@ -41,7 +41,7 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
     }
     links = "".join(f'<a href="#{name}">{text}</a>' for name, text in body.heads)
     back = f'<p><a href="{esc(home)}">All runs</a></p>' if home else ""
-    loads = "It needs plotly.min.js beside it." if bundle else "This page is self-contained and loads nothing."
+    loads = "It needs plotly.min.js in the same folder." if bundle else "This page is self-contained and loads nothing."
     # page.js runs the library after the page is shown: that takes longer than everything else on it.
     library = f'data-src="{esc(bundle)}">' if bundle else f">\n{plotly_bundle()}\n"
     return f"""{head(title)}<body>

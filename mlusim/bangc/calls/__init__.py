@@ -2,12 +2,12 @@
 
 Every call:
   intrinsics               every intrinsic, by number
-  call_record              what compiled code stores for a call, and the value that it gets back
+  call_record              what compiled code stores for a call, and the value that the call returns
   type_codes               the codes of the C types of the values
 
 By kind:
   instruction_calls        vector and tensor instructions
-  copy_calls               `__memcpy` and its kin
+  copy_calls               `__memcpy` and related calls
   device_calls             atomics, sets, gathers and scatters
   assembly                 assembly statements
   host_calls               functions of CNRT and CNDRV

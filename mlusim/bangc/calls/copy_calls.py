@@ -104,8 +104,8 @@ def _new_form(task: CompiledTask, values: tuple[Any, ...], how: tuple[Any, ...])
         raise CopyError(f"memcpy in direction {named}: there is no such copy")
     if size >= _SIGN:
         raise CopyError(
-            f"memcpy of {size - 2 * _SIGN} B: a size is not negative (unsigned, this is {group_digits(size)}); "
-            "look at what it is computed from"
+            f"memcpy of {size - 2 * _SIGN} B: a size cannot be negative (unsigned, this is {group_digits(size)}); "
+            "check how it is computed"
         )
     if MemoryKind.WRAM in (direction.source, direction.destination) and len(values) not in _WITH_CLUSTER:
         if direction.destination is MemoryKind.WRAM:

@@ -42,7 +42,9 @@ def _strided(task: CompiledTask, code: int, address: int, count: int, loops: tup
     strides = (*(stride for _, stride in loops), first.itemsize)
     reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + first.itemsize
     if first.offset + reach > first.allocation.nbytes:
-        raise AccessError(f"{list(shape)} elements with strides {list(strides)} from {first!r} on end beyond the array")
+        raise AccessError(
+            f"{list(shape)} elements with strides {list(strides)} from {first!r} on extend beyond the array"
+        )
     return View.strided(first.allocation, first.offset, shape, strides, first.dtype)
 
 
@@ -122,7 +124,7 @@ def _rows(task: CompiledTask, address: int, stride: int, size: int, count: int) 
     """Return `count` rows of `size` bytes, `stride` bytes apart."""
     first = task.view(POINTER | 1, address, (size,))
     if first.offset + (count - 1) * stride + size > first.allocation.nbytes:
-        raise AccessError(f"{count} rows of {size} B, {stride} B apart, from {first!r} on end beyond the array")
+        raise AccessError(f"{count} rows of {size} B, {stride} B apart, from {first!r} on extend beyond the array")
     return View.strided(first.allocation, first.offset, (count, size), (stride, 1), _UINT8)
 
 
@@ -212,7 +214,8 @@ def _check_offsets(
         word = f"{group_digits(offset)} ({offset:#x})" if offset >= _LARGE else group_digits(offset)
         raise AccessError(
             f"{name}: element {int(selected[wrong[0]])} of the offsets is {word}, and {group_digits(size)} B "
-            f"from there on leave {far.allocation.name}, which has {group_digits(room)} B from that address on; "
+            f"from there on extend beyond {far.allocation.name}, which has {group_digits(room)} B from that address "
+            "on; "
             "offsets count bytes"
         )
 

@@ -6,13 +6,13 @@ Rewriting, line by line, of what C++ does not have:
   memory_arrays            `__nram__ float tile[64];`
   launches                 `kernel<<<dim, type, queue>>>(...)`
   entries                  functions that the host may launch, and `main`
-  device_functions         functions of the board that each file of a program has for itself
+  device_functions         device functions, of which each file of a program has its own
   host_functions           functions without `__mlu_func__` that code for the board calls
   undeclared_names         names that are missing, or that clash with the headers
   unknown_names            names of BANG C that are neither instructions nor in the headers
 
 Compilation:
-  translation              all files of a program: rewritten, compiled, and again with what the compiler says of names
+  translation              all files of a program: rewritten, compiled, and repeated if the compiler complains of names
   compilation              preprocess, compile and link
   toolchain                compilers and their options
   headers                  the headers that every file includes, and the names that they declare

@@ -170,8 +170,8 @@ def _check_sizes(texts: Sequence[Rewritten]) -> None:
         for name, (file, line) in text.unsized.items():
             if name not in defined:
                 raise CompileError(
-                    f"{file}:{line}: {name} has no size: an array with a memory space is defined with its size, since "
-                    "no launch gives one; define it here, or name the file that does (--with FILE, sources=)"
+                    f"{file}:{line}: {name} has no size: an array with a memory space must be defined with its size, "
+                    "since no launch sets one; define it here, or name the file that does (--with FILE, sources=)"
                 )
 
 

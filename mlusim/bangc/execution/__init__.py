@@ -16,6 +16,6 @@ Memory:
 
 Errors:
   faults                   signals, wild addresses, `abort`, exceptions
-  repetition               loops without end
+  repetition               endless loops
   lines                    lines of C++ in tracebacks of Python
 """

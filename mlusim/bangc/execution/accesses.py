@@ -201,7 +201,7 @@ def _inside(task: CompiledTask, line: int, address: int, nbytes: int, *, write: 
         verb = "writes" if write else "reads"
         span = f"{group_digits(offset)}..{group_digits(offset + nbytes)} of {allocation.name}"
         beyond = AccessError(
-            f"plain C++ {verb} bytes {span}, which has {group_digits(allocation.nbytes)} B; look at the index"
+            f"plain C++ {verb} bytes {span}, which has {group_digits(allocation.nbytes)} B; check the index"
         )
         raise_at(*task.issuer.log.lines[line], beyond)
     return allocation, offset

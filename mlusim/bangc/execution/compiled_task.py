@@ -54,7 +54,7 @@ _METHOD = re.compile(r"`(?:await )?core\.(\w+\()")
 _ON_A_MEMORY_CORE = (
     ". A memory core runs this too, and has no NRAM or WRAM: it reads zeros there (ASSUMED), not what the other cores "
     "have; begin with if (__is_mpu()) return; or, if barriers such as __sync_cluster() follow, which count the memory "
-    "core, guard this line by if (!__is_mpu())"
+    "core, guard this line with if (!__is_mpu())"
 )
 
 
@@ -182,7 +182,7 @@ class CompiledTask:
             return f"address {address:#x} is a null pointer or near it: no tensor was passed for this argument"
         for (first, end), name in self.gdram.freed.items():
             if first <= address < end:
-                return f"address {address:#x} lies in no memory of this core: {name} was there until cnrtFree"
+                return f"address {address:#x} is in no memory of this core: {name} was there until cnrtFree"
         if self.on_stack(address):
             return (
                 f"address {address:#x} is that of a local variable of the task: instructions take arrays with a memory "
@@ -190,11 +190,11 @@ class CompiledTask:
             )
         if passed := self.gdram.passed_from_host(address, self.arguments):
             return (
-                f"address {address:#x} lies in no memory of this core: the launch passed the pointer {passed:#x}, "
+                f"address {address:#x} is in no memory of this core: the launch passed the pointer {passed:#x}, "
                 "which is not to memory of the device; pass memory of cnrtMalloc, and copy to it with cnrtMemcpy"
             )
         near = self.gdram.nearest(address)
-        return f"address {address:#x} lies in no memory of this core: " + (
+        return f"address {address:#x} is in no memory of this core: " + (
             f"{near}, if it is not an address of the host"
             if near
             else "it is neither a tensor of the device nor an array with a memory space (__nram__, __wram__, "
@@ -250,13 +250,13 @@ class CompiledTask:
         if min(shape, default=1) < 0:
             raise OperandError(
                 f"{list(shape)} elements of {dtype.name} at byte {group_digits(offset)} of {allocation.name}: a number "
-                "of elements is not negative; look at what the count is computed from"
+                "of elements cannot be negative; check how the count is computed"
             )
         if offset + nbytes > allocation.nbytes:
             raise AccessError(
                 f"{list(shape)} elements of {dtype.name} at byte {group_digits(offset)} of {allocation.name}, which "
                 f"has {group_digits(allocation.nbytes)} B: they end at byte {group_digits(offset + nbytes)}; "
-                "look at the number of elements and the address"
+                "check the number of elements and the address"
             )
         view = View.strided(allocation, offset, shape, contiguous_strides(shape, dtype.itemsize), dtype)
         self._views[key] = view

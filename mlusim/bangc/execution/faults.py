@@ -131,7 +131,7 @@ def _wild_access_error(task: CompiledTask, address: int, flags: int) -> MlusimEr
     for kind, base in enumerate(task.arrays.bases):
         if 0 <= address - base < ARENA_BYTES:
             return AccessError(
-                f"plain C++ {verb} {size} B{_in_memory(task.image, kind, address - base)}; look at the index"
+                f"plain C++ {verb} {size} B{_in_memory(task.image, kind, address - base)}; check the index"
             )
     try:
         allocation, offset = task.locate(address)
@@ -149,7 +149,7 @@ def _wild_access_error(task: CompiledTask, address: int, flags: int) -> MlusimEr
         )
     return AccessError(
         f"plain C++ {verb} {size} B at byte {group_digits(offset)} of {allocation.name}, which has "
-        f"{group_digits(allocation.nbytes)} B; look at the index"
+        f"{group_digits(allocation.nbytes)} B; check the index"
     )
 
 

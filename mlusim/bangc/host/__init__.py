@@ -3,7 +3,7 @@
 Execution:
   program                  runs `main`; `own_process`: in a process of its own
   cnrt                     the functions of CNRT and CNDRV
-  memory                   those that allocate, copy and set memory; `copies_3d`: the rows of copies in three dimensions
+  memory                   functions that allocate, copy and set memory; `copies_3d`: the rows of 3-D copies
 
 Checks:
   missing_waits            memory used while a queued launch or copy may still use it

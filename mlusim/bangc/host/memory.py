@@ -116,7 +116,8 @@ class ProgramMemory:
         for (first, end), name in self.freed.items():
             if first <= address < end:
                 raise InputError(
-                    f"{call} of {address:#x}: {name} was there until cnrtFree; call cnrtFree after it, once"
+                    f"{call} of {address:#x}: {name} was there until cnrtFree; call cnrtFree after this call, and "
+                    "only once"
                 )
 
     def cnrtHostMalloc(self, target: int, size: int, *_: Any) -> int:

@@ -116,11 +116,11 @@ class Program:
                 if allocation
                 else f"address {first:#x}"
             )
-            error = AccessError(f"{verb} {where} directly: it lies on the board; copy it with cnrtMemcpy")
+            error = AccessError(f"{verb} {where} directly: it is on the board; copy it with cnrtMemcpy")
         else:
             name = text_at(second)
             remedy = "launch the kernel with name<<<dim, type, queue>>>(...) instead of calling it"
-            error = KernelError(f"host code uses the array {name}, which lies in a core's memory: {remedy}")
+            error = KernelError(f"host code uses the array {name}, which is in a core's memory: {remedy}")
             location = faults.fault_location(module, image)
         return self._located(error, location)
 

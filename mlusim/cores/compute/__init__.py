@@ -1,8 +1,8 @@
 """The compute pipe, which executes vector and tensor instructions.
 
 Instructions:
-  vector                   issues those of the table, `mlusim.cores.instructions`; `uncached_vector`: all others
-  vector_call              cost and checks of one for operands of certain layouts
+  vector                   issues those in the table, `mlusim.cores.instructions`; `uncached_vector`: all others
+  vector_call              cost and checks of an instruction, for operands of given layouts
 
 Effects:
   deferred_vector          instructions on deferred loads

@@ -262,7 +262,7 @@ def check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> None
         raise OperandError(
             f"{name} of {view!r}: vector operands must be in this core's NRAM; {remedy}"
             if view.memory is not MemoryKind.NRAM
-            else f"{name} of {view!r}: it lies in {allocation.memory.name}, not in this core's NRAM"
+            else f"{name} of {view!r}: it is in {allocation.memory.name}, not in this core's NRAM"
         )
     if allocation.freed:
         check_usable(allocation, write=write)
@@ -283,8 +283,10 @@ def check_contiguous(name: str, views: Sequence[View]) -> None:
     for view in views:
         if not view.is_contiguous:
             raise OperandError(
-                f"{name} of {view!r} with strides {list(view.strides)}: vector operands are contiguous; "
+                f"{name} of {view!r} with strides {list(view.strides)}: vector operands must be contiguous; "
                 "use a contiguous slice, or memcpy to a buffer"
             )
         if not view.size:
-            raise OperandError(f"{name} of {view!r}, which has no elements: a count is positive; guard it with `if`")
+            raise OperandError(
+                f"{name} of {view!r}, which has no elements: a count must be positive; guard it with `if`"
+            )

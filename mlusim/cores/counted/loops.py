@@ -55,8 +55,8 @@ def scalar_copy(
     Args:
         issuer: issuer of the copying task.
         line: source line in the log.
-        dst, src: contiguous views (rows, ...) in this core's NRAM, rows equally large; rank 1 copies elements.
-        dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in NRAM;
+        dst, src: contiguous views (rows, ...) in this core's NRAM, with rows of one size; rank 1 copies elements.
+        dst_rows, src_rows: row numbers, as many for each: in registers, `Addresses`, or a list of integers in NRAM;
             None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
         extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
 
@@ -69,7 +69,7 @@ def scalar_copy(
             raise OperandError(f"scalar_copy of {view!r}: both sides must be contiguous views in this core's NRAM")
         check_usable(view.allocation, write=write)
     if dst.itemsize != src.itemsize or row_bytes_of("scalar_copy", dst) != row_bytes_of("scalar_copy", src):
-        raise OperandError(f"scalar_copy of {src!r} to {dst!r}: elements and rows must be equally large")
+        raise OperandError(f"scalar_copy of {src!r} to {dst!r}: elements and rows must have the same size")
     loop = loop_of(issuer, "scalar_copy", dst, src, dst_rows, src_rows)
 
     def finish() -> None:
@@ -141,8 +141,8 @@ def copy_rows(
     Args:
         issuer: issuer of the copying task.
         line: source line in the log.
-        dst, src: views (rows, ...) whose rows are contiguous and equally large; rank 1 copies elements.
-        dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in NRAM;
+        dst, src: views (rows, ...) whose rows are contiguous and of one size; rank 1 copies elements.
+        dst_rows, src_rows: row numbers, as many for each: in registers, `Addresses`, or a list of integers in NRAM;
             None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
         lengths: rows of each copy, if they are several: copy i reads rows src_rows[i] to src_rows[i] + lengths[i], and
             writes them after those of copy i - 1. Both arrays are in registers, and the copies are queued.

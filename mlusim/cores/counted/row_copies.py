@@ -150,7 +150,7 @@ def _checked_direction(issuer: Issuer, name: str, dst: View, src: View, method: 
     """Return the direction of a loop of row copies. Raises `CopyError` or `AccessError` if it is not allowed."""
     row_bytes = row_bytes_of(name, dst)
     if row_bytes != row_bytes_of(name, src) or dst.itemsize != src.itemsize:
-        raise CopyError(f"{name} of rows of {src!r} to rows of {dst!r}: rows must be equally large")
+        raise CopyError(f"{name} of rows of {src!r} to rows of {dst!r}: rows must have the same size")
     for view, write in ((dst, True), (src, False)):
         issuer.check_reach(view.allocation.memory)
         check_usable(view.allocation, write=write)
@@ -207,5 +207,5 @@ def check_index(issuer: Issuer, name: str, index: View | None) -> None:
     if index is None:
         return
     if index.allocation.memory is not issuer.unit.nram or not index.is_contiguous:
-        raise OperandError(f"{name} with {index!r}: indices, offsets and masks are contiguous in this core's NRAM")
+        raise OperandError(f"{name} with {index!r}: indices, offsets and masks must be contiguous in this core's NRAM")
     check_usable(index.allocation, write=False)

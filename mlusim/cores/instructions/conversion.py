@@ -115,7 +115,7 @@ def wrong_attributes(attributes: Mapping[str, Any]) -> str:
     if rounding is not None and rounding not in ROUNDINGS:
         return f"rounding {shown(rounding)} is unknown: the modes are None, {', '.join(ROUNDINGS)}"
     if abs(int(attributes.get("position", 0))) > 127:
-        return "position is from -127 to 127"
+        return "position must be from -127 to 127"
     return ""
 
 

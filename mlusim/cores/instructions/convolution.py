@@ -86,7 +86,7 @@ def _conv_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
     if int(attributes["channel_input"]) != source[2]:
         return f"channel_input is src's last axis, {source[2]}"
     if not all(1 <= int(attributes[name]) <= _MAX_STRIDE for name in _STEPS):
-        return f"strides and dilations are from 1 to {_MAX_STRIDE}"
+        return f"strides and dilations must be from 1 to {_MAX_STRIDE}"
     if any(int(attributes[name]) != 1 for name in _SPREAD):
         return "a dilated result (outdilation) is not modelled: write it with 1, then spread it with a strided copy"
     expected = (*_windows(attributes).fitting(*source[:2]), result[2])

@@ -53,7 +53,9 @@ def cycle_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
     result, source, segment = (operand.size for operand in operands)
     if result != source:
         return "dst and src need the same number of elements"
-    return "" if segment and source % segment == 0 else "the elements of src are a multiple of those of seg"
+    return (
+        "" if segment and source % segment == 0 else "the number of elements of src must be a multiple of that of seg"
+    )
 
 
 def _compare(result: Array, a: Array, b: Array, *, mode: str) -> None:
@@ -62,7 +64,7 @@ def _compare(result: Array, a: Array, b: Array, *, mode: str) -> None:
 
 def _known_mode(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     if attributes["mode"] not in _MODES:
-        return f"the mode is one of {', '.join(_MODES)}"
+        return f"the mode must be one of {', '.join(_MODES)}"
     return same_size(operands, attributes)
 
 
@@ -197,7 +199,7 @@ ARITHMETIC: list[Instruction] = [
     *_pair(
         "maximum",
         np.fmax,
-        "dst = the larger of src0 and src1; the number where one is NaN",
+        "dst = the larger of src0 and src1; the other where one is NaN",
         _ARITHMETIC,
         scalar=False,
         since=SERIES_3XX,
@@ -205,7 +207,7 @@ ARITHMETIC: list[Instruction] = [
     *_pair(
         "minimum",
         np.fmin,
-        "dst = the smaller of src0 and src1; the number where one is NaN",
+        "dst = the smaller of src0 and src1; the other where one is NaN",
         _ARITHMETIC,
         scalar=False,
         since=SERIES_3XX,
@@ -289,7 +291,7 @@ _LOGIC = "Logic and bits"
 LOGIC: list[Instruction] = [
     *_pair("and_", np.logical_and, "dst = 1 where src0 and src1 are not 0, else 0", _LOGIC),
     *_pair("or_", np.logical_or, "dst = 1 where src0 or src1 is not 0, else 0", _LOGIC),
-    *_pair("xor", np.logical_xor, "dst = 1 where just one of src0 and src1 is not 0, else 0", _LOGIC),
+    *_pair("xor", np.logical_xor, "dst = 1 where exactly one of src0 and src1 is not 0, else 0", _LOGIC),
     _alone("not_", np.logical_not, "dst = 1 where src is 0, else 0", _LOGIC),
     *_pair("band", on_bits(np.bitwise_and), "dst = src0 & src1, bit by bit", _LOGIC),
     *_pair("bor", on_bits(np.bitwise_or), "dst = src0 | src1, bit by bit", _LOGIC),
@@ -308,7 +310,7 @@ LOGIC: list[Instruction] = [
     *_pair(
         "srl",
         shift_right,
-        "dst = src0 shifted right by src1 bits, zeros moved in",
+        "dst = src0 shifted right by src1 bits, with zeros shifted in",
         _LOGIC,
         types=INTEGERS,
         scalar=False,

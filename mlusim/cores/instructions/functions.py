@@ -206,12 +206,12 @@ def _fusion(result: Array, a: Array, b: Array, c: Array, *, operation: str) -> N
 
 def _fusion_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     if attributes["operation"] not in FUSION_OPERATIONS:
-        return f"the operation is one of {', '.join(FUSION_OPERATIONS)}"
+        return f"the operation must be one of {', '.join(FUSION_OPERATIONS)}"
     result, source, *others = operands
     if result.size != source.size:
         return "dst and src0 need the same number of elements"
     if any(not other.size or source.size % other.size for other in others):
-        return "the elements of src0 are a multiple of those of src1 and src2"
+        return "the number of elements of src0 must be a multiple of that of src1 and of src2"
     return ""
 
 

@@ -161,14 +161,14 @@ LIBRARY: list[Instruction] = [
     _binary(
         "fmax",
         np.fmax,
-        "dst = the larger of src0 and src1; the number where one is NaN",
+        "dst = the larger of src0 and src1; the other where one is NaN",
         "",
         intrinsics=("__cn_vector_max_f32", "__cn_vector_max_f16"),
     ),
     _binary(
         "fmin",
         np.fmin,
-        "dst = the smaller of src0 and src1; the number where one is NaN",
+        "dst = the smaller of src0 and src1; the other where one is NaN",
         "",
         intrinsics=("__cn_vector_min_f32", "__cn_vector_min_f16"),
     ),

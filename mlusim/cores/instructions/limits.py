@@ -263,7 +263,7 @@ def check_aligned(
     ragged = [extent for extent in view.shape if extent * view.itemsize % multiple]
     if instruction is not None and instruction.sides_2xx and ragged:
         raise OperandError(
-            f"{name} of {view!r}: on arch {board.arch} height and width are each a multiple of {multiple} B, and "
+            f"{name} of {view!r}: on arch {board.arch} height and width must each be a multiple of {multiple} B, and "
             f"{ragged[0]} elements are {ragged[0] * view.itemsize} B; pad the matrix"
         )
     lengthless = source_bytes is not None and nbytes < source_bytes

@@ -94,7 +94,7 @@ def _padded(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
         return "src is (height, width, channel)"
     pads = [int(attributes[f"pad_{side}"]) for side in ("top", "bottom", "left", "right")]
     if min(pads) < 0:
-        return "pads are not negative"
+        return "pads must not be negative"
     expected = (source[0] + pads[0] + pads[1], source[1] + pads[2] + pads[3], source[2])
     return "" if result == expected else f"dst is {list(expected)}"
 
@@ -221,9 +221,9 @@ _PAD_FORMS = (
 
 LAYOUT: list[Instruction] = [
     _matrix("transpose", lambda a: a.T, "dst (w, h) = src (h, w) with its axes exchanged", swaps=True),
-    _matrix("rotate90", lambda a: np.rot90(a, -1), "dst (w, h) = src (h, w) turned right by 90 degrees", swaps=True),
-    _matrix("rotate180", lambda a: a[::-1, ::-1], "dst (h, w) = src (h, w) turned by 180 degrees", swaps=False),
-    _matrix("rotate270", np.rot90, "dst (w, h) = src (h, w) turned left by 90 degrees", swaps=True),
+    _matrix("rotate90", lambda a: np.rot90(a, -1), "dst (w, h) = src (h, w) rotated right by 90 degrees", swaps=True),
+    _matrix("rotate180", lambda a: a[::-1, ::-1], "dst (h, w) = src (h, w) rotated by 180 degrees", swaps=False),
+    _matrix("rotate270", np.rot90, "dst (w, h) = src (h, w) rotated left by 90 degrees", swaps=True),
     Instruction(
         name="mirror",
         summary="dst = src with its last axis reversed",
@@ -343,7 +343,7 @@ FILLS: list[Instruction] = [
     ),
     Instruction(
         name="rand",
-        summary="dst = random numbers, uniform over the type, that follow from seed; the board's own differ",
+        summary="dst = random numbers, uniform over the type, determined by seed; those of a board differ",
         group="Fills",
         compute=_random,
         intrinsics=("__bang_rand",),

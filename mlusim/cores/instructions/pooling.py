@@ -56,9 +56,9 @@ def _complaint(shape: Shape, attributes: Mapping[str, Any]) -> str:
         return "a pool takes (height, width, channel)"
     windows = _windows(attributes)
     if min(windows.high, windows.wide, windows.down, windows.across) < 1:
-        return "windows and strides are positive"
+        return "windows and strides must be positive"
     if min(windows.row_step, windows.column_step) < 1:
-        return "dilations are 1 or more"
+        return "dilations must be 1 or more"
     if attributes.get("out_dh", 1) != 1 or attributes.get("out_dw", 1) != 1:
         return "a dilated result (out_dh, out_dw) is not modelled: write it with 1, then spread it with a strided copy"
     high, wide = windows.reach
@@ -200,7 +200,7 @@ def _pair_fits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str
     nbytes = rows * columns * channels * operands[1].itemsize
     stride = int(attributes["value_index_stride"])
     if stride < nbytes:
-        return f"value_index_stride is at least the bytes of the values, {nbytes}"
+        return f"value_index_stride must be at least the bytes of the values, {nbytes}"
     return "" if operands[0].nbytes >= stride + nbytes else f"dst needs {stride + nbytes} B, for values and indices"
 
 
@@ -303,39 +303,41 @@ _PAIRED: dict[str, Any] = {
 POOLS: list[Instruction] = [
     _pool("sumpool", "dst = the sum of each window of src", _sumpool),
     _pool("avgpool", "dst = the mean of each window of src", _avgpool, types=FLOATS),
-    _pool("maxpool", "dst = the largest number of each window of src, NaN only where it has none", _extreme(_largest)),
     _pool(
-        "minpool", "dst = the smallest number of each window of src, NaN only where it has none", _extreme(_smallest)
+        "maxpool", "dst = the largest number of each window of src, NaN only if it has no number", _extreme(_largest)
+    ),
+    _pool(
+        "minpool", "dst = the smallest number of each window of src, NaN only if it has no number", _extreme(_smallest)
     ),
     _pool(
         "maxpool_index",
-        "dst = the place in its window of the largest of each window of src",
+        "dst = the position of the largest number in each window of src",
         _index(_largest),
         operands=(_INDEXED, SRC),
         types=FLOATS,
     ),
     _pool(
         "minpool_index",
-        "dst = the place in its window of the smallest of each window of src",
+        "dst = the position of the smallest number in each window of src",
         _index(_smallest),
         operands=(_INDEXED, SRC),
         types=FLOATS,
     ),
     _pool(
         "maxpool_value_index",
-        "dst = the largest number of each window of src; at value_index_stride bytes, its place in the window",
+        "dst = the largest number of each window of src; at value_index_stride bytes, its position in the window",
         _value_index(_largest),
         **_PAIRED,
     ),
     _pool(
         "minpool_value_index",
-        "dst = the smallest number of each window of src; at value_index_stride bytes, its place in the window",
+        "dst = the smallest number of each window of src; at value_index_stride bytes, its position in the window",
         _value_index(_smallest),
         **_PAIRED,
     ),
     _pool(
         "maxpool_bp",
-        "dst = the gradient src, each at its place mask in its window; overlap adds (ACC) or overwrites (COVER)",
+        "dst = the gradient src, each element at position mask of its window; overlap adds (ACC) or overwrites (COVER)",
         _maxpool_bp,
         c_signatures=(f"{_BACK} {_MASK} {_ARGUMENTS} stride_width stride_height overlap=ACC",),
         operands=(DST, SRC, Operand("mask", Match.FREE, INDEX)),
@@ -360,7 +362,7 @@ POOLS: list[Instruction] = [
     ),
     _pool(
         "unpool",
-        "each window of dst = src at place index of the window, 0 elsewhere",
+        "each window of dst = src at position index of the window, 0 elsewhere",
         _unpool,
         c_signatures=(f"{_BACK} {_ARGUMENTS} stride_width stride_height index",),
         attributes=("kernel_height", "kernel_width", "index", "stride_width", "stride_height"),

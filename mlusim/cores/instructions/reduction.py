@@ -149,7 +149,7 @@ REDUCTIONS: list[Instruction] = [
     ),
     _reduction(
         "reduce_sum",
-        "the first element of each 128 B of dst = the sum of those 128 B of src; the others stay",
+        "the first element of each 128 B of dst = the sum of those 128 B of src; the other elements are unchanged",
         _reduce_lines,
         "dst[n] src[n] n",
         types=FLOATS,
@@ -160,7 +160,7 @@ REDUCTIONS: list[Instruction] = [
     _reduction("min", "dst = the smallest of src, then its index in 64 bits", _extremum(np.argmin), _PAIR, **_EXTREMUM),
     _reduction(
         "argmax",
-        "dst = the largest of src, then the index of the first such, in 64 bits",
+        "dst = the largest of src, then the index of the first one, in 64 bits",
         _extremum(np.argmax),
         _PAIR,
         since=SERIES_3XX,
@@ -168,7 +168,7 @@ REDUCTIONS: list[Instruction] = [
     ),
     _reduction(
         "argmin",
-        "dst = the smallest of src, then the index of the first such, in 64 bits",
+        "dst = the smallest of src, then the index of the first one, in 64 bits",
         _extremum(np.argmin),
         _PAIR,
         since=SERIES_3XX,
@@ -192,7 +192,7 @@ REDUCTIONS: list[Instruction] = [
     ),
     _reduction(
         "count",
-        "dst[0] = how many elements of src are not 0",
+        "dst[0] = the number of elements of src that are not 0",
         _count,
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
@@ -200,7 +200,7 @@ REDUCTIONS: list[Instruction] = [
     ),
     _reduction(
         "count_bitindex",
-        "dst[0] = how many bits of src are 1",
+        "dst[0] = the number of bits of src that are 1",
         _count_bits,
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
@@ -209,7 +209,7 @@ REDUCTIONS: list[Instruction] = [
     ),
     _reduction(
         "popcnt",
-        "dst[0] = how many bits of src are 1",
+        "dst[0] = the number of bits of src that are 1",
         _count_bits,
         "dst[1] src[n] n",
         operands=(COUNT, SRC),

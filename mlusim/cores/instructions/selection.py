@@ -120,7 +120,7 @@ def _bit_masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
     del attributes
     result, source, mask = operands
     if source.size % 8:
-        return "the number of elements is a multiple of 8"
+        return "the number of elements must be a multiple of 8"
     if mask.nbytes * 8 < source.size:
         return f"the mask has {source.size // 8} B, one bit per element"
     return "" if result.size else "dst needs one element"
@@ -151,7 +151,7 @@ def compares_to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) 
     if first.size != second.size:
         return "src0 and src1 need the same number of elements"
     if first.size % 8:
-        return "the number of elements is a multiple of 8"
+        return "the number of elements must be a multiple of 8"
     return "" if result.nbytes * 8 >= first.size else f"dst has {first.size // 8} B, one bit per element"
 
 
@@ -214,7 +214,7 @@ SELECTION: list[Instruction] = [
     ),
     Instruction(
         name="maskmove",
-        summary="dst = src where mask is not 0; the rest of dst stays",
+        summary="dst = src where mask is not 0; the rest of dst is unchanged",
         group=_SELECTION,
         compute=_maskmove(by_elements),
         intrinsics=("__bang_maskmove",),
@@ -227,7 +227,7 @@ SELECTION: list[Instruction] = [
     ),
     Instruction(
         name="maskmove_bitindex",
-        summary="dst = src where the bit is 1; the rest of dst stays",
+        summary="dst = src where the bit is 1; the rest of dst is unchanged",
         group=_SELECTION,
         compute=_maskmove(bits_of),
         intrinsics=("__bang_maskmove_bitindex",),

@@ -67,7 +67,7 @@ def _matmul_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> 
     if len(result) != 2 or len(source) != 2 or result[0] != source[0]:
         return "dst is (m, n) and src (m, k)"
     if result[1] % LANES:
-        return "n is a multiple of 64, the lanes of WRAM"
+        return "n must be a multiple of 64, the lanes of WRAM"
     if operands[2].size != result[1] * source[1]:
         return f"weight needs n * k = {result[1] * source[1]} elements"
     return ""
@@ -200,7 +200,7 @@ TENSOR: list[Instruction] = [
     ),
     Instruction(
         name="histogram",
-        summary="dst[i] = how often src equals row i of kernel, where a row is one value in all of its 64 B",
+        summary="dst[i] = the number of elements of src that equal row i of kernel; all 64 B of a row hold one value",
         group="Tensor",
         compute=_histogram,
         intrinsics=("__bang_histogram",),

@@ -5,6 +5,6 @@ On a core:
 
 Between pipes and between cores:
   syncs                    the instructions that wait for pipes or for other cores
-  barrier                  who meets at a barrier
+  barrier                  barriers, and the cores that take part in them
   locks                    locks between cores
 """

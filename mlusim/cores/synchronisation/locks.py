@@ -59,10 +59,10 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
     task = issuer.task
     locks = issuer.chip.locks
     if not isinstance(number, int | np.integer) or isinstance(number, bool):
-        raise OperandError(f"{name} {shown(number)}: the number of a lock is an integer, 0 or more")
+        raise OperandError(f"{name} {shown(number)}: the number of a lock must be an integer, 0 or more")
     number = int(number)  # compiled code takes no integers of NumPy
     if number < 0:
-        raise OperandError(f"{name} {number}: the number of a lock is 0 or more")
+        raise OperandError(f"{name} {number}: the number of a lock must be 0 or more")
     lock = locks.setdefault(number, Lock())
     if name == "unlock" and lock.owner is not task:
         raise OperandError(f"unlock {number}: this task does not hold that lock; call lock({number}) first")

@@ -92,7 +92,8 @@ _ADVICE = {
     "mean": "core.sum, then core.mul by 1 / n",
     **dict.fromkeys(
         ("argsort", "sort", "topk"),
-        "no instruction sorts: take the largest again and again with core.max, and replace it by -inf with core.store",
+        "there is no sort instruction: take the largest element repeatedly with core.max, and replace it with -inf by "
+        "core.store",
     ),
     "softmax": "core.max, core.sub, core.exp, core.sum and core.div, one after the other",
     **dict.fromkeys(("silu", "swish"), "core.active_sigmoid(dst, src), then core.mul(dst, dst, src)"),

@@ -177,7 +177,7 @@ def _raised(error: BaseException) -> str:
             text = f"{error.obj.__name__} has no attribute {error.name!r}"
         text += f": {nearest(str(error.name), names).rstrip() or 'it has ' + ', '.join(names)}"
     elif isinstance(error, TypeError) and text == "'int' object is not callable":
-        text += "; core.task_id and its kin, and x.size, are numbers: write them without parentheses"
+        text += "; core.task_id and related names, and x.size, are numbers: write them without parentheses"
     words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
     if isinstance(error, AttributeError) and hasattr(View, str(error.name)) and isinstance(error.obj, _NO_TENSORS):
         kind = type(error.obj).__name__

@@ -100,7 +100,7 @@ def check_launch(
         meant = LAUNCH_SETTINGS.get(unknown.lower(), "")
         near = f"; did you mean {meant}?" if meant in ("dim", "kind") else ""
         if not near and str(error).startswith("missing"):
-            near = "; each parameter needs an argument, also an output: mlusim.Output(shape, dtype), or Device.alloc"
+            near = "; each parameter needs an argument, including outputs: mlusim.Output(shape, dtype), or Device.alloc"
         raise LaunchError(
             f"{name}{signature} was launched with {plural(len(arguments), 'argument')} after `core`: {error}{near}"
         ) from None
@@ -117,7 +117,7 @@ def check_launch(
         alone = len(axes) == 1 and type(axes[0]) is not int
         raise LaunchError(f"{name}: dim {shown(axes[0] if alone else axes)}: {_GRID}")
     if min(dim) < 1 or max(dim) > MAX_GRID:
-        raise LaunchError(f"{name}: dim {dim}: each axis of a grid is 1 to {MAX_GRID}; loop inside the kernel")
+        raise LaunchError(f"{name}: dim {dim}: each axis of a grid must be 1 to {MAX_GRID}; loop inside the kernel")
     return 0 if isinstance(kind, str) and kind == "BLOCK" else _union_of(chip.board, name, dim, kind)
 
 

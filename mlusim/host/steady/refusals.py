@@ -9,6 +9,7 @@ from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction
+from mlusim.units import plural
 
 _FEWEST = WARM + MEASURED + LEFT
 _BY_MEMORY_CORE = [code for code, direction in enumerate(Direction) if direction.by_memory_core]
@@ -33,7 +34,9 @@ def unfit(log: Log) -> str:
 def too_few(repeats: int) -> str:
     """Return why a loop with that many repeats is too short for extrapolation; empty if it may be long enough."""
     return (
-        "" if repeats > _FEWEST else f"its tasks have {repeats} tiles each at most, and {_FEWEST} are simulated anyway"
+        ""
+        if repeats > _FEWEST
+        else f"no task has more than {plural(repeats, 'tile')}, and {_FEWEST} are always simulated"
     )
 
 

@@ -77,7 +77,7 @@ def announced(pair: Pair) -> list[str]:
         if all(pair.writes) or not _announces(pair, int(following[0])):
             return []
         return [f"let {late.task} wait for the atomic at {at}, which follows {store.location}, before {late.location}"]
-    told = f"the old value of the atomic at {at} tells that all others have passed it"
+    told = f"the old value of the atomic at {at} shows that all others have passed it"
     return [f"use {pair.buffer} only in a task that {told}"] if pair.writes[0] else []
 
 

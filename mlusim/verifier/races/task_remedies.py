@@ -54,7 +54,7 @@ class TaskRemedies:
         rule = "cores run in parallel; only a barrier orders operations of different cores"
         if pair.writes == (True, True):
             # With a barrier alone, one of the two writes would still be useless.
-            choices = [*special, _OWN_BYTES, *general, f"if both writes are meant, {barrier}"]
+            choices = [*special, _OWN_BYTES, *general, f"if both writes are intended, {barrier}"]
             if first.location == second.location and "memory core" in (first.task, second.task):
                 rule = "a union launch runs the kernel on the memory cores too"
                 choices.insert(0, self._without_memory_cores(compiled=first.is_compiled))
@@ -75,7 +75,7 @@ class TaskRemedies:
         first, second = pair.sites
         lock, atomic = lock_or_atomic(pair, frozenset(line for lines in self.directions for line in lines))
         if is_split_twice(pair):
-            return "", rule, [_OWN_BYTES, f"if both updates are meant, {lock}", atomic]
+            return "", rule, [_OWN_BYTES, f"if both updates are intended, {lock}", atomic]
         loop = source_file(first.file).loop_around(first.line, second.line)
         in_one_loop = one_job and first.file == second.file and loop[0] > 0
         if not (self.apart and in_one_loop and are_as_many(self.run, first.file, loop, pair.tasks[0])):

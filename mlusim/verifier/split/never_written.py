@@ -1,4 +1,4 @@
-"""Bytes of an output that are never written: the write beside them, and the faults that may have left them out."""
+"""Bytes of an output that are never written: the write next to them, and the faults that may have left them out."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Gaps:
         if beside_bytes and sites:
             remedies.insert(
                 0,
-                f"correct the address or the stride at {sites[0].location}: {format_bytes(beside_bytes)} beside the "
-                f"elements of {name}, such as the padding of its rows, are written",
+                f"correct the address or the stride at {sites[0].location}: {format_bytes(beside_bytes)} outside the "
+                f"elements of {name}, such as in the padding of its rows, are written",
             )
         several = f", in {group_digits(len(starts))} ranges" if len(starts) > 1 else ""
         region = describe(allocation, starts, stops)

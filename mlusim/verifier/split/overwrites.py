@@ -75,7 +75,7 @@ def written_again(
         nbytes=nbytes,
         sites=sites,
         rule="every byte of an output must be written exactly once",
-        remedies=(*remedies, f"if it is meant, pass rewrites=({allocation.name!r},)"),
+        remedies=(*remedies, f"if this is intended, pass rewrites=({allocation.name!r},)"),
         fields={"tensor": allocation.name, "is_read": not bool(run.accesses.write[rows].all())},
     )
 

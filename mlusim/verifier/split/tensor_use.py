@@ -83,7 +83,7 @@ class TensorUse:
             faults.append(f"{short_bytes(self.unwritten_bytes)} never written")
         if self.rewritten_bytes:
             faults.append(f"{short_bytes(self.rewritten_bytes)} written more than once")
-        text = ", ".join(faults) or f"every byte of {group_digits(self.expected_bytes)} written" + (
+        text = ", ".join(faults) or f"all {group_digits(self.expected_bytes)} B written" + (
             f", {short_bytes(self.updated_bytes)} updated in place" if self.updated_bytes else " exactly once"
         )
         return text + (f"; read back {self.times_read:.2f} times" if self.bytes_read else "")

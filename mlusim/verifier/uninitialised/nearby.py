@@ -1,4 +1,4 @@
-"""Bytes that nothing has written: the write beside them, whose part may be wrong, and where the missing one belongs."""
+"""Unwritten bytes: the write next to them, whose part may be wrong, and where the missing one belongs."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_overloaded_entries_are_distinguished(module: bangc.Module) -> None:
 def test_arrays_with_a_memory_space_need_a_size(tmp_path: Path) -> None:
     file = tmp_path / "unsized.mlu"
     file.write_text("extern __mlu_shared__ char shared[];\n__mlu_entry__ void kernel(char *y) { y[0] = shared[0]; }\n")
-    with pytest.raises(CompileError, match=r"unsized\.mlu:1: shared has no size: .*since no launch gives one; "):
+    with pytest.raises(CompileError, match=r"unsized\.mlu:1: shared has no size: .*since no launch sets one; "):
         bangc.compile(file)
 
 

@@ -63,7 +63,7 @@ def module() -> bangc.Module:
             "neighbour",
             (32,),
             AccessError,
-            r"faults\.mlu:94, .*writes 4 B at byte 128 of first \(NRAM\), which has 128 B; look at",
+            r"faults\.mlu:94, .*writes 4 B at byte 128 of first \(NRAM\), which has 128 B; check",
         ),
         ("neighbour", (-1,), AccessError, r"faults\.mlu:94, .*writes 4 B, 4 B before first \(NRAM\)"),
         ("staging", (64,), AccessError, r"faults\.mlu:97, .*writes 4 B at byte 256 of staged \(SRAM\)"),

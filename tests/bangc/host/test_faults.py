@@ -45,7 +45,7 @@ def _line(part: str) -> int:
         ("smash", "", "main wrote beyond a local array"),
         ("at", "values.at(i)", "main threw an exception that nothing caught: vector"),
         ("heap", "// twice", "main was aborted by the C or C"),
-        ("device", '"device"', "writes byte 4 of device memory 0 directly: it lies on the board"),
+        ("device", '"device"', "writes byte 4 of device memory 0 directly: it is on the board"),
         ("beyond", '"beyond"', "cnrtMemcpy of 32 B at byte 0 of device memory 0, which has 16 B"),
         ("direction", '"direction"', "cnrtMemcpy says DevToHost but copies to device memory from host memory"),
         ("queue", '"queue"', "queue 0x1234: cnrtQueueCreate did not return it"),
@@ -63,9 +63,7 @@ def test_a_fault_of_a_program_is_an_error_at_its_line(module: bangc.Module, what
 def test_memory_after_its_free_is_named(module: bangc.Module) -> None:
     program = Program(module, Device(), ("freed",))
     place = rf"task 0 .*, host_faults\.mlu:{_line('__memcpy(tile')}, at .* ns: "
-    with pytest.raises(
-        MlusimError, match=place + r"address 0x\w+ lies in .*: device memory 0 was there until cnrtFree"
-    ):
+    with pytest.raises(MlusimError, match=place + r"address 0x\w+ is in .*: device memory 0 was there until cnrtFree"):
         run_apart(program, program.run)
 
 

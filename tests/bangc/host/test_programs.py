@@ -44,7 +44,7 @@ def test_program_memory_is_input_or_output_by_its_copies(capfd: pytest.CaptureFi
     assert [use.text() for use in report.tensors] == [
         "every byte read once",
         "every byte read once",
-        "every byte of 40 000 written exactly once",
+        "all 40 000 B written exactly once",
     ]
     assert report.balance.mean_bytes == 40_000 / 8
 

@@ -153,7 +153,7 @@ def test_operands_of_another_core(run: Any) -> None:
             core.fill(shared["tile"], 1)
 
     with pytest.raises(
-        OperandError, match=r"^task 1 .*: it lies in the NRAM of cluster 0 core 0 of mlu370-x4, not in th"
+        OperandError, match=r"^task 1 .*: it is in the NRAM of cluster 0 core 0 of mlu370-x4, not in th"
     ):
         run(kernel, dim=4, kind="UNION1")
 

@@ -50,7 +50,7 @@ def line_of(text: str) -> int:
             (404, Direction.GDRAM2GDRAM),
             "memcpy writes bytes 0..404 of output, which has 400 B: 404 B do ",
         ),
-        ((0, Direction.GDRAM2GDRAM), "memcpy of 0 B: the size of a segment is positive"),
+        ((0, Direction.GDRAM2GDRAM), "memcpy of 0 B: the size of a segment must be positive"),
     ],
 )
 def test_a_refused_copy_names_task_line_and_time(run: Any, rest: tuple[Any, ...], message: str) -> None:

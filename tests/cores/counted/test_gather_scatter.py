@@ -92,7 +92,7 @@ def test_boards_before_arch_592_have_no_gather(run: Any, device: str, name: str)
         (
             lambda core, x, t, o: core.gather(t, x, x.view("int32")[0]),
             OperandError,
-            "gather with <view of output .*>: indices, offsets and masks are contiguous in th",
+            "gather with <view of output .*>: indices, offsets and masks must be contiguous in th",
         ),
         (lambda core, x, t, o: core.gather(t[:4], x, o), AccessError, "gather of 8 rows of <view of nram buffer 0"),
         (

@@ -70,7 +70,7 @@ def test_an_index_in_flight_or_out_of_range(run: Any) -> None:
         (
             lambda c, x, t: (t, x[:, :2], [0], [0]),
             CopyError,
-            "memcpy_rows of rows of <.*> to rows of <.*>: rows must be",
+            "memcpy_rows of rows of <.*> to rows of <.*>: rows must have",
         ),
         (
             lambda c, x, t: (t[:, ::2], x[:, :2], [0], [0]),
@@ -88,7 +88,7 @@ def test_an_index_in_flight_or_out_of_range(run: Any) -> None:
         (
             lambda c, x, t: (c.wram.alloc((8, 4), "int16"), x, [0], [0]),
             CopyError,
-            "GDRAM2WRAM of 8 B: sizes to WRAM are a",
+            "GDRAM2WRAM of 8 B: sizes to WRAM must be a",
         ),
     ],
 )
@@ -131,7 +131,7 @@ def test_row_copies_obey_the_limits_of_memcpy(run: Any) -> None:
         (
             lambda c, x, t: (t, c.nram.alloc(8, "int8")),
             OperandError,
-            "scalar_copy of <.*int8.*> to <.*int32.*>: elements and rows must be equally large",
+            "scalar_copy of <.*int8.*> to <.*int32.*>: elements and rows must have the same size",
         ),
         (lambda c, x, t: (t, c.nram.alloc(9, "int32")), AccessError, "scalar_copy of 9 rows of <view of nram buffer 0"),
         (

@@ -75,13 +75,13 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
         (lambda core, t: core.add(t, t, "x"), r"add\(dst, src0, src1\): src1 is a view or a number, not 'x'$"),
         (
             lambda core, t: core.cycle_add(t, t, t[:48]),
-            r"cycle_add of .*: the elements of src are a multiple of those of",
+            r"cycle_add of .*: the number of elements of src must be a multiple of that of",
         ),
         (
             lambda core, t: core.add(t[:32], t[16:48], 1),
             r"add of .*: they overlap; the result would depend on the order",
         ),
-        (lambda core, t: core.fusion(t, t, t, t, "FXX"), r"fusion of .*: the operation is one of FMA, FMS, "),
+        (lambda core, t: core.fusion(t, t, t, t, "FXX"), r"fusion of .*: the operation must be one of FMA, FMS, "),
         (
             lambda core, t: core.argmax(t[:2], t[32:]),
             r"argmax of .*: dst needs 12 B, for the value and its index in 64 bits$",

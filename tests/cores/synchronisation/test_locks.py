@@ -57,7 +57,7 @@ def test_waiting_tasks_acquire_the_lock_in_order_of_arrival() -> None:
     ("calls", "words"),
     [
         ("u", r"unlock 5: this task does not hold that lock; call lock\(5\) first"),
-        ("L", "lock -1: the number of a lock is 0 or more"),
+        ("L", "lock -1: the number of a lock must be 0 or more"),
         ("ll", "deadlock: this task waits for lock 5, which it holds itself; unlock it first"),
     ],
 )

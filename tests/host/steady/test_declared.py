@@ -266,11 +266,11 @@ def test_a_kernel_that_issues_ahead_of_its_pipe() -> None:
 @pytest.mark.parametrize(
     ("items", "along", "message"),
     [
-        (3, None, "loop over 3, which is not a sequence: name a range or a list"),
+        (3, None, "loop over 3, which is not a sequence: pass a range or a list"),
         (iter([1, 2]), None, "which is not a sequence"),
         ([1, 2], 5, "loop over 5, which is not a sequence"),
         ([1, 2], np.array(7), r"loop over array\(7\), which is not a sequence"),
-        ([1], range(4), "loop over 1 items along 4: along has at most one per item"),
+        ([1], range(4), "loop over 1 items along 4: along may have at most one per item"),
     ],
 )
 def test_a_loop_is_over_a_sequence(items: Any, along: Any, message: str, steady: bool) -> None:

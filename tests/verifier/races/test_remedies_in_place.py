@@ -51,7 +51,7 @@ def halved(x):
 def test_rows_that_are_updated_by_two_tasks_belong_to_one(kernel, wrong, reference):
     """A lock, or a barrier, would let them be updated twice."""
     remedy = the_only_error(kernel, InOut(X), *wrong, dim=4).remedy
-    assert remedy.startswith("give each task bytes of its own\nor, if both updates are meant, hold the same lock")
+    assert remedy.startswith("give each task bytes of its own\nor, if both updates are intended, hold the same lock")
     assert verify(kernel, InOut(X), dim=4, reference=reference).ok
 
 

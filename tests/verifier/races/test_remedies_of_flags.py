@@ -105,7 +105,7 @@ def test_a_task_that_waits_for_its_own_lock_hangs():
     [
         ("no sync", "`await core.sync()` between {store} and the atomic at {atomic}, which does not wait for stores\n"),
         ("too early", "let {store} come before the atomic at {atomic}, if that tells the other task of it\n"),
-        ("not the last", "use part only in a task that the old value of the atomic at {atomic} tells that all others"),
+        ("not the last", "use part only in a task that the old value of the atomic at {atomic} shows that all others"),
     ],
 )
 def test_the_last_task_adds_what_all_tasks_have_stored(fault, remedy):
