@@ -85,7 +85,7 @@ class Device(DeviceMemory):
         dry: bool = False,
     ) -> None:
         check_flags(data=data, progress=progress, dry=dry)
-        as_count("max_operations", max_operations)
+        max_operations = as_count("max_operations", max_operations)
         check_seconds("stall_s", stall_s)
         check_choice("dma", dma, ("complete", "late"))
         target = board(device)
