@@ -92,6 +92,7 @@ class Device(DeviceMemory):
         if log_folder is not None and not as_path(log_folder).is_dir():
             raise InputError(f"log_folder={str(log_folder)!r} is not a folder: make it, or name an existing one")
         late = dma == "late"
+        data, dry = bool(data), bool(dry)  # compiled code takes no booleans of NumPy
         chip = Chip(target, data=data, late=late, max_operations=max_operations, log_folder=log_folder, dry=dry)
         super().__init__(chip)
         self._watchdog = Watchdog(self._chip, stall_s=stall_s, progress=progress)

@@ -287,6 +287,7 @@ def test_results_need_a_synchronized_device():
 
 
 def test_data_is_a_truth_value():
+    assert Device(data=np.bool_(False)).log.table().tolist() == []
     with pytest.raises(InputError, match=r"^data='no': choose True or False$"):
         Device(data="no")
     device = Device()
