@@ -197,6 +197,7 @@ def _copy_candidate(problem: LookupProblem) -> LookupCandidate:
 
 
 def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
+    """Yield candidates with slabs for one to a few rounds of the cores, and for each fraction of NRAM."""
     lookups, board = problem.lookups, problem.board
     shared, indexed = _axes(problem)
     coordinates, each = math.prod(shared), lookups.slab_elements
@@ -208,20 +209,26 @@ def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
         regions = ceil_div(coordinates, shared_limit)
         spare = ceil_div(board.cores, regions)
         for windows in sorted({fewest, *(max(fewest, rounds * spare) for rounds in (1, 2))}):
-            shared_left, indexed_left = shared_limit, ceil_div(each, windows)
-            while shared_left:
+            for shared_left, indexed_left in _halved(shared_limit, ceil_div(each, windows)):
                 sizes = sizes_of_at_most(shared, shared_left), blocks(indexed, indexed_left)
                 if sizes in tried:
                     break
                 candidates = list(_slab_candidate(problem, _sizes(problem, *sizes)))
                 yield from candidates
+                # Otherwise no lookup fits next to the slab.
                 if candidates:
                     tried.add(sizes)
                     break
-                # Halve the box of x until a lookup fits next to it.
-                shared_left, indexed_left = (
-                    (shared_left // 2, indexed_left) if shared_left > 1 else (int(indexed_left > 1), indexed_left // 2)
-                )
+
+
+def _halved(shared_limit: int, indexed_limit: int) -> Iterator[tuple[int, int]]:
+    """Yield limits on the shared and on the indexed axes, each pair half the one before: the shared ones first."""
+    while shared_limit > 1:
+        yield shared_limit, indexed_limit
+        shared_limit //= 2
+    while indexed_limit:
+        yield shared_limit, indexed_limit
+        indexed_limit //= 2
 
 
 def _smaller_chunks(problem: LookupProblem, fastest: Mapping[str, LookupCandidate]) -> Iterator[LookupCandidate]:

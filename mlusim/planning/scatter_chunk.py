@@ -81,43 +81,60 @@ def updated(
     """
     lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
     rank, columns = len(lookups.positions), lookups.columns
-    row_bytes = chunk.row * itemsize
     costs = Costs(board)
     index = costs.box(LOAD, (*lookups.positions, columns), (*chunk.sizes[:rank], columns), problem.index_itemsize)
     values = Cost() if chunk.fetch else costs.box(LOAD, lookups.value_shape, chunk.sizes, itemsize)
-    selected = max(math.ceil(chunk.lookups_at_once * part), 1)
-    if arithmetic.lists(board):
-        # Lists are computed while values are loaded.
-        listed_ps = board.cycles_ps(arithmetic.vector_cycles(board, chunk.lookups_at_once))
-        read = index, values.overlapped_with(listed_ps)
-        single, double = board.scalar_nram_cycles, 2 * board.scalar_nram_cycles
-        if strategy == "rows":
-            if not chunk.fetch:
-                return *read, costs.rows(STORE, row_bytes, selected, address=double)
-            # Batches of as many rows as NRAM holds: each is loaded, then stored, with its own start-up.
-            batch = min(selected, chunk.values_at_once)
-            batches = ceil_div(selected, batch)
-            return *read, *(
-                costs.rows(direction, row_bytes, batch, address=single) * batches for direction in (LOAD, STORE)
-            )
-        if chunk.fetch:
-            return *read, costs.rows(LOAD, row_bytes, selected, address=double)
-        return *read, costs.select(method, chunk.row, itemsize, selected, selected, double)
     count = chunk.lookups_at_once
+    selected = max(math.ceil(count * part), 1)
+    lists = arithmetic.lists(board)
+    if lists or arithmetic.numbered:
+        # Vector instructions compute lists or row numbers while values are loaded.
+        values = values.overlapped_with(board.cycles_ps(arithmetic.vector_cycles(board, count)))
+    if lists:
+        return index, values, *_listed(costs, strategy, chunk, itemsize, selected, method)
     if arithmetic.numbered:
-        numbered_ps = board.cycles_ps(arithmetic.vector_cycles(board, count))
         written = costs.select(method, chunk.row, itemsize, count, count, board.scalar_nram_cycles)
-        return index, values.overlapped_with(numbered_ps), written
-    address = scalar_address(board, arithmetic)
-    if strategy == "rows" and board.has_gather:
-        written = costs.rows_at_once(STORE, row_bytes, count, arithmetic)
-    elif strategy == "rows":
-        written = costs.rows(STORE, row_bytes, selected, iterations=count, address=address)
-    elif board.has_gather:
-        written = costs.select_at_once(chunk.row, itemsize, count, arithmetic)
     else:
-        written = costs.select(method, chunk.row, itemsize, count, selected, address)
+        written = _computed(costs, strategy, chunk, itemsize, selected, method, arithmetic)
     return index, values, written
+
+
+def _listed(costs: Costs, strategy: str, chunk: Chunk, itemsize: int, selected: int, method: str) -> tuple[Cost, ...]:
+    """Return the stages that move the values of listed updates; each access to a list is a scalar load from NRAM."""
+    row_bytes = chunk.row * itemsize
+    one_list = costs.board.scalar_nram_cycles
+    two_lists = 2 * one_list
+    if strategy == "rows" and chunk.fetch:
+        # Batches of as many rows as NRAM holds: each is loaded, then stored, with its own start-up.
+        batch = min(selected, chunk.values_at_once)
+        batches = ceil_div(selected, batch)
+        return tuple(costs.rows(direction, row_bytes, batch, address=one_list) * batches for direction in (LOAD, STORE))
+    if strategy == "rows":
+        return (costs.rows(STORE, row_bytes, selected, address=two_lists),)
+    if chunk.fetch:
+        return (costs.rows(LOAD, row_bytes, selected, address=two_lists),)
+    return (costs.select(method, chunk.row, itemsize, selected, selected, two_lists),)
+
+
+def _computed(
+    costs: Costs,
+    strategy: str,
+    chunk: Chunk,
+    itemsize: int,
+    selected: int,
+    method: str,
+    arithmetic: IndexArithmetic,
+) -> Cost:
+    """Return the stage that writes values to rows whose addresses are computed one by one, or by the instruction."""
+    board, row_bytes, count = costs.board, chunk.row * itemsize, chunk.lookups_at_once
+    address = scalar_address(board, arithmetic)
+    if strategy == "rows":
+        if board.has_gather:
+            return costs.rows_at_once(STORE, row_bytes, count, arithmetic)
+        return costs.rows(STORE, row_bytes, selected, iterations=count, address=address)
+    if board.has_gather:
+        return costs.select_at_once(chunk.row, itemsize, count, arithmetic)
+    return costs.select(method, chunk.row, itemsize, count, selected, address)
 
 
 def ways_to_read(problem: LookupProblem, arithmetic: IndexArithmetic) -> tuple[bool, ...]:
