@@ -352,5 +352,7 @@ def _extents(shape: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
             try:
                 return tuple(as_index(item) for item in items)
             except TypeError:
-                raise AccessError(f"extents and axes of a view are integers, not {shown(item)}") from None
-    return tuple(items)
+                break
+    else:
+        return tuple(items)
+    raise AccessError(f"extents and axes of a view must be integers, not {shown(item)}")

@@ -383,5 +383,7 @@ def test_copy_makes_another_view_of_the_same_bytes():
 @pytest.mark.parametrize("value", ["12", 12.0, None], ids=repr)
 def test_extents_and_axes_other_than_integers_are_an_error(method: str, value: object) -> None:
     view, _ = view_and_array((3, 4))
-    with pytest.raises(AccessError, match=rf"^extents and axes of a view are integers, not {re.escape(repr(value))}$"):
+    with pytest.raises(
+        AccessError, match=rf"^extents and axes of a view must be integers, not {re.escape(repr(value))}$"
+    ):
         getattr(view, method)(value)
