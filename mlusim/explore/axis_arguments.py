@@ -20,7 +20,7 @@ from mlusim.explore.user_kernels import UserKernel, kernel_of
 from mlusim.files import is_kernel_name
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.steady.steady import check_steady
-from mlusim.inputs import as_count, as_mapping, as_shape, as_texts, check_choice, check_operations
+from mlusim.inputs import as_count, as_mapping, as_shape, as_texts, as_tuple, check_choice, check_operations
 from mlusim.ops.commands import Command, command_of
 
 _LAUNCH = ("dim", "kind", "theory_ops")
@@ -52,7 +52,8 @@ def axes_of(
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
     seed = as_count("seed", seed, least=0)
-    arguments = as_texts("arguments", arguments)
+    if isinstance(arguments, str) or not isinstance(as_tuple(arguments), tuple):
+        arguments = as_texts("arguments", arguments)
     check_steady(steady=steady, data=data)
     operation = by_name(operation)
     if is_operator(operation):
