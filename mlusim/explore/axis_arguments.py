@@ -66,7 +66,7 @@ def axes_of(
     varied = {parameter: _board_values(parameter, values) for parameter, values in as_mapping("vary", vary).items()}
     return replace(
         axes,
-        arguments=arguments,
+        arguments=tuple(arguments),
         data=data,
         seed=seed,
         steady=steady,
