@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.findings import PRIVATE, Finding, Site, in_one_function, outermost_loop
 from mlusim.verifier.races.lane_syncs import blocking_copy
-from mlusim.verifier.source_file import location_of, source_file
+from mlusim.verifier.source_file import SourceLine, location_of, source_file
 
 
 def remedies_with(cause: Finding, consequence: Finding, *, wrong_part: bool) -> tuple[str, ...]:
@@ -25,15 +25,27 @@ def remedies_with(cause: Finding, consequence: Finding, *, wrong_part: bool) -> 
         return f"{part} {' or '.join(where)}", *(one for one in cause.remedies if not one.startswith(part))
     if cause.kind == "hang" and consequence.kind == "task-race" and consequence.fields["passed"] == 0:
         sync, late = consequence.fields["sync"], consequence.sites[-1]
-        more_precise = "once before" in cause.remedy or "reach the barrier" in cause.remedy
+        more_precise = any(one in cause.remedy for one in ("once before", "reach the barrier", "at the beginning"))
         if sync in cause.fields.get("barriers", ()) and not more_precise:
             who = "memory cores" if late.task == "memory core" else "cores"
             if skipped := _skipped(cause, sync, late):
                 return f"let all {who} reach the barrier {skipped}", *cause.remedies
-            begin = min((loop[0] for loop in source_file(late.file).loops_around(late.line)), default=0)
+            loops = source_file(late.file).loops_around(late.line)
+            begin = min((loop[0] for loop in loops), default=0)
+            waits = _waits_for(cause, sync, late)
+            if waits is not None and len(loops) == len(source_file(waits.file).loops_around(waits.line)) == 1:
+                # The others reach it in each iteration of their loop.
+                in_loop = f"at the beginning of the loop at {location_of(late.file, begin)}"
+                return f"{late.call(f'{sync}()')} in the {who}, {in_loop}", *cause.remedies
             first = f"the loop at {location_of(late.file, begin)}" if begin else late.location
             barrier = f"{late.call(f'{sync}()')} in the {who}, once before {first}"
             return barrier, *cause.remedies
+    if (at := exchanged(cause, consequence)) and "exchange " not in cause.remedy:
+        what = consequence.fields.get("tensor", consequence.fields.get("buffer"))
+        why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {what}"
+        return f"exchange the source and the destination of {at}: {why}", *cause.remedies
+    if consequence.kind == "task-race" and cause.fields.get("lock") is not None:
+        return _missing_lock(cause, consequence)
     if consequence.kind == "task-race" and not cause.remedies and cause.kind != "stopped":
         return consequence.remedies
     if consequence.kind == "unread":
@@ -68,6 +80,42 @@ def remedies_with(cause: Finding, consequence: Finding, *, wrong_part: bool) -> 
         gives = f"; the loop at {loop} gives each task its part" if loop and cause.kind == "task-race" else ""
         return f"{part}: other bytes of it are never written{gives}", *cause.remedies
     return cause.remedies
+
+
+def _missing_lock(unlock: Finding, race: Finding) -> tuple[str, ...]:
+    """Return the remedies of an unlock without a lock, behind an update that races: only the lock is missing."""
+    sites = [site for one in (*unlock.folded, race) for site in one.sites if one.kind == "task-race"]
+    first = min(sites, key=lambda site: site.line)
+    last = SourceLine(unlock.fields["file"], unlock.fields["line"])
+    if any((site.file, site.function) != (first.file, first.function) for site in sites) or last.file != first.file:
+        return race.remedies
+    if not first.line < last.line:
+        return race.remedies
+    lock = first.call(f"lock({unlock.fields['lock']})")
+    return f"{lock} in every task, before {first.location}", *race.remedies[1:]
+
+
+def exchanged(cause: Finding, consequence: Finding) -> str:
+    """Return the copy whose operands are exchanged; empty if there is none.
+
+    It reads a buffer of the core, which nothing has written, and replaces bytes that are written elsewhere, too.
+    """
+    if cause.kind != "uninitialised" or cause.fields["memory"] not in PRIVATE:
+        return ""
+    if consequence.kind != "written-again" and not (consequence.kind == "task-race" and consequence.writes_twice):
+        return ""
+    file = cause.sites[0].file
+    copies = {SourceLine(file, line) for line in cause.fields["copied_lines"]}
+    return next((site.location for site in consequence.sites if site.operation == "memcpy" and site.at in copies), "")
+
+
+def _waits_for(hang: Finding, sync: str, late: Site) -> Site | None:
+    """Return where tasks of the other kind, in the function of a racing line, wait for its task; None if nowhere."""
+    for site in hang.sites:
+        other_kind = (site.task == "memory core") != (late.task == "memory core")
+        if other_kind and (site.role, site.operation, site.file) == ("waits", sync, late.file):
+            return site if site.function == late.function else None
+    return None
 
 
 def _skipped(hang: Finding, sync: str, late: Site) -> str:

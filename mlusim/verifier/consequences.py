@@ -9,7 +9,7 @@ from typing import Any
 
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.verifier.accesses.table import COLLECT, SORTING
-from mlusim.verifier.consequence_remedies import lacks_load, of_two_launches, remedies_with
+from mlusim.verifier.consequence_remedies import exchanged, lacks_load, of_two_launches, remedies_with
 from mlusim.verifier.findings import PRIVATE, Finding, Site
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.source_file import SourceLine
@@ -192,7 +192,7 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     """
     if cause.kind == "hang":
         return _hangs_with(cause, race)
-    if _out_of_step(cause, race):
+    if _out_of_step(cause, race) or exchanged(cause, race):
         return True
     if cause.kind == "endless":
         # The tasks do the same again and again.
@@ -363,8 +363,13 @@ def _written_again(cause: Finding, again: Finding) -> bool:
         return cause.lines == again.lines
     if cause.kind == "uninitialised":
         # The load of what is replaced is missing.
-        exchanged = cause.sites[0].at in again.lines
-        return exchanged or {site.at for site in cause.sites[1:]} == again.lines or lacks_load(cause, again)
+        at_once = cause.sites[0].at in again.lines
+        return (
+            at_once
+            or bool(exchanged(cause, again))
+            or {site.at for site in cause.sites[1:]} == again.lines
+            or lacks_load(cause, again)
+        )
     races = cause.unfolded if cause.kind == "task-race" else ()
     writer = again.sites[-1].at
     return any(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from mlusim.errors import (
     AccessError,
@@ -42,7 +43,8 @@ _KINDS: dict[type[MlusimError], tuple[str, str, str]] = {
         "check that what ends the loop changes: a counter, a flag, an atomic that another task updates",
     ),
 }
-_VIEW = re.compile(r"<view of (\S+) \((\w+)\)")
+_VIEW = re.compile(r"<view of (.+?) \((\w+)\)")
+_UNLOCK = re.compile(r"unlock (\d+): this task does not hold that lock")
 _SIZE = "correct the index, the size, or the bound of its loop; or make that buffer or tensor larger"
 
 
@@ -96,10 +98,12 @@ def find_swallowed(log: Log, stopped: BaseException | None = None) -> list[Findi
     ]
 
 
-def _refused(message: str) -> dict[str, str]:
-    """Return what a message begins with, an operation if one was refused, and the first buffer that it names."""
-    view = _VIEW.search(message)
-    named = {} if view is None else {"buffer": view[1], "memory": view[2]}
+def _refused(message: str) -> dict[str, Any]:
+    """Return what a message begins with, an operation if one was refused, and the lock or first buffer it names."""
+    view, unlock = _VIEW.search(message), _UNLOCK.match(message)
+    named: dict[str, Any] = {} if view is None else {"buffer": view[1], "memory": view[2]}
+    if unlock is not None:
+        named["lock"] = int(unlock[1])
     return {"operation": message.partition(" ")[0], **named}
 
 

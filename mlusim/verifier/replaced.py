@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.verifier.accesses.table import Accesses
+from mlusim.verifier.accesses.table import Accesses, scratch_rows
+from mlusim.verifier.findings import PRIVATE
 from mlusim.verifier.run import Run
+from mlusim.verifier.unread import OTHERWISE_USED, are_read
 
 # Executions of a line that are examined for what they replace; the last one is examined, too.
 _FIRST_EXECUTIONS = 8
@@ -30,6 +32,21 @@ def replaces_unread(run: Run, rows: tuple[int, int]) -> str:
         if any(_replaces(accesses, near, write) for write in (*writes[:_FIRST_EXECUTIONS], *writes[-1:])):
             return name
     return ""
+
+
+def leaves_most_unread(run: Run, row: int) -> bool:
+    """Return whether nothing reads most of what the line of a write writes to its buffer on chip, in its task.
+
+    A missing sync leaves who reads what; a wrong part does not. A fill may prepare for later writes.
+    """
+    log, accesses, line_of = run.log, run.accesses, run.order.line_of
+    record = int(accesses.record[row])
+    memory, operation = log.allocations[int(accesses.alloc[row])].memory, log.ops[int(run.columns["op"][record])]
+    if memory not in PRIVATE or operation in OTHERWISE_USED:
+        return False
+    near = accesses.where(_of_task_and_buffer(run, row))
+    own = near.write & (line_of[near.record] == line_of[record]) & ~scratch_rows(log, run.columns, near)
+    return 2 * len(are_read(near, own)) < int(own.sum())
 
 
 def replaced_before(run: Run, read: int) -> int:

@@ -19,7 +19,7 @@ from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
 
 # A fill may prepare for later writes; the others have another effect, or a result that they cannot omit.
-_OTHERWISE_USED = FILLS | ATOMIC_NAMES | {COLLECT, *FILTERS}
+OTHERWISE_USED = FILLS | ATOMIC_NAMES | {COLLECT, *FILTERS}
 # The first accesses usually show what reads a line's results, so these are searched first.
 _FIRST_ROWS = 1 << 12
 # Lines with more pairs of writes and reads to compare count as read.
@@ -34,7 +34,7 @@ def find_unread(run: Run) -> list[Finding]:
     doubtful[line[accesses.write]] = True
     on_chip = np.array([record.memory in ("nram", "wram", "sram", "ldram") for record in log.allocations], bool)
     on_chip[list(accesses.unknown)] = False
-    used = ops_among(log, _OTHERWISE_USED)[columns["op"]][accesses.record] | ~on_chip[accesses.alloc]
+    used = ops_among(log, OTHERWISE_USED)[columns["op"]][accesses.record] | ~on_chip[accesses.alloc]
     doubtful[line[accesses.write & used]] = False
     # Scratch is used only within its instruction, so nothing has to read it.
     chosen = on_chip[accesses.alloc] & ~scratch_rows(log, columns, accesses)

@@ -23,7 +23,7 @@ from mlusim.verifier.races.ordered_otherwise import drop_ordered
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.race_findings import between_tasks, within_task
 from mlusim.verifier.races.task_remedies import TaskRemedies
-from mlusim.verifier.replaced import replaces_unread
+from mlusim.verifier.replaced import leaves_most_unread, replaces_unread
 from mlusim.verifier.run import Run
 from mlusim.verifier.unread import are_read
 
@@ -114,6 +114,9 @@ def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
         where = " or ".join(site.location for site in finding.sites)
         why = f"the {which} of them replaces what was written there before anything reads it"
         part = f"correct the part of {first.buffer} at {where}: {why}"
+    elif first.writes == (False, True) and leaves_most_unread(run, first.rows[1]):
+        where = " or ".join(dict.fromkeys(site.location for site in finding.sites))
+        part = f"correct the part of {first.buffer} at {where}: nothing reads most of what the second of them writes"
     return Race(passed[0], passed[1], finding, part)
 
 

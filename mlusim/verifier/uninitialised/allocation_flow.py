@@ -10,7 +10,7 @@ import numpy as np
 from mlusim.arrays import Flags, Integers
 from mlusim.log import NONE
 from mlusim.verifier.accesses.outputs import outputs_of
-from mlusim.verifier.accesses.table import BY_ROWS, COLLECT, SORTING
+from mlusim.verifier.accesses.table import BY_ROWS, COLLECT, FILTERS, SORTING
 from mlusim.verifier.columns import joint, ops_among
 from mlusim.verifier.run import Run
 
@@ -23,7 +23,7 @@ class AllocationFlow:
         self._count = len(log.allocations)
         dst, *sources = (columns[f"{side}_alloc"] for side in ("dst", "a", "b"))
         # Row numbers, masks and counts are addresses; an operation without a result in memory has one in a register.
-        counts = ops_among(log, (*BY_ROWS, COLLECT, *SORTING))[columns["op"]] | (dst == NONE)
+        counts = ops_among(log, (*BY_ROWS, COLLECT, *FILTERS, *SORTING))[columns["op"]] | (dst == NONE)
         # One entry more, for operands that are absent.
         self._counts = np.array([*outputs_of(log), False])
         self._counts[np.concatenate([source[counts] for source in sources])] = True

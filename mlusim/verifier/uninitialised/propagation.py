@@ -96,7 +96,8 @@ class Propagation:
         if name in BY_ROWS:
             self._by_rows(record, name, dst, sources, further)
             return
-        if name == COLLECT:
+        if name == COLLECT or name in FILTERS:
+            # The mask decides how many elements are selected, a number that scalar code gets.
             self._store.count(sources[1:])
         elif name in SORTING:
             self._store.count(sources)

@@ -18,6 +18,7 @@ from mlusim.verifier.source_file import location_of
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
+from mlusim.verifier.uninitialised.marks import is_copy
 from mlusim.verifier.uninitialised.nearby import Beside, another_line_writes, missing_write, write_beside
 from mlusim.verifier.uninitialised.reads import (
     Ranges,
@@ -50,7 +51,7 @@ def find_uninitialised(run: Run) -> tuple[list[Finding], set[int]]:
     marks = Flow(run, flow, [reads[number] for number in followed])
     effects = {followed[number]: record for number, record in marks.follow().items()}
     with_effect = [_Effect(reads[number], effects[number]) for number in sorted(effects)]
-    return _findings(run, with_effect), marks.padding
+    return [_with_copies(run, one, reads) for one in _findings(run, with_effect)], marks.padding
 
 
 class _Effect(NamedTuple):
@@ -111,6 +112,26 @@ def _finding(run: Run, effect: _Effect, times: int, *, is_hint: bool) -> Finding
             "beside_line": beside.line,
         },
     )
+
+
+def _with_copies(run: Run, finding: Finding, reads: Sequence[UninitialisedRead]) -> Finding:
+    """Add the lines of the copies that read the buffer before anything writes any of it, even without effect."""
+    columns, log, accesses = run.columns, run.log, run.accesses
+    lines = set()
+    for read in reads:
+        allocation, (file, line, _) = log.allocations[read.alloc], log.lines[int(columns["line"][read.record])]
+        buffer = allocation.name, allocation.memory
+        if line in lines or (*buffer, file) != (*_names(finding), finding.sites[0].file):
+            continue
+        if is_copy(log.ops[int(columns["op"][read.record])], int(columns["pipe"][read.record])):
+            earlier = accesses.write & (accesses.alloc == read.alloc) & (accesses.record < read.record)
+            if not earlier.any():
+                lines.add(line)
+    return replace(finding, fields=finding.fields | {"copied_lines": sorted(lines)})
+
+
+def _names(finding: Finding) -> tuple[str, str]:
+    return finding.fields["buffer"], finding.fields["memory"]
 
 
 def _wrong_parts(
