@@ -344,15 +344,10 @@ def byte_span(view: View) -> tuple[int, int]:
     return view.offset + view.layout.low, view.offset + view.layout.high
 
 
-def _extents(shape: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
+def _extents(shape: Any) -> tuple[int, ...]:
     """Return extents or axes given one by one or as one tuple."""
     items: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
     for item in items:
-        if type(item) is not int:
-            try:
-                return tuple(as_index(item) for item in items)
-            except TypeError:
-                break
-    else:
-        return tuple(items)
-    raise AccessError(f"extents and axes of a view must be integers, not {shown(item)}")
+        if type(item) is not int and not isinstance(item, int | np.integer):
+            raise AccessError(f"extents and axes of a view must be integers, not {shown(item)}")
+    return tuple(map(int, items))
