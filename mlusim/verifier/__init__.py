@@ -22,7 +22,8 @@ Checks:
 
 Results:
   findings                 a finding, its text and its JSON; `consequences` folds findings into their cause,
-                           whose remedies `consequence_remedies` makes more precise
+                           whose remedies `consequence_remedies` makes more precise; `one_fault`: what tells that two
+                           findings have one cause
   source_file              loops and branches of a source file; `call_sites`: the calls that an operation may come from;
                            `core_names`: what the kernel calls its core there
   report                   all findings and figures of a run, as text, JSON or a picture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
-from mlusim.verifier.findings import PRIVATE, Finding, Site, in_one_function, outermost_loop
+from mlusim.verifier.findings import Finding, Site, in_one_function, outermost_loop
+from mlusim.verifier.one_fault import exchanged, lacks_load, of_two_launches, stopped_at, wrong_in_order, wrong_stage
 from mlusim.verifier.races.lane_syncs import blocking_copy
 from mlusim.verifier.source_file import SourceLine, location_of, source_file
 
@@ -18,6 +19,12 @@ def remedies_with(cause: Finding, consequence: Finding, *, wrong_part: bool) -> 
         copy = consequence.sites[0]
         sync, *others = cause.remedies
         return blocking_copy(copy), f"{sync}, and {consequence.remedy}", *others
+    if (stage := wrong_stage(cause, consequence)) is not None:
+        calls = " and ".join(call.location for call in stage.called_at)
+        lacks = (
+            f"loads {cause.fields['buffer']}" if cause.kind == "uninitialised" else f"stores {cause.fields['tensor']}"
+        )
+        return f"correct the call at {calls}: they all run {stage.location}, and nothing {lacks}", *cause.remedies
     if wrong_part and by is not None:
         # The line that should write these bytes writes others of the buffer.
         where = dict.fromkeys((by.location, cause.sites[0].location))
@@ -40,6 +47,14 @@ def remedies_with(cause: Finding, consequence: Finding, *, wrong_part: bool) -> 
             first = f"the loop at {location_of(late.file, begin)}" if begin else late.location
             barrier = f"{late.call(f'{sync}()')} in the {who}, once before {first}"
             return barrier, *cause.remedies
+    if cause.kind == "stopped" and consequence.kind in ("race", "uninitialised") and not cause.remedies:
+        return (
+            f"correct the index at {stopped_at(cause).location}: before it is out of range, it selects a wrong part",
+        )
+    if wrong_in_order(cause, consequence) and not cause.remedy.startswith("correct the "):
+        lines = " or ".join(dict.fromkeys(site.location for site in cause.sites))
+        why = "they came in this order in the run, and the values are wrong all the same"
+        return f"correct the part of {cause.fields['buffer']} at {lines}: {why}", *cause.remedies
     if (at := exchanged(cause, consequence)) and "exchange " not in cause.remedy:
         what = consequence.fields.get("tensor", consequence.fields.get("buffer"))
         why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {what}"
@@ -52,7 +67,9 @@ def remedies_with(cause: Finding, consequence: Finding, *, wrong_part: bool) -> 
         late = consequence.sites[0]
         if cause.kind == "never-written":
             made = f"store {consequence.fields['buffer']} to {cause.fields['tensor']}"
-            return f"{made}: nothing reads what {late.operation} writes there at {late.location}", *cause.remedies
+            store = f"{made}: nothing reads what {late.operation} writes there at {late.location}"
+            called = [one for one in cause.remedies if one.startswith("correct the call")]
+            return *called, store, *(one for one in cause.remedies if one not in called)
         order = f"let what uses {consequence.fields['buffer']} come after {late.location}: nothing reads what it writes"
         return order, *cause.remedies
     if consequence.kind == "written-again" and _at_a_wrong_place(cause, consequence):
@@ -95,20 +112,6 @@ def _missing_lock(unlock: Finding, race: Finding) -> tuple[str, ...]:
     return f"{lock} in every task, before {first.location}", *race.remedies[1:]
 
 
-def exchanged(cause: Finding, consequence: Finding) -> str:
-    """Return the copy whose operands are exchanged; empty if there is none.
-
-    It reads a buffer of the core, which nothing has written, and replaces bytes that are written elsewhere, too.
-    """
-    if cause.kind != "uninitialised" or cause.fields["memory"] not in PRIVATE:
-        return ""
-    if consequence.kind != "written-again" and not (consequence.kind == "task-race" and consequence.writes_twice):
-        return ""
-    file = cause.sites[0].file
-    copies = {SourceLine(file, line) for line in cause.fields["copied_lines"]}
-    return next((site.location for site in consequence.sites if site.operation == "memcpy" and site.at in copies), "")
-
-
 def _waits_for(hang: Finding, sync: str, late: Site) -> Site | None:
     """Return where tasks of the other kind, in the function of a racing line, wait for its task; None if nowhere."""
     for site in hang.sites:
@@ -130,26 +133,9 @@ def _skipped(hang: Finding, sync: str, late: Site) -> str:
     return f"at {barrier.location} before {line.location}"
 
 
-def of_two_launches(cause: Finding, gap: Finding) -> bool:
-    """Return whether two launches write one tensor, while nobody writes another of the same size."""
-    both_write = cause.kind == "task-race" and cause.fields["sync"] == "synchronize" and cause.writes_twice
-    return both_write and not gap.sites and gap.nbytes == cause.nbytes * cause.times
-
-
 def _at_a_wrong_place(race: Finding, again: Finding) -> bool:
     """Return whether a barrier would not mend a race: one line writes the same bytes in several tasks, unread."""
     if race.kind != "task-race" or race.writes_twice or race.fields["sync"] not in BARRIERS:
         return False
     twice = [one.lines for one in race.unfolded if one.kind == "task-race" and one.writes_twice and len(one.lines) == 1]
     return any(lines <= again.lines for lines in twice)
-
-
-def lacks_load(cause: Finding, again: Finding) -> bool:
-    """Return whether a buffer of a core is never filled, and nothing reads a tensor that tasks write again."""
-    return (
-        cause.kind == "uninitialised"
-        and cause.fields["memory"] in PRIVATE
-        and not cause.fields["beside_line"]
-        and again.kind == "written-again"
-        and not again.fields["is_read"]
-    )

@@ -7,11 +7,18 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.verifier.accesses.table import COLLECT, SORTING
-from mlusim.verifier.consequence_remedies import exchanged, lacks_load, of_two_launches, remedies_with
-from mlusim.verifier.findings import PRIVATE, Finding, Site
-from mlusim.verifier.order.happens_before import BY_OFFSETS
+from mlusim.verifier.consequence_remedies import remedies_with
+from mlusim.verifier.findings import PRIVATE, Finding
+from mlusim.verifier.one_fault import (
+    called_at_stop,
+    exchanged,
+    gives_a_number,
+    lack_beside_one_line,
+    lacks_load,
+    of_two_launches,
+    stopped_at,
+    wrong_stage,
+)
 from mlusim.verifier.source_file import SourceLine
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
@@ -128,22 +135,10 @@ def _stop(cause: Finding, stop: Finding) -> bool:
     )
 
 
-def _stopped_at(stop: Finding) -> SourceLine:
-    """Return the line of an error that ended the run; line 0 if it is unknown."""
-    return SourceLine(stop.fields.get("file", ""), stop.fields.get("line", 0))
-
-
 def _misleading(cause: Finding) -> list[Finding]:
     """Return the findings of one fault of which a bad value reaches scalar code or an address."""
     bad = (finding for finding in cause.unfolded if finding.kind in _BAD_VALUES)
-    return [finding for finding in bad if finding.sites and _gives_a_number(finding.sites[-1])]
-
-
-def _gives_a_number(reader: Site) -> bool:
-    """Return whether an operation passes what it reads to scalar code, or uses it as addresses."""
-    instruction = INSTRUCTIONS.get(reader.operation)
-    passes = reader.pipe == "scalar" or (instruction is not None and (instruction.to_register or instruction.counts))
-    return reader.role != "writes" and (passes or reader.operation in (*BY_OFFSETS, COLLECT, *SORTING))
+    return [finding for finding in bad if finding.sites and gives_a_number(finding.sites[-1])]
 
 
 def _race(cause: Finding, race: Finding) -> bool:
@@ -151,8 +146,10 @@ def _race(cause: Finding, race: Finding) -> bool:
 
     Its part is wrong.
     """
+    if wrong_stage(cause, race) or (called_at_stop(cause, race) and not _stop(race, cause)):
+        return True
     if cause.kind == "access":
-        at = _stopped_at(cause)
+        at = stopped_at(cause)
         leaves = race.fields["buffer"] == cause.fields.get("buffer") or (race.writes_twice and race.lines == {at})
         return leaves and at in race.lines and not _stop(race, cause)
     if cause.kind != "uninitialised" or race.kind not in ("race", "task-race"):
@@ -199,7 +196,7 @@ def _task_race(cause: Finding, race: Finding) -> bool:
         return race.writes_twice and len(race.lines) == 1
     if cause.kind in _BAD_VALUES and race.writes_twice and len(race.lines) == 1:
         small = cause.kind == "task-race" and cause.nbytes <= _COUNTER_BYTES
-        counts = any(_gives_a_number(site) or (small and site.role == "reads") for site in cause.sites)
+        counts = any(gives_a_number(site) or (small and site.role == "reads") for site in cause.sites)
         if counts and race.fields["buffer"] != cause.fields["buffer"]:
             return True
     return _race(cause, race)
@@ -216,7 +213,7 @@ def _out_of_step(cause: Finding, race: Finding) -> bool:
         return "atomic_" in cause.location
     if cause.kind == "stopped":
         return str(cause.fields.get("operation")).startswith("sync_")
-    reads = cause.kind == "uninitialised" and not race.writes_twice and _gives_a_number(cause.sites[0])
+    reads = cause.kind == "uninitialised" and not race.writes_twice and gives_a_number(cause.sites[0])
     return reads and (cause.times > 1 or cause.sites[0].owner == race.sites[-1].owner)
 
 
@@ -285,13 +282,15 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
         # Buffers that change places lack the same load: other executions of one line read all of them.
         lines = [[site.at for site in one.sites] for one in (cause, read) if one.nbytes == one.fields["of_bytes"]]
         in_turn = lines.count(lines[0]) == 2 if lines else False
-        return (in_turn and cause.sites[0].record != read.sites[0].record) or (
-            read.nbytes < read.fields["of_bytes"] and _share(cause) == _share(read)
-        )
+        if (in_turn and cause.sites[0].record != read.sites[0].record) or lack_beside_one_line(cause, read):
+            return True
+        return read.nbytes < read.fields["of_bytes"] and _share(cause) == _share(read)
+    if called_at_stop(cause, read) and not _stop(read, cause):
+        return True
     if cause.kind == "access":
         # A line that leaves a tensor of all tasks also writes other parts of it than it should.
         shared = read.fields["memory"] not in PRIVATE and cause.fields.get("buffer") == buffer
-        return shared or read.sites[0].at == _stopped_at(cause)
+        return shared or read.sites[0].at == stopped_at(cause)
     if cause.kind == "hang":
         return read.fields["memory"] not in PRIVATE and _hangs_with(cause, read)
     if cause.kind == "race" and cause.fields["replaces_unread"] and read.sites[0].at in cause.lines:
@@ -335,7 +334,9 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     if cause.kind == "written-again" and cause.fields["tensor"] != gap.fields["tensor"]:
         return not gap.sites and gap.nbytes == cause.nbytes and len(cause.lines) > 1
     tensor = cause.fields.get("tensor", cause.fields.get("buffer"))
-    same = gap.lines == cause.lines or (gap.lines < cause.lines and gap.nbytes == cause.nbytes)
+    same = gap.lines == cause.lines or (
+        gap.lines < cause.lines and (cause.kind == "task-race" or gap.nbytes == cause.nbytes)
+    )
     # Of the stores of one line that meet, some may be those that are missing.
     same |= cause.kind == "task-race" and len(cause.lines) == 1 and gap.nbytes <= cause.nbytes * cause.times
     return instead and tensor == gap.fields["tensor"] and bool(gap.lines) and same
@@ -370,6 +371,9 @@ def _written_again(cause: Finding, again: Finding) -> bool:
             or {site.at for site in cause.sites[1:]} == again.lines
             or lacks_load(cause, again)
         )
+    if cause.kind == "race":
+        # A wrong index selects what is stored again.
+        return bool(cause.fields.get("wrong_index")) and again.lines <= cause.lines
     races = cause.unfolded if cause.kind == "task-race" else ()
     writer = again.sites[-1].at
     return any(

@@ -1,0 +1,98 @@
+"""Faults that show in two findings: what tells that both have one cause, for their fold and for its remedy."""
+
+from __future__ import annotations
+
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.verifier.accesses.table import COLLECT, SORTING
+from mlusim.verifier.findings import PRIVATE, Finding, Site
+from mlusim.verifier.order.happens_before import BY_OFFSETS
+from mlusim.verifier.source_file import SourceLine
+
+
+def exchanged(cause: Finding, consequence: Finding) -> str:
+    """Return the copy whose operands are exchanged; empty if there is none.
+
+    It reads a buffer of the core, which nothing has written, and replaces bytes that are written elsewhere, too.
+    """
+    if cause.kind != "uninitialised" or cause.fields["memory"] not in PRIVATE:
+        return ""
+    if consequence.kind != "written-again" and not (consequence.kind == "task-race" and consequence.writes_twice):
+        return ""
+    file = cause.sites[0].file
+    copies = {SourceLine(file, line) for line in cause.fields["copied_lines"]}
+    return next((site.location for site in consequence.sites if site.operation == "memcpy" and site.at in copies), "")
+
+
+def of_two_launches(cause: Finding, gap: Finding) -> bool:
+    """Return whether two launches write one tensor, while nobody writes another of the same size."""
+    both_write = cause.kind == "task-race" and cause.fields["sync"] == "synchronize" and cause.writes_twice
+    return both_write and not gap.sites and gap.nbytes == cause.nbytes * cause.times
+
+
+def lacks_load(cause: Finding, again: Finding) -> bool:
+    """Return whether a buffer of a core is never filled, and nothing reads a tensor that tasks write again."""
+    return (
+        cause.kind == "uninitialised"
+        and cause.fields["memory"] in PRIVATE
+        and not cause.fields["beside_line"]
+        and again.kind == "written-again"
+        and not again.fields["is_read"]
+    )
+
+
+def lack_beside_one_line(one: Finding, other: Finding) -> bool:
+    """Return whether one line writes beside what is missing in two buffers of a core, and one line reads both."""
+    beside = one.fields["beside_line"]
+    if not beside or beside != other.fields["beside_line"]:
+        return False
+    readers = [{finding.sites[0].at for finding in each.unfolded} for each in (one, other)]
+    private = one.fields["memory"] == other.fields["memory"] in PRIVATE
+    return private and bool(readers[0] & readers[1])
+
+
+def stopped_at(stop: Finding) -> SourceLine:
+    """Return the line of an error that ended the run; line 0 if it is unknown."""
+    return SourceLine(stop.fields.get("file", ""), stop.fields.get("line", 0))
+
+
+def called_at_stop(stop: Finding, finding: Finding) -> bool:
+    """Return whether the line of an error that ended the run also ran or called what a finding is about.
+
+    Its index is wrong, out of range at last, and selects the wrong part before that.
+    """
+    at = stopped_at(stop)
+    return (
+        stop.kind == "stopped"
+        and at.line > 0
+        and any(at in (site.at, *site.called_at) for one in finding.unfolded for site in one.sites)
+    )
+
+
+def wrong_in_order(race: Finding, wrong: Finding) -> bool:
+    """Return whether a value is wrong though the operations of a race made it in order: no sync would mend that."""
+    if race.kind != "race" or wrong.kind != "wrong-value":
+        return False
+    made_by = {site.record for site in wrong.sites}
+    pairs = [one.sites for one in race.unfolded if one.kind == "race"]
+    in_order = all(0 <= first.end_ps <= second.start_ps for first, second in pairs)
+    return in_order and any({site.record for site in sites} <= made_by for sites in pairs)
+
+
+def gives_a_number(reader: Site) -> bool:
+    """Return whether an operation passes what it reads to scalar code, or uses it as addresses."""
+    instruction = INSTRUCTIONS.get(reader.operation)
+    passes = reader.pipe == "scalar" or (instruction is not None and (instruction.to_register or instruction.counts))
+    return reader.role != "writes" and (passes or reader.operation in (*BY_OFFSETS, COLLECT, *SORTING))
+
+
+def wrong_stage(cause: Finding, race: Finding) -> Site | None:
+    """Return the racing operation that is called in place of a load or a store; None if there is none.
+
+    Several lines call it, and nothing stores an output, or loads the buffer that it reads.
+    """
+    lacks_store = cause.kind == "never-written" and not cause.sites
+    lacks_load = cause.kind == "uninitialised" and cause.fields["memory"] in PRIVATE and not cause.fields["beside_line"]
+    if race.kind != "race" or not (lacks_store or lacks_load):
+        return None
+    called = (site for site in race.sites if len(site.called_at) > 1)
+    return next((site for site in called if lacks_store or site.at == cause.sites[0].at), None)
