@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.findings import Finding, Site, in_one_function, outermost_loop
 from mlusim.verifier.one_fault import exchanged, lacks_load, of_two_launches, stopped_at, wrong_in_order, wrong_stage
@@ -14,64 +16,111 @@ def remedies_with(cause: Finding, consequence: Finding, *, wrong_part: bool) -> 
 
     `wrong_part`: whether a racing line reads uninitialised bytes, or writes beside them.
     """
+    rules = (_released_buffer, _wrong_stage, *((_wrong_part,) if wrong_part else ()), *_RULES)
+    return next((given for rule in rules if (given := rule(cause, consequence)) is not None), cause.remedies)
+
+
+def _released_buffer(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """A buffer is released while the copy of a race uses it: the copy should block."""
+    if consequence.kind != "release" or "wait for the copy" in cause.remedy:
+        return None
+    sync, *others = cause.remedies
+    return blocking_copy(consequence.sites[0]), f"{sync}, and {consequence.remedy}", *others
+
+
+def _wrong_stage(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """Several lines call one stage, and no line the load or the store that is missing."""
+    stage = wrong_stage(cause, consequence)
+    if stage is None:
+        return None
+    calls = " and ".join(call.location for call in stage.called_at)
+    lacks = f"loads {cause.fields['buffer']}" if cause.kind == "uninitialised" else f"stores {cause.fields['tensor']}"
+    return f"correct the call at {calls}: they all run {stage.location}, and nothing {lacks}", *cause.remedies
+
+
+def _wrong_part(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """The line that should write uninitialised bytes of a buffer writes others of it."""
     by = next((site for site in consequence.sites if site.role == "writes"), None)
-    if consequence.kind == "release" and "wait for the copy" not in cause.remedy:
-        copy = consequence.sites[0]
-        sync, *others = cause.remedies
-        return blocking_copy(copy), f"{sync}, and {consequence.remedy}", *others
-    if (stage := wrong_stage(cause, consequence)) is not None:
-        calls = " and ".join(call.location for call in stage.called_at)
-        lacks = (
-            f"loads {cause.fields['buffer']}" if cause.kind == "uninitialised" else f"stores {cause.fields['tensor']}"
-        )
-        return f"correct the call at {calls}: they all run {stage.location}, and nothing {lacks}", *cause.remedies
-    if wrong_part and by is not None:
-        # The line that should write these bytes writes others of the buffer.
-        where = dict.fromkeys((by.location, cause.sites[0].location))
-        part = f"correct the part of {cause.fields['buffer']} at"
-        return f"{part} {' or '.join(where)}", *(one for one in cause.remedies if not one.startswith(part))
-    if cause.kind == "hang" and consequence.kind == "task-race" and consequence.fields["passed"] == 0:
-        sync, late = consequence.fields["sync"], consequence.sites[-1]
-        more_precise = any(one in cause.remedy for one in ("once before", "reach the barrier", "at the beginning"))
-        if sync in cause.fields.get("barriers", ()) and not more_precise:
-            who = "memory cores" if late.task == "memory core" else "cores"
-            if skipped := _skipped(cause, sync, late):
-                return f"let all {who} reach the barrier {skipped}", *cause.remedies
-            loops = source_file(late.file).loops_around(late.line)
-            begin = min((loop[0] for loop in loops), default=0)
-            waits = _waits_for(cause, sync, late)
-            if waits is not None and len(loops) == len(source_file(waits.file).loops_around(waits.line)) == 1:
-                # The others reach it in each iteration of their loop.
-                in_loop = f"at the beginning of the loop at {location_of(late.file, begin)}"
-                return f"{late.call(f'{sync}()')} in the {who}, {in_loop}", *cause.remedies
-            first = f"the loop at {location_of(late.file, begin)}" if begin else late.location
-            barrier = f"{late.call(f'{sync}()')} in the {who}, once before {first}"
-            return barrier, *cause.remedies
-    if cause.kind == "stopped" and consequence.kind in ("race", "uninitialised") and not cause.remedies:
-        return (
-            f"correct the index at {stopped_at(cause).location}: before it is out of range, it selects a wrong part",
-        )
-    if wrong_in_order(cause, consequence) and not cause.remedy.startswith("correct the "):
-        lines = " or ".join(dict.fromkeys(site.location for site in cause.sites))
-        why = "they came in this order in the run, and the values are wrong all the same"
-        return f"correct the part of {cause.fields['buffer']} at {lines}: {why}", *cause.remedies
-    if (at := exchanged(cause, consequence)) and "exchange " not in cause.remedy:
-        what = consequence.fields.get("tensor", consequence.fields.get("buffer"))
-        why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {what}"
-        return f"exchange the source and the destination of {at}: {why}", *cause.remedies
-    if consequence.kind == "task-race" and cause.fields.get("lock") is not None:
+    if by is None:
+        return None
+    where = dict.fromkeys((by.location, cause.sites[0].location))
+    part = f"correct the part of {cause.fields['buffer']} at"
+    return f"{part} {' or '.join(where)}", *(one for one in cause.remedies if not one.startswith(part))
+
+
+def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """Some cores wait in a barrier that others, which race, never reach."""
+    if cause.kind != "hang" or consequence.kind != "task-race" or consequence.fields["passed"] != 0:
+        return None
+    sync, late = consequence.fields["sync"], consequence.sites[-1]
+    is_precise = any(one in cause.remedy for one in ("once before", "reach the barrier", "at the beginning"))
+    if is_precise or sync not in cause.fields.get("barriers", ()):
+        return None
+    who = "memory cores" if late.task == "memory core" else "cores"
+    if skipped := _skipped(cause, sync, late):
+        return f"let all {who} reach the barrier {skipped}", *cause.remedies
+    loops = source_file(late.file).loops_around(late.line)
+    begin = min((loop[0] for loop in loops), default=0)
+    waits = _waits_for(cause, sync, late)
+    if waits is not None and len(loops) == len(source_file(waits.file).loops_around(waits.line)) == 1:
+        # The others reach it in each iteration of their loop.
+        where = f"at the beginning of the loop at {location_of(late.file, begin)}"
+    else:
+        where = f"once before {f'the loop at {location_of(late.file, begin)}' if begin else late.location}"
+    return f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies
+
+
+def _wrong_index(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """An index selects a wrong part, until it is out of range and ends the run."""
+    if cause.kind != "stopped" or consequence.kind not in ("race", "uninitialised") or cause.remedies:
+        return None
+    return (f"correct the index at {stopped_at(cause).location}: before it is out of range, it selects a wrong part",)
+
+
+def _wrong_in_order(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """The operations of a race came in order, and the values are wrong nevertheless: a sync would not mend them."""
+    if not wrong_in_order(cause, consequence) or cause.remedy.startswith("correct the "):
+        return None
+    lines = " or ".join(dict.fromkeys(site.location for site in cause.sites))
+    why = "they came in this order in the run, and the values are wrong all the same"
+    return f"correct the part of {cause.fields['buffer']} at {lines}: {why}", *cause.remedies
+
+
+def _exchanged(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """A copy reads what nothing has written, and replaces what others write."""
+    at = exchanged(cause, consequence)
+    if not at or "exchange " in cause.remedy:
+        return None
+    what = consequence.fields.get("tensor", consequence.fields.get("buffer"))
+    why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {what}"
+    return f"exchange the source and the destination of {at}: {why}", *cause.remedies
+
+
+def _race_of_tasks(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """Tasks race because a lock is missing, or because of something that has no remedy of its own."""
+    if consequence.kind != "task-race":
+        return None
+    if cause.fields.get("lock") is not None:
         return _missing_lock(cause, consequence)
-    if consequence.kind == "task-race" and not cause.remedies and cause.kind != "stopped":
-        return consequence.remedies
-    if consequence.kind == "unread":
-        late = consequence.sites[0]
-        if cause.kind == "never-written":
-            made = f"store {consequence.fields['buffer']} to {cause.fields['tensor']}"
-            store = f"{made}: nothing reads what {late.operation} writes there at {late.location}"
-            called = [one for one in cause.remedies if one.startswith("correct the call")]
-            return *called, store, *(one for one in cause.remedies if one not in called)
-        order = f"let what uses {consequence.fields['buffer']} come after {late.location}: nothing reads what it writes"
+    return consequence.remedies if not cause.remedies and cause.kind != "stopped" else None
+
+
+def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """Nothing reads the result of an operation: its store is missing, or it comes too late."""
+    if consequence.kind != "unread":
+        return None
+    late, buffer = consequence.sites[0], consequence.fields["buffer"]
+    if cause.kind != "never-written":
+        order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
         return order, *cause.remedies
+    made = f"store {buffer} to {cause.fields['tensor']}"
+    store = f"{made}: nothing reads what {late.operation} writes there at {late.location}"
+    called = [one for one in cause.remedies if one.startswith("correct the call")]
+    return *called, store, *(one for one in cause.remedies if one not in called)
+
+
+def _written_again(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """A store goes to a wrong place, or the load of what it replaces is missing."""
     if consequence.kind == "written-again" and _at_a_wrong_place(cause, consequence):
         lines = " or ".join(dict.fromkeys(site.location for site in consequence.sites))
         tensor = consequence.fields["tensor"]
@@ -79,24 +128,52 @@ def remedies_with(cause: Finding, consequence: Finding, *, wrong_part: bool) -> 
     if lacks_load(cause, consequence):
         load = f"load {consequence.fields['tensor']}, which nothing reads, into {cause.fields['buffer']}"
         return f"{load} before {cause.sites[0].location}", *cause.remedies
-    if consequence.kind == "wrong-value" and cause.kind == "written-again" and not cause.fields["is_read"]:
-        tensor = cause.fields["tensor"]
-        if tensor != consequence.fields["tensor"]:
-            lines = " and ".join(dict.fromkeys(site.location for site in cause.sites))
-            return f"read {tensor} after it is written at {lines}: nothing reads it", *cause.remedies
-    if consequence.kind == "never-written" and of_two_launches(cause, consequence):
-        unwritten = consequence.fields["tensor"]
+    return None
+
+
+def _wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """A tensor is written again and not read, and another one is wrong."""
+    if consequence.kind != "wrong-value" or cause.kind != "written-again" or cause.fields["is_read"]:
+        return None
+    tensor = cause.fields["tensor"]
+    if tensor == consequence.fields["tensor"]:
+        return None
+    lines = " and ".join(dict.fromkeys(site.location for site in cause.sites))
+    return f"read {tensor} after it is written at {lines}: nothing reads it", *cause.remedies
+
+
+def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """A launch gets the tensor of another one, or a line writes the wrong part of its tensor."""
+    if consequence.kind != "never-written":
+        return None
+    unwritten = consequence.fields["tensor"]
+    if of_two_launches(cause, consequence):
         return f"pass {unwritten}, which is never written, to one of the two launches", *cause.remedies
-    elsewhere = consequence.kind == "never-written" and cause.fields.get("buffer") != consequence.fields["tensor"]
-    if elsewhere and cause.kind == "task-race" and not consequence.sites:
-        return cause.remedies
-    if consequence.kind == "never-written" and cause.kind in ("written-again", "task-race"):
-        lines = " or ".join(dict.fromkeys(site.location for site in cause.sites if site.role == "writes"))
-        part = f"correct the part of {consequence.fields['tensor']} at {lines}"
-        loop = outermost_loop(cause.sites[0]) if len(cause.lines) == 1 else ""
-        gives = f"; the loop at {loop} gives each task its part" if loop and cause.kind == "task-race" else ""
-        return f"{part}: other bytes of it are never written{gives}", *cause.remedies
-    return cause.remedies
+    elsewhere = cause.fields.get("buffer") != unwritten
+    if cause.kind not in ("written-again", "task-race") or (
+        cause.kind == "task-race" and elsewhere and not consequence.sites
+    ):
+        return None
+    lines = " or ".join(dict.fromkeys(site.location for site in cause.sites if site.role == "writes"))
+    part = f"correct the part of {unwritten} at {lines}"
+    loop = outermost_loop(cause.sites[0]) if len(cause.lines) == 1 else ""
+    gives = f"; the loop at {loop} gives each task its part" if loop and cause.kind == "task-race" else ""
+    return f"{part}: other bytes of it are never written{gives}", *cause.remedies
+
+
+# In this order, the first rule that applies decides; a rule that does not apply returns None.
+_Rule = Callable[[Finding, Finding], tuple[str, ...] | None]
+_RULES: tuple[_Rule, ...] = (
+    _barrier,
+    _wrong_index,
+    _wrong_in_order,
+    _exchanged,
+    _race_of_tasks,
+    _unread,
+    _written_again,
+    _wrong_value,
+    _never_written,
+)
 
 
 def _missing_lock(unlock: Finding, race: Finding) -> tuple[str, ...]:
