@@ -52,6 +52,7 @@ def axes_of(
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
     seed = as_count("seed", seed, least=0)
+    # One text is a list of one. Elements that are no text are reported with the forms that an argument may have.
     if isinstance(arguments, str) or not isinstance(as_tuple(arguments), tuple):
         arguments = as_texts("arguments", arguments)
     check_steady(steady=steady, data=data)

@@ -40,8 +40,7 @@ class RandomTensors:
             where = f"GDRAM of {self._largest.name}" if self._largest else "64-bit addresses"
             raise AllocationError(
                 f"a tensor of {np.dtype(dtype).name} {list(shape)} takes {format_bytes(nbytes)}: it can never fit in "
-                "the "
-                f"{format_bytes(limit)} of {where}; choose a smaller shape or element type"
+                f"the {format_bytes(limit)} of {where}; choose a smaller shape or element type"
             )
 
     def elements(self, shape: tuple[int, ...], dtype: Any) -> Array:
