@@ -53,6 +53,12 @@ def group_digits(value: int) -> str:
     return f"{value:,}".replace(",", " ")
 
 
+def signed(value: float, decimals: int) -> str:
+    """Format a change with its sign; one that is rounded to 0 has none: `+1.5`, `0.0`."""
+    text = f"{value:+.{decimals}f}"
+    return text if float(text) else text[1:]
+
+
 def plural(count: int, noun: str) -> str:
     """Format a count with its noun: `1 tile`, `2 048 tiles`."""
     return f"{group_digits(count)} {noun}{'' if count == 1 else 's'}"

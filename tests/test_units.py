@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlusim.units import format_bytes, group_digits, plural, short_bytes
+from mlusim.units import format_bytes, group_digits, plural, short_bytes, signed
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,14 @@ from mlusim.units import format_bytes, group_digits, plural, short_bytes
 )
 def test_a_count_agrees_with_its_noun(count: int, text: str) -> None:
     assert plural(count, "tile") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "text"),
+    [(1.26, 1, "+1.3"), (-1.26, 1, "-1.3"), (-0.18, 0, "0"), (0.04, 1, "0.0"), (0, 2, "0.00"), (0.06, 1, "+0.1")],
+)
+def test_a_change_has_a_sign_unless_it_is_rounded_to_0(value: float, decimals: int, text: str) -> None:
+    assert signed(value, decimals) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(7, "7"), (1840, "1 840"), (12_345_678, "12 345 678")])

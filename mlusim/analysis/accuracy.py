@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mlusim.analysis.style import BLUE, GREY, PALE, VERMILION, drawing, legend_below, new_figure, save
 from mlusim.inputs import as_path
+from mlusim.units import signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +41,7 @@ def draw_accuracy(points: Sequence[Point]) -> Figure:
         width = max(-_AXIS_LIMIT, min(_AXIS_LIMIT, percent))
         axes.barh(y, width, height=0.6, color=BLUE if use == "fit" else GREY)
         if width != percent:
-            axes.text(width / 2, y, f"{percent:+.0f} %", ha="center", va="center", fontsize=9, color="white")
+            axes.text(width / 2, y, f"{signed(percent, 0)} %", ha="center", va="center", fontsize=9, color="white")
         if left_out is not None:
             axes.plot(max(-_AXIS_LIMIT, min(_AXIS_LIMIT, 100 * left_out)), y, "x", color=VERMILION)
     axes.set_yticks(list(rows), [name for name, *_ in points])

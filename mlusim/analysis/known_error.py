@@ -34,7 +34,7 @@ from mlusim.errors import BoardError
 from mlusim.hardware import Board
 from mlusim.hardware.calibrated import Row, rows
 from mlusim.hardware.presets import find_preset
-from mlusim.units import PS_PER_US, plural, short_bytes
+from mlusim.units import PS_PER_US, plural, short_bytes, signed
 
 MEASURED, BEYOND, NOT_MEASURED = "measured", "beyond", "not measured"
 PART = 0.9  # of all runs, that the band is to hold
@@ -72,7 +72,7 @@ class Known:
         """Format as one sentence for a summary."""
         if self.half_width is None:
             return f"not measured: {self.why}"
-        low, high = (f"{round(100 * extreme(self.errors)):+d}" for extreme in (min, max))
+        low, high = (signed(100 * extreme(self.errors), 0) for extreme in (min, max))
         errors = f"{low} %" if low == high else f"{low} to {high} %"
         bounds = f"{self.low_ps / PS_PER_US:,.2f} to {self.high_ps / PS_PER_US:,.2f} us".replace(",", " ")
         band = f"{100 * PART:.0f} % band {bounds}"

@@ -13,6 +13,7 @@ from mlusim.cli.option_types import DIRECTORY, FILE
 from mlusim.cli.options import output_options
 from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
+from mlusim.units import PS_PER_US, signed
 
 if TYPE_CHECKING:
     from mlusim.explore.diff import Difference, LineChange
@@ -72,7 +73,7 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
     from mlusim.analysis.summary import us_text
 
     before, after = difference.before, difference.after
-    change = f" ({100 * (after.time_ps / before.time_ps - 1):+.1f} %)" if before.time_ps else ""
+    change = f" ({signed(100 * (after.time_ps / before.time_ps - 1), 1)} %)" if before.time_ps else ""
     for letter, result, name in zip("AB", (before, after), difference.names, strict=True):
         show.print_text(f"{letter}  {us_text(result.time_ps)}  {name}")
     show.print_text(f"\n{_signed(difference.time_ps)} us{change}, per core on average:\n")
@@ -106,4 +107,4 @@ def _where(line: LineChange) -> str:
 
 
 def _signed(time_ps: int) -> str:
-    return f"{time_ps / 1e6:+.2f}"
+    return signed(time_ps / PS_PER_US, 2)

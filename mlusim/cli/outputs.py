@@ -12,7 +12,7 @@ from mlusim.cli import show
 from mlusim.cli.files import check_csv, check_directory, check_file, check_output, is_device_or_fifo, write_bytes
 from mlusim.cli.provenance import made_by, verification_json
 from mlusim.errors import InputError
-from mlusim.units import plural
+from mlusim.units import plural, signed
 
 if TYPE_CHECKING:
     from mlusim.ops.sensitivity import Sensitivity
@@ -187,7 +187,10 @@ def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:
     show.print_text("\nTime with one parameter 20 % smaller and larger:")
     show.print_columns(
         ("parameter", "-20 %", "+20 %", "source"),
-        [(row.field, f"{100 * row.less:+.1f} %", f"{100 * row.more:+.1f} %", row.source) for row in sensitivities],
+        [
+            (row.field, *(f"{signed(100 * change, 1)} %" for change in (row.less, row.more)), row.source)
+            for row in sensitivities
+        ],
         right=(1, 2),
     )
 

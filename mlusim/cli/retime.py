@@ -11,6 +11,7 @@ from mlusim.cli.option_types import DEVICE, FILE, NEW_FILE, assignment, board_pa
 from mlusim.cli.options import SAVE_RUN, output_options, report_option
 from mlusim.cli.outputs import Outputs, finish
 from mlusim.errors import InputError
+from mlusim.units import signed
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
@@ -111,7 +112,7 @@ def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: 
     board = result.board.name
     if parameters:
         board += f" with {', '.join(f'{name} = {value}' for name, value in parameters.items())}"
-    change = f" ({100 * (result.time_ps / recorded.time_ps - 1):+.1f} %)" if recorded.time_ps else ""
+    change = f" ({signed(100 * (result.time_ps / recorded.time_ps - 1), 1)} %)" if recorded.time_ps else ""
     lines = [
         f"{result.operator}: {us_text(recorded.time_ps)} on {recorded.board.name}, as recorded",
         f"{us_text(result.time_ps)}{change} on {board}",

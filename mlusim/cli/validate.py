@@ -12,6 +12,7 @@ from mlusim.cli.option_types import NEW_FILE, complete_from
 from mlusim.cli.options import full_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError, choose_one
+from mlusim.units import signed
 
 if TYPE_CHECKING:
     from mlusim.validation.report import Accuracy, Outcome
@@ -114,7 +115,7 @@ def _print(outcomes: list[Outcome], figures: Accuracy, *, full: bool) -> None:
 
 
 def _signed(part: float | None) -> str:
-    return "" if part is None else f"{100 * part:+.1f} %"
+    return "" if part is None else f"{signed(100 * part, 1)} %"
 
 
 def _part(part: float) -> str:

@@ -195,7 +195,7 @@ def test_the_page_title_names_the_differences_between_the_runs(tmp_path, monkeyp
     page = (tmp_path / "both" / "diff.html").read_text()
     assert "<title>move on mlu370-x4, and move on mlu370-x4, tile=16, seed 3: " in page
     call("diff", long, long, "--report", "same")
-    assert "<title>move on mlu370-x4, twice: +0.00 us" in (tmp_path / "same" / "diff.html").read_text()
+    assert "<title>move on mlu370-x4, twice: 0.00 us" in (tmp_path / "same" / "diff.html").read_text()
 
 
 def test_a_kernel_that_loads_what_it_has_computed_is_run_with_data(home):
@@ -210,6 +210,6 @@ async def total(core, x, out):
 """
     (home / "total.py").write_text(kernel)
     assert "total on mlu370-x4" in call("explain", "total.py:total --shape 64")
-    assert "+0.00 us" in call("diff", "total.py:total --shape 64", "total.py:total --shape 64")
+    assert "\n0.00 us (0.0 %), per core" in call("diff", "total.py:total --shape 64", "total.py:total --shape 64")
     with pytest.raises(MissingDataError, match=r"in a timing-only run, which has no numbers: run with data$"):
         run_of("total.py:total --shape 64 --no-data")

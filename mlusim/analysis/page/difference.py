@@ -16,7 +16,7 @@ from mlusim.analysis.summary import percent, us_text
 from mlusim.analysis.timeline import draw_two_timelines
 from mlusim.errors import InputError
 from mlusim.files import atomic_write, directory_for, utf8
-from mlusim.units import group_digits
+from mlusim.units import PS_PER_US, group_digits, signed
 
 if TYPE_CHECKING:
     from mlusim.explore.diff import Difference, MetricChange
@@ -58,17 +58,19 @@ def difference_page(difference: Difference, tries: Sequence[Suggestion]) -> str:
         (2,),
     )
     shown = [name for name in CAUSES if any(result.metrics.where_time_went[name] for result in runs.values())]
-    causes = [(esc(CAUSES[name]), f"{value / 1e6:+.2f}") for name, value in difference.causes_ps.items() if value]
+    causes = [
+        (esc(CAUSES[name]), signed(value / PS_PER_US, 2)) for name, value in difference.causes_ps.items() if value
+    ]
     lines = [
         (
             esc(f"{line.file}:{line.before or '-'} > {line.after or '-'}" if line.file else ""),
             f"<code>{esc(line.text)}</code>",
-            f"{line.time_ps / 1e6:+.2f}",
+            signed(line.time_ps / PS_PER_US, 2),
         )
         for line in difference.lines
         if line.time_ps
     ]
-    total = f"{difference.time_ps / 1e6:+.2f} us"
+    total = f"{signed(difference.time_ps / PS_PER_US, 2)} us"
     figures = [(esc(metric.name), *map(esc, figure_cells(metric))) for metric in difference.metrics]
     origins = "".join(f"<h3>{name}</h3>{origin(result)}" for name, result in runs.items())
     content = (
