@@ -11,7 +11,7 @@ import vendor_idioms
 from mlusim.verifier import columns
 from mlusim.verifier.accesses import cells, overlaps, table
 from mlusim.verifier.check import check_log
-from mlusim.verifier.races import conflicts
+from mlusim.verifier.races import conflicts, race_search
 from mlusim.verifier.split import overwrites
 from mlusim.verifier.uninitialised import reads
 from mlusim.verifier.uninitialised.agenda import Agenda
@@ -42,6 +42,7 @@ LIMITS = {
         (AllocationFlow, "reached_from", all_allocations),
         (Agenda, "examined", examined),
     ],
+    "few races at a time": [(race_search, "_MOST_PAIRS", 0), (overlaps, "_BATCH_PAIRS", 1)],
     # Products that are not made in 64 bits overflow.
     "the narrowest columns": [(columns, "_TYPES", ((np.dtype(np.int8), 63), *columns._TYPES))],
     "few runs at a time": [

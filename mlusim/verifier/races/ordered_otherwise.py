@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlusim.arrays import Integers
+from mlusim.arrays import Flags, Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.overlaps import Pairs
@@ -17,51 +17,44 @@ from mlusim.verifier.run import Run
 
 def drop_ordered(run: Run, a: Integers, b: Integers) -> Pairs:
     """Return the pairs that no shared copy, atomic, lock or handshake orders."""
-    for drop in (_drop_shared_copies, _drop_atomics, _drop_locked, _drop_handshakes):
+    for ordered in (_by_shared_copy, _by_atomics, _by_lock, _by_handshake):
         if len(a):
-            a, b = drop(run, a, b)
+            one, other = (run.order.position[run.accesses.record[rows]] for rows in (a, b))
+            apart = ~ordered(run, one, other)
+            a, b = a[apart], b[apart]
     return a, b
 
 
-def _drop_shared_copies(run: Run, a: Integers, b: Integers) -> Pairs:
-    """Drop pairs of a memory core's copy and an operation that another task's call of that copy orders."""
-    log, record, order = run.log, run.accesses.record, run.order
-    if not log.joined:
-        return a, b
-    copies = list(set(log.joined.values()))
-    one, other = record[a], record[b]
-    chosen = np.ones(len(a), bool)
-    for row in np.flatnonzero(np.isin(one, copies) | np.isin(other, copies)).tolist():
-        first, second = int(order.position[one[row]]), int(order.position[other[row]])
-        chosen[row] = not (order.before(first, second) or order.before(second, first))
-    return a[chosen], b[chosen]
+def _by_shared_copy(run: Run, one: Integers, other: Integers) -> Flags:
+    """By pair of positions, whether another task's call of a memory core's copy orders that and an operation."""
+    log, order = run.log, run.order
+    ordered = np.zeros(len(one), bool)
+    copies = order.position[np.array([*log.joined.values()], np.int64)]
+    for pair in np.flatnonzero(np.isin(one, copies) | np.isin(other, copies)).tolist():
+        first, second = int(one[pair]), int(other[pair])
+        ordered[pair] = order.before(first, second) or order.before(second, first)
+    return ordered
 
 
-def _drop_atomics(run: Run, a: Integers, b: Integers) -> Pairs:
-    """Drop pairs of atomics: the hardware orders them."""
+def _by_atomics(run: Run, one: Integers, other: Integers) -> Flags:
+    """By pair of positions, whether both are atomics: the hardware orders them."""
     atomic = ops_among(run.log, ATOMIC_NAMES)
-    one, other = (atomic[run.order.op_of[run.accesses.record[rows]]] for rows in (a, b))
-    both = one & other
-    return a[~both], b[~both]
+    return np.asarray(atomic[run.order.op[one]] & atomic[run.order.op[other]], bool)
 
 
-def _drop_locked(run: Run, a: Integers, b: Integers) -> Pairs:
-    """Drop pairs protected by a common lock: they exclude each other."""
+def _by_lock(run: Run, one: Integers, other: Integers) -> Flags:
+    """By pair of positions, whether a common lock protects them: they exclude each other."""
     if "lock" not in run.log.ops:
-        return a, b
-    locks, order = run.order.locks_held, run.order
-    one, other = (locks[order.position[run.accesses.record[rows]]] for rows in (a, b))
-    both = (one & other) != 0
-    return a[~both], b[~both]
+        return np.zeros(len(one), bool)
+    locks = run.order.locks_held
+    return np.asarray((locks[one] & locks[other]) != 0, bool)
 
 
-def _drop_handshakes(run: Run, a: Integers, b: Integers) -> Pairs:
-    """Drop pairs ordered by a handshake through atomics."""
+def _by_handshake(run: Run, one: Integers, other: Integers) -> Flags:
+    """By pair of positions, whether a handshake through atomics orders them."""
     handshakes = run.handshakes
     if not handshakes:
-        return a, b
-    one, other = (run.order.position[run.accesses.record[rows]] for rows in (a, b))
+        return np.zeros(len(one), bool)
     first, kind, _ = group_rows(one, other)
     pairs = zip(one[first].tolist(), other[first].tolist(), strict=True)
-    ordered = np.array([handshakes.orders(x, y) or handshakes.orders(y, x) for x, y in pairs], bool)[kind]
-    return a[~ordered], b[~ordered]
+    return np.array([handshakes.orders(x, y) or handshakes.orders(y, x) for x, y in pairs], bool)[kind]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.verifier.accesses.geometry import group_rows
+from mlusim.verifier.accesses.overlaps import Pairs
 from mlusim.verifier.columns import joint
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.order.lanes import LANES
@@ -29,6 +30,8 @@ from mlusim.verifier.unread import are_read
 
 # Of many pairs of accesses, the first ones are examined, and the last one or as many of the last.
 _FIRST_PAIRS = 8
+# Pairs that are held at once.
+_MOST_PAIRS = 1 << 20
 # Accesses to a buffer that are searched for parts which nothing reads.
 _FIRST_ROWS = 1 << 12
 
@@ -48,7 +51,7 @@ def find_races(run: Run) -> list[Finding]:
 
 def _races_within_tasks(run: Run) -> list[tuple[Finding, set[Point]]]:
     """Return the races within a task, each with the locations where a sync would order it."""
-    pairs = _collect(conflicts.within_tasks(run))
+    pairs = _collect(run, conflicts.within_tasks(run))
     of_lines = _of_lines(run, *pairs)
     races = [_race(occurrences, *of_lines(*occurrences.first.rows)) for occurrences in _by_lines(run, *pairs)]
     return fold_races(run, races)
@@ -56,7 +59,7 @@ def _races_within_tasks(run: Run) -> list[tuple[Finding, set[Point]]]:
 
 def _races_between_tasks(run: Run) -> list[Finding]:
     """Return the races between tasks."""
-    a, b = drop_ordered(run, *_collect(conflicts.between_tasks(run)))
+    a, b = _collect(run, (drop_ordered(run, *pairs) for pairs in conflicts.between_tasks(run)))
     found = [(in_intended_order(race.first), race.times) for race in _by_lines(run, a, b)]
     examined = [*zip(a[:_FIRST_PAIRS].tolist(), b[:_FIRST_PAIRS].tolist(), strict=True)]
     examined += zip(a[-_FIRST_PAIRS:].tolist(), b[-_FIRST_PAIRS:].tolist(), strict=True)
@@ -229,13 +232,48 @@ def _by_lines(run: Run, a: Integers, b: Integers) -> list[_Occurrences]:
     times = np.bincount(kind[group_rows(kind, one[pairs])[0]])
     last = np.zeros_like(first)
     np.maximum.at(last, kind, np.arange(len(kind)))
-    of_pair = [Pair(run, rows) for rows in zip(a[pairs].tolist(), b[pairs].tolist(), strict=True)]
     ends = sorted(zip(first.tolist(), last.tolist(), times.tolist(), strict=True))
-    return [_Occurrences(of_pair[begin], of_pair[end], count) for begin, end, count in ends]
+    rows = a[pairs], b[pairs]
+    return [_Occurrences(_pair(run, *rows, begin), _pair(run, *rows, end), count) for begin, end, count in ends]
 
 
-def _collect(pairs: Iterable[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
-    batches = list(pairs)
+def _pair(run: Run, a: Integers, b: Integers, number: int) -> Pair:
+    return Pair(run, (int(a[number]), int(b[number])))
+
+
+def _collect(run: Run, batches: Iterable[Pairs]) -> Pairs:
+    """Return all pairs of some batches; of more than can be held at once, those that decide what is reported."""
+    held, count, most = [], 0, _MOST_PAIRS
+    for batch in batches:
+        held.append(batch)
+        count += len(batch[0])
+        if count > most:
+            held = [_decisive(run, *_joined(held))]
+            count = len(held[0][0])
+            most = max(_MOST_PAIRS, 2 * count)
+    return _joined(held)
+
+
+def _joined(batches: Sequence[Pairs]) -> Pairs:
     if not batches:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate([a for a, _ in batches]), np.concatenate([b for _, b in batches])
+
+
+def _decisive(run: Run, a: Integers, b: Integers) -> Pairs:
+    """Return, of each operation and line that race, the first and the last pair.
+
+    The first and the last time that two lines race are among these, and so is each operation that races.
+    """
+    accesses, order = run.accesses, run.order
+    cluster = np.array([record.cluster for record in run.log.tasks], np.int64)
+    chosen = np.zeros(len(a), bool)
+    for one, other in ((a, b), (b, a)):
+        record, partner = accesses.record[one], accesses.record[other]
+        where = order.line_of[partner], cluster[order.task_of[partner]]
+        _, kind, times = group_rows(record, *where, accesses.alloc[one], accesses.write[one], accesses.write[other])
+        by_kind = np.lexsort((partner, kind))
+        ends = np.cumsum(times)
+        chosen[by_kind[ends - times]] = True
+        chosen[by_kind[ends - 1]] = True
+    return a[chosen], b[chosen]
