@@ -177,6 +177,10 @@ class Module:
         self.variables.place(chip)
         return image
 
+    def sram_of(self, chip: Chip, cluster: int) -> Room:
+        """Return the arrays of `__mlu_shared__` in a cluster in which a task of the file has begun."""
+        return self._pools[chip][cluster].sram
+
     def _release(self, clusters: dict[int, Cluster]) -> None:
         for cluster in clusters.values():
             cluster.reset()

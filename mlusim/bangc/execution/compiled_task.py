@@ -229,12 +229,16 @@ class CompiledTask:
         job = self._task.job
         if not 0 <= cluster < len(job.clusters):
             raise AccessError(f"memcpy to cluster {cluster}: the union has {len(job.clusters)} of them")
-        own = job.sram_buffers.get(self._task.unit.cluster.index, {})
-        key = next((key for key, view in own.items() if view.allocation is allocation), None)
-        other = job.sram_buffers.get(job.clusters[cluster].index, {}).get(key or "")
+        if allocation.memory.kind is not MemoryKind.SRAM:
+            return allocation, offset  # the copy is refused for its direction
+        other = self.arrays.in_cluster(allocation, job.clusters[cluster])
         if other is None:
-            raise AccessError(f"memcpy to cluster {cluster} of {allocation.name}: that cluster has not started yet")
-        return other.allocation, offset
+            raise AccessError(
+                f"memcpy to cluster {cluster} of {allocation.name}: no core of that cluster has reached the function "
+                f"that declares {allocation.name}; let a barrier between the clusters come first, such as "
+                "`__sync_all_mpu()`"
+            )
+        return other, offset
 
     def view(self, code: int, address: int, shape: tuple[int, ...]) -> View:
         """Return a contiguous view of elements at an address. Raises `AccessError` if it leaves its array."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mlusim.bangc.module import Module
     from mlusim.cores.copies.effect import Place
     from mlusim.cores.core import Core
+    from mlusim.cores.machine.chip import Cluster
 
 _UINT8 = np.dtype(np.uint8)
 # Identity of an array in a memory that the memory core lacks: it is never used or logged.
@@ -53,6 +54,7 @@ class PlacedArrays:
         # By memory and number: the allocation, None before the first use; the byte in the room.
         self._placed: list[list[Allocation | None]] = [[] for _ in KINDS]
         self._offsets: list[list[int]] = [[] for _ in KINDS]
+        self._begun = False
         unit = self._task.unit
         lacks = [unit.nram is None, unit.wram is None, False, False]
         self._absent = {kind: _no_memory(unit.cluster.index, kind) for kind, none in enumerate(lacks) if none}
@@ -70,6 +72,22 @@ class PlacedArrays:
                     return found, offset - self._offsets[kind][number]
         return None
 
+    def in_cluster(self, array: Allocation, cluster: Cluster) -> Allocation | None:
+        """Return an array of `__mlu_shared__` in another cluster of the union, allocated on first use.
+
+        Returns None if no task of that cluster has begun, or none has reached the function that declares the array.
+        """
+        job = self._task.job
+        own, there = job.sram_buffers[self._task.unit.cluster.index], job.sram_buffers.get(cluster.index)
+        key = next(key for key, view in own.items() if view.allocation is array)
+        if there is None or key in there:
+            return there[key].allocation if there else None
+        room = self._module.sram_of(self._core.issuer.chip, cluster.index)
+        for number in range(room.arena.count):
+            if _key(room.arena.arrays[number]) == key:
+                return self._allocate_shared(cluster, room, number, fresh=False)
+        return None
+
     def in_absent_memory(self, address: int) -> bool:
         """Whether an address lies in an array of a memory that the core lacks."""
         if not self._absent:
@@ -84,7 +102,7 @@ class PlacedArrays:
         scope in a program of several files: each may fill a memory with arrays of its own. A BLOCK task allocates
         SRAM on first use: kernels of one file may need none, and other tasks of the launch run in the same cluster.
         """
-        starts = not any(self._placed)
+        starts, self._begun = not self._begun, True
         is_block = not self._core.cluster_dim
         shared = self._task.job.sram_buffers
         fills_shared = self._task.unit.cluster.index not in shared
@@ -112,40 +130,52 @@ class PlacedArrays:
         return buffer
 
     def _allocate(self, kind: int, number: int, *, fresh: bool = True) -> Allocation:
-        """Allocate an array after those of this task, at an address within the simulated memory."""
-        unit = self._task.unit
-        memory = self._absent.get(kind) or (unit.cluster.sram if kind == SRAM else getattr(unit, KINDS[kind].value))
+        """Return an array of this task, which it allocates unless another task of its cluster has."""
         room = self._image.rooms[kind]
         assert room is not None
+        unit, placed = self._task.unit, self._placed[kind]
+        if kind == SRAM:
+            made = self._allocate_shared(unit.cluster, room, number, fresh=fresh)
+        else:
+            memory = self._absent.get(kind) or getattr(unit, KINDS[kind].value)
+            others = [other for other in placed if other is not None]
+            made = self._allocate_after(others, kind, memory, room, number, fresh=fresh)
+            if kind not in self._absent:
+                getattr(self._core, KINDS[kind].value).adopt(made)
+        placed[number] = made
+        return made
+
+    def _allocate_shared(self, cluster: Cluster, room: Room, number: int, *, fresh: bool) -> Allocation:
+        """Return an array in the SRAM of a cluster, which its first use allocates."""
+        shared = self._task.job.sram_buffers[cluster.index]
+        key = _key(room.arena.arrays[number])
+        if key not in shared:
+            others = [view.allocation for view in shared.values()]
+            made = self._allocate_after(others, SRAM, cluster.sram, room, number, fresh=fresh)
+            shared[key] = View.of(made, (made.nbytes,), _UINT8)
+        return shared[key].allocation
+
+    def _allocate_after(
+        self, others: list[Allocation], kind: int, memory: Memory, room: Room, number: int, *, fresh: bool
+    ) -> Allocation:
+        """Allocate an array after others, at an address within the simulated memory."""
         array = room.arena.arrays[number]
-        name, size = array.name.decode(), int(array.size)
-        shared = self._task.job.sram_buffers[unit.cluster.index]
-        key = f"{name}@{int(array.offset)}"
-        if kind == SRAM and key in shared:
-            self._placed[kind][number] = shared[key].allocation
-            return shared[key].allocation
-        others = [view.allocation for view in shared.values()] if kind == SRAM else filter(None, self._placed[kind])
+        name, size, start = array.name.decode(), int(array.size), int(array.offset)
         alignment = int(room.arena.alignment)
         offset = max((-(-(other.address + other.nbytes) // alignment) * alignment for other in others), default=0)
         declared = os.fsdecode(array.file), int(array.line), name
-        if offset + size > memory.total_bytes or int(array.offset) + size > ARENA_BYTES:
+        if offset + size > memory.total_bytes or start + size > ARENA_BYTES:
             raise_at(*declared, AllocationError(self._does_not_fit(kind, array, memory)))
-        start = int(array.offset)
         if kind == SRAM and not self._core.cluster_dim and _is_in_use(memory, offset, size):
             raise_at(*declared, AllocationError(_IN_USE.format(name=name, memory=memory.name)))
         buffer = self._fill(kind, room, array) if fresh else room.bytes[start : start + size]
         if kind in self._absent:
-            made = self._placed[kind][number] = memory.place(offset, size, name, _NO_RECORD, None)
-            return made
-        made = self._placed[kind][number] = self._place(memory, name, offset, buffer)
+            return memory.place(offset, size, name, _NO_RECORD, None)
+        made = self._place(memory, name, offset, buffer)
         if array.initial:
             self._log.host_writes.add(made.identity)
         if number < (room.at_file_scope or 0) and len(self._module.entries) > 1:
             self._log.of_file.add(made.identity)
-        if kind == SRAM:
-            shared[key] = View.of(made, (size,), _UINT8)
-        else:
-            getattr(self._core, KINDS[kind].value).adopt(made)
         return made
 
     def _place(self, memory: Memory, name: str, address: int, buffer: Bytes) -> Allocation:
@@ -185,6 +215,12 @@ class PlacedArrays:
             f"({parts}, each from a multiple of {alignment} B on) and {memory.name} has "
             f"{group_digits(memory.total_bytes)} B: make an array smaller, or let functions share one"
         )
+
+
+def _key(array: Any) -> str:
+    """Return what identifies an array in the SRAM of every cluster: its declaration."""
+    name, file, owner = (os.fsdecode(text or b"") for text in (array.name, array.file, array.owner))
+    return f"{name} of {owner}, {file}:{array.line}, {array.size} B"
 
 
 def _is_in_use(memory: Memory, address: int, nbytes: int) -> bool:

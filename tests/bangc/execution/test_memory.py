@@ -183,6 +183,80 @@ def test_each_instance_of_a_template_has_shared_arrays_of_its_own(compiler: str,
     mlusim.verify(entry, mlusim.Output((8,)), dim=8, kind="UNION2", reference=reference).check()
 
 
+BROADCAST = """#include <bang.h>
+#define N 512
+__mlu_entry__ void other(float *x) {
+  __mlu_shared__ float apart[64];
+  if (__is_ipu()) apart[coreId] = x[coreId];
+}
+__mlu_entry__ void broadcast(const float *w, const float *x, float *y, int rows) {
+  __mlu_shared__ float s[N];
+  __nram__ float a[N], b[N];
+  if (__is_mpu()) {
+    if (clusterId == 0) __memcpy(s, w, N * sizeof(float), GDRAM2SRAM);
+    __sync_all_mpu();
+    if (clusterId == 0)
+      for (int c = 1; c < clusterDim; c++) __memcpy(s, s, N * sizeof(float), SRAM2SRAM, c);
+  }
+  __sync_all();
+  if (__is_mpu()) return;
+  __memcpy(a, s, N * sizeof(float), SRAM2NRAM);
+  for (int r = taskId; r < rows; r += taskDim) {
+    __memcpy(b, x + r * N, N * sizeof(float), GDRAM2NRAM);
+    __bang_mul(b, a, b, N);
+    __memcpy(y + r * N, b, N * sizeof(float), NRAM2GDRAM);
+  }
+}
+__mlu_entry__ void astray(const float *w) {
+  __nram__ float a[N];
+  if (__is_ipu()) __memcpy(a, a, N * sizeof(float), SRAM2SRAM, 1);
+}
+__mlu_entry__ void unwritten(float *y) {
+  __mlu_shared__ float s[8];
+  if (__is_ipu()) y[taskId] = s[coreId];
+}
+"""
+
+
+def test_a_memory_core_copies_a_shared_array_of_a_function_to_other_clusters(tmp_path: Path) -> None:
+    """The other clusters have not used their array before, in the first launch and in later ones."""
+    file = tmp_path / "broadcast.mlu"
+    file.write_text(BROADCAST)
+    module = bangc.compile(file)
+    w, x = np.arange(512, dtype=np.float32), np.ones((19, 512), np.float32)
+    for clusters in (2, 4):
+        # Now one cluster has an array that the others do not have.
+        mlusim.verify(module["other"], np.ones(64, np.float32), dim=4, kind="UNION1")
+        for _ in range(2):
+            report = mlusim.verify(
+                module["broadcast"],
+                w,
+                x,
+                mlusim.Output.like(x),
+                19,
+                dim=4 * clusters,
+                kind=f"UNION{clusters}",
+                reference=x * w,
+            )
+            report.check()
+
+
+def test_a_copy_to_another_cluster_takes_arrays_in_sram(tmp_path: Path) -> None:
+    file = tmp_path / "broadcast.mlu"
+    file.write_text(BROADCAST)
+    report = mlusim.verify(bangc.compile(file)["astray"], X, dim=8, kind="UNION2")
+    assert "SRAM2SRAM" in report.text()
+    assert "nram" in report.text()
+
+
+def test_a_shared_array_of_a_function_is_uninitialised_at_first(tmp_path: Path) -> None:
+    file = tmp_path / "broadcast.mlu"
+    file.write_text(BROADCAST)
+    report = mlusim.verify(bangc.compile(file)["unwritten"], mlusim.Output((8,)), dim=8, kind="UNION2")
+    assert "uninitialised" in report.text()
+    assert np.isnan(report.outputs["y"]).all()
+
+
 def test_operands_of_assembly_may_be_in_another_order_than_their_names(tmp_path):
     file = tmp_path / "order.mlu"
     file.write_text(
