@@ -108,9 +108,12 @@ def are_read(accesses: Accesses, wanted: Flags) -> Integers:
 
 def _next_of_same_bytes(accesses: Accesses, time: Integers) -> Integers:
     """By access, the next one of the same bytes, or NONE."""
-    by_bytes = np.lexsort((time, accesses.geometry, accesses.offset, accesses.alloc))
+    # A run of bytes may have several geometries, as bytes of a copy and as elements.
+    gaps = np.where(accesses.single_run[accesses.geometry], NONE, accesses.geometry)
+    columns = accesses.alloc, accesses.low, accesses.high, gaps
+    by_bytes = np.lexsort((time, *reversed(columns)))
     same = np.ones(max(len(by_bytes) - 1, 0), bool)
-    for column in (accesses.alloc, accesses.offset, accesses.geometry):
+    for column in columns:
         ordered = column[by_bytes]
         same &= ordered[1:] == ordered[:-1]
     following = np.full(len(by_bytes), NONE, np.int64)

@@ -24,7 +24,7 @@ from mlusim.cores.instructions.record import (
     Operand,
     Runs,
 )
-from mlusim.dtypes import INT32, UINT16, UINT32
+from mlusim.dtypes import INT32, UINT8, UINT16, UINT32
 from mlusim.units import ceil_div
 
 LINE_BYTES = 128
@@ -213,7 +213,7 @@ REDUCTIONS: list[Instruction] = [
         _count_bits,
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
-        types={UINT32: SERIES_2XX, UINT16: SERIES_2XX},
+        types={UINT32: SERIES_2XX, UINT16: SERIES_2XX, UINT8: SERIES_2XX},
         **_NUMBER,
     ),
     _reduction(

@@ -64,6 +64,8 @@ def test_counts_and_positions() -> None:
     expected = sum(byte.bit_count() for byte in bits.tolist())
     for name in ("count_bitindex", "popcnt"):
         assert run(name, np.zeros(1, np.uint32), bits.view(np.uint32))[0] == expected
+    for narrow in (np.uint16, np.uint8):
+        assert run("popcnt", np.zeros(1, np.uint32), bits.view(narrow))[0] == expected
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8", "int64"])

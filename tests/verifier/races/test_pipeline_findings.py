@@ -144,6 +144,27 @@ def test_the_slot_that_a_pipeline_stores_before_it_is_computed_is_named():
     )
 
 
+def test_a_wrong_slot_is_named_whatever_the_element_types_of_the_accesses():
+    """Copies of BANG C move bytes, and instructions access elements."""
+
+    async def kernel(core, x, out):
+        slots = core.nram.alloc((3, 8), x.dtype, "slots")
+        for step in range(x.shape[0] + 2):
+            if step >= 2:
+                core.memcpy_async(out[step - 2].view(np.uint8), slots[(step - 1) % 3].view(np.uint8))
+            if step < x.shape[0]:
+                core.memcpy_async(slots[step % 3].view(np.uint8), x[step].view(np.uint8))
+            if 1 <= step <= x.shape[0]:
+                core.mul(slots[(step - 1) % 3], slots[(step - 1) % 3], 2.0)
+            await core.sync()
+
+    finding = the_only_error(kernel, X, Output.like(X), **ONE)
+    store, compute = (site.location for site in finding.sites)
+    assert finding.remedies[0] == (
+        f"correct the part of slots at {store} or {compute}: nothing reads most of what the second of them writes"
+    )
+
+
 @pytest.mark.parametrize("slots", [3, 2])
 def test_a_ring_with_too_few_slots_is_named(slots):
     """The load of a tile is issued two steps before its computation."""
