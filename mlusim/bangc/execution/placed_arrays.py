@@ -54,6 +54,7 @@ class PlacedArrays:
         # By memory and number: the allocation, None before the first use; the byte in the room.
         self._placed: list[list[Allocation | None]] = [[] for _ in KINDS]
         self._offsets: list[list[int]] = [[] for _ in KINDS]
+        # Whether the arrays known at the start of the task have been placed.
         self._begun = False
         unit = self._task.unit
         lacks = [unit.nram is None, unit.wram is None, False, False]
@@ -79,12 +80,14 @@ class PlacedArrays:
         """
         job = self._task.job
         own, there = job.sram_buffers[self._task.unit.cluster.index], job.sram_buffers.get(cluster.index)
+        if there is None:
+            return None
         key = next(key for key, view in own.items() if view.allocation is array)
-        if there is None or key in there:
-            return there[key].allocation if there else None
+        if key in there:
+            return there[key].allocation
         room = self._module.sram_of(self._core.issuer.chip, cluster.index)
         for number in range(room.arena.count):
-            if _key(room.arena.arrays[number]) == key:
+            if _declaration(room.arena.arrays[number]) == key:
                 return self._allocate_shared(cluster, room, number, fresh=False)
         return None
 
@@ -148,7 +151,7 @@ class PlacedArrays:
     def _allocate_shared(self, cluster: Cluster, room: Room, number: int, *, fresh: bool) -> Allocation:
         """Return an array in the SRAM of a cluster, which its first use allocates."""
         shared = self._task.job.sram_buffers[cluster.index]
-        key = _key(room.arena.arrays[number])
+        key = _declaration(room.arena.arrays[number])
         if key not in shared:
             others = [view.allocation for view in shared.values()]
             made = self._allocate_after(others, SRAM, cluster.sram, room, number, fresh=fresh)
@@ -217,8 +220,8 @@ class PlacedArrays:
         )
 
 
-def _key(array: Any) -> str:
-    """Return what identifies an array in the SRAM of every cluster: its declaration."""
+def _declaration(array: Any) -> str:
+    """Describe the declaration of an array, which identifies it in the SRAM of every cluster."""
     name, file, owner = (os.fsdecode(text or b"") for text in (array.name, array.file, array.owner))
     return f"{name} of {owner}, {file}:{array.line}, {array.size} B"
 
