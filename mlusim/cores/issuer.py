@@ -164,8 +164,23 @@ class Issuer:
             a[2],
             b[2],
         )
-        times, operands = (issue_ps, start_ps, end_ps, 0), (dst[0], dst[1], a[0], a[1], b[0], b[1])
-        return self.records.add(instruction, self.task.index, line, *times, waited_for, *operands)
+        # Not by a shorter call with tuples, which would create an object for each number.
+        return self.records.add(
+            instruction,
+            self.task.index,
+            line,
+            issue_ps,
+            start_ps,
+            end_ps,
+            0,
+            waited_for,
+            dst[0],
+            dst[1],
+            a[0],
+            a[1],
+            b[0],
+            b[1],
+        )
 
     def operand(self, view: View) -> Operand:
         """Return a view as recorded in the log: allocation, offset, box."""

@@ -15,6 +15,9 @@ MAX_SEGNUM = 65535
 _MAX_INT = (1 << 31) - 1
 _FIRST_3D_ARCH = 300
 MAX_LOOPS = 2
+# Python 3.11 finds a member of an enumeration slowly.
+_WITHIN_NRAM = Direction.NRAM2NRAM
+_DIRECTIONS_OF_WRAM = frozenset(direction for direction in Direction if MemoryKind.WRAM in direction.value)
 
 
 def check_inside(pointer: Pointer, segment_bytes: int, loops: Loops, verb: str) -> None:
@@ -155,9 +158,8 @@ def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: 
         arch: architecture of the board.
         unit_bytes: size of a bus unit, a multiple of all alignments.
     """
-    to_or_from_wram = direction.destination is MemoryKind.WRAM or direction.source is MemoryKind.WRAM
     # Within NRAM, only the 2xx series has rules.
-    if not to_or_from_wram and (direction is not Direction.NRAM2NRAM or arch >= _FIRST_3D_ARCH):
+    if direction not in _DIRECTIONS_OF_WRAM and (direction is not _WITHIN_NRAM or arch >= _FIRST_3D_ARCH):
         return
     for row in range(2):
         to, origin = (

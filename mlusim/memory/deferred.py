@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Array
+from mlusim.memory import element_loops
 from mlusim.memory.row_copy import RowCopy
 
 if TYPE_CHECKING:
@@ -49,10 +50,11 @@ class Piece:
     """Bytes [first, last) of a memory that are still to be written: the elements of `source` in C order.
 
     A source of rank 0 is the value of all elements. With a conversion, the source is contiguous, and the bytes are
-    those of its converted elements. `updates` are rows that were stored since: their numbers and values, in order.
+    those of its converted elements. `updates` are rows that were stored since: their numbers and values, in order;
+    `updated` is how many.
     """
 
-    __slots__ = ("conversion", "first", "last", "source", "updates")
+    __slots__ = ("conversion", "first", "last", "source", "updated", "updates")
 
     def __init__(self, first: int, last: int, source: Array, conversion: Conversion | None = None) -> None:
         self.first = first
@@ -60,6 +62,7 @@ class Piece:
         self.source = source
         self.conversion = conversion
         self.updates: list[tuple[Array, Array]] = []
+        self.updated = 0
 
     def elements(self, first: int, last: int) -> Array | None:
         """Return the part of the source for bytes [first, last).
@@ -95,8 +98,7 @@ class Piece:
         if not self._write_source(source, target):
             return False
         for rows, values in self.updates:
-            # NumPy indexes by 64-bit numbers, and converts others more slowly than `astype` does.
-            target.reshape(-1).view(values.dtype).reshape(-1, *values.shape[1:])[rows.astype(np.int64)] = values
+            element_loops.scatter_rows(target, rows, values)
         return True
 
     def _write_source(self, source: Array, target: Array) -> bool:
@@ -227,14 +229,14 @@ class Deferred:
         rows = copy.dst_rows
         for piece in self.pieces:
             if rows is not None and piece.first == first and piece.last == last:
-                updates = piece.updates
-                updated = len(rows) + sum(len(earlier) for earlier, _ in updates)
+                updated = piece.updated + len(rows)
                 if updated * copy.dst.layout.row.nbytes > _MAX_UPDATES * (last - first):
                     return False
                 values = copy.rows()
                 # Numbers of int64 may be the kernel's own, which it may change, and they take twice the memory.
-                numbers = rows.astype(np.int32, copy=False)
-                updates.append((numbers, values.copy() if copy.src_rows is None else values))
+                numbers = np.ascontiguousarray(rows, np.int32)
+                piece.updates.append((numbers, values.copy() if copy.src_rows is None else values))
+                piece.updated = updated
                 self._checks = 0
                 return True
         return False

@@ -16,6 +16,7 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.hardware import Board
+from mlusim.memory import element_loops
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.timing import CopyCost, copy_cost, rate_alone
 from mlusim.memory.view import View
@@ -134,17 +135,11 @@ def row_units(view: View, rows: Integers | None, count: int, row_bytes: int, uni
 
 
 def run_units(
-    view: View, starts: list[int], lengths: list[int], row_bytes: int, unit_bytes: int, *, writes: bool
+    view: View, starts: Integers, lengths: Integers, row_bytes: int, unit_bytes: int, *, writes: bool
 ) -> tuple[int, int]:
     """As `row_units` for runs of contiguous rows; partly touched units matter to writes only, and are 0 otherwise."""
     base = (view.allocation.address + view.offset) % unit_bytes
-    units = whole = 0
-    # A list has some tens of runs: too few for arrays to be faster.
-    for start, length in zip(starts, lengths):  # noqa: B905 - one length for each start, checked by the loop
-        first = start * row_bytes + base
-        last = first + length * row_bytes
-        units += -(-last // unit_bytes) - first // unit_bytes
-        whole += max(last // unit_bytes + -first // unit_bytes, 0)
+    units, whole = element_loops.units_of_runs(starts, lengths, base, row_bytes, unit_bytes)
     return units * unit_bytes, (units - whole) * unit_bytes if writes else 0
 
 

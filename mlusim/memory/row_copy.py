@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.arrays import Array, Integers
+from mlusim.memory import element_loops
 
 if TYPE_CHECKING:
     from mlusim.memory.view import View
@@ -52,14 +53,9 @@ class RowCopy:
         if rows is None:
             target[...] = origin[: self.count]
         elif self.lengths is not None:
-            # A slice of a memoryview costs the host a third of a slice of an array.
-            held = origin.data
-            begins: list[int] = rows.tolist()
-            sizes: list[int] = self.lengths.tolist()
-            joined = b"".join(
-                [held[begin : begin + size] for begin, size in zip(begins, sizes)]  # noqa: B905 - one size for each
+            element_loops.copy_runs(
+                target, origin, np.ascontiguousarray(rows), np.ascontiguousarray(self.lengths, np.int64)
             )
-            target[...] = np.frombuffer(joined, origin.dtype).reshape(target.shape)
         elif target.flags.c_contiguous and origin.flags.c_contiguous:
             # The rows are checked; "clip" avoids a buffer in NumPy.
             np.take(origin, rows, axis=0, out=target, mode="clip")

@@ -17,6 +17,7 @@ from mlusim.cores.operands import Passed, check_view
 from mlusim.cores.scalar import arithmetic
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
+from mlusim.memory import element_loops
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.bin_costs import (
     COLLECT_BINS_PASSES,
@@ -206,7 +207,8 @@ def scalar_bins(
         issuer.unit.update_memory(issuer.task.now_ps)
         if not issuer.has_data:
             return _starts_of(bin_of, bins)
-        starts = _sort(rows_out, values_out, bin_of, within, values, bins)
+        order = element_loops.store_sorted(bin_of, within, values.raw(), rows_out.typed(), values_out.raw())
+        starts = element_loops.starts_of(bin_of, bins, order)
         counters.typed()[...] = starts[1:]
         return starts
 
@@ -246,61 +248,38 @@ def _distribute(
     groups: int,
     bin_starts: list[Integers],
 ) -> None:
-    numbers = rows.typed().reshape(-1)
-    bin_of, within = _divided("collect_bins", numbers, size, bins)
-    bin_starts.append(_sort(rows_out, values_out, bin_of, within, values, bins))
+    numbers, moved = rows.typed().reshape(-1), values.raw().reshape(-1)
+    sorted_rows, sorted_values = rows_out.typed().reshape(-1), values_out.raw().reshape(-1)
+    starts, limit = np.empty(bins + 1, np.int64), _limit(numbers, size, bins)
+    if not element_loops.sort_into_bins(numbers, moved, sorted_rows, sorted_values, starts, size, limit):
+        raise _outside("collect_bins", numbers, size, bins)
+    bin_starts.append(starts)
     if groups > 1:
-        numbers[...] = rows_out.typed().reshape(-1)
-        values.raw().reshape(-1)[...] = values_out.raw().reshape(-1)
+        numbers[...], moved[...] = sorted_rows, sorted_values
     else:
         # The subtractions of all bins.
         numbers -= np.array(size * (bins - 1)).astype(numbers.dtype)
 
 
-def _sort(rows_out: View, values_out: View, bin_of: Any, within: Any, values: View, bins: int) -> Integers:
-    """Store rows, numbered within their bin, and values in the order of the bins; return where each bin begins."""
-    to_rows, to_values = rows_out.typed().reshape(-1), values_out.raw().reshape(-1)
-    within = within.astype(to_rows.dtype, copy=False)
-    order = None
-    # The reduction of `all`, without its calls in Python.
-    if np.logical_and.reduce(bin_of[1:] >= bin_of[:-1]):
-        to_rows[...] = within
-        to_values[...] = values.raw().reshape(-1)
-    else:
-        order = bin_of.argsort(kind="stable")
-        within.take(order, out=to_rows, mode="clip")
-        values.raw().reshape(-1).take(order, out=to_values, mode="clip")
-    return _starts_in(bin_of, bins, order)
+def _limit(numbers: Any, size: int, bins: int) -> int:
+    """Return the first number that is outside all bins, or that the type of `numbers` cannot express."""
+    bits: int = 8 * numbers.itemsize - (numbers.dtype.kind == "i")
+    return min(size * bins, 1 << bits)
+
+
+def _divided(name: str, numbers: Any, size: int, bins: int) -> tuple[Any, Any]:
+    """Return the bin of each row, in the narrowest type, and the row within it. Raises `AccessError` for others."""
+    if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < size * bins:
+        raise _outside(name, numbers, size, bins)
+    return element_loops.divided(numbers, size, bins)
+
+
+def _outside(name: str, numbers: Any, size: int, bins: int) -> AccessError:
+    low, high = int(numbers.min()), int(numbers.max())
+    return AccessError(f"{name}: row {low if low < 0 else high} is outside the {bins} bins of {size} rows")
 
 
 def _starts_of(bin_of: Any, bins: int) -> Integers:
     """Return where each bin begins in sorted order, and the number of rows."""
     # By radix.
-    return _starts_in(np.sort(bin_of, kind="stable"), bins)
-
-
-def _starts_in(bin_of: Any, bins: int, order: Any = None) -> Integers:
-    """Return where each bin begins in a list of bins, which `order` sorts if it is not sorted, and its length."""
-    starts = np.full(bins + 1, len(bin_of))
-    # Bins of another type than `bin_of` would make NumPy convert all of `bin_of`.
-    starts[:-1] = bin_of.searchsorted(np.arange(bins, dtype=bin_of.dtype), sorter=order)
-    return starts
-
-
-def _divided(name: str, numbers: Any, size: int, bins: int) -> tuple[Any, Any]:
-    """Return the bin of each row, in the narrowest type, and the row within it.
-
-    Raises `AccessError` for a row outside all bins.
-    """
-    # As unsigned numbers, negative ones exceed every row.
-    if int(np.maximum.reduce(numbers.view(f"u{numbers.itemsize}"))) >= size * bins:
-        low, high = int(numbers.min()), int(numbers.max())
-        raise AccessError(f"{name}: row {low if low < 0 else high} is outside the {bins} bins of {size} rows")
-    if size > np.iinfo(numbers.dtype).max:
-        # All of them are in the first bin.
-        return np.zeros(len(numbers), np.uint8), numbers
-    whole = numbers // size
-    bin_of = whole.astype(np.uint8 if bins <= 1 << 8 else np.uint16)
-    # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
-    whole *= size
-    return bin_of, np.subtract(numbers, whole, out=whole)
+    return element_loops.starts_of(np.sort(bin_of, kind="stable"), bins)

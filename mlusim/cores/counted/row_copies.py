@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
 _INT32 = np.dtype(np.int32)
-_REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, MemoryKind.NRAM)
+# Python 3.11 finds a member of an enumeration slowly.
+_NRAM = MemoryKind.NRAM
+_REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, _NRAM)
 
 
 def by_offsets(
@@ -60,7 +62,7 @@ def by_offsets(
     for view in (offsets, mask):
         check_index(issuer, name, view)
     far, near = (dst, src) if name == "scatter" else (src, dst)
-    if far.memory not in _REACHED_BY_OFFSETS or near.memory is not MemoryKind.NRAM:
+    if far.memory not in _REACHED_BY_OFFSETS or near.memory is not _NRAM:
         raise CopyError(f"{name} from {src!r} to {dst!r}: it goes from NRAM to NRAM, GDRAM or LDRAM or back")
     check_apart(name, dst, src)
     issuer.unit.prepare(issuer.task.now_ps, (offsets,) if mask is None else (offsets, mask))

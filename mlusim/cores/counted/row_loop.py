@@ -10,6 +10,7 @@ from mlusim.arrays import Integers
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log_tables import LoopRecord
+from mlusim.memory import element_loops
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import Direction
@@ -163,20 +164,14 @@ def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -
     first, counts = row_numbers(name, starts), row_numbers(name, lengths)
     if not isinstance(first, np.ndarray) or not isinstance(counts, np.ndarray) or len(first) != len(counts):
         raise OperandError(f"{name} with lengths: src_rows and lengths must be arrays, one number for each run")
-    begins: list[int] = first.tolist()
-    sizes: list[int] = counts.tolist()
-    end = begins[0] if begins else 0
-    total = 0
-    in_order = bool(begins)
-    for begin, size in zip(begins, sizes):  # noqa: B905 - equal lengths, checked above
-        in_order = in_order and size > 0 and begin >= end
-        end = begin + size
-        total += size
-    if not in_order:
+    first, counts = np.ascontiguousarray(first), np.ascontiguousarray(counts)
+    total = element_loops.rows_of_runs(first, counts)
+    if not total:
         raise OperandError(f"{name} with lengths: runs must have one or more rows, ascend, and not overlap")
     check_apart(name, dst, src)
-    if begins[0] < 0 or end > src.shape[0]:
-        bad = begins[0] if begins[0] < 0 else end - 1
+    begin, end = int(first[0]), int(first[-1]) + int(counts[-1])
+    if begin < 0 or end > src.shape[0]:
+        bad = begin if begin < 0 else end - 1
         raise AccessError(f"{name}: index {bad} is outside {src!r}, which has {src.shape[0]}")
     check_rows(name, dst, None, total)
     return RowLoop(len(first), total, None, first, NO_ADDRESS, (), lengths=counts)
@@ -210,8 +205,8 @@ def _runs_shape(
     nbytes, runs = loop.selected * row_bytes, len(lengths)
     bus_read = bus_write = partly = 0
     if src.memory.off_chip:
-        bus_read, _ = run_units(src, starts.tolist(), lengths.tolist(), row_bytes, unit_bytes, writes=False)
+        bus_read, _ = run_units(src, starts, lengths, row_bytes, unit_bytes, writes=False)
     if dst.memory.off_chip:
         rows = np.cumsum(lengths) - lengths
-        bus_write, partly = run_units(dst, rows.tolist(), lengths.tolist(), row_bytes, unit_bytes, writes=True)
+        bus_write, partly = run_units(dst, rows, lengths, row_bytes, unit_bytes, writes=True)
     return CopyShape(direction, nbytes, ceil_div(nbytes, runs), runs, (), (), bus_read + partly, bus_write, runs > 1)

@@ -1,0 +1,152 @@
+"""Loops over the elements of arrays for which NumPy needs several passes.
+
+`_element_loops.c` has the same functions. They replace these where the package is compiled; results are the same.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.arrays import Array, Integers
+from mlusim.units import ceil_div
+
+
+def scatter_rows(to: Array, rows: Integers, values: Array) -> None:
+    """to[rows[i]] = values[i], in order: of repeated rows the last value remains.
+
+    Args:
+        to: contiguous; a row has as many bytes as one of `values`.
+        rows: int32 or int64, contiguous, 0 or more and below the number of rows of `to`.
+        values: contiguous, one row for each of `rows`; shares no bytes with `to`.
+
+    Raises IndexError for a row outside `to`, possibly after earlier rows are stored.
+    """
+    # NumPy indexes by int64, and converts others more slowly than `astype` does. It assigns in order; tests check it.
+    to.reshape(-1).view(values.dtype).reshape(-1, *values.shape[1:])[rows.astype(np.int64, copy=False)] = values
+
+
+def rows_of_runs(begins: Integers, lengths: Integers) -> int:
+    """Return the number of rows of runs; 0 if a run has none, or begins before the end of the previous one.
+
+    Args:
+        begins, lengths: int64, contiguous: the first row of each run, and its number of rows.
+    """
+    rows, end = 0, None
+    for begin, length in zip(begins.tolist(), lengths.tolist()):  # noqa: B905 - one length for each
+        if length <= 0 or (end is not None and begin < end):
+            return 0
+        end = begin + length
+        rows += length
+    return rows
+
+
+def units_of_runs(begins: Integers, lengths: Integers, base: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
+    """Return the bus units that runs of rows touch, and those that one run covers.
+
+    Args:
+        begins, lengths: as `rows_of_runs` takes them, all 0 or more.
+        base: address of row 0.
+        row_bytes, unit_bytes: size of a row and of a unit.
+    """
+    units = whole = 0
+    # A list has some tens of runs: too few for arrays to be faster.
+    for begin, length in zip(begins.tolist(), lengths.tolist()):  # noqa: B905 - one length for each
+        first = base + begin * row_bytes
+        last = first + length * row_bytes
+        units += ceil_div(last, unit_bytes) - first // unit_bytes
+        whole += max(last // unit_bytes - ceil_div(first, unit_bytes), 0)
+    return units, whole
+
+
+def copy_runs(to: Array, origin: Array, begins: Integers, lengths: Integers) -> None:
+    """Store runs of rows of `origin` in `to`, one after the other.
+
+    Args:
+        to: contiguous, with rows of the same shape and type.
+        origin: contiguous; shares no bytes with `to`.
+        begins, lengths: int64, contiguous: the first row of each run, and its number of rows. The sum of the lengths is
+            the number of rows of `to`.
+
+    Raises ValueError for runs that exceed `origin` or `to`, possibly after earlier ones are copied.
+    """
+    # A slice of a memoryview costs the host a third of a slice of an array.
+    held = origin.data
+    runs = zip(begins.tolist(), lengths.tolist())  # noqa: B905 - one length for each
+    joined = b"".join([held[begin : begin + length] for begin, length in runs])
+    to[...] = np.frombuffer(joined, origin.dtype).reshape(to.shape)
+
+
+def sort_into_bins(
+    numbers: Integers,
+    values: Array,
+    sorted_numbers: Integers,
+    sorted_values: Array,
+    starts: Integers,
+    size: int,
+    limit: int,
+) -> bool:
+    """Sort numbers into bins of `size` numbers each, and values with them, in order within a bin.
+
+    Args:
+        numbers: integers, contiguous.
+        values: contiguous, one for each number.
+        sorted_numbers, sorted_values: as many, of the same types, contiguous; they share no bytes with the first two.
+            Receive the numbers, counted from the first of their bin, and the values.
+        starts: int64 of (bins + 1): receives where each bin begins in the sorted arrays, and their length.
+        size: numbers per bin, 1 or more.
+        limit: every number must be 0 or more and less; at most size * bins and the range of the type.
+
+    Returns false, without effect, if a number is outside the limit.
+    """
+    # As unsigned numbers, negative ones exceed every limit.
+    if len(numbers) and int(np.maximum.reduce(numbers.view(f"u{numbers.itemsize}"))) >= limit:
+        return False
+    bin_of, within = divided(numbers, size, len(starts) - 1)
+    order = store_sorted(bin_of, within, values, sorted_numbers, sorted_values)
+    starts[...] = starts_of(bin_of, len(starts) - 1, order)
+    return True
+
+
+def divided(numbers: Integers, size: int, bins: int) -> tuple[Any, Any]:
+    """Return the bin of each number, in the narrowest type, and the number counted from the first of its bin."""
+    bin_type = np.uint8 if bins <= 1 << 8 else np.uint16
+    if size > np.iinfo(numbers.dtype).max:
+        # All of them are in the first bin.
+        return np.zeros(len(numbers), bin_type), numbers
+    whole = numbers // size
+    bin_of = whole.astype(bin_type)
+    # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
+    whole *= size
+    return bin_of, np.subtract(numbers, whole, out=whole)
+
+
+def store_sorted(bin_of: Any, within: Any, values: Array, sorted_numbers: Integers, sorted_values: Array) -> Any:
+    """Store numbers and values in the order of the bins, and return it, or None if they were in this order."""
+    within = within.astype(sorted_numbers.dtype, copy=False)
+    # The reduction of `all`, without its calls in Python.
+    if np.logical_and.reduce(bin_of[1:] >= bin_of[:-1]):
+        sorted_numbers[...], sorted_values[...] = within, values
+        return None
+    order = bin_of.argsort(kind="stable")
+    within.take(order, out=sorted_numbers, mode="clip")
+    values.take(order, out=sorted_values, mode="clip")
+    return order
+
+
+def starts_of(bin_of: Any, bins: int, order: Any = None) -> Integers:
+    """Return where each bin begins in a list of bins, which `order` sorts if it is not sorted, and its length."""
+    starts = np.full(bins + 1, len(bin_of))
+    # Bins of another type than `bin_of` would make NumPy convert all of `bin_of`.
+    starts[:-1] = bin_of.searchsorted(np.arange(bins, dtype=bin_of.dtype), sorter=order)
+    return starts
+
+
+if not TYPE_CHECKING:
+    with suppress(ImportError):
+        from mlusim.memory import _element_loops as in_c
+
+        scatter_rows, sort_into_bins = in_c.scatter_rows, in_c.sort_into_bins
+        rows_of_runs, units_of_runs, copy_runs = in_c.rows_of_runs, in_c.units_of_runs, in_c.copy_runs
