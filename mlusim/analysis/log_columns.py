@@ -50,7 +50,11 @@ class LogColumns:
     dst_offset: Integers
     dst_box: Integers
     a_alloc: Integers
+    a_offset: Integers
     a_box: Integers
+    b_alloc: Integers
+    b_offset: Integers
+    b_box: Integers
 
     def __init__(self, log: Log, board: Board) -> None:
         self.log = log

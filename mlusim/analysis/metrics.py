@@ -40,8 +40,8 @@ class Metrics:
             off-chip memory under `scalar GDRAM load`, `scalar GDRAM store`, and likewise for LDRAM.
         bus_bytes: bytes on the DRAM bus, `read` and `write`: whole units, including read-modify-write.
         compulsory_bytes: bytes that must move for this call's data, `read` and `write`: inputs and outputs once (the
-            host's allocations in GDRAM), but of each at most the bytes that the run moved: of a lookup table, only the
-            rows used.
+            host's allocations in GDRAM), but of each at most the bus units that the run moved, each once: of a lookup
+            table, only the rows used.
         theory_io_bytes: the vendor's definition: all tensors once, even if this call's data needs only a part of them.
         theory_ops: operations that the operator itself requires; 0 for pure data movement; None if not declared.
         io_efficiency: compulsory bytes / (time x peak bandwidth): at most 1; None if nothing moved on the DRAM bus.
@@ -171,7 +171,7 @@ def measure(
 
 def _compulsory_bytes(records: LogColumns, roles: Mapping[int, str]) -> dict[str, int]:
     sums = {"read": 0, "write": 0}
-    compulsory = compulsory_by_allocation(records.log, roles, bytes_by_allocation(records))
+    compulsory = compulsory_by_allocation(records, roles, bytes_by_allocation(records))
     for identity, nbytes in compulsory.items():
         sums["read" if roles[identity] == "input" else "write"] += nbytes
     return sums

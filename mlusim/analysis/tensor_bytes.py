@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from mlusim.analysis.distinct_bytes import distinct_bytes
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.windows import pieces
 from mlusim.arrays import Integers
-from mlusim.log import NONE, Log
+from mlusim.log import NONE
 
 # Columns of `bytes_by_allocation`.
 READ, WRITTEN, BUS_READ, BUS_WRITE = range(4)
@@ -27,8 +28,7 @@ def bytes_by_allocation(records: LogColumns) -> Integers:
 def _sums(records: LogColumns) -> Integers:
     count = len(records.log.allocations)
     source = np.where(records.off_chip(records.a_alloc), records.a_alloc, NONE)
-    second = getattr(records, "b_alloc", source)
-    source = np.where((source == NONE) & records.off_chip(second), second, source)
+    source = np.where((source == NONE) & records.off_chip(records.b_alloc), records.b_alloc, source)
     target = np.where(records.off_chip(records.dst_alloc), records.dst_alloc, NONE)
     read_for = np.where(source == NONE, target, source)
 
@@ -49,22 +49,25 @@ def _sums(records: LogColumns) -> Integers:
     )
 
 
-def compulsory_by_allocation(log: Log, roles: Mapping[int, str], moved: Integers) -> dict[int, int]:
-    """Return the bytes of each tensor of the host that must move: all of it once, but at most what moved of it.
+def compulsory_by_allocation(records: LogColumns, roles: Mapping[int, str], moved: Integers) -> dict[int, int]:
+    """Return the bytes of each tensor of the host that must move: all of it once, but at most what moved of it, once.
 
     An input is read, an output written; a workspace has none. If nothing at all moved in that direction, all bytes of
     the tensors count.
 
     Args:
-        log: the log.
+        records: the records of the run.
         roles: as `Log.roles`.
         moved: as `bytes_by_allocation`.
     """
     any_moved = moved.sum(axis=0) > 0
     column = {"input": BUS_READ, "output": BUS_WRITE}
-    return {
-        identity: min(nbytes, int(moved[identity, column[role]])) if any_moved[column[role]] else nbytes
-        for identity, role in roles.items()
-        if role in column
-        for nbytes in [log.allocations[identity].nbytes]
-    }
+    once = distinct_bytes(records, roles)
+    compulsory = {}
+    for identity, role in roles.items():
+        if role in column:
+            compulsory[identity] = records.log.allocations[identity].nbytes
+            if any_moved[column[role]]:
+                limits = int(moved[identity, column[role]]), once.get(identity, compulsory[identity])
+                compulsory[identity] = min(compulsory[identity], *limits)
+    return compulsory

@@ -11,7 +11,10 @@ MODEL = (
     *("units.py", "dtypes.py", "hardware", "log.py", "log_tables.py", "records.py", "memory", "cores"),
     *("planning", "kernels", "host", "ops", "bangc", "inputs.py"),
     *(f"analysis/{name}.py" for name in ("breakdown", "extrapolation", "intervals", "lower_bound")),
-    *(f"analysis/{name}.py" for name in ("log_columns", "metrics", "tensor_bytes", "totals", "windows")),
+    *(
+        f"analysis/{name}.py"
+        for name in ("distinct_bytes", "log_columns", "metrics", "tensor_bytes", "totals", "windows")
+    ),
     *("explore/axes.py", "explore/axis_values.py", "explore/kernel_call.py", "explore/point.py"),
 )
 

@@ -18,7 +18,7 @@ class TensorTraffic(NamedTuple):
     Attributes:
         name, shape, dtype: the tensor.
         is_input: the host wrote it, and kernels only read it.
-        compulsory_bytes: an input read once, an output written once, but at most what moved; 0 for workspace and LDRAM.
+        compulsory_bytes: an input read once, an output written once, but only what moved; 0 for workspace and LDRAM.
         read_bytes, written_bytes: bytes requested by kernels.
         bus_read_bytes, bus_write_bytes: its bytes on the DRAM bus, including units read because they are partly
             written.
@@ -45,7 +45,7 @@ def tensor_traffic(records: LogColumns) -> list[TensorTraffic]:
     rows = []
     local = np.zeros(4, np.int64)
     roles = log.roles()
-    compulsory = compulsory_by_allocation(log, roles, sums)
+    compulsory = compulsory_by_allocation(records, roles, sums)
     for identity, (record, moved) in enumerate(zip(log.allocations, sums, strict=True)):
         role = roles.get(identity)
         if role is not None:
