@@ -165,21 +165,27 @@ class Module:
     def image(self, core: Core) -> Image:
         """Return the image of a core of a device, whose GDRAM then has the file's variables."""
         chip, unit = core.issuer.chip, core.issuer.unit
+        image = self._cluster(chip, unit.cluster.index).image(unit.core_id)
+        self.variables.place(chip)
+        return image
+
+    def sram_of(self, chip: Chip, cluster: int) -> Room:
+        """Return the arrays of `__mlu_shared__` in a cluster of a device."""
+        found = self._cluster(chip, cluster)
+        # The first image of a cluster places the arrays at file scope.
+        found.image(0)
+        return found.sram
+
+    def _cluster(self, chip: Chip, index: int) -> Cluster:
         clusters = self._pools.get(chip)
         if clusters is None:
             clusters = self._pools[chip] = {}
             # Released when the chip is freed, at the latest; the next device can then reuse the loaded copies.
             chip.at_close.append(weakref.finalize(chip, self._release, clusters))
-        cluster = clusters.get(unit.cluster.index)
+        cluster = clusters.get(index)
         if cluster is None:
-            cluster = clusters[unit.cluster.index] = self._free.pop() if self._free else Cluster(self)
-        image = cluster.image(unit.core_id)
-        self.variables.place(chip)
-        return image
-
-    def sram_of(self, chip: Chip, cluster: int) -> Room:
-        """Return the arrays of `__mlu_shared__` in a cluster in which a task of the file has begun."""
-        return self._pools[chip][cluster].sram
+            cluster = clusters[index] = self._free.pop() if self._free else Cluster(self)
+        return cluster
 
     def _release(self, clusters: dict[int, Cluster]) -> None:
         for cluster in clusters.values():

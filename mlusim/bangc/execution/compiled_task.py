@@ -231,14 +231,7 @@ class CompiledTask:
             raise AccessError(f"memcpy to cluster {cluster}: the union has {len(job.clusters)} of them")
         if allocation.memory.kind is not MemoryKind.SRAM:
             return allocation, offset  # the copy is refused for its direction
-        other = self.arrays.in_cluster(allocation, job.clusters[cluster])
-        if other is None:
-            raise AccessError(
-                f"memcpy to cluster {cluster} of {allocation.name}: no core of that cluster has reached the function "
-                f"that declares {allocation.name}; let a barrier between the clusters come first, such as "
-                "`__sync_all_mpu()`"
-            )
-        return other, offset
+        return self.arrays.in_cluster(allocation, job.clusters[cluster]), offset
 
     def view(self, code: int, address: int, shape: tuple[int, ...]) -> View:
         """Return a contiguous view of elements at an address. Raises `AccessError` if it leaves its array."""

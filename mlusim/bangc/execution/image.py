@@ -23,6 +23,7 @@ from mlusim.bangc.execution.file_variables import file_variables
 from mlusim.bangc.execution.runtime_layout import (
     ARENA_BYTES,
     FIBRE_WORDS,
+    GAP_BYTES,
     KINDS,
     RUN,
     UNIT_VARIABLES,
@@ -32,6 +33,7 @@ from mlusim.bangc.execution.runtime_layout import (
     EntryRecord,
     Fault,
     Fibre,
+    PlacedArray,
 )
 from mlusim.errors import CompileError
 from mlusim.files import scratch_folder
@@ -112,6 +114,16 @@ class Room:
         self.base = int(self.bytes.ctypes.data)
         self.arena = Arena(self.base, 0, alignment, 0)
         self.at_file_scope: int | None = None
+
+    def declare(self, array: PlacedArray) -> int:
+        """Add an array of a function before a core runs the function, as `mlusim_place` does; returns its number."""
+        arena = self.arena
+        number, alignment = int(arena.count), int(arena.alignment)
+        offset = -(-(int(arena.used) + GAP_BYTES) // alignment) * alignment
+        arena.arrays[number] = array
+        arena.arrays[number].offset = offset
+        arena.used, arena.count = offset + int(array.size), number + 1
+        return number
 
 
 class Image:

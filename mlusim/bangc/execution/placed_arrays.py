@@ -73,23 +73,28 @@ class PlacedArrays:
                     return found, offset - self._offsets[kind][number]
         return None
 
-    def in_cluster(self, array: Allocation, cluster: Cluster) -> Allocation | None:
+    def in_cluster(self, array: Allocation, cluster: Cluster) -> Allocation:
         """Return an array of `__mlu_shared__` in another cluster of the union, allocated on first use.
 
-        Returns None if no task of that cluster has begun, or none has reached the function that declares the array.
+        On a board its address is known before the kernel starts, so no task of that cluster need have reached the
+        function that declares it.
         """
-        job = self._task.job
-        own, there = job.sram_buffers[self._task.unit.cluster.index], job.sram_buffers.get(cluster.index)
-        if there is None:
-            return None
-        key = next(key for key, view in own.items() if view.allocation is array)
-        if key in there:
-            return there[key].allocation
+        shared = self._task.job.sram_buffers
+        key = next(key for key, view in shared[self._task.unit.cluster.index].items() if view.allocation is array)
+        if key in shared.get(cluster.index, ()):
+            return shared[cluster.index][key].allocation
         room = self._module.sram_of(self._core.issuer.chip, cluster.index)
+        if cluster.index not in shared:
+            shared[cluster.index] = {}
+            for number in range(room.arena.count):
+                self._fill(SRAM, room, room.arena.arrays[number])
         for number in range(room.arena.count):
             if _declaration(room.arena.arrays[number]) == key:
                 return self._allocate_shared(cluster, room, number, fresh=False)
-        return None
+        own = self._image.rooms[SRAM]
+        assert own is not None
+        declared = next(known for known in own.arena.arrays[: own.arena.count] if _declaration(known) == key)
+        return self._allocate_shared(cluster, room, room.declare(declared), fresh=True)
 
     def in_absent_memory(self, address: int) -> bool:
         """Whether an address lies in an array of a memory that the core lacks."""

@@ -241,6 +241,43 @@ def test_a_memory_core_copies_a_shared_array_of_a_function_to_other_clusters(tmp
             report.check()
 
 
+EARLY = """#include <bang.h>
+#define N 512
+__mlu_entry__ void early(const float *w, float *y, int waits) {
+  __nram__ float a[N];
+  if (clusterId > 0) {
+    // Cores of the other clusters reach the array late.
+    __mlu_shared__ float own[64];
+    for (int k = 0; k < 20; k++) __memcpy(own + 8 * (coreId % 8), w, 32, GDRAM2SRAM);
+  }
+  __mlu_shared__ float s[N];
+  if (clusterId == 0 && __is_mpu()) {
+    __memcpy(s, w, N * sizeof(float), GDRAM2SRAM);
+    for (int c = 1; c < clusterDim; c++) __memcpy(s, s, N * sizeof(float), SRAM2SRAM, c);
+  }
+  if (waits) __sync_all();
+  if (__is_mpu()) return;
+  __memcpy(a, s, N * sizeof(float), SRAM2NRAM);
+  __memcpy(y + taskId * N, a, N * sizeof(float), NRAM2GDRAM);
+}
+"""
+
+
+def test_a_shared_array_has_an_address_before_its_cluster_reaches_it(tmp_path: Path) -> None:
+    """As on a board: the copy needs no barrier before it, and its readers need one after it."""
+    file = tmp_path / "early.mlu"
+    file.write_text(EARLY)
+    entry = bangc.compile(file)["early"]
+    w = np.arange(512, dtype=np.float32)
+    reference = np.tile(w, 8).reshape(8, 512)
+    for _ in range(2):
+        mlusim.verify(entry, w, mlusim.Output((8, 512)), 1, dim=8, kind="UNION2", reference=reference).check()
+    report = mlusim.verify(entry, w, mlusim.Output((8, 512)), 0, dim=8, kind="UNION2")
+    # Cores of both clusters read what no barrier orders after the copies.
+    assert {finding.kind for finding in report.errors} >= {"task-race"}
+    assert "SRAM2SRAM" in report.text()
+
+
 def test_a_copy_to_another_cluster_takes_arrays_in_sram(tmp_path: Path) -> None:
     file = tmp_path / "broadcast.mlu"
     file.write_text(BROADCAST)
