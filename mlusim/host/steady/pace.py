@@ -41,7 +41,6 @@ class Pace(NamedTuple):
         links: (tasks,) the number of the full link that each task shares with others.
         drift: standard deviation of the change of leads in a period, in periods, if all periods are independent.
         growth: upper limit of the exponent with which changes grow with the number of periods.
-        slower_before: by how much the mean period was longer before the measured time, relative to it.
     """
 
     period_ps: float
@@ -52,7 +51,6 @@ class Pace(NamedTuple):
     links: Integers
     drift: float
     growth: float
-    slower_before: float = 0.0
 
     def spread(self, periods: float) -> float:
         """Return the standard deviation by which leads change in that many periods."""
@@ -132,16 +130,13 @@ class Pace(NamedTuple):
         return float(abs(lost.mean() - expected.mean()) + _SURE * lost.std())
 
 
-def pace_of(
-    ends: Sequence[Numbers], progress: Sequence[Numbers], begin: float, end: float, since: float | None = None
-) -> Pace:
+def pace_of(ends: Sequence[Numbers], progress: Sequence[Numbers], begin: float, end: float) -> Pace:
     """Measure the pace of tasks that execute the same loop.
 
     Args:
         ends: by task, the end times of its periods.
         progress: by task, the number of periods that it has executed by each of these.
         begin, end: the time to measure, within the ends of every task.
-        since: time since which all tasks are in the loop, if that is earlier.
 
     All tasks are taken to share one link.
     """
@@ -151,13 +146,8 @@ def pace_of(
     measured = float(means[-1] - means[0])
     leads = steps - means
     drift, growth = _drift(leads, measured)
-    period_ps = (end - begin) / measured
-    slower_before = 0.0
-    if since is not None and since < begin:
-        before = np.mean([np.diff(np.interp((since, begin), *task)) for task in zip(ends, progress, strict=True)])
-        slower_before = max(0.0, (begin - since) / float(before) / period_ps - 1)
     return Pace(
-        period_ps=period_ps,
+        period_ps=(end - begin) / measured,
         error=_SURE * _error(means) / measured,
         progress=float(means[-1]),
         measured=measured,
@@ -165,7 +155,6 @@ def pace_of(
         links=np.zeros(len(leads), np.int64),
         drift=drift,
         growth=growth,
-        slower_before=slower_before,
     )
 
 

@@ -10,9 +10,9 @@ from mlusim.host.steady.task_loops import LEFT, RunSoFar, TaskLoop
 
 # Standard deviation of the changes of leads, in periods, from which on tasks are at any point of their loops.
 _OUT_OF_STEP = 0.4
-# Part of a period that a task takes alone, from which on a link is full by chance: it idles in rare episodes, such as
-# those at the beginning of a loop.
-_SELDOM_WAITS = 0.8
+# Part of a period that a task takes alone, from which on a shared link is full by chance: whenever a few tasks do
+# something else, it idles.
+_ALMOST_ALONE = 0.8
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class TaskGroup:
         """
         return self.pace.spread(self.pace.measured) < _OUT_OF_STEP and self.shares
 
-    def may_slow_down(self, skipped_ps: float, allowed_ps: float) -> bool:
-        """Whether the link may idle again as it did before the measured time, and what that would change."""
-        return (
-            self.pace.slower_before * skipped_ps > allowed_ps
-            and self.shares
-            and self.alone_ps > _SELDOM_WAITS * self.pace.period_ps
-        )
+    def waits_by_chance(self) -> bool:
+        """Whether tasks share a link that is not always full.
+
+        How often they wait then depends on who overtakes whom, which changes slowly: the pace of one part of the run
+        says little of that of the next one.
+        """
+        return self.shares and self.alone_ps > _ALMOST_ALONE * self.pace.period_ps
 
     def most_skipped(self) -> float:
         """Return the time that can be skipped such that every task has some periods left."""

@@ -119,10 +119,10 @@ class Watch:
             return 2 * _MORE_EVENTS
         begin = max(float(loop.ends[WARM]) for loop in loops)
         end = min(float(loop.ends[-1]) for loop in loops)
-        since, begin = begin, begin + (end - begin) * _UNMEASURED
+        begin += (end - begin) * _UNMEASURED
         if any(np.searchsorted(loop.ends, end) - np.searchsorted(loop.ends, begin) < MEASURED for loop in loops):
             return _MORE_EVENTS
-        return self._decide(loops, self._groups_of(run, loops, (since, begin, end)))
+        return self._decide(loops, self._groups_of(run, loops, begin, end))
 
     def _loops_of(self, run: RunSoFar, tasks: list[Task]) -> list[TaskLoop]:
         """Return the loops of all tasks but those that wait at a barrier; empty if one is not in a loop."""
@@ -136,20 +136,14 @@ class Watch:
                 return []
         return loops
 
-    def _groups_of(self, run: RunSoFar, loops: list[TaskLoop], times: tuple[float, float, float]) -> list[TaskGroup]:
-        """Return the groups of tasks in the same loop.
-
-        `times`: since when all of them are in it, and the first and the last time between which their pace is measured.
-        """
-        since, begin, end = times
+    def _groups_of(self, run: RunSoFar, loops: list[TaskLoop], begin: float, end: float) -> list[TaskGroup]:
+        """Return the groups of tasks in the same loop, with their pace from `begin` to `end`."""
         by_group: dict[Any, list[TaskLoop]] = {}
         for team in teams(loops):
             by_group.setdefault(team[0].group, []).append(team[0])
         groups = []
         for members in by_group.values():
-            pace = pace_of(
-                [member.ends for member in members], [member.progress for member in members], begin, end, since
-            )
+            pace = pace_of([member.ends for member in members], [member.progress for member in members], begin, end)
             periods = min(self._loop_end(member) for member in members) / members[0].period.operations - pace.progress
             pace = pace._replace(links=run.links(members, pace.period_ps))
             groups.append(TaskGroup(run, members, pace, periods))
@@ -165,7 +159,7 @@ class Watch:
             return 0.0
         total_ps = own_ps + sum(skip.length_ps for skip in self.skips)
         allowed_ps = _RESERVE * ALLOWED * total_ps - sum(skip.bound_ps for skip in self.skips)
-        if any(group.in_step() or group.may_slow_down(skipped_ps, allowed_ps) for group in groups):
+        if any(group.in_step() or group.waits_by_chance() for group in groups):
             self.waits_for = _NO_PACE
             return _MORE_EVENTS
         bound_ps = max(float(np.hypot(*group.errors(skipped_ps))) for group in groups)
