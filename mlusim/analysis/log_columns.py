@@ -11,6 +11,7 @@ from mlusim.hardware import Board
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.layout import is_contiguous
+from mlusim.memory.timing import start_up_ps
 from mlusim.records import COLUMNS
 
 DIRECTION_NAMES = tuple(direction.name for direction in Direction)
@@ -196,13 +197,12 @@ class LogColumns:
 
         A copy inside a core uses no shared link: 0, as its latency is its whole time.
         """
-        board = self.board
-        full = np.array([_latency_ps(board, direction) for direction in Direction], np.int64)
-        latency_ps = np.where(self.direction >= 0, full[self.direction], 0)
-        inside = latency_ps < 0
+        on_link = [d.off_chip or MemoryKind.SRAM in (d.source, d.destination) for d in Direction]
+        start_up = np.array([*(start_up_ps(self.board, d) for d in Direction), 0])[self.direction]
         # The rate of a loop of copies includes their latencies.
-        latency_ps[self.is_op("memcpy_rows") & self.is_blocking] = 0
-        alone_ps = np.where(self.is_copy & ~inside, self.alone_ps - latency_ps, 0)
+        start_up[self.is_op("memcpy_rows") & self.is_blocking] = 0
+        moves = self.is_copy & np.array([*on_link, True])[self.direction]
+        alone_ps = np.where(moves, self.alone_ps - start_up, 0)
         return np.clip(alone_ps, 0, np.maximum(self.end_ps - self.moving_ps, 0))
 
     def unit_name(self, unit: int) -> str:
@@ -221,11 +221,3 @@ class LogColumns:
         """Return whether each allocation is in GDRAM or LDRAM; False for none (-1)."""
         kinds = np.array([MemoryKind(record.memory).off_chip for record in self.log.allocations] + [False])
         return np.asarray(kinds[allocation])
-
-
-def _latency_ps(board: Board, direction: Direction) -> int:
-    """Return the latency of a direction, as in `mlusim.memory.timing.copy_cost`; -1 inside a core."""
-    source, destination = direction.source, direction.destination
-    if source.off_chip or destination.off_chip:
-        return board.dma_read_latency_ps * source.off_chip + board.dma_write_latency_ps * destination.off_chip
-    return board.sram_latency_ps if MemoryKind.SRAM in (source, destination) else -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from mlusim.hardware.board_record import Board
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, LinkCost
-from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.loaded_link import carried
 from mlusim.units import PS_PER_S, ceil_div, ceil_ps
 
@@ -40,15 +40,22 @@ def dram_work(board: Board, bus_read_bytes: int, bus_write_bytes: int, *, stride
     return bus_read_bytes / board.dram_read_efficiency + bus_write_bytes / board.dram_write_efficiency
 
 
+def start_up_ps(board: Board, direction: Direction) -> int:
+    """Return the time from the issue of a copy to its first byte; 0 inside a core, where a copy has one cost."""
+    if direction.off_chip:
+        reads, writes = direction.source.off_chip, direction.destination.off_chip
+        return board.dma_read_latency_ps * reads + board.dma_write_latency_ps * writes
+    return board.sram_latency_ps if MemoryKind.SRAM in (direction.source, direction.destination) else 0
+
+
 def copy_cost(board: Board, copy: CopyShape, *, memory_core: bool) -> CopyCost:
     """Return the cost of a copy on a board, by its direction."""
-    source, destination = copy.direction.source, copy.direction.destination
-    if source.off_chip or destination.off_chip:
+    direction = copy.direction
+    if direction.off_chip:
         return _dram_cost(board, copy, memory_core=memory_core)
-    if MemoryKind.SRAM in (source, destination):
-        return _cost(
-            board, copy, copy.nbytes, copy.nbytes, board.core_sram_bandwidth_bytes_per_s, READ, board.sram_latency_ps
-        )
+    if MemoryKind.SRAM in (direction.source, direction.destination):
+        bandwidth, latency = board.core_sram_bandwidth_bytes_per_s, start_up_ps(board, direction)
+        return _cost(board, copy, copy.nbytes, copy.nbytes, bandwidth, READ, latency)
     duration = board.cycles_ps(move_cycles(board, copy.segment_bytes, copy.segments))
     return CopyCost(0.0, 1.0, 1.0, READ, duration, duration)
 
@@ -57,20 +64,20 @@ def _dram_cost(board: Board, copy: CopyShape, *, memory_core: bool) -> CopyCost:
     work = dram_work(board, copy.bus_read_bytes, copy.bus_write_bytes, strided=copy.strided)
     if not copy.direction.destination.off_chip:
         traffic, port_bytes = READ, copy.bus_read_bytes
-        bandwidth, latency = board.core_read_bandwidth_bytes_per_s, board.dma_read_latency_ps
+        bandwidth = board.core_read_bandwidth_bytes_per_s
         cluster = board.cluster_read_bandwidth_bytes_per_s
     elif not copy.direction.source.off_chip:
         traffic, port_bytes = WRITE, copy.bus_write_bytes
-        bandwidth, latency = board.core_write_bandwidth_bytes_per_s, board.dma_write_latency_ps
+        bandwidth = board.core_write_bandwidth_bytes_per_s
         cluster = board.cluster_write_bandwidth_bytes_per_s
     else:
         traffic, port_bytes = READ_AND_WRITE, copy.bus_read_bytes
         bandwidth = min(board.core_read_bandwidth_bytes_per_s, board.core_write_bandwidth_bytes_per_s)
-        latency = board.dma_read_latency_ps + board.dma_write_latency_ps
         cluster = min(board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s)
     if memory_core or copy.direction.by_memory_core:
         bandwidth = board.memory_core_bandwidth_bytes_per_s
-    return _cost(board, copy, work, port_bytes, min(bandwidth, cluster), traffic, latency)
+    latency_ps = start_up_ps(board, copy.direction)
+    return _cost(board, copy, work, port_bytes, min(bandwidth, cluster), traffic, latency_ps)
 
 
 def _cost(

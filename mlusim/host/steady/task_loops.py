@@ -11,6 +11,8 @@ from mlusim.arrays import Integers, Numbers
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.host.steady.periods import Period, codes_of, period_at
 from mlusim.log import IO, NONE, Log
+from mlusim.memory.kinds import Direction
+from mlusim.memory.timing import start_up_ps
 from mlusim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -63,9 +65,6 @@ class RunSoFar:
         self._log = log
         self._table, self._rows = instructions = log.records.instructions()
         self.codes = codes_of(log, costs=costs, instructions=instructions)
-        # By instruction, the start-up that was not hidden by other copies, at most.
-        self._latency_ps = np.zeros(len(self._table["op"]), np.int64)
-        np.maximum.at(self._latency_ps, self._rows, log.records.column("latency_ps", slice(0, len(log))))
         tasks = log.records.column("task", slice(0, len(log)))
         self._order = np.argsort(tasks, kind="stable")
         self._bounds = np.searchsorted(tasks[self._order], np.arange(len(log.tasks) + 1))
@@ -109,12 +108,12 @@ class RunSoFar:
         )
 
     def waits(self, loop: TaskLoop) -> bool:
-        """Whether the copies of a task take longer than they would without other tasks."""
-        end = loop.position + 1
-        records = loop.records[end - MEASURED * loop.period.operations : end]
-        pipe, alone_ps = (self._table[name][self._rows[records]] for name in ("pipe", "alone_ps"))
-        took_ps = self._log.records.column("end_ps", records) - self._log.records.column("start_ps", records)
-        return bool(((took_ps > alone_ps * _LONGER) & (pipe == IO)).any())
+        """Whether the transfers of a task take longer than they would without other tasks."""
+        records = self._latest(loop, MEASURED)
+        records = records[self._table["pipe"][self._rows[records]] == IO]
+        start_ps, end_ps, latency_ps = self._times(records)
+        took_ps = end_ps - start_ps - latency_ps
+        return bool((took_ps > self._transfer_ps(loop, records) * _LONGER).any())
 
     def links(self, loops: Sequence[TaskLoop], period_ps: float) -> Integers:
         """Return the number of the full link that each of some tasks in the same loop shares with others.
@@ -122,8 +121,7 @@ class RunSoFar:
         That is the port of its cluster, if the cores of the cluster fill it in one direction; else all share the DRAM.
         """
         first, board = loops[0], loops[0].task.chip.board
-        end = first.position + 1
-        rows = self._rows[first.records[end - first.period.operations : end]]
+        rows = self._rows[self._latest(first, 1)]
         needed_ps = max(
             int(self._table[f"bus_{way}_bytes"][rows].sum()) * first.neighbours * PS_PER_S / rate
             for way, rate in (
@@ -138,28 +136,46 @@ class RunSoFar:
     def alone_ps(self, loop: TaskLoop) -> int:
         """Return the time that a period of a task takes without other tasks, or more.
 
-        Copies follow each other, and hide the start-up of those after them; so do other operations, unless they run
-        beside copies now.
+        Copies hide the start-up of those issued before they end; so do other operations, unless they run beside copies
+        now.
         """
-        length, end = loop.period.operations, loop.position + 1
+        length = loop.period.operations
         # Three periods, as operations may run beside copies of another one.
-        records = loop.records[end - 3 * length : end]
-        rows = self._rows[records]
-        alone_ps = self._table["alone_ps"][rows]
-        start_ps, end_ps, latency_ps = (
-            self._log.records.column(name, records) for name in ("start_ps", "end_ps", "latency_ps")
-        )
-        is_copy = self._table["pipe"][rows] == IO
+        records = self._latest(loop, 3)
+        is_copy = self._table["pipe"][self._rows[records]] == IO
+        start_ps, end_ps, latency_ps = self._times(records)
+        issue_ps = self._log.records.column("issue_ps", records)
+        alone_ps = cost_of(self._log, records)
         copies, others = np.flatnonzero(is_copy), np.flatnonzero(~is_copy)
+        transfer_ps = self._transfer_ps(loop, records[copies])
+        # The copies before each one that end after its issue.
+        ahead = np.tril(end_ps[copies] > issue_ps[copies][:, np.newaxis], -1)
+        start_up_ps = np.maximum(alone_ps[copies] - transfer_ps - ahead @ transfer_ps, latency_ps[copies])
         # The middle period, copies with those before them.
         others, own = others[others // length == 1], copies // length == 1
-        transfer_ps = alone_ps[copies] - self._latency_ps[rows[copies]]
-        hidden_ps = np.minimum(self._latency_ps[rows[copies]] - latency_ps[copies], np.roll(transfer_ps, 1))
-        copies_ps = int((alone_ps[copies] - hidden_ps.clip(min=0))[own].sum())
+        copies_ps = int((start_up_ps + transfer_ps)[own].sum())
         beside_ps = np.minimum.outer(end_ps[others], end_ps[copies])
         beside_ps = beside_ps - np.maximum.outer(start_ps[others], start_ps[copies])
         others_ps = int(alone_ps[others].sum())
         return max(copies_ps, others_ps, copies_ps + others_ps - int(beside_ps.clip(min=0).sum()))
+
+    def _latest(self, loop: TaskLoop, periods: int) -> Integers:
+        """Return the records of the latest periods of a loop."""
+        end = loop.position + 1
+        return loop.records[end - periods * loop.period.operations : end]
+
+    def _times(self, records: Integers) -> tuple[Integers, Integers, Integers]:
+        """Return start, end and the part of the start-up that was not hidden, of operations."""
+        start_ps, end_ps, latency_ps = (
+            self._log.records.column(name, records) for name in ("start_ps", "end_ps", "latency_ps")
+        )
+        return start_ps, end_ps, latency_ps
+
+    def _transfer_ps(self, loop: TaskLoop, copies: Integers) -> Integers:
+        """Return the times that copies take without other tasks, after their start-up."""
+        start_up = np.array([start_up_ps(loop.task.chip.board, direction) for direction in Direction])
+        transfer_ps: Integers = cost_of(self._log, copies) - start_up[self._table["direction"][self._rows[copies]]]
+        return transfer_ps
 
     def waits_at_barrier(self, task: Task) -> bool:
         """Whether a task waits at a barrier."""

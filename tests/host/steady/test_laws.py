@@ -60,18 +60,21 @@ def test_law_of_runs_whose_future_differs_from_their_past(
 
 
 @pytest.mark.parametrize(
-    ("run", "shape", "dtype", "board"),
-    [(ops.cast, (1305, 16, 257), "int8", "mlu220-m2"), (ops.flip, (1380, 64, 100), "float64", "mlu270-s4")],
+    ("run", "argument", "shape", "dtype", "board"),
+    [
+        (ops.cast, "float32", (1305, 16, 257), "int8", "mlu220-m2"),
+        (ops.flip, 1, (1380, 64, 100), "float64", "mlu270-s4"),
+        # Copies are issued ahead, and hide start-ups that are longer than the copy before.
+        (ops.flip, 1, (1801, 64, 100), "float32", "mlu220-m2"),
+    ],
 )
-def test_law_of_tasks_that_wait_by_chance(run: Any, shape: Any, dtype: str, board: str) -> None:
+def test_tasks_that_wait_by_chance_are_not_extrapolated(
+    run: Any, argument: Any, shape: tuple[int, ...], dtype: str, board: str
+) -> None:
     """Beside others, a task takes little longer than alone: its pace changes by 1 % late, or settles late."""
     x = np.broadcast_to(np.zeros((), dtype), shape)
-    full, quick = (
-        run(x, "float32" if run is ops.cast else 1, device=board, nram_limit_bytes=4096, data=False, steady=steady)
-        for steady in (False, True)
-    )
-    same_but_for_times(full, quick) if quick.steady.operations else None
-    assert run is ops.flip or "do not settle" in quick.steady.refused
+    quick = run(x, argument, device=board, nram_limit_bytes=4096, data=False, steady=True)
+    assert "do not settle" in quick.steady.refused
 
 
 @pytest.mark.slow
