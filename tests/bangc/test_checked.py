@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mlusim
 from mlusim import InOut, Output, bangc
+from mlusim.errors import HangError, KernelError
 
 X = np.random.default_rng(3).integers(1, 50, (16, 64)).astype(np.float32)
 
@@ -173,21 +175,48 @@ def test_a_memory_core_running_core_code_is_reported_with_a_remedy(module: bangc
     assert "begin with if (__is_mpu()) return;" in finding.text()
 
 
-@pytest.mark.parametrize("leaves", ["exit(-1)", "assert(false)"])
-def test_a_memory_core_that_leaves_by_what_it_reads_is_reported_with_a_remedy(leaves: str, tmp_path: Path) -> None:
-    file = tmp_path / "leaves.mlu"
-    file.write_text(
-        "__nram__ float a[64];\n"
-        "__mlu_entry__ void kernel(const float *x, float *y) {\n"
-        "  __memcpy(a, x, sizeof(a), GDRAM2NRAM);\n"
-        f"  if (a[0] <= 0) {leaves};\n"
-        "  if (taskId == 0) __memcpy(y, a, sizeof(a), NRAM2GDRAM);\n}\n"
-    )
-    entry = bangc.compile(file)["kernel"]
+_LEAVES = """
+__nram__ float a[64];
+__mlu_entry__ void kernel(const float *x, float *y) {{
+  __memcpy(a, x, sizeof(a), GDRAM2NRAM);
+  if (a[0] <= 0) {leaves};
+  {barrier};
+  if (taskId == 0) __memcpy(y, a, sizeof(a), NRAM2GDRAM);
+}}
+"""
+
+
+def _leaving(folder: Path, leaves: str, barrier: str = "") -> Any:
+    file = folder / "leaves.mlu"
+    file.write_text(_LEAVES.format(leaves=leaves, barrier=barrier))
+    return bangc.compile(file)["kernel"]
+
+
+def test_an_assertion_of_a_memory_core_that_fails_is_reported_with_a_remedy(tmp_path: Path) -> None:
+    entry = _leaving(tmp_path, "assert(false)")
     (finding,) = mlusim.verify(entry, X[0], Output.like(X[0]), dim=4, kind="UNION1").errors
-    assert "leaves.mlu:4" in finding.text()
+    assert "leaves.mlu:5" in finding.text()
     assert "begin with if (__is_mpu()) return;" in finding.text()
     mlusim.verify(entry, X[0], Output.like(X[0]), dim=4, kind="BLOCK", reference=X[0]).check()
+
+
+def test_exit_on_a_memory_core_ends_its_task_and_is_a_hint(tmp_path: Path) -> None:
+    entry = _leaving(tmp_path, "exit(-1)")
+    for _ in range(2):
+        report = mlusim.verify(entry, X[0], Output.like(X[0]), dim=4, kind="UNION1", reference=X[0])
+        report.check()
+        (hint,) = [finding for finding in report.hints if finding.kind == "memory-core"]
+        assert "exit(-1) on a memory core: it ends the memory core's task only (ASSUMED)" in hint.text()
+        assert "leaves.mlu:5" in hint.text()
+    negative = X[0] - 1000
+    with pytest.raises(KernelError, match=r"leaves\.mlu:5.*the kernel called exit\(-1\)"):
+        mlusim.run(entry, negative, Output.like(negative), dim=4, kind="UNION1")
+
+
+def test_a_barrier_that_waits_for_a_memory_core_that_has_exited_is_an_error(tmp_path: Path) -> None:
+    entry = _leaving(tmp_path, "exit(-1)", "__sync_cluster()")
+    with pytest.raises(HangError, match="memory core"):
+        mlusim.run(entry, X[0], Output.like(X[0]), dim=4, kind="UNION1")
 
 
 def test_block_tasks_of_a_cluster_do_not_share_memory(module: bangc.Module) -> None:

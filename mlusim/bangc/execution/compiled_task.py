@@ -158,6 +158,11 @@ class CompiledTask:
         """Add a hint: a memory core passes a barrier of the MLU cores."""
         self._hint(name, f"{name} on a memory core: it is a barrier of the MLU cores, which a memory core passes", line)
 
+    def note_exit(self, status: str, line: int) -> None:
+        """Add a hint: a memory core calls `exit`."""
+        title = f"exit({status}) on a memory core: it ends the memory core's task only (ASSUMED)"
+        self._hint("exit", title, line)
+
     def note_functions_of_host(self, function: str) -> None:
         """Add a hint, once a run, for each function of the host that the file's code for the board calls."""
         log = self.issuer.log

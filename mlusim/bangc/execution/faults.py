@@ -81,6 +81,19 @@ def raise_fault(task: CompiledTask, why: int, function: str) -> NoReturn:
     raise_at(file, line, function, task.explained(error, faults=why in (WILD, SIGNAL, LEFT)))
 
 
+def exit_on_memory_core(task: CompiledTask, function: str) -> bool:
+    """Return whether what a memory core calls is `exit`; if so, add a hint.
+
+    ASSUMED: it ends only the memory core's task, whatever its status, because shipped kernels of the vendor do it when
+    they compare values that a memory core does not have.
+    """
+    kind, text, file = (task.image.words[FIRST + k] for k in range(3))
+    if kind & 0xFF != EXIT:
+        return False
+    task.note_exit(text_at(text), task.line(file, kind >> 8, function))
+    return True
+
+
 def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLine | None]:
     """Return the error of a call of `mlusim_leave`, and its line."""
     first, second, third = (image.words[FIRST + k] for k in range(3))

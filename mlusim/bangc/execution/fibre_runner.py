@@ -12,13 +12,14 @@ from typing import Any
 from mlusim.bangc.calls.call_record import HEAD
 from mlusim.bangc.execution.accesses import drain
 from mlusim.bangc.execution.compiled_task import CompiledTask
-from mlusim.bangc.execution.faults import print_text, raise_fault
+from mlusim.bangc.execution.faults import exit_on_memory_core, print_text, raise_fault
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.repetition import Repetition
 from mlusim.bangc.execution.runtime_layout import (
     DRAIN,
     FINISHED,
     FIRST_KNOWN,
+    LEFT,
     PLACED,
     PRINT,
     RUN_COUNT_WORD,
@@ -87,7 +88,7 @@ class FibreRunner:
                     return self._meet()
             stage = _CALL
             if why < 0:
-                if why == FINISHED:
+                if why == FINISHED or (why == LEFT and self._drops and self._exits()):
                     return None
                 waits = self._other(why)
                 if waits is not None:
@@ -138,6 +139,10 @@ class FibreRunner:
         looks = self._repetition.look(self._calls, self._name)
         self._next_look = self._repetition.at
         return looks
+
+    def _exits(self) -> bool:
+        """Whether the memory core calls `exit`, which ends its task."""
+        return exit_on_memory_core(self._task, self._name)
 
     def _other(self, why: int) -> Awaitable[Any] | None:
         """Process what is not the call of an intrinsic."""
