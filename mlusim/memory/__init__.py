@@ -9,6 +9,7 @@ Bytes:
   addresses                rows by number, such as the lookups of a gather
   deferred                 large loads whose bytes are written when they are needed
   row_copy                 the bytes of a loop of row copies
+  element_loops            loops over elements, in C where the package is compiled, else in NumPy
   docstrings               the docstring of a compiled class
 
 Cost of a copy:
