@@ -259,6 +259,17 @@ def _choose(name: str, signatures: list[CSignature], codes: list[int]) -> CSigna
     return fitting[0]
 
 
+def _refuse_int4(signature: CSignature, codes: list[int]) -> None:
+    """Raise `OperandError` for a pointer to int4x2_t."""
+    for argument, code in zip(signature.arguments, codes, strict=False):
+        if code == POINTER | nbytes_of(code) and nbytes_of(code) == 1:
+            raise OperandError(
+                f"{signature.instruction.intrinsics[0]}: {argument.name} is int4x2_t: products and convolutions of "
+                "int4 are not simulated, because no public document defines their layout in WRAM; convert it to int8 "
+                "in NRAM with __bang_int42int8_rn, from arch 322 on, and pass that"
+            )
+
+
 def _typed_by_values(signature: CSignature, codes: list[int]) -> list[int]:
     """Return the codes with the element type of a number if its C type determines it, as in fills."""
     for number, argument in enumerate(signature.arguments[: len(codes)]):
@@ -278,6 +289,8 @@ def _plan(
     one; and whether it is a filter in WRAM.
     """
     instruction = signature.instruction
+    if instruction.tensor:
+        _refuse_int4(signature, codes)
     codes = _typed_by_values(signature, codes)
     positions = {argument.name: position for position, argument in enumerate(signature.arguments[: len(codes)])}
     itemsizes = {

@@ -16,7 +16,9 @@ from mlusim.cores.instructions.tensor_pipe import (
     RESULT,
     RESULTS,
     SOURCES,
+    SPLIT_SOURCES,
     multiply,
+    products_exist,
     store_rounded,
     tensor_cycles,
 )
@@ -147,7 +149,8 @@ CONV = Instruction(
     operands=(RESULT, SRC, KERNEL),
     attributes=_CONV_ATTRIBUTES,
     defaults=dict.fromkeys((*_STEPS, *_SPREAD), 1) | {"fix_position": 0},
-    types=SOURCES,
+    types=SPLIT_SOURCES,
+    combination=products_exist,
     geometry=_conv_sizes,
     overlap=Overlap.APART,
     cost=_convolution,
@@ -164,6 +167,7 @@ CONV_PLUS: list[Instruction] = [
         intrinsics=(intrinsic,),
         c_signatures=_conv_signatures(form),
         operands=(RESULT, SRC, KERNEL, Operand(operand, Match.FREE, RESULTS)),
+        types=SOURCES,
         geometry=_conv_plus_sizes,
     )
     for name, intrinsic, operand, form, addend in (

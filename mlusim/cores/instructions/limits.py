@@ -172,6 +172,11 @@ def check_types(instruction: Instruction, board: Board, operands: Sequence[Value
             )
         if operand.match is Match.FREE and operand.types is not None:
             _check_type(f"{name}: {operand.name}", board, value.dtype, operand.types)
+    views = [value for value in operands if isinstance(value, View)]
+    rule = instruction.combination([view.dtype for view in views])
+    if rule:
+        named = [f"{dtype_name(view.dtype)} {view.allocation.name}" for view in views]
+        raise OperandError(f"{name} of {', '.join(named[1:])} to {named[0]}: {rule}")
 
 
 def _check_type(what: str, board: Board, dtype: np.dtype[Any], types: Types) -> None:

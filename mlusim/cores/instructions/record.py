@@ -128,6 +128,12 @@ def same_size(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     return "" if len(sizes) == 1 else "operands must have the same number of elements"
 
 
+def any_types(types: Sequence[Dtype]) -> str:
+    """Accept every combination of element types that the operands allow."""
+    del types
+    return ""
+
+
 def once(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
     """One pass."""
     del types, attributes
@@ -148,6 +154,7 @@ class Instruction:
         attributes: names of the arguments after the operands; those in `defaults` are optional.
         defaults: values of optional arguments.
         types: element types of the first source, or of the result if there is no source.
+        combination: check of the element types of the views together: returns "" or the rule that is violated.
         geometry: check of the shapes: returns "" or the rule that is violated.
         writes: the bytes of the result that it writes; None for all of them. The others keep their values.
         overlap: which bytes result and sources may share.
@@ -186,6 +193,7 @@ class Instruction:
     attributes: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     types: Types = field(default_factory=lambda: NUMBERS)
+    combination: Callable[[Sequence[Dtype]], str] = any_types
     geometry: Geometry = same_size
     writes: Writes | None = None
     overlap: Overlap = Overlap.SAME

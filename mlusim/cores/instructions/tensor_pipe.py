@@ -7,6 +7,8 @@ instructions, in order. Not modelled: their overlap on the board.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import Work
 from mlusim.cores.instructions.record import SERIES_2XX, SERIES_3XX, Match, Operand, Types
-from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32
+from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32, Dtype
 from mlusim.units import ceil_div
 
 if TYPE_CHECKING:
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 SOURCES: Types = {INT8: SERIES_2XX, INT16: SERIES_2XX, FLOAT16: SERIES_3XX, FLOAT32: SERIES_3XX, BFLOAT16: SERIES_3XX}
 RESULTS: Types = {FLOAT16: SERIES_2XX, FLOAT32: SERIES_2XX, INT16: SERIES_2XX, INT32: SERIES_2XX}
 RESULT = Operand("dst", Match.FREE, RESULTS)
+# ASSUMED: integers of 32 bits are multiplied by integers of 16 bits as two products of their halves, as the vendor's
+# headers describe; these halves are made, and their products added, in scalar loops. Each iteration loads or stores
+# NRAM that often; the work on a number is charged as that of an ordinary loop of C++.
+SPLIT_SOURCES: Types = {**SOURCES, INT32: SERIES_2XX}
+_SPLIT_ACCESSES, _JOIN_ACCESSES = 7, 3
 KERNEL = Operand("kernel", Match.FREE, SOURCES, memory="wram")
 _HALF_BYTES, _FLOAT_BYTES = 2, 4
 # T: LT_PEAK_FP32_FP16_COMPUTE_FORCE_370 is half of the peak of halves, and twice that of floats.
@@ -45,12 +52,27 @@ def peak_ops_per_cycle(board: Board, itemsize: int, *, integers: bool) -> int:
 def tensor_cycles(board: Board, work: Work, multiply_adds: int) -> int:
     """Cost of a start-up and the multiply-adds at the rate of the wider operand, or of floats by halves (T)."""
     narrow, wide = sorted(work.itemsizes[1:3])
+    if work.integers and wide == _FLOAT_BYTES:
+        accesses = _SPLIT_ACCESSES * work.sizes[1] + _JOIN_ACCESSES * work.sizes[0]
+        halves = replace(work, itemsizes=(work.itemsizes[0], _HALF_BYTES, _HALF_BYTES))
+        loops = accesses * (board.scalar_nram_cycles + board.scalar_op_cycles)
+        return 2 * tensor_cycles(board, halves, multiply_adds) + loops
     if (narrow, wide) == (_HALF_BYTES, _FLOAT_BYTES):
         rate = peak_ops_per_cycle(board, narrow, integers=False) // _HALVES_BY_FLOATS
     else:
         rate = peak_ops_per_cycle(board, wide, integers=work.integers)
     reached = max(1, int(rate * board.tensor_efficiency))
     return board.tensor_startup_cycles + ceil_div(2 * multiply_adds, reached)
+
+
+def products_exist(types: Sequence[Dtype]) -> str:
+    """Check the element types of the result, the source and the filters: returns "" or the rule that is violated."""
+    result, source, filters = types[:3]
+    if (source.kind in "iu") != (filters.kind in "iu"):
+        return "integers are multiplied by integers, and floats by floats; convert one of them first"
+    if source == INT32 and (filters != INT16 or result != FLOAT32):
+        return "int32 is multiplied by int16 filters, to a float32 result, only; convert the others first"
+    return ""
 
 
 def multiply(rows: Array, filters: Array, scale: int) -> Array:

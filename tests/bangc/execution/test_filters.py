@@ -120,3 +120,67 @@ def test_other_strides_of_filters_are_refused() -> None:
     rule = r"filters in WRAM are contiguous, or rows \(64, n / 64, k\) with 16384 B from lane to lane"
     with pytest.raises(OperandError, match=rule):
         mlusim.run(kernel, Output((1,)), dim=1, kind="BLOCK")
+
+
+PRODUCTS = """
+#include <bang_device_functions_extra.h>
+__nram__ TYPE a[64];
+__nram__ float out[64];
+__nram__ float bias[64];
+__wram__ KIND w[4096];
+__mlu_entry__ void product(const TYPE *x, const KIND *filters, float *y) {
+  if (__is_mpu()) return;
+  __memcpy(a, x, sizeof(a), GDRAM2NRAM);
+  __memcpy(w, filters, sizeof(w), GDRAM2WRAM);
+  __bang_write_zero(bias, 64);
+  __sync();
+#ifdef MLP
+  __bang_mlp(out, a, bias, w, 64, 64, 0);
+#else
+  __bang_conv(out, a, w, 64, 1, 1, 1, 1, 1, 1, 64, 0);
+#endif
+  __memcpy(y, out, sizeof(out), NRAM2GDRAM);
+}
+"""
+
+
+def _product(folder: Path, *define: str) -> Any:
+    file = folder / "product.mlu"
+    file.write_text(PRODUCTS)
+    return bangc.compile(file, define=list(define))["product"]
+
+
+@pytest.mark.parametrize("more", [(), ("MLP",)])
+def test_int32_by_int16_costs_two_products_and_scalar_loops(more: tuple[str, ...], tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    x = rng.integers(-(2**30), 2**30, 64, np.int32)
+    filters = rng.integers(-300, 300, (64, 64)).astype(np.int16)
+    reference = (filters.astype(np.int64) @ x.astype(np.int64)).astype(np.float32)
+    entry = _product(tmp_path, "TYPE=int", "KIND=int16", *more)
+    y = mlusim.Output((64,))
+    report = mlusim.verify(entry, x, filters, y, dim=1, kind="BLOCK", reference=reference)
+    report.check()
+    short = _product(tmp_path, "TYPE=int16", "KIND=int16", *more)
+    narrow = mlusim.run(short, x.astype(np.int16), filters, y, dim=1, kind="BLOCK")
+    assert mlusim.run(entry, x, filters, y, dim=1, kind="BLOCK").time_us > narrow.time_us + 1
+
+
+def test_int4_is_named_and_the_conversion_is_the_remedy(tmp_path: Path) -> None:
+    entry = _product(tmp_path, "TYPE=int4x2_t", "KIND=int16")
+    x, filters = np.zeros(64, np.uint8), np.zeros((64, 64), np.int16)
+    with pytest.raises(OperandError, match=r"__bang_conv: src is int4x2_t: .*; convert it .* __bang_int42int8_rn"):
+        mlusim.run(entry, x, filters, mlusim.Output((64,)), dim=1, kind="BLOCK")
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "rule"),
+    [
+        ("half", "int8", "integers are multiplied by integers, and floats by floats; convert one of them first"),
+        ("int", "int8", "int32 is multiplied by int16 filters, to a float32 result, only; convert the others first"),
+    ],
+)
+def test_products_that_do_not_exist(source: str, kind: str, rule: str, tmp_path: Path) -> None:
+    entry = _product(tmp_path, f"TYPE={source}", f"KIND={kind}")
+    x = np.zeros(64, {"half": np.float16, "int": np.int32}[source])
+    with pytest.raises(OperandError, match=rf"conv of \w+ a, int8 w to float32 out: {rule}"):
+        mlusim.run(entry, x, np.zeros((64, 64), np.int8), mlusim.Output((64,)), dim=1, kind="BLOCK")

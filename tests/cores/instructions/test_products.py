@@ -33,6 +33,18 @@ def test_integer_products_saturate_and_scale() -> None:
     assert run("matmul", np.empty((1, 64), np.float32), a, weights, fix_position=-3)[0, 0] == 640000 / 8
 
 
+def test_int32_is_multiplied_by_int16() -> None:
+    a, filters = values(48, "int32") * 2**20 + 12345, values(64 * 48, "int16").reshape(64, 1, 1, 48)
+    weights = run("reshape_filter", np.empty(filters.size, np.int16), filters)
+    bias = values(64, "float32")
+    expected = filters.reshape(64, 48).astype(object) @ a.astype(object)
+    got = run("mlp", np.empty(64, np.float32), a, weights, bias, fix_position=-3)
+    assert got.tolist() == (expected.astype(np.float64) / 8 + bias).astype(np.float32).tolist()
+    sizes = {"channel_input": 48, "kernel_height": 1, "kernel_width": 1}
+    got = run("conv", np.empty((1, 1, 64), np.float32), a.reshape(1, 1, 48), weights, **sizes)
+    assert got.reshape(-1).tolist() == expected.astype(np.float32).tolist()
+
+
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_conv(dilation: int) -> None:
     high, wide, inputs, outputs = 6, 7, 3, 64
