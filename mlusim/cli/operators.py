@@ -38,7 +38,7 @@ def _option(attribute: Attribute) -> click.Option:
     if attribute.kind == "flag":
         return click.Option([name], is_flag=True, help=text)
     kinds: dict[str, tuple[Any, str | None]] = {
-        "integer": (int, "AXIS"),
+        "integer": (int, "AXIS" if attribute.name.endswith("axis") else "INTEGER"),
         "integers": (INTEGERS, "AXES"),
         "dtype": (ELEMENT_TYPE, "DTYPE"),
         "shape": (SHAPE, "SHAPE"),

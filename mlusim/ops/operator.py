@@ -246,6 +246,8 @@ def plan(
         raise InputError(
             f"plan of {schema.name} with {plural(len(shapes), 'shape')}: pass one for each of its "
             f"tensors, {', '.join(schema.tensors)}"
+            + "; element types are input_dtype and index_dtype"
+            * (len(shapes) > len(schema.inputs))
         )
     data = dtype_of(input_dtype)
     index = dtype_of(index_dtype)

@@ -251,3 +251,9 @@ def test_ctrl_c_during_loading_prints_one_line(tmp_path):
     words = [sys.executable, "-m", "mlusim", "run", "k.py:k", "--shape", "8"]
     done = subprocess.run(words, check=False, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
+
+
+def test_the_help_calls_only_an_axis_an_axis():
+    text = call("run", "gather_nd", "--help").stdout
+    assert "--batch-dims INTEGER" in text
+    assert "--seq-axis AXIS" in call("run", "reverse_sequence", "--help").stdout

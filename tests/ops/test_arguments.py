@@ -34,7 +34,8 @@ def test_a_function_takes_the_arguments_of_its_schema(name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_example_inputs_are_valid(name):
     command = COMMANDS[name]
-    needed = {one.name: {"dtype": "int16", "integers": (0,)}[one.kind] for one in command.attributes if one.required}
+    values = {"dtype": "int16", "integer": 1, "integers": (0,)}
+    needed = {one.name: values[one.kind] for one in command.attributes if one.required}
     options = command.options(needed)
     shape = (2, 4, 8, 16) if name == "tin_shift" else (4, 2)
     arrays = command.example(RandomTensors(0), shape, np.dtype(np.float32), options)
@@ -119,6 +120,10 @@ def test_a_tensor_that_requires_gradients_is_detached():
         (
             lambda: mlusim.plan("gather", (1, 3)),
             "plan of gather with 1 shape: pass one for each of its tensors, x, index",
+        ),
+        (
+            lambda: mlusim.plan("gather", (1, 3), (1, 3), "float16"),
+            "plan of gather with 3 shapes: .*tensors, x, index; element types are input_dtype and index_dtype$",
         ),
         (lambda: mlusim.plan("flip", (1, 3)), "flip: axis is missing: pass a value, such as 0,2$"),
         (lambda: mlusim.plan("flip", (1, 3), axes=0), "flip has no attribute 'axes': did you mean axis"),
