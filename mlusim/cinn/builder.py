@@ -13,6 +13,7 @@ from mlusim.cinn.program import Program
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board, board
+from mlusim.inputs import as_shape
 from mlusim.ops.bitcast_convert import BITCAST_CONVERT
 from mlusim.ops.cast import CAST
 from mlusim.ops.gather import GATHER, GATHER_ND
@@ -65,8 +66,7 @@ class NetBuilder:
             raise InputError(
                 f"create_input: shape {shown(shape)} must be a sequence of integers, such as (8, 24)"
             ) from None
-        if min(extents, default=0) < 0:
-            raise InputError(f"create_input: shape {list(extents)} has a negative extent: each must be at least 0")
+        extents = as_shape("create_input: shape", extents)
         variable = self._new("create_input", name, extents, dtype_of(type))
         self._inputs.append(variable)
         return variable

@@ -80,6 +80,12 @@ class Operator:
     variant: Attribute | None = None
     data_option: str = "dtype"
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # Its functions cannot be pickled; a pickled net refers to its operators by name.
+        from mlusim.ops.registry import operator_of
+
+        return operator_of, (self.name,)
+
     @property
     def tensors(self) -> tuple[str, ...]:
         """Names of its input tensors."""

@@ -152,7 +152,11 @@ def test_the_builder_rejects_what_an_operator_rejects(builder, a, i, spoiled):
             lambda net, a, i: net.create_input(Int(8), 3, "n"),
             r"shape 3 must be a sequence of integers, such as \(8, 24\)",
         ),
-        (lambda net, a, i: net.create_input(Int(8), (2, -1), "n"), r"shape \[2, -1\] has a negative extent"),
+        (lambda net, a, i: net.create_input(Int(8), (2, -1), "n"), r"shape \[2, -1\]: an extent cannot be negative"),
+        (
+            lambda net, a, i: net.create_input(Int(8), (1,) * 65, "n"),
+            "create_input: shape has rank 65: NumPy arrays have at most 64",
+        ),
         (lambda net, a, i: net.create_input("S3", (1,), "n"), "dtype 'S3' is not an element type"),
         (lambda net, a, i: net.cast(a, "S3"), "dtype 'S3' is not an element type"),
         (lambda net, a, i: net.build(), "net 'test_basic' has no operator: add one"),
