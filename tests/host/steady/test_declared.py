@@ -262,6 +262,14 @@ def test_a_kernel_that_issues_ahead_of_its_pipe() -> None:
         both(lambda x=x, given_=given_, **how: mlusim.run(ahead, x, Output(x.shape, "float32"), **given_, **how))
 
 
+def test_a_tile_that_differs_now_and_then_does_not_end_a_loop() -> None:
+    """Of about 320 tiles, one is smaller: without the declaration, a loop would end there."""
+    x = tensor(100, 1024, 1024)
+    given_: dict[str, Any] = {"device": "mlu220-m2", "nram_limit_bytes": 65536, "data": False}
+    quick = ops.cast(x, "float16", steady=True, **given_)
+    assert quick.steady.operations > 0.9 * len(quick.log), quick.steady
+
+
 @pytest.mark.parametrize("steady", [False, True])
 @pytest.mark.parametrize(
     ("items", "along", "message"),
