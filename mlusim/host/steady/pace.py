@@ -98,26 +98,35 @@ class Pace(NamedTuple):
         typical: Integers = whole[int(np.argmin(np.abs(deviations)))].astype(np.int64)
         return typical
 
-    def skip_error(self, periods: float) -> float:
-        """Return a bound of the error, in periods, of the time of that many more periods of a task, in the mean.
+    def skip_error(self, periods: float, measured: float = 0.0) -> float:
+        """Return a bound of the error, in periods, of the time of that many more periods.
 
-        Both the measured and the skipped periods are random.
+        Args:
+            periods: mean number of periods of a task that are skipped.
+            measured: number of periods to measure, if not those measured here; then the least bound to hope for.
+
+        Both the measured and the skipped periods are random. Where periods compensate each other, the error of their
+        mean is inversely proportional to their number.
         """
-        return self.error * float(np.sqrt(periods * (periods + self.measured)))
+        of = measured or self.measured
+        return self.error * self.measured / of * float(np.sqrt(periods * (periods + of)))
 
-    def end_error(self, periods: float, alone_ps: float) -> float:
+    def end_error(self, periods: float, alone_ps: float, *, exact: bool = False) -> float:
         """Return a bound of the error, in periods, of the time from now to the end of the last task.
 
         Args:
             periods: mean number of periods to that end.
             alone_ps: time of a period without other tasks.
+            exact: the least bound, with an exactly known drift.
 
         The leads at the end are random: their effect is computed for many possible ends.
         """
         if len(self.leads) == 1:
             return 0.0
-        expected = self._lost(self._changes(self.spread(periods)), alone_ps)
-        lost = self._lost(self._changes(self._most_spread(periods)), alone_ps)
+        spread = self.spread(periods)
+        most = spread if exact else self._most_spread(periods)
+        expected = self._lost(self._changes(spread), alone_ps)
+        lost = self._lost(self._changes(most), alone_ps)
         return float(abs(lost.mean() - expected.mean()) + _SURE * lost.std())
 
 

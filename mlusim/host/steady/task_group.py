@@ -66,3 +66,10 @@ class TaskGroup:
         period_ps = self.pace.period_ps
         skipped = skipped_ps / period_ps
         return self.pace.skip_error(skipped) * period_ps, self.pace.end_error(skipped, self.alone_ps) * period_ps
+
+    def least_errors(self) -> tuple[float, float]:
+        """As `errors`, for a skip of a quarter of the run after a measurement of half of it."""
+        period_ps = self.pace.period_ps
+        half = (self.pace.progress + self.periods) / 2
+        end_error = self.pace.end_error(half, self.alone_ps, exact=True)
+        return self.pace.skip_error(half / 2, half) * period_ps, end_error * period_ps

@@ -162,16 +162,19 @@ class Watch:
         if any(group.in_step() or group.waits_by_chance() for group in groups):
             self.waits_for = _NO_PACE
             return _MORE_EVENTS
-        pace_ps, end_ps = max((group.errors(skipped_ps) for group in groups), key=lambda errors: np.hypot(*errors))
-        bound_ps = float(np.hypot(pace_ps, end_ps))
+        bound_ps = max(float(np.hypot(*group.errors(skipped_ps))) for group in groups)
         bound_ps += _PHASE * max(group.pace.period_ps for group in groups) * (len(loops) > len(teams(loops)[0]))
         if bound_ps <= allowed_ps:
             if any(group.shares for group in groups) and any(self._much_follows(loop) for loop in loops):
                 self.waits_for = _FOLLOWED
                 return _MORE_EVENTS
             return self._skip(loops, groups, skipped_ps, bound_ps, allowed_ps)
+        pace_ps, end_ps = (max(errors) for errors in zip(*(group.least_errors() for group in groups), strict=True))
         self.waits_for = _NO_PACE if pace_ps > end_ps else _DRIFT
-        return _MORE_EVENTS
+        if np.hypot(pace_ps, end_ps) <= allowed_ps:
+            return _MORE_EVENTS
+        self.why = self.waits_for
+        return 0.0
 
     def _loop_end(self, loop: TaskLoop) -> int:
         """Return the number of operations that a task has issued when its loop ends."""
