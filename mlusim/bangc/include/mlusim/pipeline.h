@@ -15,7 +15,15 @@ class pipeline {
     pipeline(const pipeline &) = delete;
     pipeline &operator=(const pipeline &) = delete;
     MLUSIM_WAIT(wait_compute, __sync_compute)
-    void wait_memcpy(MLUSIM_PLACE) { __sync_io_move_compute(true, true, false, file, line); }
+    // In a cluster it is a barrier, of all its cores and the memory core.
+    void wait_memcpy(MLUSIM_PLACE) {
+        if (clusterDim) {
+            __sync_cluster(file, line);
+        } else {
+            __sync_copy_dram_to_nram(file, line);
+            __sync_copy_dram_to_sram(file, line);
+        }
+    }
     MLUSIM_WAIT(wait_copy_nram_to_nram, __sync_copy_nram_to_nram)
     MLUSIM_WAIT(wait_copy_nram_to_dram, __sync_copy_nram_to_dram)
     MLUSIM_WAIT(wait_copy_dram_to_nram, __sync_copy_dram_to_nram)
@@ -30,10 +38,27 @@ class pipeline {
     MLUSIM_WAIT(wait_copy_sram_to_sram, __sync_copy_sram_to_sram)
 };
 
-inline void memcpy_async(pipeline &, void *dst, const void *src, size_t size, mluMemcpyDirection_t direction,
+// The header waits for copies within NRAM, and between GDRAM and SRAM.
+inline void memcpy_async(pipeline &, const void *dst, const void *src, size_t size, mluMemcpyDirection_t direction,
                          MLUSIM_PLACE) {
-    __memcpy_async(dst, src, size, direction, file, line);
+    void *to = const_cast<void *>(dst);
+    if (direction == NRAM2NRAM || direction == GDRAM2SRAM || direction == SRAM2GDRAM)
+        __memcpy(to, src, size, direction, file, line);
+    else
+        __memcpy_async(to, src, size, direction, file, line);
 }
+
+namespace vector {
+template <class T> void add(pipeline &, T *dst, T *src0, T *src1, int count, MLUSIM_PLACE) {
+    __bang_add(dst, src0, src1, count, file, line);
+}
+template <class T> void sub(pipeline &, T *dst, T *src0, T *src1, int count, MLUSIM_PLACE) {
+    __bang_sub(dst, src0, src1, count, file, line);
+}
+template <class T> void mul(pipeline &, T *dst, T *src0, T *src1, int count, MLUSIM_PLACE) {
+    __bang_mul(dst, src0, src1, count, file, line);
+}
+}  // namespace vector
 
 }  // namespace mlusim
 
