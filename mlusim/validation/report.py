@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import as_completed
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from loky import cpu_count
@@ -17,6 +19,8 @@ from mlusim.processes import interrupts_later, without_interrupts, worker_pool
 from mlusim.validation.measurements import BOUND, READ_OFF, Measurement, measurements
 
 if TYPE_CHECKING:
+    from loky.process_executor import ProcessPoolExecutor
+
     from mlusim.host.device import Device
 
 # Up to this many measurements are simulated without worker processes.
@@ -60,7 +64,7 @@ class Outcome:
 
 
 def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bool = False) -> Iterator[Outcome]:
-    """Simulate the measurements and yield them in any order, those of this process as they complete.
+    """Simulate the measurements and yield them as they complete.
 
     Args:
         only: prefixes of the names to simulate; empty: all.
@@ -73,23 +77,49 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
     if min(workers, len(rows)) < 2:
         yield from (_outcome(row, causes=causes) for row in rows)
         return
+    waiting = deque(sorted(rows, key=_nbytes))
+    done: SimpleQueue[Outcome] = SimpleQueue()
     others = min(workers, len(rows)) - 1
-    with worker_pool(others) as pool:
+    with worker_pool(others) as pool, ThreadPoolExecutor(others) as threads:
         try:
             with without_interrupts():
-                longest_first = sorted(rows, key=_nbytes, reverse=True)
-                submitted = {pool.submit(_outcome, row, causes=causes): row for row in longest_first}
+                begun = [pool.submit(_outcome, waiting.pop(), causes=causes) for _ in range(others)]
             with interrupts_later():
                 import_module("mlusim.validation.recreate")
-            # This process takes the shortest rows away from the workers, until they have begun all that are left.
-            for future, row in reversed(submitted.items()):
-                if future.cancel():
-                    yield _outcome(row, causes=causes)
-            for future in as_completed(future for future in submitted if not future.cancelled()):
-                yield future.result()
+            feeds = [threads.submit(_feed, pool, future, waiting, done, causes=causes) for future in begun]
+            # This process begins with the shortest rows.
+            while (row := _take(waiting.popleft)) is not None:
+                yield _outcome(row, causes=causes)
+                while not done.empty():
+                    yield done.get()
+            for each in feeds:
+                each.result()
+            while not done.empty():
+                yield done.get()
         finally:
             # All results have arrived, or are no longer needed: do not wait for workers.
             pool.shutdown(kill_workers=True)
+
+
+def _feed(
+    pool: ProcessPoolExecutor,
+    begun: Future[Outcome],
+    waiting: deque[Measurement],
+    done: SimpleQueue[Outcome],
+    *,
+    causes: bool,
+) -> None:
+    """Give a worker the longest row that is left, again and again, after the one that it has `begun`."""
+    done.put(begun.result())
+    while (row := _take(waiting.pop)) is not None:
+        done.put(pool.submit(_outcome, row, causes=causes).result())
+
+
+def _take(take: Callable[[], Measurement]) -> Measurement | None:
+    try:
+        return take()
+    except IndexError:
+        return None
 
 
 def chosen(only: Sequence[str] = ()) -> list[Measurement]:
