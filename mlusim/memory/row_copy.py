@@ -21,7 +21,7 @@ class RowCopy:
         dst_rows, src_rows: row numbers, checked; None for 0, 1, 2, ...
         count: number of rows.
         lengths: for runs of contiguous rows, which are written one after the other, the length of each; `src_rows`
-            has the first row of each run.
+            has the first row of each run. Both are contiguous int64.
     """
 
     __slots__ = ("count", "dst", "dst_rows", "lengths", "src", "src_rows")
@@ -53,9 +53,7 @@ class RowCopy:
         if rows is None:
             target[...] = origin[: self.count]
         elif self.lengths is not None:
-            element_loops.copy_runs(
-                target, origin, np.ascontiguousarray(rows), np.ascontiguousarray(self.lengths, np.int64)
-            )
+            element_loops.copy_runs(target, origin, rows, self.lengths)
         elif target.flags.c_contiguous and origin.flags.c_contiguous:
             # The rows are checked; "clip" avoids a buffer in NumPy.
             np.take(origin, rows, axis=0, out=target, mode="clip")

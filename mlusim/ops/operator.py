@@ -249,11 +249,10 @@ def plan(
 
     schema = operator_of(operator)
     if len(shapes) != len(schema.inputs):
+        types = "; element types are input_dtype and index_dtype" if len(shapes) > len(schema.inputs) else ""
         raise InputError(
             f"plan of {schema.name} with {plural(len(shapes), 'shape')}: pass one for each of its "
-            f"tensors, {', '.join(schema.tensors)}"
-            + "; element types are input_dtype and index_dtype"
-            * (len(shapes) > len(schema.inputs))
+            f"tensors, {', '.join(schema.tensors)}{types}"
         )
     data = dtype_of(input_dtype)
     index = dtype_of(index_dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 
 import numpy as np
@@ -232,3 +233,19 @@ def test_an_unknown_operator_lists_the_operators(builder):
         AttributeError, match=r"^a net has no operator or attribute 'softmax'; its operators are .*, flip,"
     ):
         builder.softmax()
+
+
+def test_a_net_its_program_and_its_result_can_be_pickled(builder):
+    x = builder.create_input(Float(32), (4, 3), "x")
+    index = builder.create_input(Int(32), (2, 3), "index")
+    flipped = builder.flip(x, 0)
+    builder.gather(flipped, index, name="out")
+    data = {"x": np.arange(12, dtype=np.float32).reshape(4, 3), "index": np.array([[0, 1, 2], [3, 0, 0]], np.int32)}
+    program = builder.build()
+    result = program.execute(data)
+    again = pickle.loads(pickle.dumps(result))
+    assert (again.time_ps, again.bus_bytes) == (result.time_ps, result.bus_bytes)
+    for copied in (pickle.loads(pickle.dumps(program)), pickle.loads(pickle.dumps(builder)).build()):
+        np.testing.assert_array_equal(
+            copied.execute(data)["out"], np.take_along_axis(data["x"][::-1], data["index"], 0)
+        )

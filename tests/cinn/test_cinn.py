@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import hypothesis
 import numpy as np
 import pytest
@@ -392,19 +390,3 @@ def test_options_that_a_net_does_not_have(builder):
     assert builder.build().execute(data, data=False, steady=False).time_ps
     with pytest.raises(TypeError, match=r"^execute has no option 'chek': did you mean check\? it has data, dma"):
         builder.build().execute(data, chek=True)
-
-
-def test_a_net_its_program_and_its_result_can_be_pickled(builder):
-    x = builder.create_input(Float(32), (4, 3), "x")
-    index = builder.create_input(Int(32), (2, 3), "index")
-    flipped = builder.flip(x, 0)
-    builder.gather(flipped, index, name="out")
-    data = {"x": np.arange(12, dtype=np.float32).reshape(4, 3), "index": np.array([[0, 1, 2], [3, 0, 0]], np.int32)}
-    program = builder.build()
-    result = program.execute(data)
-    again = pickle.loads(pickle.dumps(result))
-    assert (again.time_ps, again.bus_bytes) == (result.time_ps, result.bus_bytes)
-    for copied in (pickle.loads(pickle.dumps(program)), pickle.loads(pickle.dumps(builder)).build()):
-        np.testing.assert_array_equal(
-            copied.execute(data)["out"], np.take_along_axis(data["x"][::-1], data["index"], 0)
-        )

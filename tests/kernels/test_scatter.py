@@ -8,7 +8,7 @@ import pytest
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
 from mlusim.units import round_up
-from tests.support.operator_runs import any_bits, on, opaque, operations, same_bits
+from operator_runs import any_bits, on, opaque, operations, same_bits
 
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 # What strategy "bins" sorts with.

@@ -15,7 +15,7 @@ import mlusim
 from mlusim import ops
 from mlusim.errors import PlanError
 from mlusim.kernels.scatter_bins import run_lists
-from tests.support.operator_runs import on
+from operator_runs import on
 
 # The vector instructions of the first cannot sort; scalar loops do.
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")

@@ -15,7 +15,7 @@ from mlusim import dtypes
 from mlusim.errors import InputError
 from mlusim.hardware import board
 from mlusim.ops import bitcast_convert
-from tests.support.operator_runs import any_bits
+from operator_runs import any_bits
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(5)

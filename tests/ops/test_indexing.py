@@ -10,7 +10,7 @@ from hypothesis import given
 from mlusim import ops
 from mlusim.errors import InputError
 from mlusim.hardware import board
-from tests.support.operator_runs import any_bits, opaque
+from operator_runs import any_bits, opaque
 
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 STRATEGIES = ("auto", "slab", "rows")

@@ -17,7 +17,7 @@ from mlusim.errors import BoardError, InputError, PlanError
 from mlusim.ops import flip, reverse, reverse_sequence
 from mlusim.planning.reverse import STRATEGIES
 from mlusim.planning.reverse_sequence import STRATEGIES as SEQUENCE_STRATEGIES
-from tests.support.operator_runs import any_bits, on, same_bits
+from operator_runs import any_bits, on, same_bits
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)

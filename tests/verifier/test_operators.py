@@ -12,7 +12,7 @@ from mlusim import ops
 from mlusim.errors import PlanError
 from mlusim.ops.bitcast_convert import STRATEGIES as BITCAST
 from mlusim.planning import elementwise, gather, reverse, reverse_sequence, scatter, tin_shift
-from tests.support.operator_runs import on
+from operator_runs import on
 
 RNG = np.random.default_rng(0)
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")

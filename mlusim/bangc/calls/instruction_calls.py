@@ -262,7 +262,8 @@ def _choose(name: str, signatures: list[CSignature], codes: list[int]) -> CSigna
 def _refuse_int4(signature: CSignature, codes: list[int]) -> None:
     """Raise `OperandError` for a pointer to int4x2_t."""
     for argument, code in zip(signature.arguments, codes, strict=False):
-        if code == POINTER | nbytes_of(code) and nbytes_of(code) == 1:
+        # A byte that is neither an integer nor a float.
+        if code == POINTER | 1:
             raise OperandError(
                 f"{signature.instruction.intrinsics[0]}: {argument.name} is int4x2_t: products and convolutions of "
                 "int4 are not simulated, because no public document defines their layout in WRAM; convert it to int8 "

@@ -88,7 +88,7 @@ class FibreRunner:
                     return self._meet()
             stage = _CALL
             if why < 0:
-                if why == FINISHED or (why == LEFT and self._drops and self._exits()):
+                if why == FINISHED or (why == LEFT and self._drops and exit_on_memory_core(task, self._name)):
                     return None
                 waits = self._other(why)
                 if waits is not None:
@@ -139,10 +139,6 @@ class FibreRunner:
         looks = self._repetition.look(self._calls, self._name)
         self._next_look = self._repetition.at
         return looks
-
-    def _exits(self) -> bool:
-        """Whether the memory core calls `exit`, which ends its task."""
-        return exit_on_memory_core(self._task, self._name)
 
     def _other(self, why: int) -> Awaitable[Any] | None:
         """Process what is not the call of an intrinsic."""

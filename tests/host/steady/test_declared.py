@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mlusim
+from long_loops import ahead
 from mlusim import ops
 from mlusim.cores.core import Core
 from mlusim.errors import OperandError
@@ -246,16 +247,6 @@ def test_a_loop_is_an_ordinary_one_otherwise() -> None:
 
 def test_a_kernel_that_issues_ahead_of_its_pipe() -> None:
     """Small copies begin when they are issued: they do not begin earlier if others are left out."""
-
-    async def ahead(core: Core, x: View, out: View) -> None:
-        if core.is_memory_core:
-            return
-        tile = core.nram.alloc(x.shape[1], x.dtype)
-        for row in range(core.task_id, x.shape[0], core.task_dim):
-            core.memcpy_async(tile, x[row])
-            core.memcpy_async(out[row], tile)
-        await core.sync()
-
     for tasks, columns in ((4, 68), (8, 178)):
         x = tensor(tasks * 399, columns)
         given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, tasks // 4, 1), "data": False}

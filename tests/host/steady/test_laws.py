@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlusim
-from mlusim import ops
-from mlusim.host.arguments import Output
-from tests.support.long_loops import (
+from long_loops import (
     MOST,
     add_with_barriers,
     ahead,
@@ -23,6 +21,8 @@ from tests.support.long_loops import (
     two_buffers,
     two_loops,
 )
+from mlusim import ops
+from mlusim.host.arguments import Output
 
 _KERNELS = [copy_rows, two_buffers, ahead, add_with_barriers, two_loops]
 _BOARDS = ["mlu270-s4", "mlu370-x4", "mlu370-x8", "mlu290", "mlu590-h8", "mlu590-m9"]

@@ -10,13 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import mlusim
-from mlusim import ops
-from mlusim.cli import main
-from mlusim.cores.core import Core
-from mlusim.errors import CopyError, InputError
-from mlusim.host.arguments import Output
-from mlusim.memory.view import View
-from tests.support.long_loops import (
+from long_loops import (
     add_with_barriers,
     ahead,
     copy_rows,
@@ -25,6 +19,12 @@ from tests.support.long_loops import (
     two_buffers,
     two_loops,
 )
+from mlusim import ops
+from mlusim.cli import main
+from mlusim.cores.core import Core
+from mlusim.errors import CopyError, InputError
+from mlusim.host.arguments import Output
+from mlusim.memory.view import View
 
 
 async def changes(core: Core, x: View, out: View) -> None:

@@ -38,7 +38,7 @@ class pipeline {
     MLUSIM_WAIT(wait_copy_sram_to_sram, __sync_copy_sram_to_sram)
 };
 
-// The header waits for copies within NRAM, and between GDRAM and SRAM.
+// The vendor's function waits for copies within NRAM, and between GDRAM and SRAM.
 inline void memcpy_async(pipeline &, const void *dst, const void *src, size_t size, mluMemcpyDirection_t direction,
                          MLUSIM_PLACE) {
     void *to = const_cast<void *>(dst);
