@@ -230,6 +230,9 @@ def check_values(operator: str, name: str, index: Array, lookups: Lookups) -> No
     tuples = index.ndim > len(lookups.positions)
     for column, (axis, extent) in enumerate(zip(lookups.axes, lookups.indexed_extents, strict=True)):
         values: Any = index[..., column] if tuples else index
+        # As unsigned numbers, negative ones exceed every extent: most indices need one pass.
+        if int(values.view(f"u{values.itemsize}").max()) < extent:
+            continue
         if int(values.min()) >= -extent and int(values.max()) < extent:
             continue
         wide = values.astype(np.int64, copy=False)

@@ -19,11 +19,11 @@ from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.memory import element_loops
 from mlusim.memory.addresses import Addresses
+from mlusim.memory.allocation import POISON
 from mlusim.memory.bin_costs import (
     COLLECT_BINS_PASSES,
     MAX_BINS,
     bin_counter_cycles,
-    bin_levels,
     scalar_bins_instructions,
 )
 from mlusim.memory.view import View
@@ -100,8 +100,8 @@ def collect_bins(
         issuer: issuer of the task.
         line: source line in the log.
         rows_out, values_out: in NRAM, of the size of `rows`: row numbers within their bin, and values.
-        rows: integers in NRAM, 0 to size * bins - 1. Scratch afterwards.
-        values: in NRAM, one per row, of any element type. Scratch afterwards.
+        rows: integers in NRAM, 0 to size * bins - 1. Undefined afterwards, as fresh memory is.
+        values: in NRAM, one per row, of any element type. Undefined afterwards.
         mask: scratch in NRAM, of the size and element type of `rows`.
         size: rows per bin.
         bins: number of bins.
@@ -128,13 +128,12 @@ def collect_bins(
             "collect_bins in a timing-only run, which has no rows: name the addresses as `known`, or run with data"
         )
     bin_starts: list[Integers] = []
-    groups, _ = bin_levels(issuer.board, max(view.nbytes for view in views), bins)
     record = issue_counted(
         issuer,
         line,
         "collect_bins",
         (rows_out, rows, values, rows, values, values_out, mask),
-        partial(_distribute, rows_out, values_out, rows, values, size, bins, groups, bin_starts),
+        partial(_distribute, *views, size, bins, bin_starts),
         COLLECT_BINS_PASSES * bins,
     )
 
@@ -243,9 +242,9 @@ def _distribute(
     values_out: View,
     rows: View,
     values: View,
+    mask: View,
     size: int,
     bins: int,
-    groups: int,
     bin_starts: list[Integers],
 ) -> None:
     numbers, moved = rows.typed().reshape(-1), values.raw().reshape(-1)
@@ -254,11 +253,8 @@ def _distribute(
     if not element_loops.sort_into_bins(numbers, moved, sorted_rows, sorted_values, starts, size, limit):
         raise _outside("collect_bins", numbers, size, bins)
     bin_starts.append(starts)
-    if groups > 1:
-        numbers[...], moved[...] = sorted_rows, sorted_values
-    else:
-        # The subtractions of all bins.
-        numbers -= np.array(size * (bins - 1)).astype(numbers.dtype)
+    for scratch in (rows, values, mask):
+        scratch.raw().view(np.uint8).fill(POISON)
 
 
 def _limit(numbers: Any, size: int, bins: int) -> int:
