@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from mlusim.arrays import Array
 from mlusim.errors import AccessError, AllocationError
-from mlusim.memory.deferred import Deferred
+from mlusim.memory.deferred import MIN_BYTES, Deferred, Piece
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.reused import Bytes, aligned_bytes, on_chip_bytes, recycle, reused_bytes
 from mlusim.memory.sizes import MemorySize
@@ -23,6 +24,8 @@ POISON = 0xFF
 # Filling a large tensor costs the host as much as copying it. Larger off-chip allocations are not poisoned; the
 # verifier finds the bytes that a kernel left unwritten.
 _POISONED_BYTES = 16 * MIB
+# The elements of a fresh buffer.
+_POISONED = np.array(POISON, np.uint8)
 
 
 class Allocation:
@@ -222,9 +225,12 @@ class Memory:
         first, last = allocation.address, allocation.address + allocation.capacity
         content = self.held_bytes(first, last)
         if not any(first < stop and start < last for start, stop in self._in_flight):
-            if self.deferred is not None:
-                self.deferred.forget(first, last)
-            content.fill(POISON)
+            if self.deferred is not None and allocation.capacity >= MIN_BYTES:
+                self.deferred.put(Piece(first, last, _POISONED, fresh=True))
+            else:
+                if self.deferred is not None:
+                    self.deferred.forget(first, last)
+                content.fill(POISON)
         return content[: allocation.nbytes]
 
     def held_bytes(self, first: int, last: int) -> Bytes:

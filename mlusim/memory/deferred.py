@@ -4,7 +4,8 @@ Most kernels load a tile of an input, move or convert it as a whole, and store i
 run, so the bytes of a large load need not pass through the simulated NRAM: it records their source, and the store
 copies them from there, in one pass over the host's memory instead of two. Before any other access to bytes of the
 NRAM, they are written; overwriting them cancels the deferred load. Rows that are stored in such a tile by number, as
-a scatter does, are deferred with it: the host applies all updates of a tile at once, while it is in the cache.
+a scatter does, are deferred with it: the host applies all updates of a tile at once, while it is in the cache. Large
+fresh buffers are filled in the same way, because most of them are overwritten before they are read.
 
 Only host time depends on this. Simulated times, records and all visible bytes are those of plain copies;
 `tests/memory/test_deferred.py` compares random kernels with and without deferral.
@@ -50,17 +51,20 @@ class Piece:
     """Bytes [first, last) of a memory that are still to be written: the elements of `source` in C order.
 
     A source of rank 0 is the value of all elements. With a conversion, the source is contiguous, and the bytes are
-    those of its converted elements. `updates` are rows that were stored since: their numbers and values, in order;
-    `updated` is how many.
+    those of its converted elements. `fresh`: they are the contents of a fresh buffer, not a load. `updates` are rows
+    that were stored since: their numbers and values, in order; `updated` is how many.
     """
 
-    __slots__ = ("conversion", "first", "last", "source", "updated", "updates")
+    __slots__ = ("conversion", "first", "fresh", "last", "source", "updated", "updates")
 
-    def __init__(self, first: int, last: int, source: Array, conversion: Conversion | None = None) -> None:
+    def __init__(
+        self, first: int, last: int, source: Array, conversion: Conversion | None = None, *, fresh: bool = False
+    ) -> None:
         self.first = first
         self.last = last
         self.source = source
         self.conversion = conversion
+        self.fresh = fresh
         self.updates: list[tuple[Array, Array]] = []
         self.updated = 0
 
@@ -85,7 +89,7 @@ class Piece:
     def part(self, first: int, last: int) -> Piece | None:
         """Return bytes [first, last) as a piece, or None if a bound falls inside a row of the source."""
         source = self.elements(first, last)
-        return None if source is None else Piece(first, last, source, self.conversion)
+        return None if source is None else Piece(first, last, source, self.conversion, fresh=self.fresh)
 
     def write(self, target: Array, first: int, last: int) -> bool:
         """Write bytes [first, last) to an array, possibly of another shape or dtype.
@@ -288,7 +292,8 @@ class Deferred:
             if piece.last <= first or (last is not None and piece.first >= last):
                 rest.append(piece)
                 continue
-            self.written_early.add(piece.first)
+            if not piece.fresh:
+                self.written_early.add(piece.first)
             before = piece.part(piece.first, first) if piece.first < first else None
             after = piece.part(last, piece.last) if last is not None and last < piece.last else None
             rest += [part for part in (before, after) if part is not None]

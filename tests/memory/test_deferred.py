@@ -134,12 +134,13 @@ async def program(core: Core, x: View, out: View, seen: list[bytes], plan: list[
 def run(
     x: np.ndarray[Any, Any], plan: list[Step], least: int, board: str, checks: int = 16
 ) -> tuple[bytes, list[bytes], bytes]:
-    """The output, what the kernel saw, and the log, with loads of `least` bytes or more deferred for some checks."""
+    """The output, what the kernel saw, and the log, with loads and fresh buffers of `least` bytes or more deferred."""
     seen: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlusim.cores.copies.geometry.MIN_BYTES", least)
         patch.setattr("mlusim.cores.copies.geometry.MIN_SEGMENT_BYTES", 1)
         patch.setattr("mlusim.cores.compute.deferred_vector.MIN_BYTES", least)
+        patch.setattr("mlusim.memory.allocation.MIN_BYTES", least)
         patch.setattr("mlusim.memory.deferred._MAX_CHECKS", checks)
         device = mlusim.Device(board)
         source = device.upload(x, "x")
