@@ -97,7 +97,7 @@ class Core(InstructionMethods):
         self._line = self.issuer.line
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _READ_ONLY and hasattr(self, "_line"):
+        if name in _READ_ONLY and "_line" in vars(self):
             raise KernelError(
                 f"core.{name} = {shown(value)}: a kernel only reads core.{name}; assign to a variable of its own"
             )

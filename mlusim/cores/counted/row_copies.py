@@ -17,7 +17,7 @@ from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy_limits import check_row
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
-from mlusim.memory.loops import NO_ADDRESS, rows_cost
+from mlusim.memory.loops import NO_ADDRESS
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ def copy_loop(
     issuer.begin()
     unit, task = issuer.unit, issuer.task
     address = loop.address.cycles(issuer.board)
-    cost = rows_cost(
-        issuer.board, shape, method, iterations=loop.iterations, address=address, memory_core=unit.is_memory_core
+    cost = issuer.chip.rows_cost(
+        shape, method, iterations=loop.iterations, address=address, memory_core=unit.is_memory_core
     )
     off_chip = direction.off_chip
     indices = [issuer.operand(view) for view in (*loop.indices, *(() if mask is None else (mask,)))]

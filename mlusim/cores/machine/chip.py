@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -22,6 +23,7 @@ from mlusim.memory.clock import Clock
 from mlusim.memory.flow import LinkLimits
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.loaded_link import dram_link
+from mlusim.memory.loops import rows_cost
 from mlusim.memory.quick_link import QuickLink
 from mlusim.memory.reused import Bytes
 from mlusim.memory.sizes import memory_sizes
@@ -120,6 +122,7 @@ class Chip:
         observer: runs a part of the events, and may skip operations that repeat (`mlusim.host.steady.watch`); or None.
         quiet: the context in which instructions compute, without NumPy's warnings. Entering it costs a tenth of
             `np.errstate`.
+        rows_cost: `mlusim.memory.loops.rows_cost` on the board, cached.
         copy_geometries, vector_calls, vector_geometries: results that depend only on the geometry of copies and vector
             instructions, cached for all cores.
         running: the task whose kernel runs.
@@ -167,6 +170,7 @@ class Chip:
         self.gdram = Memory.of(MemoryKind.GDRAM, f"the GDRAM of {board.name}", gdram_bytes, data=data)
         self.quiet = copy_context()
         self.quiet.run(np.seterr, all="ignore")
+        self.rows_cost = lru_cache(maxsize=1024)(partial(rows_cost, board))
         self.copy_geometries: dict[Any, Any] = {}
         self.vector_calls: dict[Any, Any] = {}
         self.vector_geometries: dict[Any, Any] = {}
