@@ -110,9 +110,13 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     if consequence.kind != "unread":
         return None
     late, buffer = consequence.sites[0], consequence.fields["buffer"]
-    if cause.kind != "never-written":
+    if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
         return order, *cause.remedies
+    if cause.kind != "never-written":
+        instead = f" in place of {cause.fields['buffer']}" if cause.kind == "uninitialised" else ""
+        used = f"read {buffer}{instead}, or correct the destination at {late.location}: nothing reads what it writes"
+        return used, *cause.remedies
     made = f"store {buffer} to {cause.fields['tensor']}"
     store = f"{made}: nothing reads what {late.operation} writes there at {late.location}"
     called = [one for one in cause.remedies if one.startswith("correct the call")]
@@ -125,10 +129,20 @@ def _written_again(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
         lines = " or ".join(dict.fromkeys(site.location for site in consequence.sites))
         tensor = consequence.fields["tensor"]
         return f"correct the part of {tensor} at {lines}: it is written again, and not read before", *cause.remedies
-    if lacks_load(cause, consequence):
-        load = f"load {consequence.fields['tensor']}, which nothing reads, into {cause.fields['buffer']}"
-        return f"{load} before {cause.sites[0].location}", *cause.remedies
-    return None
+    return _load(cause, consequence.fields["tensor"]) if lacks_load(cause, consequence) else None
+
+
+def _unused(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """An input that nothing reads is missing."""
+    if consequence.kind != "unused":
+        return None
+    name = consequence.fields["buffer"]
+    return (f"read {name}: no operation does", *cause.remedies) if cause.kind == "wrong-value" else _load(cause, name)
+
+
+def _load(cause: Finding, tensor: str) -> tuple[str, ...]:
+    into = f"into {cause.fields['buffer']} before {cause.sites[0].location}"
+    return f"load {tensor}, which nothing reads, {into}", *cause.remedies
 
 
 def _wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
@@ -170,6 +184,7 @@ _RULES: tuple[_Rule, ...] = (
     _exchanged,
     _race_of_tasks,
     _unread,
+    _unused,
     _written_again,
     _wrong_value,
     _never_written,

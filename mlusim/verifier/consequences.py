@@ -15,6 +15,7 @@ from mlusim.verifier.one_fault import (
     gives_a_number,
     lack_beside_one_line,
     lacks_load,
+    lacks_write,
     of_two_launches,
     stopped_at,
     wrong_stage,
@@ -248,17 +249,25 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
 
 
 def _unread(cause: Finding, unread: Finding) -> bool:
-    """Return whether an operation whose result nothing reads comes too late, or lacks its store.
+    """Return whether an operation whose result nothing reads comes too late, or lacks its reader or its store.
 
-    It races, makes what a wrong value should be, or makes what should be an output that nothing writes.
+    It races, or makes what is missing: in a wrong value, in a buffer of the core that nothing writes, or in an output
+    that nothing writes.
     """
     if cause.kind == "never-written":
         return not cause.sites
     if cause.kind == "wrong-value":
-        return bool(unread.fields["buffer"] == cause.fields["buffer"])
+        return True
+    if lacks_write(cause):
+        return unread.sites[0].owner == cause.sites[0].owner
     races = (race for race in cause.unfolded if race.kind == "race")
     same = (race for race in races if race.fields["buffer"] == unread.fields["buffer"])
     return any(unread.sites[0].at in race.lines and unread.sites[0].operation != "memcpy" for race in same)
+
+
+def _unused(cause: Finding, unused: Finding) -> bool:
+    """Return whether an input that no operation reads is missing in a wrong value, or in a buffer of a core."""
+    return bool(unused.fields["is_input"]) and (cause.kind == "wrong-value" or lacks_write(cause))
 
 
 def _lookup(cause: Finding, lookup: Finding) -> bool:
@@ -396,4 +405,5 @@ _EXPLAINS: dict[str, Callable[[Finding, Finding], bool]] = {
     "written-again": _written_again,
     "not-planned": _not_planned,
     "unread": _unread,
+    "unused": _unused,
 }

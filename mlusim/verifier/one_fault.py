@@ -29,15 +29,14 @@ def of_two_launches(cause: Finding, gap: Finding) -> bool:
     return both_write and not gap.sites and gap.nbytes == cause.nbytes * cause.times
 
 
+def lacks_write(cause: Finding) -> bool:
+    """Return whether a core reads a buffer of its own before anything writes any of it."""
+    return cause.kind == "uninitialised" and cause.fields["memory"] in PRIVATE and not cause.fields["beside_line"]
+
+
 def lacks_load(cause: Finding, again: Finding) -> bool:
     """Return whether a buffer of a core is never filled, and nothing reads a tensor that tasks write again."""
-    return (
-        cause.kind == "uninitialised"
-        and cause.fields["memory"] in PRIVATE
-        and not cause.fields["beside_line"]
-        and again.kind == "written-again"
-        and not again.fields["is_read"]
-    )
+    return lacks_write(cause) and again.kind == "written-again" and not again.fields["is_read"]
 
 
 def lack_beside_one_line(one: Finding, other: Finding) -> bool:
@@ -91,8 +90,7 @@ def wrong_stage(cause: Finding, race: Finding) -> Site | None:
     Several lines call it, and nothing stores an output, or loads the buffer that it reads.
     """
     lacks_store = cause.kind == "never-written" and not cause.sites
-    lacks_load = cause.kind == "uninitialised" and cause.fields["memory"] in PRIVATE and not cause.fields["beside_line"]
-    if race.kind != "race" or not (lacks_store or lacks_load):
+    if race.kind != "race" or not (lacks_store or lacks_write(cause)):
         return None
     called = (site for site in race.sites if len(site.called_at) > 1)
     return next((site for site in called if lacks_store or site.at == cause.sites[0].at), None)

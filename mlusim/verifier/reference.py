@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.producer import Element, came_through, last_writer, sources_of
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import SourceLine
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
 _ROUNDING = 2.0**-10
@@ -71,18 +72,25 @@ def differs(
         location=read,
         rule=_rule(tolerance, absolute_tolerance),
         remedies=(
-            ("check the operation that made these bytes" if len(writer) > 1 else "check where this store reads them")
-            + _if_rounding(result, expected, wrong)
-            if writer
-            else "no operation writes this element",
+            _check(through) + _if_rounding(result, expected, wrong) if writer else "no operation writes this element",
         ),
         fields={
             "tensor": allocation.name,
             "elements": len(wrong),
-            "through": through,
+            "through": [line.location for line in through],
             "buffer": _stored(log, writer[0].record) if writer else "",
         },
     )
+
+
+def _check(through: Sequence[SourceLine]) -> str:
+    """Return what to check: the lines that made the bytes."""
+    if not through:
+        return "check where this store reads them"
+    if len(through) == 1:
+        return "check the operation that made these bytes"
+    *first, last = (line.location for line in through)
+    return f"check the operations that made these bytes, at {', '.join(first)} and {last}"
 
 
 def _stored(log: Log, record: int) -> str:
@@ -138,17 +146,18 @@ def _if_rounding(result: Array, expected: Array, wrong: Array) -> str:
 
 def _origin(
     log: Log, identity: int, byte: int, dtype: np.dtype[Any], repeat: Callable[[int], Mapping[int, Array]] | None
-) -> tuple[tuple[Site, ...], str, list[str]]:
+) -> tuple[tuple[Site, ...], str, list[SourceLine]]:
     """Return the last writer of an element with the producer of the bytes it stored, and the producer's operands.
 
-    Also returns the lines that made the element before its store, as `kernel.py:41`.
+    Also returns the lines that made the element before its store, in the order of their files.
     """
     run, nbytes = Run(log), dtype.itemsize
     store = last_writer(run, Element(identity, byte, nbytes), len(log))
     if store == NONE:
         return (), "", []
     wrote = site_of(log, store, "writes")
-    through = sorted({site_of(log, record, "makes").location for record in came_through(run, store, byte)})
+    made_at = {log.lines[log.records.values(record)["line"]][:2] for record in came_through(run, store, byte)}
+    through = [SourceLine(file, line) for file, line in sorted(made_at) if line]
     stored = [source for source in sources_of(run, store, byte) if _is_on_chip(log, source)][:1]
     producer = last_writer(run, replace(stored[0], nbytes=nbytes), store) if stored else NONE
     if producer == NONE:

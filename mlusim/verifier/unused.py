@@ -43,6 +43,7 @@ def find_unused(run: Run) -> list[Finding]:
                 ),
                 nbytes=record.nbytes,
                 times=len(identities),
+                fields={"buffer": name, "is_input": record.read_only},
             )
         )
     return findings

@@ -335,7 +335,8 @@ def test_a_wrong_value_names_its_producer_and_operands():
     assert [(site.role, site.operation) for site in finding.sites] == [("writes", "memcpy"), ("makes", "add")]
     assert finding.sites[1].source == "core.add(twice, twice, held)"
     assert finding.location == "add read twice[0, 1] = 2.0 and held[0, 1] = 1.0"
-    assert finding.remedy == "check the operation that made these bytes"
+    load, multiply, add = (f"test_verify.py:{chain.__code__.co_firstlineno + number}" for number in (2, 3, 4))
+    assert finding.remedy == f"check the operations that made these bytes, at {load}, {multiply} and {add}"
 
 
 def test_a_helper_that_is_not_awaited_is_a_finding():

@@ -264,7 +264,7 @@ def test_a_buffer_that_is_never_loaded_is_one_finding_whichever_part_is_read():
         await core.memcpy(out[4:8], tile[4:8])
 
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
-    assert (finding.kind, kinds_of(finding)) == ("uninitialised", ["uninitialised"])
+    assert (finding.kind, kinds_of(finding)) == ("uninitialised", ["uninitialised", "unused"])
 
 
 def test_a_number_from_a_race_explains_the_error_that_python_raises_for_it():
