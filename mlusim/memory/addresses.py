@@ -197,6 +197,9 @@ class Addresses:
 
 def _wrapped(values: Array, extent: int, name: str, column: int, dtype: np.dtype[Any]) -> Integers:
     """Return a new array of index values in a type that holds them, negative values counted from the end."""
+    # As unsigned numbers, negative values exceed every extent: most indices need one pass.
+    if int(np.maximum.reduce(values.view(f"u{values.itemsize}"))) < extent:
+        return values.astype(dtype)
     # The reductions of `min` and `max`, without their calls in Python.
     low, high = int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
     if low < -extent or high >= extent:

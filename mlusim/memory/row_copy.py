@@ -46,8 +46,12 @@ class RowCopy:
         """Copy the rows."""
         to = self.dst.raw()
         if self.dst_rows is not None:
-            # NumPy assigns through one index array in order, so the last of repeated rows remains; tests check it.
-            to[_indices(self.dst_rows)] = self.rows()
+            numbers, values = self.dst_rows, self.rows()
+            if to.flags.c_contiguous and values.flags.c_contiguous and numbers.flags.c_contiguous:
+                element_loops.scatter_rows(to, numbers, values)
+            else:
+                # NumPy assigns through one index array in order, so the last of repeated rows remains; tests check it.
+                to[_indices(numbers)] = values
             return
         origin, rows, target = self.src.raw(), _indices(self.src_rows), to[: self.count]
         if rows is None:
