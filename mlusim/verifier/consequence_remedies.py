@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.findings import Finding, Site, in_one_function, outermost_loop
-from mlusim.verifier.one_fault import exchanged, lacks_load, of_two_launches, stopped_at, wrong_in_order, wrong_stage
+from mlusim.verifier.one_fault import exchanged, lacks_load, of_two_launches, stopped_at, wrong_stage
 from mlusim.verifier.races.lane_syncs import blocking_copy
 from mlusim.verifier.source_file import SourceLine, location_of, source_file
 
@@ -75,15 +75,6 @@ def _wrong_index(cause: Finding, consequence: Finding) -> tuple[str, ...] | None
     if cause.kind != "stopped" or consequence.kind not in ("race", "uninitialised") or cause.remedies:
         return None
     return (f"correct the index at {stopped_at(cause).location}: before it is out of range, it selects a wrong part",)
-
-
-def _wrong_in_order(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
-    """The operations of a race came in order, and the values are wrong nevertheless: a sync would not mend them."""
-    if not wrong_in_order(cause, consequence) or cause.remedy.startswith("correct the "):
-        return None
-    lines = " or ".join(dict.fromkeys(site.location for site in cause.sites))
-    why = "they came in this order in the run, and the values are wrong all the same"
-    return f"correct the part of {cause.fields['buffer']} at {lines}: {why}", *cause.remedies
 
 
 def _exchanged(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
@@ -180,7 +171,6 @@ _Rule = Callable[[Finding, Finding], tuple[str, ...] | None]
 _RULES: tuple[_Rule, ...] = (
     _barrier,
     _wrong_index,
-    _wrong_in_order,
     _exchanged,
     _race_of_tasks,
     _unread,

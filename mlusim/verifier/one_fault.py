@@ -67,16 +67,6 @@ def called_at_stop(stop: Finding, finding: Finding) -> bool:
     )
 
 
-def wrong_in_order(race: Finding, wrong: Finding) -> bool:
-    """Return whether a value is wrong though the operations of a race made it in order: no sync would mend that."""
-    if race.kind != "race" or wrong.kind != "wrong-value":
-        return False
-    made_by = {site.record for site in wrong.sites}
-    pairs = [one.sites for one in race.unfolded if one.kind == "race"]
-    in_order = all(0 <= first.end_ps <= second.start_ps for first, second in pairs)
-    return in_order and any({site.record for site in sites} <= made_by for sites in pairs)
-
-
 def gives_a_number(reader: Site) -> bool:
     """Return whether an operation passes what it reads to scalar code, or uses it as addresses."""
     instruction = INSTRUCTIONS.get(reader.operation)

@@ -63,10 +63,14 @@ def wait_for_register(issuer: Issuer, line: int, record: int, value: Callable[[]
         issuer.unit.update_memory(issuer.task.now_ps)
         return value()
 
+    task = issuer.task
     suspends = sync(issuer, line, "sync_compute", COMPUTE_PIPES).suspends
+    if not suspends and (task.pending_io or task.pending_move):
+        # Copies that end before the instruction come first.
+        suspends = task.until(task.now_ps)
     # The kernel has to await the instruction, not the sync.
-    issuer.task.unawaited = record
-    return Waiting(issuer.task, suspends=suspends, finish=finish)
+    task.unawaited = record
+    return Waiting(task, suspends=suspends, finish=finish)
 
 
 def issue_counted(

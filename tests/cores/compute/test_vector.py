@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mlusim
 from kernel_runs import compute
 from mlusim import dtypes
 from mlusim.cores.core import Core
@@ -263,3 +264,17 @@ def test_convert_in_place(run: Any, source: str, target: str) -> None:
 
     run(kernel, x, out, device=device)
     np.testing.assert_array_equal(device.download(out), array.astype(target))
+
+
+def test_a_result_in_a_register_includes_a_copy_that_ends_before_the_instruction():
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(x.shape, x.dtype)
+        core.write_zero(tile)
+        await core.sync_compute()
+        core.memcpy_async(tile, x)
+        core.scalar(10_000_000)
+        core.store(out[0], await core.sum(tile))
+        await core.sync()
+
+    x = np.arange(8, dtype=np.float32)
+    assert mlusim.run(kernel, x, mlusim.Output(1), kind="BLOCK", dim=1).output[0] == x.sum()

@@ -1,0 +1,32 @@
+"""The remedy of a race, given the result of a run in which each operation of a core is done before its next is issued.
+
+If that result is right, a sync is missing. If it is wrong, no sync would mend the kernel: an operation accesses a wrong
+part of its buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mlusim.verifier.findings import Finding
+
+# Remedies other than a sync.
+_NO_SYNC = ("correct the ", "let what uses ")
+
+
+def with_result_in_order(findings: Iterable[Finding], *, is_right: bool) -> tuple[Finding, ...]:
+    """Return findings with the remedies of races within a task in the order that the result in program order tells."""
+    return tuple(_ranked(finding, is_right=is_right) if finding.kind == "race" else finding for finding in findings)
+
+
+def _ranked(race: Finding, *, is_right: bool) -> Finding:
+    syncs = [remedy for remedy in race.remedies if not remedy.startswith(_NO_SYNC)]
+    others = [remedy for remedy in race.remedies if remedy.startswith(_NO_SYNC)]
+    if is_right:
+        return replace(race, remedies=(*syncs, *others))
+    if not others:
+        lines = " or ".join(dict.fromkeys(site.location for site in race.sites))
+        why = "with each operation done before the next, the values are wrong all the same"
+        others = [f"correct the part of {race.fields['buffer']} at {lines}: {why}"]
+    return replace(race, remedies=(*others, *syncs))
