@@ -133,9 +133,10 @@ def pointer_copy_shape(
     """
     actual = DIRECTIONS.get((src.memory, dst.memory))
     if actual is not direction:
+        remedy = "write that, or correct the pointers" if actual else "no copy has it; correct the pointers"
         raise CopyError(
             f"memcpy says {direction.name} but copies from {src!r} to {dst!r}: "
-            f"the direction of these pointers is {actual.name if actual else 'not one that __memcpy has'}"
+            f"the direction of these pointers is {src.memory.name}2{dst.memory.name}; {remedy}"
         )
     if size <= 0:
         raise CopyError(f"memcpy of {size} B: the size of a segment must be positive; guard an empty copy with `if`")

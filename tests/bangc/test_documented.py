@@ -9,7 +9,7 @@ import pytest
 
 from mlusim import Device, bangc
 from mlusim.bangc import Module
-from mlusim.errors import KernelError
+from mlusim.errors import AllocationError, KernelError
 
 KERNEL = Path(__file__).parent / "kernels" / "documented.mlu"
 
@@ -70,4 +70,13 @@ def test_a_memory_has_room_for_2048_arrays(module: Module) -> None:
         r"documented\.mlu:58, .*: the file has more than 2 048 arrays in one memory, and a20\d\d is one more: compile"
     )
     with pytest.raises(KernelError, match=message):
+        device.synchronize()
+
+
+def test_so_has_the_sram_of_a_cluster_that_a_copy_writes(module: Module) -> None:
+    device = Device()
+    device.launch(module["crowded_sram"], device.upload(np.zeros(64, np.float32)), dim=8, kind="UNION2")
+    with pytest.raises(
+        AllocationError, match=r"the file has more than 2 048 arrays in one memory, and tile is one more"
+    ):
         device.synchronize()

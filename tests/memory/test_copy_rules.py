@@ -159,7 +159,7 @@ def test_the_direction_must_be_that_of_the_pointers(direction: Direction) -> Non
             with pytest.raises(
                 CopyError,
                 match=rf"^memcpy says {direction.name} but copies from <.*> to <.*>: the direction of these pointers "
-                rf"is {other.name}$",
+                rf"is {other.name}; write that, or correct the pointers$",
             ):
                 pointer_copy_shape(dst, src, 128, direction, (), 372, UNIT)
 

@@ -8,6 +8,8 @@ from mlusim.bangc.compiler.undeclared_names import OWN
 
 _OPENING, _CLOSING = "([{", ")]}"
 _JOINTS = ("::", ".", "->")
+# Words that precede a statement, or the condition of one.
+_KEYWORDS = ("return", "else", "do", "if", "constexpr", "while", "for", "switch")
 
 
 def rewrite_launch(source: Source, position: int, entries: list[Entry], with_defaults: set[str]) -> None:
@@ -53,7 +55,7 @@ def _start_of_callee(source: Source, position: int) -> int:
             if opening < 0:
                 break
             index = opening - 1
-            if not _ends_an_operand(tokens, index):
+            if not _ends_an_operand(source, index):
                 start = opening if closing == ")" else -1
                 break
             continue
@@ -66,7 +68,7 @@ def _start_of_callee(source: Source, position: int) -> int:
             break
         start = index - 1  # a leading ::, if nothing else precedes it
         index -= 2
-        if index < 0 or not _ends_an_operand(tokens, index):
+        if index < 0 or not _ends_an_operand(source, index):
             break
     return start
 
@@ -107,13 +109,17 @@ def _touches(tokens: list[Token], index: int, text: str) -> bool:
     return after is not None and after.text == text and after.start == tokens[index].stop
 
 
-def _ends_an_operand(tokens: list[Token], index: int) -> bool:
+def _ends_an_operand(source: Source, index: int) -> bool:
     """Whether a token ends an operand, so that a bracket or an operator may follow, as after a name."""
     if index < 0:
         return False
-    if tokens[index].kind == "word":
-        return tokens[index].text not in ("return", "else", "do", "if", "while", "for", "switch")
-    return tokens[index].text in (">", ")", "]")
+    token = source.tokens[index]
+    if token.kind == "word":
+        return token.text not in _KEYWORDS
+    if token.text == ")":
+        opening = source.opening(index)  # -1 for the three parts of a `for`
+        return opening > 0 and source.tokens[opening - 1].text not in _KEYWORDS
+    return token.text in (">", "]")
 
 
 def arguments_of_template(tokens: list[Token]) -> int:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from mlusim.bangc.calls.call_record import file_at, text_at
 from mlusim.bangc.compiler.debug_lines import HEADERS, SourceLine, is_system
+from mlusim.bangc.execution.image import too_many_arrays
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.runtime_layout import (
     ARENA_BYTES,
-    ARRAYS,
     GAP_BYTES,
     GUARD_BYTES,
     KINDS,
@@ -107,8 +107,7 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLin
         _EXCEPTION: f"{who} threw an exception that nothing caught: {text}",
         _UNDEFINED: f"{who} called {text}, which no file defines: name its source file too",
         _HEAP: f"{who} calls {text}: a kernel has no heap, nor what needs one, as std::vector; declare an array",
-        _TOO_MANY: f"the file has more than {group_digits(ARRAYS)} arrays in one memory, and {text} is one more: "
-        "compile its kernels in several modules",
+        _TOO_MANY: too_many_arrays(text),
         _STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or one below",
     }
     if kind == _HEAP and text == "throw":

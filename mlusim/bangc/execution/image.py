@@ -22,6 +22,7 @@ from mlusim.arrays import Array
 from mlusim.bangc.execution.file_variables import file_variables
 from mlusim.bangc.execution.runtime_layout import (
     ARENA_BYTES,
+    ARRAYS,
     FIBRE_WORDS,
     GAP_BYTES,
     KINDS,
@@ -35,8 +36,9 @@ from mlusim.bangc.execution.runtime_layout import (
     Fibre,
     PlacedArray,
 )
-from mlusim.errors import CompileError
+from mlusim.errors import AllocationError, CompileError
 from mlusim.files import scratch_folder
+from mlusim.units import group_digits
 
 # Flag of `mmap`: pages take no memory before they are written.
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
@@ -119,11 +121,21 @@ class Room:
         """Add an array of a function before a core runs the function, as `mlusim_place` does; returns its number."""
         arena = self.arena
         number, alignment = int(arena.count), int(arena.alignment)
+        if number == ARRAYS:
+            raise AllocationError(too_many_arrays(array.name.decode()))
         offset = -(-(int(arena.used) + GAP_BYTES) // alignment) * alignment
         arena.arrays[number] = array
         arena.arrays[number].offset = offset
         arena.used, arena.count = offset + int(array.size), number + 1
         return number
+
+
+def too_many_arrays(name: str) -> str:
+    """Return the text of the error for an array that an arena has no place for."""
+    return (
+        f"the file has more than {group_digits(ARRAYS)} arrays in one memory, and {name} is one more: compile its "
+        "kernels in several modules"
+    )
 
 
 class Image:

@@ -66,8 +66,18 @@ class ProgramMemory:
         return self.last_error
 
     def write(self, target: int, layout: str, *values: Any) -> None:
-        """Write values to an address passed by the program; does nothing for a null pointer."""
+        """Write values to an address passed by the program; does nothing for a null pointer.
+
+        Raises `InputError` for device memory.
+        """
         if target:
+            on_device = self.at(target)
+            if on_device is not None:
+                raise InputError(
+                    f"the result would be stored at byte {group_digits(on_device[1])} of "
+                    f"{on_device[0].allocation.name}, which is on the board: pass the address of a variable of the "
+                    "program, as in cnrtMalloc(&pointer, size)"
+                )
             content = struct.pack(layout, *values)
             ctypes.memmove(target, content, len(content))
 
@@ -138,7 +148,10 @@ class ProgramMemory:
         allocation = self.at(address)
         if allocation is None:
             if address == 0 and size > 0:
-                raise InputError(f"{call} of {group_digits(size)} B at a null pointer")
+                raise InputError(
+                    f"{call} of {group_digits(size)} B at a null pointer: pass allocated memory, and check the status "
+                    "of its allocation"
+                )
             return None
         view, offset = allocation
         if offset + size > view.nbytes:

@@ -29,6 +29,10 @@ UNFIT = "error: the arguments of the launch do not fit the entry"
         ("n++, k<int>", "k<int>"),
         ("if (a < b) k<int>", "k<int>"),
         ("space::k<int, (1 > 0)>", "space::k<int, (1 > 0)>"),
+        ("if (a) (k)", "(k)"),
+        ("if constexpr (a) (k<int>)", "(k<int>)"),
+        ("for (int i = 0; i < 2; ++i) (i ? k : l)", "(i ? k : l)"),
+        ("while (--a) (*k)", "(*k)"),
     ],
 )
 def test_the_name_of_a_launch_may_have_comparisons(callee: str, name: str) -> None:

@@ -93,6 +93,26 @@ def test_remedies_name_the_functions_of_bang_c(module: bangc.Module) -> None:
         device.synchronize()
 
 
+@pytest.mark.parametrize(
+    ("direction", "message"),
+    [
+        ("LDRAM2NRAM", r"says LDRAM2NRAM but copies from .* into x \(gdram\).*GDRAM2NRAM; write that, or correct"),
+        ("LDRAM2LDRAM", "in direction LDRAM2LDRAM: there is no such copy; stage the bytes through NRAM$"),
+        ("mluMemcpyDirection_t(77)", "in direction 77: there is no such copy; write a name, such as GDRAM2NRAM$"),
+    ],
+)
+def test_a_wrong_direction_is_named_with_its_remedy(direction: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "direction.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void load(float *x) {\n  __nram__ float tile[64];\n"
+        f"  __memcpy(tile, x, sizeof(tile), {direction});\n}}\n"
+    )
+    device = Device()
+    device.launch(bangc.compile(file)["load"], device.upload(np.zeros(64, np.float32), "x"), dim=1, kind="BLOCK")
+    with pytest.raises(CopyError, match=r"direction\.mlu:4, .*: memcpy " + message):
+        device.synchronize()
+
+
 TASKS, ROOM, ROWS = 4, 4096, 7
 STEP = st.tuples(
     st.integers(0, 8),
