@@ -111,3 +111,18 @@ def test_a_missing_constant_as_a_bound_is_an_error_with_the_remedy(compiler: str
         bangc.compile(file, compiler=compiler)
     fill = bangc.compile(file, compiler=compiler, define=["CNNL_STRANGE_MAX=8"])["fill"]
     mlusim.verify(fill, mlusim.Output((8,)), dim=4, kind="BLOCK", reference=np.full(8, 2, np.float32)).check()
+
+
+def test_a_status_is_compared_with_one_that_the_headers_lack(compiler: str, tmp_path: Path) -> None:
+    file = tmp_path / "status.mlu"
+    file.write_text(
+        "#include <cnrt.h>\n"
+        "int main(int count, char **) {\n"
+        "  cnrtRet_t status = count > 1 ? cnrtErrorNotReady : cnrtErrorBusy;\n  int number = status;\n"
+        "  bool busy = status == cnrtErrorBusy && number == cnrtErrorBusy && !(cnrtErrorBusy != status);\n"
+        "  switch (status) { case cnrtSuccess: case cnrtErrorIllegalState: return 3; default: break; }\n"
+        "  return busy + 10 * (cnrtErrorBusy == cnrtErrorIllegalState);\n}\n"
+    )
+    module = bangc.compile(file, compiler=compiler)
+    assert run_program(module, Device()) == 1
+    assert run_program(module, Device(), ("ready",)) == 0

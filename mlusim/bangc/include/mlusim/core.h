@@ -190,6 +190,14 @@ constexpr bool operator==(const Foreign &one, const Foreign &other) { return one
 constexpr bool operator!=(const Foreign &one, const Foreign &other) { return one.word != other.word; }
 constexpr bool operator==(const Foreign &one, const ForeignConstant &other) { return one.word == other.word; }
 constexpr bool operator!=(const Foreign &one, const ForeignConstant &other) { return one.word != other.word; }
+constexpr bool operator==(const ForeignConstant &one, const ForeignConstant &other) { return one.word == other.word; }
+constexpr bool operator!=(const ForeignConstant &one, const ForeignConstant &other) { return one.word != other.word; }
+// A status of the headers is compared with one that they lack.
+template <class T> using Number = typename std::enable_if<std::is_enum<T>::value || std::is_arithmetic<T>::value>::type;
+template <class T, class = Number<T>> constexpr bool operator==(T one, ForeignConstant other) { return one == T(other); }
+template <class T, class = Number<T>> constexpr bool operator!=(T one, ForeignConstant other) { return one != T(other); }
+template <class T, class = Number<T>> constexpr bool operator==(ForeignConstant one, T other) { return T(one) == other; }
+template <class T, class = Number<T>> constexpr bool operator!=(ForeignConstant one, T other) { return T(one) != other; }
 
 // A log shows the number.
 template <class S, class = typename std::enable_if<std::is_class<S>::value>::type>
