@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from mlusim.cores.machine.chip import Chip
 
 STANDARD = "gnu++17"
+_OLDER = re.compile(r"(?:c|gnu)\+\+(?:98|03|0x|11|1y|14)$")
 # Names of unknown functions in one message.
 _SHOWN = 5
 
@@ -301,9 +303,19 @@ def compile(  # noqa: A001 - the public name
         options=Options(
             include=tuple(map(str, as_paths(include))),
             define=as_texts("define", define),
-            std=as_text("std", std),
+            std=_standard(std),
             compiler=toolchain.find_compiler(compiler),
         ),
         sources=tuple(file.resolve() for file in files[1:]),
         syntax_only=syntax_only,
     )
+
+
+def _standard(std: object) -> str:
+    name = as_text("std", std)
+    if _OLDER.match(name):
+        raise InputError(
+            f"std={name}: the headers need C++17 or later; leave it out, since {STANDARD}, the default, also compiles "
+            "most C++11 and C++14"
+        )
+    return name
