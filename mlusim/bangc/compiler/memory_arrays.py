@@ -51,6 +51,8 @@ class MemoryArrays:
         self._owner, self._storage = '""' if at_file_scope else "__PRETTY_FUNCTION__", "static"
         start = self._start(position)
         stop = source.end_of_declaration(position)
+        for index in range(start, min(stop, len(tokens))):
+            self.rewrite_type(index)
         body = without_attributes(tokens[start:stop])
         is_global = marker.text in _VARIABLES and at_file_scope and _is_global(tokens[start:stop])
         is_static_member = in_class and marker.text not in _VARIABLES and any(token.text == "static" for token in body)
@@ -105,6 +107,15 @@ class MemoryArrays:
                 new.append(self._reference(kind, base, declarator, marker, again=True))
         source.replace(start, stop, " ".join(new) or ";")
         return stop + 1
+
+    def rewrite_type(self, position: int) -> None:
+        """Rewrite `decltype(name)` of an array, whose name is a reference here, to the type of the array."""
+        words = self._source.tokens[position : position + 4]
+        if [word.text for word in words[::3]] != ["decltype", ")"] or words[2].text not in self.defined:
+            return
+        for index, text in ((position, "::std::remove_reference_t<decltype"), (position + 3, ")>")):
+            self._source.replace(index, index, text)
+            self._source.tokens[index].text = text
 
     def _with_bounds(self, declarator: list[Token], position: int) -> list[Token]:
         """Return a declarator `name[]` with the bounds of its definition, if there is one after `position`."""

@@ -142,6 +142,8 @@ class _Rewriter:
             self._source.replace(position, position, "")
         elif token.text == ENTRY_WORD:
             self._entry(position)
+        elif token.text == "decltype":
+            self.arrays.rewrite_type(position)
         elif token.text in _ASSEMBLY:
             _assembly(self._source, position)
         elif self._source.next_text(position) == "(":

@@ -333,3 +333,23 @@ def test_an_array_may_be_of_a_record_that_its_declaration_defines(tmp_path: Path
     device.synchronize()
     assert device.download(out).tolist() == [7, 1, 13, 132 + 256]
     assert {line for name, line, _ in device.log.lines if name.endswith("records.mlu")} >= {15, 16, 17, 18}
+
+
+def test_decltype_of_an_array_is_its_type(compiler: str, tmp_path: Path) -> None:
+    file = tmp_path / "types.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <type_traits>\n"
+        "__nram__ float tile[4][16];\n__nram__ int one;\n"
+        "__mlu_entry__ void types(int *out) {\n"
+        "  __nram__ float row[32];\n  __nram__ decltype(tile) other;\n  decltype(row) *pointer = &row;\n"
+        "  decltype(one) plain = 3;\n  (*pointer)[5] = 7;\n  other[3][15] = 9;\n"
+        "  out[0] = std::extent<decltype(row)>::value + std::rank<decltype(tile)>::value;\n"
+        "  out[1] = row[5] + other[3][15] + ++plain;\n"
+        "  out[2] = std::is_same<std::remove_all_extents_t<decltype(tile)>, float>::value;\n"
+        "  out[3] = sizeof(decltype(tile)) + std::is_same<decltype((one)), int &>::value;\n}\n"
+    )
+    device = Device()
+    out = device.alloc(4, "int32")
+    device.launch(bangc.compile(file, compiler=compiler)["types"], out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(out).tolist() == [32 + 2, 7 + 9 + 4, 1, 4 * 16 * 4 + 1]
