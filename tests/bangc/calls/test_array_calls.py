@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from called_intrinsics import FLOATS, POISON, TYPES, Array, assert_equal, compiled, results
-from mlusim import bangc
+from mlusim import Device, bangc
 
 H, W, C = 6, 5, 4  # an image in `a`
 N = H * W * C
@@ -197,3 +198,28 @@ def test_conversions(conversions: bangc.Module, type_name: str) -> None:
         if source == type_name:
             expected = function(a)
             assert_equal(row.view(expected.dtype)[:N], expected, call, {"a": a})
+
+
+def test_objects_that_convert_to_pointers_and_numbers_are_arguments(compiler: str, tmp_path: Path) -> None:
+    file = tmp_path / "objects.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <type_traits>\n"
+        "template <class T> struct Buffer {\n  T *first;\n  operator T *() { return first; }\n};\n"
+        "struct Count {\n  int *value;\n  operator int() const { return *value; }\n};\n"
+        "struct Scale {\n  float value;\n  operator float() const { return value; }\n};\n"
+        "__mlu_entry__ void objects(float *out, const float *x) {\n"
+        "  __nram__ float a[64], b[64];\n  __nram__ int n;\n  n = 64;\n"
+        "  Buffer<float> in{a}, result{b};\n  Count count{&n};\n"
+        "  __memcpy(in, x, std::integral_constant<int, 256>(), GDRAM2NRAM);\n"
+        "  for (int k = 0; k < 2; ++k) {\n"
+        "    __bang_mul_scalar(result, in, Scale{2.5f}, count);\n    __bang_add(in, in, result, count);\n  }\n"
+        "  out[64] = __bang_sum(in, count);\n"
+        "  __memcpy(out, in, count * sizeof(float), NRAM2GDRAM);\n}\n"
+    )
+    x = np.arange(64, dtype=np.float32)
+    expected = (x * np.float32(3.5) * np.float32(3.5)).astype(np.float32)
+    device = Device("mlu590-h8")
+    out = device.alloc(65, "float32")
+    device.launch(bangc.compile(file, device, compiler=compiler)["objects"], out, device.upload(x), dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(out).tolist() == [*expected.tolist(), float(expected.sum())]

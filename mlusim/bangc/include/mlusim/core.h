@@ -129,8 +129,18 @@ template <class T> MLUSIM_PLAIN inline uint64_t bits(const T &value) {
     }
 }
 
+// The type in which an instruction takes an argument: that of the pointer or the number that an object converts to.
+template <class T, class = void> struct Taken { using type = T; };
+template <class T>
+struct Taken<T, std::enable_if_t<std::is_class<T>::value && !std::is_class<decltype(+std::declval<T &>())>::value>> {
+    using type = decltype(+std::declval<T &>());
+};
+
 template <class... A>
 MLUSIM_PLAIN inline uint64_t issue(int op, const char *file, int line, const A &...arguments) {
+    // Before the record is filled, because a conversion is the user's code.
+    if constexpr (!(std::is_same<A, typename Taken<A>::type>::value && ...))
+        return issue<typename Taken<A>::type...>(op, file, line, const_cast<A &>(arguments)...);
     static const uint64_t codes[] = {code<A>()..., 0};
     mlusim_record *record = mlusim_call_record;
     uint64_t count = 0;
@@ -205,7 +215,7 @@ inline S &operator<<(S &stream, const Foreign &value) { return stream << value.w
 
 // The element that a pointer points to.
 template <class P> struct Element {
-    using type = typename std::remove_cv<typename std::remove_pointer<P>::type>::type;
+    using type = typename std::remove_cv<typename std::remove_pointer<typename Taken<P>::type>::type>::type;
 };
 
 template <class T> MLUSIM_PLAIN inline T result(uint64_t word) {
