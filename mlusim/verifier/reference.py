@@ -72,7 +72,7 @@ def differs(
         location=read,
         rule=_rule(tolerance, absolute_tolerance),
         remedies=(
-            _check(through) + _if_rounding(result, expected, wrong) if writer else "no operation writes this element",
+            _check(through) + _if_rounding(result, expected, wrong) if writer else _nothing_writes(log, identity),
         ),
         fields={
             "tensor": allocation.name,
@@ -91,6 +91,19 @@ def _check(through: Sequence[SourceLine]) -> str:
         return "check the operation that made these bytes"
     *first, last = (line.location for line in through)
     return f"check the operations that made these bytes, at {', '.join(first)} and {last}"
+
+
+def _nothing_writes(log: Log, identity: int) -> str:
+    """Return the remedy for an element that no operation writes, with the lines that write others of its tensor."""
+    run = Run(log)
+    records = run.accesses.record[run.accesses.write & (run.accesses.alloc == identity)]
+    lines = [log.lines[code][:2] for code in np.unique(run.columns["line"][records]).tolist()]
+    others = [SourceLine(file, line).location for file, line in sorted(lines) if line]
+    if not others:
+        return "no operation writes this element"
+    return f"write this element, too: no operation does; others of {log.allocations[identity].name} are written at " + (
+        " and ".join(others)
+    )
 
 
 def _stored(log: Log, record: int) -> str:

@@ -235,7 +235,7 @@ def test_an_unwritten_tile_and_a_doubly_written_one_are_named():
     assert again.title == "64 B of out are written twice, first by task 0 both times"
     assert again.region == "out[3:5, 0:8], 64 B"
     (wrong,) = only(report, "never-written").folded
-    assert wrong.remedy == "no operation writes this element"
+    assert wrong.remedy.startswith("write this element, too: no operation does; others of out are written at ")
     assert "output   out float32 [8, 8]: 32 B never written, 64 B written more than once" in report.text()
 
 
@@ -313,11 +313,12 @@ async def _accumulate(core, x, total, order):
 @pytest.mark.parametrize("order", ["own lock", "load outside"])
 def test_a_kernel_with_locks_is_told_to_hold_the_same_lock(order):
     finding = only(verify(_accumulate, X, InOut(ACCUMULATOR), order, dim=4, rewrites=True), "task-race")
-    load, store = (site.location for site in finding.sites)
+    load = finding.sites[0].location
     begin = _accumulate.__code__.co_firstlineno
     lock = {
-        "own lock": f"hold the same lock in every task from {load} to {store}: `await core.lock(0)`, "
-        "`await core.unlock(0)`\n",
+        "own lock": f"hold the same lock at test_findings.py:{begin + 8} in every task: "
+        f"{finding.sites[0].task} holds {finding.sites[0].core[-1]}, and "
+        f"{finding.sites[1].task} holds {finding.sites[1].core[-1]}\n",
         "load outside": f"move the lock at test_findings.py:{begin + 8} before {load}\n",
     }
     assert finding.remedy == (

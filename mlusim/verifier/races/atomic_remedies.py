@@ -56,7 +56,8 @@ def announced(pair: Pair) -> list[str]:
         return []
     following = atomics[atomics > begins]
     if not len(following):
-        return [_before_atomic(run, store, int(atomics[-1]))] if pair.writes[0] else []
+        announces = pair.writes[0] and store.at != late.at
+        return [_before_atomic(run, store, int(atomics[-1]))] if announces else []
     at = run.line_at(int(following[0])).location
     if order.done[begins] >= following[0]:
         return [
@@ -79,6 +80,17 @@ def announced(pair: Pair) -> list[str]:
         return [f"let {late.task} wait for the atomic at {at}, which follows {store.location}, before {late.location}"]
     told = f"the old value of the atomic at {at} shows that all others have passed it"
     return [f"use {pair.buffer} only in a task that {told}"] if pair.writes[0] else []
+
+
+def atomic_like_others(pair: Pair) -> list[str]:
+    """Return the remedy for stores of several tasks at one line to a tensor that atomics update elsewhere."""
+    run, accesses, (one, other) = pair.run, pair.run.accesses, pair.sites
+    same = accesses.write & (accesses.alloc == accesses.alloc[pair.rows[0]])
+    records = accesses.record[same & ops_among(run.log, ATOMIC_NAMES)[run.columns["op"][accesses.record]]]
+    if one.at != other.at or not len(records):
+        return []
+    atomic = run.site(int(records[0]), "writes")
+    return [f"update {pair.buffer} at {one.location} by {atomic.operation}, as at {atomic.location}"]
 
 
 def _name(run: Run, task: int) -> str:

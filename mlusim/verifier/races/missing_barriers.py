@@ -56,6 +56,16 @@ def _same_work(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
     return group[0].writes_twice and group[0].lines <= set().union(*(race.lines for race in races))
 
 
+def _same_split(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
+    """Return whether both are of one function and tensor whose split gives some of the work to two tasks."""
+    one, other = races[0], group[0]
+    alike = (
+        one.fields["buffer"] == other.fields["buffer"] and one.fields["splits_twice"] == other.fields["splits_twice"]
+    )
+    where = {(site.file, site.function) for race in (one, other) for site in race.sites}
+    return alike and one.fields["splits_twice"] and len(where) == 1
+
+
 def _wrong_read(races: Sequence[Finding], others: Sequence[Finding]) -> bool:
     """Return whether a line that reads too early also races with another line in both orders: it reads a wrong part.
 
@@ -91,7 +101,7 @@ def _same_barrier(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
 
 
 # Whether two groups of races between tasks are one fault, the surest reason first.
-_SAME_FAULT = (_same_lines, _same_barrier, _same_work, _wrong_read)
+_SAME_FAULT = (_same_lines, _same_barrier, _same_work, _same_split, _wrong_read)
 
 
 def _at_one_line(finding: Finding) -> bool:

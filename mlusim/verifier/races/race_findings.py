@@ -12,6 +12,7 @@ from mlusim.verifier.races.iterations import is_fresh
 from mlusim.verifier.races.lane_syncs import LANE_SYNCS, blocking_copy, on_the_vector_pipe, sync_after
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.task_remedies import TaskRemedies
+from mlusim.verifier.races.updates import is_split_twice
 
 _LANE_NAMES = {
     "scalar": "the scalar pipe",
@@ -95,6 +96,7 @@ def between_tasks(remedies: TaskRemedies, pair: Pair, times: int) -> Finding:
     sync, rule, choices = remedies.of(pair)
     region, nbytes = pair.region()
     fields = {"sync": sync, "buffer": pair.buffer, "polled": USE_ATOMICS in choices, "passed": pair.segments[1]}
+    fields["splits_twice"] = is_split_twice(pair)
     if loop := remedies.loop(pair):
         fields["loop"] = loop
     return Finding(

@@ -9,9 +9,9 @@ import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import SCALAR
-from mlusim.verifier.findings import in_one_function
+from mlusim.verifier.findings import in_one_function, outermost_loop
 from mlusim.verifier.order.lanes import POSTED
-from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, goes_by_flags, is_polled
+from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
 from mlusim.verifier.races.barrier_places import barrier_moved, before_its_barrier, on_both_paths, wider_barrier
 from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_later, meet_between_barriers
 from mlusim.verifier.races.pair import Pair
@@ -50,22 +50,24 @@ class TaskRemedies:
             return _between_jobs(self.run.log.launches[jobs[0][0]].kind, special, general)
         sync, all_of = self._barrier(pair)
         where, between_barriers = self._where(pair)
+        wider = wider_barrier(pair, sync)
         barrier = f"{first.call(sync + '()', in_one_function(first, second)[0])} in {all_of}, {where}"
         rule = "cores run in parallel; only a barrier orders operations of different cores"
         if pair.writes == (True, True):
             # With a barrier alone, one of the two writes would still be useless.
-            choices = [*special, _OWN_BYTES, *general, f"if both writes are intended, {barrier}"]
+            special = [*atomic_like_others(pair), *special]
+            choices = [*special, _split_at(pair), *general, f"if both writes are intended, {barrier}"]
             if first.location == second.location and "memory core" in (first.task, second.task):
                 rule = "a union launch runs the kernel on the memory cores too"
                 choices.insert(0, self._without_memory_cores(compiled=first.is_compiled))
-        elif between_barriers:
+        elif between_barriers and not wider:
             part = f"use another part of {pair.buffer} in one of them"
             choices = [*special, f"{part}: both run between the same two barriers of an iteration", barrier, *general]
         elif special and (USE_ATOMICS in special or goes_by_flags(pair)):
             # No barrier can stand where a task polls.
             choices = [*special, *general]
         else:
-            instead = wider_barrier(pair, sync) or barrier_moved(pair, sync) or before_its_barrier(pair)
+            instead = wider or barrier_moved(pair, sync) or before_its_barrier(pair)
             choices = [*special, *self._part_of_others(pair), *instead, barrier, _OWN_BYTES, *general]
         return sync, rule, choices
 
@@ -75,7 +77,7 @@ class TaskRemedies:
         first, second = pair.sites
         lock, atomic = lock_or_atomic(pair, frozenset(line for lines in self.directions for line in lines))
         if is_split_twice(pair):
-            return "", rule, [_OWN_BYTES, f"if both updates are intended, {lock}", atomic]
+            return "", rule, [_split_at(pair), f"if both updates are intended, {lock}", atomic]
         loop = source_file(first.file).loop_around(first.line, second.line)
         in_one_loop = one_job and first.file == second.file and loop[0] > 0
         if not (self.apart and in_one_loop and are_as_many(self.run, first.file, loop, pair.tasks[0])):
@@ -161,7 +163,8 @@ class TaskRemedies:
         """Return the first line of the loop at whose end a barrier would order two accesses; 0 if it belongs elsewhere.
 
         The next iteration begins between the two, or each of them is in a branch that the other task does not take.
-        If these lines also race in the other order, a barrier between them would leave that race.
+        If these lines also race in the other order, a barrier between them would leave that race, and so it would if
+        they race in different iterations only.
         """
         (file, first, _), (other_file, second, _) = pair.sources
         if file != other_file or first == second:
@@ -171,7 +174,7 @@ class TaskRemedies:
         begins_again = second < first or source.exclude_each_other(first, second)
         if not begins_again and loop[0]:
             codes = self.run.order.line[[*pair.swapped.positions]].tolist()
-            begins_again = tuple(codes) in self.directions and is_later(pair, loop)
+            begins_again = self.apart or (tuple(codes) in self.directions and is_later(pair, loop))
         return loop[0] if begins_again else 0
 
     def _where(self, pair: Pair) -> tuple[str, bool]:
@@ -223,6 +226,14 @@ class TaskRemedies:
             return f"guard this line by `{guard}`; the memory core has to reach the barriers"
         leaves = "if (__is_mpu()) return;" if compiled else "if core.is_memory_core: return"
         return f"begin it with `{leaves}`"
+
+
+def _split_at(pair: Pair) -> str:
+    """Return the remedy for work that two tasks do, with the loop that divides it if both writes are in it."""
+    loops = {outermost_loop(site) for site in pair.sites}
+    return _OWN_BYTES + (
+        f": see the bounds of the loop at {loops.pop()}" if len(loops) == 1 and "" not in loops else ""
+    )
 
 
 def _between_launches(launched_at: list[str]) -> tuple[str, str, list[str]]:

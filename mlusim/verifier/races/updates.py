@@ -59,9 +59,22 @@ def lock_or_atomic(pair: Pair, racing: frozenset[int]) -> tuple[str, str]:
     held = f"hold the same lock in every task from {begin} to {end}: {lock}, {unlock}"
     atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else f"`{core_at(first.at)}.atomic_reduce_add`"
     return (
-        _lock_moved(pair, begin, end) or held,
+        _other_lock(pair) or _lock_moved(pair, begin, end) or held,
         f"if it is a sum, a maximum or the like, update it with an atomic, such as {atomic}",
     )
+
+
+def _other_lock(pair: Pair) -> str:
+    """Return the remedy for two tasks that hold different locks during an update; else ""."""
+    order, texts, lines = pair.run.order, [], []
+    for position, site in zip(pair.positions, pair.sites, strict=True):
+        own = np.arange(order.first[order.task[position]], position)
+        locks = own[ops_among(pair.run.log, {"lock"})[order.op[own]]]
+        if not order.locks_held[position] or not len(locks):
+            return ""
+        texts.append(f"{site.task} holds {int(order.lock[locks[-1]])}")
+        lines.append(pair.run.line_at(int(locks[-1])).location)
+    return f"hold the same lock at {' and '.join(dict.fromkeys(lines))} in every task: {', and '.join(texts)}"
 
 
 def _lock_moved(pair: Pair, begin: str, end: str) -> str:

@@ -51,7 +51,11 @@ def halved(x):
 def test_rows_that_are_updated_by_two_tasks_belong_to_one(kernel, wrong, reference):
     """A lock, or a barrier, would let them be updated twice."""
     remedy = the_only_error(kernel, InOut(X), *wrong, dim=4).remedy
-    assert remedy.startswith("give each task bytes of its own\nor, if both updates are intended, hold the same lock")
+    own, lock = (
+        f"give each task bytes of its own: see the bounds of the loop at {at(kernel, 'for row')}",
+        "hold the same lock",
+    )
+    assert remedy.startswith(f"{own}\nor, if both updates are intended, {lock}")
     assert verify(kernel, InOut(X), dim=4, reference=reference).ok
 
 
@@ -183,3 +187,44 @@ def test_a_result_that_replaces_a_copy_that_nothing_has_read_is_computed_from_th
         assert remedy.startswith(f"correct the part of held at {load} or {add}: the second of them replaces what was")
     else:
         assert verify(kernel, X, Output.like(X), **ONE, reference=X + 1).ok
+
+
+async def exchange(core, x, stride=1):
+    """Exchange neighbouring rows in place, in two halves of columns; `stride` tasks take the same ones."""
+    if core.is_memory_core:
+        return
+    upper, lower = (core.nram.alloc(4, x.dtype, name) for name in ("upper", "lower"))
+    for row in range(2 * (core.core_id // stride), 8, 8 // stride):
+        for part in (slice(0, 4), slice(4, 8)):
+            await core.memcpy(upper, x[row, part])
+            await core.memcpy(lower, x[row + 1, part])
+            await core.memcpy(x[row, part], lower)
+            await core.memcpy(x[row + 1, part], upper)
+
+
+def test_lines_that_a_wrong_split_runs_in_two_tasks_are_one_finding():
+    finding = the_only_error(exchange, InOut(X), 2, dim=4)
+    loop = at(exchange, "for row")
+    assert finding.remedy.startswith(f"give each task bytes of its own: see the bounds of the loop at {loop}\n")
+    assert verify(exchange, InOut(X), dim=4, reference=lambda x: x.reshape(4, 2, 8)[:, ::-1].reshape(8, 8)).ok
+
+
+async def add_to_total(core, x, total, plain=False):
+    """Two sums, each by an atomic; the second may be a copy."""
+    if core.is_memory_core:
+        return
+    row = core.nram.alloc(8, x.dtype, "row")
+    await core.memcpy(row, x[core.task_id])
+    await core.atomic_reduce_add(total[:4], row[:4])
+    if plain:
+        await core.memcpy(total[4:], row[4:])
+    else:
+        await core.atomic_reduce_add(total[4:], row[4:])
+
+
+def test_a_store_beside_atomics_to_the_same_tensor_should_be_one():
+    total = InOut(np.zeros(8, np.float32))
+    remedy = the_only_error(add_to_total, X, total, True, dim=4).remedies[0]
+    store, atomic = at(add_to_total, "memcpy(total"), at(add_to_total, "(total[:4]")
+    assert remedy == f"update total at {store} by atomic_reduce_add, as at {atomic}"
+    assert verify(add_to_total, X, total, dim=4, reference=lambda x, _: x[:4].sum(axis=0)).ok
