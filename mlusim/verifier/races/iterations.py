@@ -18,8 +18,8 @@ def in_intended_order(pair: Pair) -> Pair:
     """Return a pair of accesses in the order that the kernel intends, as far as its log and its source tell.
 
     Their order in the log is accidental. Of two lines that every task passes in turn, or in turn between two
-    barriers, the one in the earlier iteration comes first, and in one iteration the upper one, unless tasks may wait for
-    each other by atomics. A read of bytes that nothing has written yet comes after their write.
+    barriers, the one in the earlier iteration comes first, and in one iteration the upper one, unless tasks may wait
+    for each other by atomics. A read of bytes that nothing has written yet comes after their write.
     """
     by_line = pair if pair.sources[0][1] <= pair.sources[1][1] else pair.swapped
     (file, first, function), (other_file, last, other_function) = by_line.sources
