@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 
 import numpy as np
 import pytest
@@ -372,37 +371,3 @@ def test_a_misspelt_option_has_no_other_remedy(home):
 def test_compare_names_the_variant_that_fails(home):
     text = mlusim("compare", "k.py:add", "--shape", "5000", "--set", "tile=256,1000000", code=1)
     assert text.startswith("error: tile=1000000: task 0 (cluster 0, core 0), k.py:")
-
-
-SETTINGS = """
-async def shown(core, x, out, block=(1, 2), limit=None):
-    if core.task_id == 0 and not core.is_memory_core:
-        print(repr(block), repr(limit))
-"""
-
-
-@pytest.mark.parametrize(
-    ("words", "seen"),
-    [
-        (("block=(3,4)",), "(3, 4) None"),
-        (("block=[3, 4]", "limit=64"), "(3, 4) 64"),
-        (("limit=0.5",), "(1, 2) 0.5"),
-        (("limit=most",), "(1, 2) 'most'"),
-    ],
-)
-def test_settings_of_other_types(home, words, seen):
-    (home / "s.py").write_text(SETTINGS)
-    options = [part for word in words for part in ("--set", word)]
-    assert mlusim("run", "s.py:shown", "--shape", "64", "-q", *options).strip() == seen
-
-
-def test_a_tuple_is_one_value_of_a_setting(home):
-    (home / "s.py").write_text(SETTINGS)
-    words = ("tune", "s.py:shown", "--shape", "64", "--workers", "0", "-q")
-    command = mlusim(*words, "--set", "block=(3,4)").splitlines()[-1]
-    assert "'block=(3, 4)'" in command
-    assert mlusim(*shlex.split(command)[1:], "-q").strip() == "(3, 4) None"
-    assert mlusim(*words, "--set", "block=(3,4),(5,6)").count("None") == 2
-    assert "--set block=3: write a tuple in parentheses, such as block=(4,8)" in mlusim(
-        *words, "--set", "block=3", code=2
-    )
