@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mlusim.errors import (
         AccessError,
         AllocationError,
+        ArgumentsError,
         AwaitError,
         BoardError,
         CompileError,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessError",
     "AllocationError",
+    "ArgumentsError",
     "AwaitError",
     "Board",
     "BoardError",

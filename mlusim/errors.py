@@ -3,6 +3,7 @@
     MlusimError
     ├── BoardError              a board record or TOML file that breaks a rule
     ├── InputError              an argument that breaks a rule (also a ValueError)
+    │   └── ArgumentsError      a misspelt, missing or additional argument (also a TypeError)
     ├── PlanError               a split that cannot be made, or does not cover its output
     ├── CompileError            a BANG C file that does not compile; its text is the compiler's
     ├── LaunchError             a launch that the board cannot hold
@@ -73,6 +74,10 @@ class BoardError(MlusimError):
 
 class InputError(MlusimError, ValueError):
     """An argument that breaks a rule: of a function, an operator or a command."""
+
+
+class ArgumentsError(InputError, TypeError):
+    """A call with an argument that its function does not have, or without one that it needs."""
 
 
 class PlanError(MlusimError):

@@ -80,6 +80,8 @@ def as_array(what: str, value: Any) -> Array:
             f"{what} is an array with {masked} masked elements, and a tensor has no mask: give "
             "array.filled(VALUE), or array.data for the values below the mask"
         )
+    if isinstance(value, str | os.PathLike):
+        raise InputError(f"{what}={shown(value)} is not an array: load the file, np.load({shown(os.fspath(value))})")
     # A torch tensor that requires gradients cannot be converted until it is detached.
     if getattr(value, "requires_grad", False):
         value = value.detach()

@@ -14,6 +14,7 @@ from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board, board
 from mlusim.inputs import as_shape
+from mlusim.ops.argument_errors import explained
 from mlusim.ops.bitcast_convert import BITCAST_CONVERT
 from mlusim.ops.cast import CAST
 from mlusim.ops.gather import GATHER, GATHER_ND
@@ -52,6 +53,7 @@ class NetBuilder:
         self._inputs: list[Variable] = []
         self._instructions: list[Instruction] = []
 
+    @explained
     def create_input(self, type: object, shape: Sequence[int], name: str | None = None) -> Variable:  # noqa: A002 - its name in CINN
         """Add a tensor whose values are passed when the net is executed.
 
@@ -71,6 +73,7 @@ class NetBuilder:
         self._inputs.append(variable)
         return variable
 
+    @explained
     def flip(
         self,
         x: VariableOrName,
@@ -85,6 +88,7 @@ class NetBuilder:
         axes = _one_of("flip", axis=axis, dim=dim, dims=dims)
         return self._add(FLIP, (x,), {"axis": _required("flip", "axis", axes)}, name, strategy)
 
+    @explained
     def reverse(
         self,
         x: VariableOrName,
@@ -99,6 +103,7 @@ class NetBuilder:
         axes = _one_of("reverse", axis=axis, dim=dim, dims=dims)
         return self._add(REVERSE, (x,), {"axis": _required("reverse", "axis", axes)}, name, strategy)
 
+    @explained
     def reverse_sequence(
         self,
         x: VariableOrName,
@@ -117,6 +122,7 @@ class NetBuilder:
         attributes = {"seq_axis": 1 if seq is None else seq, "batch_axis": 0 if batch is None else batch}
         return self._add(REVERSE_SEQUENCE, (x, seq_lengths), attributes, name, strategy)
 
+    @explained
     def gather(
         self,
         x: VariableOrName,
@@ -131,6 +137,7 @@ class NetBuilder:
         chosen = _one_of("gather", axis=axis, dim=dim)
         return self._add(GATHER, (x, index), {"axis": 0 if chosen is None else chosen}, name, strategy)
 
+    @explained
     def gather_nd(
         self,
         x: VariableOrName,
@@ -150,6 +157,7 @@ class NetBuilder:
         attributes = {"axes": _one_of("gather_nd", axes=axes, dims=dims), "mode": mode, "batch_dims": batch_dims}
         return self._add(GATHER_ND, (x, index), attributes, name, strategy)
 
+    @explained
     def scatter(
         self,
         x: VariableOrName,
@@ -165,6 +173,7 @@ class NetBuilder:
         chosen = _one_of("scatter", axis=axis, dim=dim)
         return self._add(SCATTER, (x, index, src), {"axis": 0 if chosen is None else chosen}, name, strategy)
 
+    @explained
     def scatter_nd(
         self,
         x: VariableOrName,
@@ -181,6 +190,7 @@ class NetBuilder:
         attributes = {"axes": _one_of("scatter_nd", axes=axes, dims=dims), "mode": mode}
         return self._add(SCATTER_ND, (x, index, src), attributes, name, strategy)
 
+    @explained
     def cast(
         self,
         x: VariableOrName,
@@ -193,6 +203,7 @@ class NetBuilder:
         """Convert the elements of `x` to another type: Float(32), bool, "int8", ...; `saturate` as in `ops.cast`."""
         return self._add(CAST, (x,), {"dtype": dtype_of(dtype), "saturate": saturate}, name, strategy)
 
+    @explained
     def bitcast_convert(
         self, x: VariableOrName, dtype: object, *, name: str | None = None, strategy: str | None = None
     ) -> Variable:
@@ -222,11 +233,12 @@ class NetBuilder:
         tensors = [*inputs, *(arguments.pop(role) for role in operator.tensors[len(inputs) :] if role in arguments)]
         if len(tensors) != len(operator.tensors):
             raise InputError(
-                f"{operator.name} in net {self.name!r} with {len(tensors)} tensors: it takes "
+                f"{operator.name} in net {self.name!r} with {plural(len(tensors), 'tensor')}: it takes "
                 f"{', '.join(operator.tensors)}"
             )
         return self._add(operator, tensors, arguments, name, strategy)
 
+    @explained
     def build(
         self,
         target: str | PathLike[str] | Board = "mlu370-x4",

@@ -12,12 +12,13 @@ from mlusim.arrays import Array
 from mlusim.cinn.net import Instruction, Variable, describe, in_context
 from mlusim.cinn.result import NetResult, Step
 from mlusim.dtypes import dtype_of
-from mlusim.errors import InputError, it_has
+from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.device import Device
 from mlusim.log import NONE
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
+from mlusim.ops.argument_errors import unknown_argument
 from mlusim.ops.call import RunOptions
 from mlusim.ops.operator import apply_on_device
 from mlusim.units import plural
@@ -86,7 +87,7 @@ class Program:
         return run.finish(steps)
 
     def _check_options(self, settings: dict[str, Any]) -> None:
-        """Remove `steady`, which is off. Raises `InputError` and, as Python does, `TypeError` for unknown options."""
+        """Remove `steady`, which is off. Raises `InputError` and, for unknown options, `ArgumentsError`."""
         if settings.pop("steady", False):
             raise InputError(f"net {self.name!r}: steady=True is for an operator of its own, as in mlusim.ops")
         if "device" in settings:
@@ -94,7 +95,7 @@ class Program:
         known = [name for name in RunOptions.__annotations__ if name != "steady"]
         for name in settings:
             if name not in known:
-                raise TypeError(f"execute has no option {name!r}: {it_has(known, name)}")
+                raise unknown_argument("execute", name, known)
 
     def _arrays(self, inputs: Mapping[Any, ArrayLike]) -> dict[Variable, Array]:
         """Return the array of each input, checked."""

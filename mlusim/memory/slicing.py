@@ -74,6 +74,8 @@ def _range(item: slice, extent: int, axis: int, view: View) -> tuple[int, int, i
         remedy = f"; end it at min({stop}, {extent})" if past and start < extent else ""
         if step > 0 and -extent <= stop < 0 <= start:
             remedy = f"; end it at {extent + stop}"
+        if step > 0 and -extent <= start < 0 <= stop <= limit:
+            remedy = f"; begin it at {extent + start}" if item.stop is None else f"; begin it at max({start}, 0)"
         raise AccessError(
             f"slice [{'' if item.start is None else item.start}:{'' if item.stop is None else item.stop}{step_text}] "
             f"is outside axis {axis} of {view!r}, which has {extent}; a view neither clamps nor counts from the "

@@ -15,6 +15,7 @@ from mlusim.hardware import Board
 from mlusim.inputs import as_shape
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.memory.view import View
+from mlusim.ops.argument_errors import explained
 from mlusim.ops.call import RunOptions, single
 from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Tensor
@@ -29,6 +30,7 @@ STRATEGIES: dict[str, str] = {
 }
 
 
+@explained
 def bitcast_convert(
     x: ArrayLike,
     dtype: object,

@@ -14,6 +14,7 @@ from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.kernels.cast import cast_tiles, clamps
+from mlusim.ops.argument_errors import explained
 from mlusim.ops.call import Launches, RunOptions
 from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Tensor
@@ -25,6 +26,7 @@ from mlusim.results.result import Result
 _NARROW = (FLOAT8_E4M3FN, FLOAT8_E5M2)
 
 
+@explained
 def cast(
     x: ArrayLike,
     dtype: object,

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import Dtype
 from mlusim.hardware import Board
 from mlusim.kernels.gather import kernel_of
+from mlusim.ops.argument_errors import explained
 from mlusim.ops.call import Launches, RunOptions
 from mlusim.ops.indices import check_lookups, lookups_along, lookups_nd, plan_lookups
 from mlusim.ops.operator import Operator, apply
@@ -28,6 +29,7 @@ from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
 
 
+@explained
 def gather(
     x: ArrayLike,
     index: ArrayLike,
@@ -55,6 +57,7 @@ def gather(
     return apply(GATHER, (x, index), {"axis": axis}, device, strategy, options)
 
 
+@explained
 def gather_nd(
     x: ArrayLike,
     index: ArrayLike,

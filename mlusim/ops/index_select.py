@@ -18,6 +18,7 @@ from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.index_select import index_select_tiles
+from mlusim.ops.argument_errors import explained
 from mlusim.ops.axes import normal_axis
 from mlusim.ops.call import RunOptions, single
 from mlusim.ops.indices import check_index_type, check_lookups, plan_lookups
@@ -29,6 +30,7 @@ from mlusim.planning.lookup_geometry import Lookups
 from mlusim.results.result import Result
 
 
+@explained
 def index_select(
     x: ArrayLike,
     index: ArrayLike,

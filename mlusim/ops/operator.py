@@ -21,12 +21,13 @@ from numpy.typing import ArrayLike
 from mlusim.analysis.launch_log import Operand, log_of_launch
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import AllocationError, InputError, PlanError, it_has, shown
+from mlusim.errors import AllocationError, InputError, PlanError, shown
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_array, as_shape, check_choice
 from mlusim.memory.view import View
+from mlusim.ops.argument_errors import unknown_argument
 from mlusim.ops.call import Call, Input, Launches, RunOptions, launch, run, verified
 from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema, complete
 from mlusim.planning.plan import Plan
@@ -214,7 +215,7 @@ def apply(
     unknown = [name for name in settings if name not in RunOptions.__annotations__]
     if unknown:
         known = [*operator.tensors, *attributes, "device", "strategy", *RunOptions.__annotations__]
-        raise TypeError(f"{operator.name} has no argument {unknown[0]!r}: {it_has(known, unknown[0])}")
+        raise unknown_argument(operator.name, unknown[0], known)
     limit = settings.pop("nram_limit_bytes", None)
     return run(operator.prepared(board(device), strategy, *inputs, nram_limit_bytes=limit, **attributes), **settings)
 

@@ -17,6 +17,7 @@ from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.reverse import reverse_tiles
 from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
+from mlusim.ops.argument_errors import explained
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import RunOptions, single
 from mlusim.ops.operator import Operator, apply
@@ -32,6 +33,7 @@ Axes = int | Sequence[int]
 _SEQUENCE_RANK = 2
 
 
+@explained
 def reverse(
     x: ArrayLike,
     axis: Axes,
@@ -57,6 +59,7 @@ def reverse(
     return apply(REVERSE, (x,), {"axis": axis}, device, strategy, options)
 
 
+@explained
 def flip(
     x: ArrayLike,
     axis: Axes,
@@ -69,6 +72,7 @@ def flip(
     return apply(FLIP, (x,), {"axis": axis}, device, strategy, options)
 
 
+@explained
 def reverse_sequence(
     x: ArrayLike,
     seq_lengths: ArrayLike,

@@ -20,6 +20,7 @@ from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.scatter import kernels_of
+from mlusim.ops.argument_errors import explained
 from mlusim.ops.call import Launches, RunOptions, Workspace
 from mlusim.ops.indices import check_lookups, lookups_along, lookups_nd, plan_lookups
 from mlusim.ops.operator import Operator, apply
@@ -32,6 +33,7 @@ from mlusim.planning.scatter_bins import BinsParameters, workspaces
 from mlusim.results.result import Result
 
 
+@explained
 def scatter(
     x: ArrayLike,
     index: ArrayLike,
@@ -61,6 +63,7 @@ def scatter(
     return apply(SCATTER, (x, index, src), {"axis": axis}, device, strategy, options)
 
 
+@explained
 def scatter_nd(
     x: ArrayLike,
     index: ArrayLike,

@@ -19,6 +19,7 @@ from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import check_choice
 from mlusim.kernels.tin_shift import kernel_of
+from mlusim.ops.argument_errors import explained
 from mlusim.ops.call import Launches, RunOptions
 from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema
@@ -32,6 +33,7 @@ _RANK = 4
 _TRIED = 65_536
 
 
+@explained
 def tin_shift_forward(
     x: ArrayLike,
     shifts: ArrayLike,
@@ -57,6 +59,7 @@ def tin_shift_forward(
     return apply(FORWARD, (x, shifts), {}, device, strategy, options)
 
 
+@explained
 def tin_shift_backward(
     grad: ArrayLike,
     shifts: ArrayLike,

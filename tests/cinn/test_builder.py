@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlusim.cinn import BFloat16, Bool, Float, Int, NetBuilder, UInt
-from mlusim.errors import BoardError, InputError
+from mlusim.errors import ArgumentsError, BoardError, InputError
 from mlusim.ops.registry import OPERATORS
 
 
@@ -35,6 +35,40 @@ def test_snippet_of_gather_and_scatter(builder):
     z = builder.scatter(z, index=i, dim=0, src=b)
     assert (b.shape, b.dtype) == ((3, 24), np.float32)
     assert (z.shape, z.dtype) == ((8, 24), np.float32)
+
+
+def test_the_misspelt_keyword_of_the_snippet(builder, a, i):
+    b = builder.gather(a, index=i, dim=0)
+    z = builder.create_input(Float(32), (8, 24), "Z")
+    message = r"^scatter has no argument 'scr': did you mean src\? it has x, index, src, axis, dim, name, strategy$"
+    with pytest.raises(InputError, match=message) as caught:
+        builder.scatter(z, index=i, dim=0, scr=b)
+    assert isinstance(caught.value, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda net: net.gather("A"), "gather: index is missing: it takes x, index, axis"),
+        (lambda net: net.gather(axis=0), "gather: x and index are missing: it takes x, index, axis"),
+        (lambda net: net.gather("A", "index", 0, 1),
+         "gather takes x, index, axis by position, and 4 values were passed; by name: dim, name, strategy"),
+        (lambda net: net.gather("A", "index", x="A"),
+         "gather: x is passed twice, by position and by name: pass it once"),
+        (lambda net: net.gather(input_tensor="A", index_tensor="index"),
+         "gather has no argument 'input_tensor': did you mean x? it has x, index, axis, dim, name, strategy"),
+        (lambda net: net.cast("A", dytpe="int8"),
+         "cast has no argument 'dytpe': did you mean dtype? it has x, dtype, saturate, name, strategy"),
+        (lambda net: net.create_input(Float(32), (8,), id="B"),
+         "create_input has no argument 'id': it has type, shape, name"),
+        (lambda net: net.build(output="A"),
+         "build has no argument 'output': did you mean outputs? it has target, outputs"),
+    ],
+)  # fmt: skip
+def test_arguments_that_do_not_fit(builder, a, i, call, message):
+    with pytest.raises(ArgumentsError) as caught:
+        call(builder)
+    assert str(caught.value) == message
 
 
 def test_snippet_of_cast(builder):

@@ -388,5 +388,5 @@ def test_options_that_a_net_does_not_have(builder):
     ):
         builder.build().execute(data, data=False, steady=True)
     assert builder.build().execute(data, data=False, steady=False).time_ps
-    with pytest.raises(TypeError, match=r"^execute has no option 'chek': did you mean check\? it has data, dma"):
+    with pytest.raises(TypeError, match=r"^execute has no argument 'chek': did you mean check\? it has data, dma"):
         builder.build().execute(data, chek=True)

@@ -146,6 +146,16 @@ def test_a_tile_past_the_end_is_told_the_end() -> None:
         view[3:9]
 
 
+def test_a_slice_from_the_end_is_told_its_begin() -> None:
+    view, _ = view_and_array((3, 4))
+    with pytest.raises(AccessError, match=r"from the end; begin it at 1$"):
+        view[-2:]
+    with pytest.raises(AccessError, match=r"from the end; begin it at max\(-2, 0\)$"):
+        view[-2:2]
+    with pytest.raises(AccessError, match=r"from the end$"):
+        view[-4:]
+
+
 @given(SHAPES, st.data())
 def test_any_slice_lies_in_its_allocation(shape: tuple[int, ...], data: st.DataObject) -> None:
     """Any key at all: an error, or NumPy's elements where NumPy has the same, and never a byte outside."""

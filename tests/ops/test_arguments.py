@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -293,3 +294,33 @@ def test_a_limit_of_numpy_is_one_of_python(tmp_path):
     assert result.plan.explain() == ops.reverse(X, 0, nram_limit_bytes=4096).plan.explain()
     loaded = mlusim.load(result.save(tmp_path / "run.zip"))
     assert loaded.plan.nram_limit_bytes == 4096
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: ops.gather(x, [[0]], dim=0), "gather has no argument 'dim': did you mean axis? it has x, index, "),
+        (lambda x: ops.flip(x, dims=0), "flip has no argument 'dims': did you mean axis? it has x, axis, device, "),
+        (lambda x: ops.cast(x, "int8", board="mlu590-h8"), "cast has no argument 'board': did you mean device? it has "),
+        (lambda x: ops.scatter(x, [[0]], scr=x), "scatter has no argument 'scr': did you mean src? it has x, "),
+        (lambda x: ops.scatter(x, [[0]]), "scatter: src is missing: it takes x, index, src, axis"),
+        (lambda x: ops.cast("x.npy", "int8"), "cast: x='x.npy' is not an array: load the file, np.load('x.npy')"),
+        (lambda x: ops.cast(Path("x.npy"), "int8"), f"cast: x={Path('x.npy')!r} is not an array: load the file, "),
+    ],
+)  # fmt: skip
+def test_arguments_that_do_not_fit(call, message):
+    with pytest.raises(InputError) as caught:
+        call(np.zeros((2, 3), np.float32))
+    assert str(caught.value).startswith(message)
+
+
+def test_a_type_error_within_an_operator_is_not_explained():
+    """Only the call itself is: an error from within keeps its text."""
+
+    class Spoiled:
+        @property
+        def requires_grad(self):
+            raise TypeError("of its own")
+
+    with pytest.raises(TypeError, match=r"^of its own$"):
+        ops.cast(Spoiled(), "int8")
