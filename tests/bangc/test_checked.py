@@ -324,3 +324,32 @@ def test_an_update_of_several_tasks_is_told_to_hold_a_lock_by_its_name(helpers: 
 def test_a_barrier_of_two_branches_belongs_at_the_end_of_their_loop(helpers: bangc.Module) -> None:
     (finding,) = mlusim.verify(helpers["two_roles"], X, Output.like(X), dim=4).errors
     assert "its memory core, at the end of the loop at helpers.mlu:26" in finding.remedy
+
+
+COUNTS = """#include <bang.h>
+__nram__ int values[64], counts[16];
+__mlu_entry__ void count(const int *x, int *out) {
+  for (int bin = 0; bin < 16; bin++) counts[bin] = 0;
+  __memcpy_async(values, x, sizeof(values), GDRAM2NRAM);
+  SYNC;
+  for (int i = 0; i < 64; i++) counts[values[i]]++;
+  __memcpy(out, counts, sizeof(counts), NRAM2GDRAM);
+}
+"""
+
+
+def test_an_index_of_a_copy_in_flight_that_ends_the_run_is_a_race(tmp_path: Path) -> None:
+    """The plain load of the index is recorded, although the store that it leads to ends the run."""
+    x = np.random.default_rng(4).integers(0, 16, 64).astype(np.int32)
+    expected = np.bincount(x, minlength=16).astype(np.int32)
+    for sync in ("", "__sync_io()"):
+        file = tmp_path / "counts.mlu"
+        file.write_text(COUNTS.replace("SYNC", sync))
+        kernel = bangc.compile(file)["count"]
+        report = mlusim.verify(kernel, x, Output(16, np.int32), kind="BLOCK", dim=1, reference=expected)
+        if sync:
+            assert report.ok, report.text()
+            continue
+        (finding,) = report.errors
+        assert [finding.kind, *(one.kind for one in finding.folded)] == ["race", "access"]
+        assert finding.remedy.startswith("`__sync_io()`, which waits for the IO pipe, between counts.mlu:5 and ")

@@ -24,7 +24,9 @@ from mlusim.bangc.execution.runtime_layout import (
     PRINT,
     RUN_COUNT_WORD,
     SETTLE,
+    SIGNAL,
     SKIPPED,
+    WILD,
 )
 from mlusim.errors import MlusimError
 
@@ -62,6 +64,7 @@ class FibreRunner:
         self._next_look = self._repetition.at
         self._stage = _CALL
         self._why = 0
+        self._fault: MlusimError | None = None
         # The line of the call whose wait `advance` has returned.
         self._line = _NO_LINE
 
@@ -77,6 +80,8 @@ class FibreRunner:
             if stage == _CALL:
                 why = self._resume(self._address)
                 if words[RUN_COUNT_WORD]:
+                    if why in (WILD, SIGNAL):
+                        self._fault = self._fault_of(why)
                     waits = drain(task, self._name)
                     if waits is not None:
                         self._stage, self._why = _COUNTED, why
@@ -156,6 +161,15 @@ class FibreRunner:
             task.arrays.place_new()
         elif why == PRINT:
             print_text(task.image)
+        elif self._fault is not None:
+            raise self._fault
         else:
             raise_fault(task, why, self._name)
         return None
+
+    def _fault_of(self, why: int) -> MlusimError:
+        """Return the error of a fault now: while the accesses before it are recorded, other tasks may have faults."""
+        try:
+            raise_fault(self._task, why, self._name)
+        except MlusimError as error:
+            return error

@@ -154,17 +154,6 @@ static void back(Fibre *f, int64_t why) {
     f->call.op = why;
     cross(f);
 }
-// Switch from a fibre to its caller for good.
-[[noreturn]] static void leave(int64_t why, Word first, Word second, Word third) {
-    Fibre *f = current;
-    take_back(f);
-    f->call.op = why;
-    f->call.value[0] = first;
-    f->call.value[1] = second;
-    f->call.value[2] = third;
-    _longjmp(f->back, 1);
-}
-
 // Deliver the runs of accesses that were collected.
 static void flush_slot(Fibre *f, Slot &slot) {
     if (slot.run.count && f->run_count == f->run_capacity) back(f, DRAIN);
@@ -174,6 +163,18 @@ static void flush_slot(Fibre *f, Slot &slot) {
 static void flush(Fibre *f) {
     for (Word k = 0; k < f->used_slots; ++k) flush_slot(f, f->slots[f->order[k]]);
     f->used_slots = 0;
+}
+// Switch from a fibre to its caller for good. The accesses before a fault tell why: those that there is room for.
+[[noreturn]] static void leave(int64_t why, Word first, Word second, Word third) {
+    Fibre *f = current;
+    take_back(f);
+    if (why == WILD || why == SIGNAL)
+        for (Word k = 0; k < f->used_slots && f->run_count < f->run_capacity; ++k) flush_slot(f, f->slots[f->order[k]]);
+    f->call.op = why;
+    f->call.value[0] = first;
+    f->call.value[1] = second;
+    f->call.value[2] = third;
+    _longjmp(f->back, 1);
 }
 
 static Word mixed(Word hash, Word word) { return ((hash ^ word) * 0x9E3779B97F4A7C15ull) ^ hash >> 29; }
