@@ -166,6 +166,18 @@ def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
     return f"{part}: other bytes of it are never written{gives}", *cause.remedies
 
 
+def _read_elsewhere(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """Tasks write the same bytes of a buffer, and others of it are read and never written."""
+    if consequence.kind != "uninitialised" or cause.kind != "task-race" or not cause.writes_twice:
+        return None
+    buffer = cause.fields["buffer"]
+    if consequence.fields["buffer"] != buffer or consequence.fields["memory"] != "sram":
+        # Of an output, other bytes are never written.
+        return None
+    lines = " or ".join(dict.fromkeys(site.location for site in cause.sites))
+    return f"correct the part of {buffer} at {lines}: other bytes of it are read, and never written", *cause.remedies
+
+
 # In this order, the first rule that applies decides; a rule that does not apply returns None.
 _Rule = Callable[[Finding, Finding], tuple[str, ...] | None]
 _RULES: tuple[_Rule, ...] = (
@@ -178,6 +190,7 @@ _RULES: tuple[_Rule, ...] = (
     _written_again,
     _wrong_value,
     _never_written,
+    _read_elsewhere,
 )
 
 

@@ -20,7 +20,7 @@ from mlusim.verifier.one_fault import (
     stopped_at,
     wrong_stage,
 )
-from mlusim.verifier.source_file import SourceLine
+from mlusim.verifier.source_file import SourceLine, function_around
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A counter that hands out work has at most this size.
@@ -151,8 +151,12 @@ def _race(cause: Finding, race: Finding) -> bool:
         return True
     if cause.kind == "access":
         at = stopped_at(cause)
-        leaves = race.fields["buffer"] == cause.fields.get("buffer") or (race.writes_twice and race.lines == {at})
-        return leaves and at in race.lines and not _stop(race, cause)
+        if _stop(race, cause):
+            return False
+        if race.writes_twice and len(race.lines) == 1:
+            # The part that a line stores is wrong in other tasks, too.
+            return race.lines == {at} or (race.kind == "task-race" and _of_function(race, at))
+        return race.fields["buffer"] == cause.fields.get("buffer") and at in race.lines
     if cause.kind != "uninitialised" or race.kind not in ("race", "task-race"):
         return False
     reader = cause.sites[0].at
@@ -166,6 +170,13 @@ def _race(cause: Finding, race: Finding) -> bool:
         and reader in finding.lines
         for finding in race.unfolded
     )
+
+
+def _of_function(finding: Finding, at: SourceLine) -> bool:
+    """Return whether all operations of a finding are in the function around a line."""
+    return {(line.file, function_around(line.file, line.line)) for line in (at, *finding.lines)} == {
+        (at.file, function_around(at.file, at.line))
+    }
 
 
 def _release(cause: Finding, release: Finding) -> bool:
@@ -299,7 +310,10 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
     if cause.kind == "access":
         # A line that leaves a tensor of all tasks also writes other parts of it than it should.
         shared = read.fields["memory"] not in PRIVATE and cause.fields.get("buffer") == buffer
-        return shared or read.sites[0].at == stopped_at(cause)
+        at = stopped_at(cause)
+        # An iteration that should not run may read what nothing writes, before it leaves a tensor.
+        extra = cause.location.startswith(read.sites[0].owner) and _of_function(read, at) and not _stop(read, cause)
+        return shared or read.sites[0].at == at or extra
     if cause.kind == "hang":
         return read.fields["memory"] not in PRIVATE and _hangs_with(cause, read)
     if cause.kind == "race" and cause.fields["replaces_unread"] and read.sites[0].at in cause.lines:
@@ -311,8 +325,14 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
         # A copy that is too long is so at both ends.
         return cause.nbytes == read.nbytes and read.sites[0].at in cause.lines
     # The store of an iteration that is skipped reads what that should compute.
-    skipped = cause.kind == "never-written" and read.sites[0].at in cause.lines
-    return skipped or (cause.kind == "never-written" and cause.fields["tensor"] == buffer)
+    if cause.kind != "never-written" or _races(read):
+        return False
+    return read.sites[0].at in cause.lines or cause.fields["tensor"] == buffer
+
+
+def _races(read: Finding) -> bool:
+    """Return whether tasks race on the tensor that one reads: they exchange a part of it, and another is written."""
+    return any(one.kind == "task-race" and one.fields["buffer"] == read.fields["buffer"] for one in read.folded)
 
 
 def _never_written(cause: Finding, gap: Finding) -> bool:
@@ -329,7 +349,8 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     if of_two_launches(cause, gap):
         return True
     if cause.kind == "uninitialised":
-        return any(one.fields["buffer"] == gap.fields["tensor"] for one in cause.folded if one.kind == "uninitialised")
+        reads = cause.unfolded if _races(cause) else cause.folded
+        return any(one.fields["buffer"] == gap.fields["tensor"] for one in reads if one.kind == "uninitialised")
     if cause.kind == "task-race" and cause.writes_twice and _missing(cause) and not gap.sites:
         # Tasks have a wrong number, and none has that of the one that stores it.
         return True

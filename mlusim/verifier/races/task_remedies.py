@@ -229,11 +229,10 @@ class TaskRemedies:
 
 
 def _split_at(pair: Pair) -> str:
-    """Return the remedy for work that two tasks do, with the loop that divides it if both writes are in it."""
+    """Return the remedy for work that two tasks do, with the loop that divides a tensor if both writes are in it."""
     loops = {outermost_loop(site) for site in pair.sites}
-    return _OWN_BYTES + (
-        f": see the bounds of the loop at {loops.pop()}" if len(loops) == 1 and "" not in loops else ""
-    )
+    divides = len(loops) == 1 and "" not in loops and pair.run.log.allocations[pair.allocations[0]].memory == "gdram"
+    return f"{_OWN_BYTES}: see the bounds of the loop at {loops.pop()}" if divides else _OWN_BYTES
 
 
 def _between_launches(launched_at: list[str]) -> tuple[str, str, list[str]]:

@@ -97,9 +97,10 @@ def _loop_that_carries(run: Run, read: int, inner: tuple[int, int], file: str) -
     return inner[0]
 
 
-def another_line_writes(run: Run, read: int, first: int, end: int) -> bool:
-    """Return whether a line of the run, other than that of a read, writes between two bytes of its allocation."""
+def lines_that_write(run: Run, read: int, first: int, end: int) -> set[tuple[str, int]]:
+    """Return the lines of the run, other than that of a read, that write between two bytes of its allocation."""
     accesses = run.accesses
     line = run.columns["line"][accesses.record]
     writes = accesses.write & (accesses.alloc == accesses.alloc[read]) & (line != line[read])
-    return bool((writes & (accesses.low < end) & (accesses.high > first)).any())
+    writes &= (accesses.low < end) & (accesses.high > first)
+    return {run.log.lines[code][:2] for code in np.unique(line[writes]).tolist()}

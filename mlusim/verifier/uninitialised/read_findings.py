@@ -19,7 +19,7 @@ from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
 from mlusim.verifier.uninitialised.marks import is_copy
-from mlusim.verifier.uninitialised.nearby import Beside, another_line_writes, missing_write, write_beside
+from mlusim.verifier.uninitialised.nearby import Beside, lines_that_write, missing_write, write_beside
 from mlusim.verifier.uninitialised.reads import (
     Ranges,
     UninitialisedRead,
@@ -140,7 +140,7 @@ def _wrong_parts(
     """Return the remedies for writes to a wrong part of the buffer: the likely ones, and the others.
 
     Likely is one that replaces an unread result, or a copy beside bytes of a core's own buffer that nothing writes
-    in the whole run.
+    in the whole run, or that only this copy writes, later.
     """
     likely: list[str] = []
     other: list[str] = []
@@ -152,8 +152,12 @@ def _wrong_parts(
         likely.append(f"correct the part of {name} at {replacing.location}: {why}")
     if beside.line and (replacing is None or (replacing.file, replacing.line) != (beside.file, beside.line)):
         location = location_of(beside.file, beside.line)
-        written = another_line_writes(run, read.row, int(read.starts[0]), int(read.stops[-1]))
-        unlikely = beside.is_scalar or allocation.memory not in PRIVATE or written
+        written_by = lines_that_write(run, read.row, int(read.starts[0]), int(read.stops[-1]))
+        if allocation.memory in PRIVATE and not read.partly and written_by == {(beside.file, beside.line)}:
+            reader = run.site(read.record, "").location
+            likely.append(f"correct the part of {name} at {reader} or {location}, which writes these bytes only later")
+            return likely, other
+        unlikely = beside.is_scalar or allocation.memory not in PRIVATE or written_by
         (other if unlikely else likely).append(
             f"correct the part of {name} at {location}, which writes other bytes of it"
         )
