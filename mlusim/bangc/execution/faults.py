@@ -60,6 +60,11 @@ def print_text(image: Image) -> None:
 
 def raise_fault(task: CompiledTask, why: int, function: str) -> NoReturn:
     """Raise the error of a kernel's fault at the C++ line."""
+    raise_at(*fault_of(task, why, function))
+
+
+def fault_of(task: CompiledTask, why: int, function: str) -> tuple[str, int, str, MlusimError]:
+    """Return file, line, function and error of the last fault of any task, which is the kernel's, for `raise_at`."""
     image, module = task.image, task.module
     first, second, third = (image.words[FIRST + k] for k in range(3))
     location: SourceLine | None = None
@@ -78,7 +83,7 @@ def raise_fault(task: CompiledTask, why: int, function: str) -> NoReturn:
     else:
         error = KernelError(f"the kernel ended with {why}")
     file, line = location or (str(module.path), 1)
-    raise_at(file, line, function, task.explained(error, faults=why in (WILD, SIGNAL, LEFT)))
+    return file, line, function, task.explained(error, faults=why in (WILD, SIGNAL, LEFT))
 
 
 def exit_on_memory_core(task: CompiledTask, function: str) -> bool:

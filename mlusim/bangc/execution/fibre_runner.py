@@ -12,7 +12,7 @@ from typing import Any
 from mlusim.bangc.calls.call_record import HEAD
 from mlusim.bangc.execution.accesses import drain
 from mlusim.bangc.execution.compiled_task import CompiledTask
-from mlusim.bangc.execution.faults import exit_on_memory_core, print_text, raise_fault
+from mlusim.bangc.execution.faults import exit_on_memory_core, fault_of, print_text, raise_fault
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.repetition import Repetition
 from mlusim.bangc.execution.runtime_layout import (
@@ -64,7 +64,7 @@ class FibreRunner:
         self._next_look = self._repetition.at
         self._stage = _CALL
         self._why = 0
-        self._fault: MlusimError | None = None
+        self._fault: tuple[str, int, str, MlusimError] | None = None
         # The line of the call whose wait `advance` has returned.
         self._line = _NO_LINE
 
@@ -81,7 +81,8 @@ class FibreRunner:
                 why = self._resume(self._address)
                 if words[RUN_COUNT_WORD]:
                     if why in (WILD, SIGNAL):
-                        self._fault = self._fault_of(why)
+                        # While the accesses before it are recorded, other tasks may have faults.
+                        self._fault = fault_of(task, why, self._name)
                     waits = drain(task, self._name)
                     if waits is not None:
                         self._stage, self._why = _COUNTED, why
@@ -162,14 +163,7 @@ class FibreRunner:
         elif why == PRINT:
             print_text(task.image)
         elif self._fault is not None:
-            raise self._fault
+            raise_at(*self._fault)
         else:
             raise_fault(task, why, self._name)
         return None
-
-    def _fault_of(self, why: int) -> MlusimError:
-        """Return the error of a fault now: while the accesses before it are recorded, other tasks may have faults."""
-        try:
-            raise_fault(self._task, why, self._name)
-        except MlusimError as error:
-            return error
