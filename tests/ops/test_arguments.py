@@ -301,7 +301,7 @@ def test_a_limit_of_numpy_is_one_of_python(tmp_path):
     [
         (lambda x: ops.gather(x, [[0]], dim=0), "gather has no argument 'dim': did you mean axis? it has x, index, "),
         (lambda x: ops.flip(x, dims=0), "flip has no argument 'dims': did you mean axis? it has x, axis, device, "),
-        (lambda x: ops.cast(x, "int8", board="mlu590-h8"), "cast has no argument 'board': did you mean device? it has "),
+        (lambda x: ops.cast(x, "int8", board="mlu590-h8"), "cast has no argument 'board': did you mean device? it "),
         (lambda x: ops.scatter(x, [[0]], scr=x), "scatter has no argument 'scr': did you mean src? it has x, "),
         (lambda x: ops.scatter(x, [[0]]), "scatter: src is missing: it takes x, index, src, axis"),
         (lambda x: ops.cast("x.npy", "int8"), "cast: x='x.npy' is not an array: load the file, np.load('x.npy')"),
