@@ -97,6 +97,13 @@ class Cnrt(ProgramMemory):
         self.write(target, "<Q", handle)
         return 0
 
+    def cnrtMemcpyAsync(self, dst: int, src: int, size: int, queue: int, direction: int) -> int:
+        if direction in self._queues:
+            raise InputError(
+                f"cnrtMemcpyAsync with the queue {direction:#x} as its direction: the queue is the argument before it"
+            )
+        return super().cnrtMemcpyAsync(dst, src, size, queue, direction)
+
     def cnrtMemcpy2D(self, *values: int) -> int:
         """Copy rows; the asynchronous form has a queue before or after the direction."""
         return self.copy_rows(*(values if len(values) < _VALUES_OF_2D_ASYNC else self._without_queue(*values)))

@@ -45,6 +45,8 @@ void *memset(void *to, int value, size_t size) noexcept __asm__("__tsan_memset")
 #define __builtin_assume(condition) ((void)sizeof(condition))
 #endif
 
+// As in the public `bang.h`.
+#define BANG_VERSION 300
 #define MAX_HALF_VALUE 65504
 #define MIN_HALF_VALUE -65504
 #define P_HALF_INF 0x7C00

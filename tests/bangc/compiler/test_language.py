@@ -164,6 +164,7 @@ def test_what_the_vendors_compiler_accepts_besides_standard_c(tmp_path: Path) ->
         '#include "cnrt.h"\n#include <bang.h>\n'
         "#define TWICE(x)\u00a0(2 * (x))\n"
         "#if CNRT_MAJOR_VERSION < 5\n#error an old cnrt.h\n#endif\n"
+        "#if BANG_VERSION < 200\n#error an old bang.h\n#endif\n"
         "struct Plan { int taskDim; int coreId; };\n"
         "__mlu_func__ int first(int taskId, const Plan &plan) { return taskId + plan.taskDim; }\n"
         "__mlu_entry__ void kernel(float *out) {\n"
