@@ -21,8 +21,8 @@ _UNDEFINED = 5
 _MOST_LINES = 40
 # Functions that the runtime counts as accesses (`runtime/accesses.h`), also if headers of C++ call the builtins.
 _COPIES = ("memcpy", "memmove", "memset")
-# Functions wrapped by the headers (`output.h`): kernels have no heap and no exceptions.
-_HEAP = (
+# Functions wrapped by the headers (`output.h`): kernels have no heap and no exceptions; destructors run after `main`.
+_WRAPPED = (
     "malloc",
     "calloc",
     "realloc",
@@ -34,6 +34,7 @@ _HEAP = (
     "_ZdlPvm",
     "_ZdaPvm",
     "__cxa_allocate_exception",
+    "__cxa_atexit",
 )
 
 
@@ -53,7 +54,7 @@ def link(
         call: runs the compiler with some arguments.
         compile_with: compiles the objects again, with some lines before the user's.
     """
-    wraps = [f"-Wl,--wrap={name}" for name in (*_HEAP, *_COPIES)]
+    wraps = [f"-Wl,--wrap={name}" for name in (*_WRAPPED, *_COPIES)]
     done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
     missing, aliases = ([], {}) if done.returncode else _undefined(target, runtime)
     if aliases:

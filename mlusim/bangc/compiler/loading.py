@@ -31,7 +31,10 @@ def check_that_it_loads(path: Path, binary: Path, runtime: Path) -> None:
         died = (
             f"do not end within {_LIMIT_S} s" if number == signal.SIGALRM else f"end with {signal.Signals(number).name}"
         )
-        raise CompileError(f"{path.name}: {what} {died}: check the constructors of objects outside functions")
+        raise CompileError(
+            f"{path.name}: {what} {died}: check the constructors of objects outside functions, which cannot call CNRT; "
+            "call it in main"
+        )
     if os.WEXITSTATUS(status) not in (0, _REFUSED):
         raise CompileError(f"{path.name}: {what} call exit or abort: only main may")
 

@@ -79,7 +79,7 @@ def _work(work: Callable[[], int], sending: int) -> None:
             stream.flush()
     with os.fdopen(sending, "wb") as pipe:
         pipe.write(_pickled(outcome))
-    # Exit through C, which runs the program's atexit functions and flushes its streams.
+    # Exit through C, which flushes the streams of the program.
     ctypes.CDLL(None).exit(0)
 
 

@@ -50,7 +50,11 @@ def _line(part: str) -> int:
         ("direction", '"direction"', "cnrtMemcpy says DevToHost but copies to device memory from host memory"),
         ("queue", '"queue"', "queue 0x1234: cnrtQueueCreate did not return it"),
         ("copy to null", '"copy to null"', "cnrtMemcpy of 16 B at a null pointer: pass allocated memory, and check"),
-        ("queue last", "HostToDev, queue)", r"cnrtMemcpyAsync with the queue 0x\w+ as its direction: the queue is the argu"),
+        (
+            "queue last",
+            "HostToDev, queue)",
+            r"cnrtMemcpyAsync with the queue 0x\w+ as its direction: the queue is the argu",
+        ),
         ("result", '"result"', r"the result would be stored at byte 4 of device memory 0, .* cnrtMalloc\(&pointer"),
         ("grid", '"grid"', r"nothing: dim\.x = 3 for UNION1"),
         ("thread", '"thread"', "main calls the board's runtime from a thread of its own"),

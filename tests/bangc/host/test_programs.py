@@ -240,3 +240,40 @@ def test_an_assertion_that_fails_in_a_thread_ends_the_program(
     )
     assert _mlusim("bangc", "run", file) == 1
     assert capfd.readouterr().err == f"{file}:4: 1 > 2\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "printed"),
+    [
+        ((), 0, "main registered local 7"),
+        (("exit",), 3, "main registered local 7"),
+        (("_exit", "at once"), 4, "main"),
+    ],
+)
+def test_destructors_and_functions_at_exit_run_after_main(
+    compiler: str,
+    words: tuple[str, ...],
+    status: int,
+    printed: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They run once, in the order of C++, and may call CNRT."""
+    file = tmp_path / "endings.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <cnrt.h>\n#include <cstdlib>\n"
+        "static float *x;\n"
+        "struct Outside {\n  ~Outside() {\n    float value;\n"
+        "    cnrtMemcpy(&value, x, sizeof(value), cnrtMemcpyDevToHost);\n"
+        '    cnrtFree(x);\n    printf(" %g", value);\n  }\n} outside;\n'
+        'struct Inside { ~Inside() { printf(" local"); } };\n'
+        "__mlu_entry__ void put(float *x) { if (__is_ipu()) *x = 7; }\n"
+        "int main(int count, char **) {\n"
+        '  static Inside inside;\n  std::atexit([] { printf(" registered"); });\n  printf("main");\n'
+        "  cnrtMalloc((void **)&x, sizeof(float));\n  put<<<1, cnrtFuncTypeBlock, nullptr>>>(x);\n"
+        "  cnrtSyncDevice();\n  if (count == 2) exit(3);\n  if (count == 3) _exit(4);\n}\n"
+    )
+    module = bangc.compile(file, compiler=compiler)
+    for _ in range(2):
+        assert run_program(module, Device(), words) == status
+        assert capsys.readouterr().out == printed

@@ -97,7 +97,31 @@ MLUSIM_HEAP(void *, __cxa_allocate_exception, "throw", (size_t size), (size))
 #undef MLUSIM_HEAP
 }
 
+// Functions passed to `atexit`, and destructors of objects outside functions, the last one first. They may call CNRT, so
+// they run at the end of `main`, not when the file is unloaded; those of a kernel's copy of the file never run.
+struct mlusim_ending {
+    void (*function)(void *);
+    void *argument;
+    mlusim_ending *next;
+};
+extern "C" {
+__attribute__((visibility("hidden"), weak)) mlusim_ending *mlusim_endings;
+__attribute__((weak, used, visibility("hidden"), no_sanitize("thread"))) int __wrap___cxa_atexit(
+    void (*function)(void *), void *argument, void *) {
+    if (!mlusim_in_kernel) mlusim_endings = new mlusim_ending{function, argument, mlusim_endings};
+    return 0;
+}
+}
+
 namespace mlusim {
+
+inline void finish() {
+    while (mlusim_ending *last = mlusim_in_kernel ? nullptr : mlusim_endings) {
+        mlusim_endings = last->next;
+        last->function(last->argument);
+        delete last;
+    }
+}
 
 // Called for an uncaught exception, with the stack of the `throw`.
 [[noreturn]] MLUSIM_PLAIN inline void terminated() {
@@ -119,15 +143,23 @@ namespace mlusim {
 // A program's `main`, with any parameters.
 template <class F> inline void run_main(F *function, int count, char **words) {
     std::set_terminate(&terminated);
-    if constexpr (std::is_invocable_r<int, F, int, char **>::value) ended(function(count, words));
+    int status;
+    if constexpr (std::is_invocable_r<int, F, int, char **>::value) status = function(count, words);
     else if constexpr (std::is_invocable_r<int, F, int, const char **>::value)
-        ended(function(count, const_cast<const char **>(words)));
-    else ended(function());
+        status = function(count, const_cast<const char **>(words));
+    else status = function();
+    finish();
+    ended(status);
 }
 
 }  // namespace mlusim
 
 [[noreturn]] inline void mlusim_exit(int status, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    ::mlusim::finish();
+    ::mlusim::ended(status, file, line);
+}
+[[noreturn]] inline void mlusim_quick_exit(int status, const char *file = __builtin_FILE(),
+                                           int line = __builtin_LINE()) {
     ::mlusim::ended(status, file, line);
 }
 [[noreturn]] inline void mlusim_abort(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
@@ -137,6 +169,7 @@ template <class F> inline void run_main(F *function, int count, char **words) {
 namespace std {
 using ::mlusim_abort;
 using ::mlusim_exit;
+using ::mlusim_quick_exit;
 using ::mlusim_printf;
 }
 
@@ -147,9 +180,9 @@ extern "C" __attribute__((visibility("hidden"), weak, used, noreturn, no_stack_p
 }
 
 #define exit(status) mlusim_exit(status)
-#define _exit(status) mlusim_exit(status)
-#define _Exit(status) mlusim_exit(status)
-#define quick_exit(status) mlusim_exit(status)
+#define _exit(status) mlusim_quick_exit(status)
+#define _Exit(status) mlusim_quick_exit(status)
+#define quick_exit(status) mlusim_quick_exit(status)
 
 namespace mlusim {
 template <class T> inline void dump(T value) {
