@@ -68,6 +68,8 @@ class Runtime:
         self.library.mlusim_free.argtypes = (ctypes.c_void_p,)
         self.library.mlusim_loading.argtypes = (ctypes.c_void_p, ctypes.c_int)
         self.library.mlusim_guard.argtypes = (ctypes.c_int,)
+        self.library.mlusim_block.restype = WORD
+        self.library.mlusim_block.argtypes = (WORD, ctypes.c_void_p)
         self.library.mlusim_fault.restype = ctypes.POINTER(Fault)
         self.library.mlusim_fault.argtypes = (ctypes.c_int,)
         self.resume: Any = self.library.mlusim_resume
@@ -84,6 +86,12 @@ class Runtime:
         """
         self._operations = varying, droppable
         self.library.mlusim_operations(varying, droppable)
+
+    def block(self, address: int) -> tuple[int, int] | None:
+        """Return address and size of the block on the heap of the host that contains an address; None for none."""
+        base = WORD()
+        size = int(self.library.mlusim_block(address, ctypes.byref(base)))
+        return (int(base.value), size) if size else None
 
     def has(self, address: int) -> bool:
         """Whether an address is within the library's own code."""

@@ -52,8 +52,8 @@ class Cnrt(ProgramMemory):
         waits: what the program has not waited for.
     """
 
-    def __init__(self, device: Device) -> None:
-        super().__init__(device)
+    def __init__(self, device: Device, block: Callable[[int], tuple[int, int] | None]) -> None:
+        super().__init__(device, block)
         self.queued: dict[int, list[Any]] = {}
         self.waits = MissingWaits(device.log)
         self._queues: dict[int, Any] = {}

@@ -19,6 +19,8 @@ from mlusim.errors import AllocationError, InputError
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mlusim.host.device import Device
     from mlusim.memory.view import View
 
@@ -46,14 +48,19 @@ _ROUNDINGS = tuple(ROUND[mode] for mode in ("rm", "tz", "oz", "up", "dn", "rn"))
 class ProgramMemory:
     """The memory of a program: on the device, and what it allocates on the host.
 
+    Args:
+        device: the simulated board.
+        block: returns address and size of the block on the host's heap that contains an address; None for none.
+
     Attributes:
         device: the simulated board.
         last_error: the status of the last function that failed.
         freed: device memory after `cnrtFree`: its name, by first address and end.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, block: Callable[[int], tuple[int, int] | None]) -> None:
         self.device = device
+        self._block = block
         self.last_error = 0
         self.freed: dict[tuple[int, int], str] = {}
         self._memory: dict[int, View] = {}
@@ -152,6 +159,7 @@ class ProgramMemory:
                     f"{call} of {group_digits(size)} B at a null pointer: pass allocated memory, and check the status "
                     "of its allocation"
                 )
+            self._check_host_block(address, size, call)
             return None
         view, offset = allocation
         if offset + size > view.nbytes:
@@ -160,6 +168,17 @@ class ProgramMemory:
                 f"{group_digits(view.nbytes)} B"
             )
         return view
+
+    def _check_host_block(self, address: int, size: int, call: str) -> None:
+        """Raise `InputError` for bytes beyond the end of a block of the host's heap, or of `cnrtHostMalloc`."""
+        own = next((base for base, memory in self._host.items() if base <= address < base + len(memory)), None)
+        block = self._block(address) if own is None else (own, len(self._host[own]))
+        if block is not None and address + size > sum(block):
+            base, room = block
+            raise InputError(
+                f"{call} of {group_digits(size)} B at byte {group_digits(address - base)} of host memory, which has "
+                f"{group_digits(room)} B: copy less, or allocate more; sizes are in bytes"
+            )
 
     def _written(self, target: View, address: int, size: int) -> None:
         """Log that the host has written bytes of device memory."""

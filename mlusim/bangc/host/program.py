@@ -50,7 +50,7 @@ class Program:
         self.device = device
         self.status = 0
         self._words = [text.encode() for text in (module.path.stem, *arguments)]
-        self._cnrt = Cnrt(device)
+        self._cnrt = Cnrt(device, module.runtime.block)
         self._names = [intrinsic.name for intrinsic in intrinsics()]
         rooms: list[Room | None] = [Room(module.board.vector_alignment_bytes) for _ in KINDS]
         self._image = Image(module.runtime, module.binary, rooms, module.variables.room, host=True)

@@ -7,11 +7,13 @@
 //   accesses.h  plain C++ accesses to memory
 //   arrays.h    arrays with a memory space
 //   faults.h    wild addresses, signals, and other abnormal ends
+//   heap.h      blocks of a program on the heap of the host
 //   here        calls of the simulator, known calls, and the functions that Python calls to run a fibre
 #include "accesses.h"
 #include "arrays.h"
 #include "faults.h"
 #include "fibre.h"
+#include "heap.h"
 #include <cstdarg>
 
 // The call record of the running fibre, which the headers fill.

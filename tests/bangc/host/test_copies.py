@@ -60,3 +60,21 @@ def test_every_copy_and_set_moves_its_bytes(tmp_path: Path, capfd: pytest.Captur
     report = device.verify()
     report.check()
     assert [finding.title for finding in report.hints] == []
+
+
+def test_copies_may_fill_blocks_of_the_heap(compiler: str, tmp_path: Path) -> None:
+    """Also blocks that were enlarged, and new ones at the address of a smaller one that was freed."""
+    file = tmp_path / "heap.mlu"
+    file.write_text(
+        "#include <cnrt.h>\n#include <cstdlib>\n#include <string>\n#include <vector>\n"
+        "int main() {\n"
+        "  char *x;\n  cnrtMalloc((void **)&x, 4096);\n  cnrtMemset(x, 1, 4096);\n  int sum = 0;\n"
+        "  for (int n = 1; n <= 4096; n += 63) {\n"
+        "    std::vector<char> values(n);\n    char *block = (char *)realloc(malloc(n / 2 + 1), n);\n"
+        "    char *array = new char[n];\n    std::string text(n, 'a');\n"
+        "    for (char *target : {values.data(), block, array, &text[0]}) {\n"
+        "      cnrtMemcpy(target, x, n, cnrtMemcpyDevToHost);\n      sum += target[n - 1];\n    }\n"
+        "    free(block);\n    delete[] array;\n  }\n"
+        "  return sum;\n}\n"
+    )
+    assert run_program(bangc.compile(file, compiler=compiler), Device()) == 4 * 66

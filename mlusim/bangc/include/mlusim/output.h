@@ -74,26 +74,37 @@ inline void checked(bool condition, const char *file = __builtin_FILE(), int lin
 
 }  // namespace mlusim
 
-// A kernel has no heap: the linker redirects its functions here. Static initializers and host code may use the heap.
+// A kernel has no heap: the linker redirects its functions here. Static initializers and host code may use the heap,
+// whose blocks bound the copies of CNRT.
 extern "C" {
+void mlusim_allocated(void *block, size_t size);
+void mlusim_released(void *block);
 __attribute__((visibility("default"), used, weak)) int mlusim_in_kernel;
-#define MLUSIM_HEAP(result, function, said, parameters, arguments)                                        \
+#define MLUSIM_HEAP(result, function, said, parameters, before, call, after)                              \
     result __real_##function parameters;                                                                  \
     __attribute__((weak, used, visibility("hidden"), no_sanitize("thread"))) result __wrap_##function parameters { \
         if (mlusim_in_kernel) mlusim_leave(6, said, "", 0);                                               \
-        return __real_##function arguments;                                                               \
+        before __real_##function call;                                                                    \
+        after                                                                                             \
     }
-MLUSIM_HEAP(void *, malloc, "malloc", (size_t size), (size))
-MLUSIM_HEAP(void *, calloc, "calloc", (size_t count, size_t size), (count, size))
-MLUSIM_HEAP(void *, realloc, "realloc", (void *old, size_t size), (old, size))
-MLUSIM_HEAP(void, free, "free", (void *old), (old))
-MLUSIM_HEAP(void *, _Znwm, "operator new", (size_t size), (size))
-MLUSIM_HEAP(void *, _Znam, "operator new[]", (size_t size), (size))
-MLUSIM_HEAP(void, _ZdlPv, "operator delete", (void *old), (old))
-MLUSIM_HEAP(void, _ZdaPv, "operator delete[]", (void *old), (old))
-MLUSIM_HEAP(void, _ZdlPvm, "operator delete", (void *old, size_t size), (old, size))
-MLUSIM_HEAP(void, _ZdaPvm, "operator delete[]", (void *old, size_t size), (old, size))
-MLUSIM_HEAP(void *, __cxa_allocate_exception, "throw", (size_t size), (size))
+#define MLUSIM_ALLOCATES(function, said, parameters, call, size) \
+    MLUSIM_HEAP(void *, function, said, parameters, void *block =, call, mlusim_allocated(block, size); return block;)
+#define MLUSIM_RELEASES(function, said, parameters, call) \
+    MLUSIM_HEAP(void, function, said, parameters, mlusim_released(old);, call, )
+MLUSIM_ALLOCATES(malloc, "malloc", (size_t size), (size), size)
+MLUSIM_ALLOCATES(calloc, "calloc", (size_t count, size_t size), (count, size), count * size)
+MLUSIM_HEAP(void *, realloc, "realloc", (void *old, size_t size), mlusim_released(old); void *block =, (old, size),
+            mlusim_allocated(block, size); return block;)
+MLUSIM_RELEASES(free, "free", (void *old), (old))
+MLUSIM_ALLOCATES(_Znwm, "operator new", (size_t size), (size), size)
+MLUSIM_ALLOCATES(_Znam, "operator new[]", (size_t size), (size), size)
+MLUSIM_RELEASES(_ZdlPv, "operator delete", (void *old), (old))
+MLUSIM_RELEASES(_ZdaPv, "operator delete[]", (void *old), (old))
+MLUSIM_RELEASES(_ZdlPvm, "operator delete", (void *old, size_t size), (old, size))
+MLUSIM_RELEASES(_ZdaPvm, "operator delete[]", (void *old, size_t size), (old, size))
+MLUSIM_HEAP(void *, __cxa_allocate_exception, "throw", (size_t size), return, (size), )
+#undef MLUSIM_RELEASES
+#undef MLUSIM_ALLOCATES
 #undef MLUSIM_HEAP
 }
 
