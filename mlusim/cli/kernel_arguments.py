@@ -39,7 +39,7 @@ arg_option = click.option(
     multiple=True,
     metavar="[NAME=]VALUE",
     help="An argument, by name or in order: x=x.npy; out=float32:2,8,64, a tensor to write; "
-    "x=random:float32:1000; a number. May be repeated.",
+    "x=inout:x.npy, values that the kernel may write; x=random:float32:1000; a number. May be repeated.",
 )
 theory_ops_option = click.option(
     "--theory-ops",

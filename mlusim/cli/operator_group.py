@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -92,6 +93,12 @@ class OperatorGroup(click.Group):
             _check_single(args[0])
             return args[0], self._make_kernel(args[0]), args[1:]
         if args and not args[0].startswith("-") and args[0] not in SUMMARIES:
+            if Path(args[0]).is_file():
+                raise click.UsageError(
+                    f"{args[0]} is a file, and no kernel: write FILE.py:KERNEL or FILE.mlu:ENTRY; a saved run is for "
+                    "explain, diff, report, inspect and retime",
+                    ctx,
+                )
             known = choose_one(args[0], SUMMARIES)
             raise click.UsageError(f"no operator {args[0]!r}; {known}; a kernel of your own is FILE.py:KERNEL", ctx)
         return super().resolve_command(ctx, args)

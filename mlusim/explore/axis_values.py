@@ -115,13 +115,11 @@ def _range(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: D
     if (sign == "*" and (step <= 1 or low <= 0)) or (sign == "+" and step <= 0):
         rule = "a factor above 1 and a start above 0" if sign == "*" else "a step above 0"
         raise InputError(f"{name}: {shown(item)} never ends: it needs {rule}")
-    count = 0
+    steps = (high / low).ln() / step.ln() if sign == "*" else (high - low) / step
+    _check_count(name, item, int(steps) + 1)
     while low <= high:
         yield low
         low = low * step if sign == "*" else low + step
-        count += 1
-        if count > MAX_VALUES:
-            _check_count(name, item, count)
 
 
 def _factor(name: str, item: str, unit: str) -> int:

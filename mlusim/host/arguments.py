@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 # By whether the kernel has types, as in BANG C: which tensors of `--shape` are inputs, and which outputs.
 _ROLES = {False: "the last one is the output", True: "pointers to const are inputs, the others outputs"}
-FORMS = "a file (x.npy, x.npz:key), an output (float32:2,8,64), random elements (random:float32:1000), or a number"
+FORMS = (
+    "a file (x.npy, x.npz:key; inout:x.npy: the kernel may write it), an output (float32:2,8,64), random elements "
+    "(random:float32:1000), or a number"
+)
 _RANDOM, IN_PLACE = "random", "inout:"
 _ARRAY_FILE = re.compile(r"\.(npy|npz)(:.*)?$", re.IGNORECASE)
 _WORDS = {"true": True, "false": False}
@@ -274,11 +277,14 @@ def _number(kernel: str, name: str, dtype: np.dtype[Any], value: Any) -> Any:
     if not isinstance(value, int | float):
         given = _as_argument(f"{name}=NUMBER")
         raise InputError(f"{kernel}: {name} is a number ({dtype.name}), not a tensor: give {given}")
-    if isinstance(value, float) and dtype.kind in "iu":
-        if not value.is_integer():
-            raise InputError(f"{kernel}: {name} is {dtype.name}, and {value:g} is not a whole number: round it")
-        return int(value)
-    return value
+    if dtype.kind not in "iu":
+        return value
+    if isinstance(value, float) and not value.is_integer():
+        raise InputError(f"{kernel}: {name} is {dtype.name}, and {value:g} is not a whole number: round it")
+    limits = np.iinfo(dtype)
+    if not limits.min <= value <= limits.max:
+        raise InputError(f"{kernel}: {name} is {dtype.name}, and {value:g} is not {limits.min} to {limits.max}")
+    return int(value) if isinstance(value, float) else value
 
 
 def read_inputs(

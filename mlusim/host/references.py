@@ -54,6 +54,11 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
         references = dict(zip(outputs, references, strict=True))
     if not isinstance(references, Mapping):
         references = as_array("the reference", references)
+        if not outputs:
+            raise InputError(
+                "a reference, and no argument is an output: pass Output(shape, dtype), or InOut(array) for values "
+                "before the run; on the command line --arg NAME=DTYPE:SHAPE or inout:FILE.npy"
+            )
         if len(outputs) != 1:
             raise InputError(
                 f"a reference of one array for {len(outputs)} outputs: pass a tuple or list of arrays, "

@@ -279,10 +279,15 @@ def check_usable(allocation: Allocation, *, write: bool) -> None:
         )
         raise AllocationError(f"{allocation.name} in {allocation.memory.name} was freed; {remedy}")
     if write and allocation.read_only:
-        raise AccessError(
-            f"{allocation.name} is an input, and inputs are never written; pass Output(shape, dtype) or InOut(array) "
-            f"(on the command line --arg {allocation.name}=DTYPE:SHAPE), or write to a buffer of your own"
-        )
+        raise AccessError(f"{allocation.name} is an input, and {input_rule(allocation.name)}")
+
+
+def input_rule(name: str) -> str:
+    """Return the rule and the remedy for a kernel that writes to an input."""
+    return (
+        "inputs are never written; pass Output(shape, dtype), or InOut(array) for values before the run (on the "
+        f"command line --arg {name}=DTYPE:SHAPE or {name}=inout:FILE.npy), or write to a buffer of your own"
+    )
 
 
 def fits_message(shape: tuple[int, ...], itemsize: int, free_bytes: int) -> str:

@@ -245,6 +245,7 @@ def test_a_sweep_detects_changed_input_files(home):
         (("run", "k.py:add", "--max-operations", "x"), "'--max-operations': 'x' is not a valid integer; see "),
         (("verify", "k.py:add", "--tolerance", "x"), "'--tolerance': 'x' is not a valid float; see "),
         (("tune", "k.py:add", "--shape", "8", "--set", "tile=1..8"), "tile: '1..8' has no step: write 1..8*2, where "),
+        (("verify", "x.npy"), "x.npy is a file, and no kernel: write FILE.py:KERNEL or FILE.mlu:ENTRY; a saved run is"),
         (("run", "nothing"), "no operator 'nothing'; choose one of bitcast_convert"),
         (("sweep", "cast", "--arg", "8"), "no such option '--arg'"),
     ],
@@ -263,6 +264,27 @@ def test_help_lists_the_options_of_a_kernel(command):
     for option in ("--arg", "--set", "--dim", "--kind"):
         assert option in text
     assert mlusim(command, code=2).startswith(f"Usage: mlusim {command}")
+
+
+def test_a_kernel_adds_to_values_from_a_file(home):
+    """As the messages say: neither a new output, which holds no values, nor an input, which is not written."""
+    (home / "bins.py").write_text(
+        "async def bins(core, x, out):\n"
+        "    if core.is_memory_core:\n        return\n"
+        "    ones = core.nram.alloc(x.shape, x.dtype)\n"
+        "    await core.memcpy(ones, x)\n"
+        "    await core.atomic_reduce_add(out, ones)\n"
+    )
+    before, x = np.arange(64, dtype=np.int32), np.ones(64, np.int32)
+    np.save(home / "before.npy", before)
+    np.save(home / "ones.npy", x)
+    np.save(home / "after.npy", before + 4 * x)
+    words = ("verify", "bins.py:bins", "--dim", "4", "--arg", "x=ones.npy", "--arg")
+    assert "inout:FILE.npy or random:DTYPE:SHAPE" in mlusim(*words, "out=int32:64", code=1)
+    assert "out=DTYPE:SHAPE or out=inout:FILE.npy" in " ".join(mlusim(*words, "out=before.npy", code=1).split())
+    told = mlusim(*words, "out=before.npy", "--reference", "after.npy", code=2)
+    assert "a reference, and no argument is an output" in told
+    mlusim(*words, "out=inout:before.npy", "--reference", "after.npy")
 
 
 def test_csv_has_a_line_per_operation(home):

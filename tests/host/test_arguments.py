@@ -52,7 +52,7 @@ def test_every_argument_syntax_is_parsed(text, name, value):
         ),
         ("out=float32:a", r"'a' is not a shape such as 2,8,64 or 2x8x64$"),
         ("x=random:float32", r"write random:DTYPE:SHAPE, such as random:float32:1000$"),
-        ("x=word", r"^--arg x=word: 'word' is not an argument; choose a file \(x.npy, x.npz:key\), an output"),
+        ("x=word", r"^--arg x=word: 'word' is not an argument; choose a file \(x.npy, x.npz:key; inout:x.npy: "),
         ("2x=8", r"'2x' is not a parameter's name; write NAME=VALUE or VALUE$"),
     ],
 )
@@ -103,6 +103,11 @@ WHOLE, REAL = (ParameterType(Role.NUMBER, np.dtype(name)) for name in ("int64", 
     ("text", "declared", "message"),
     [
         ("n=3.5", WHOLE, r"^k: n is int64, and 3\.5 is not a whole number: round it$"),
+        (
+            "n=99999999999999999999",
+            WHOLE,
+            r"^k: n is int64, and 1e\+20 is not -9223372036854775808 to 9223372036854775807$",
+        ),
         ("n=inf", WHOLE, r"^k: n is int64, and inf is not a whole number: round it$"),
         ("n=x.npy", WHOLE, r"^k: n is a number \(int64\), not a tensor: give --arg n=NUMBER \(in Python .*\)$"),
         ("n=float32:8", REAL, r"^k: n is a number \(float32\), not a tensor: give --arg n=NUMBER \(in Python .*\)$"),

@@ -208,8 +208,8 @@ def test_an_output_read_before_it_is_written():
     assert finding.title == "memcpy reads out before anything is written there"
     assert finding.region == "out[0:8, 0:8], 256 B in GDRAM"
     assert finding.remedy.endswith(
-        "\nor, if out has values before the run, pass them: an array, or InOut(array); on the command line "
-        "--arg out=FILE.npy or random:DTYPE:SHAPE"
+        "\nor, if out has values before the run, pass them: an array, or InOut(array) if it is written, too; on the "
+        "command line --arg out=FILE.npy, inout:FILE.npy or random:DTYPE:SHAPE"
     )
 
 

@@ -24,6 +24,7 @@ from mlusim.bangc.execution.runtime_layout import (
     WILD,
 )
 from mlusim.errors import AccessError, KernelError, MissingDataError, MlusimError, OperationLimitError
+from mlusim.memory.allocation import input_rule
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
@@ -160,10 +161,7 @@ def _wild_access_error(task: CompiledTask, address: int, flags: int) -> MlusimEr
             "timing-only run: upload it with its bytes (keep_data=True), or run with data"
         )
     if write and allocation.read_only and offset + size <= allocation.nbytes:
-        return AccessError(
-            f"plain C++ writes {allocation.name}, which is an input: inputs are never written; write to an output "
-            "or a buffer of your own"
-        )
+        return AccessError(f"plain C++ writes {allocation.name}, which is an input: {input_rule(allocation.name)}")
     return AccessError(
         f"plain C++ {verb} {size} B at byte {group_digits(offset)} of {allocation.name}, which has "
         f"{group_digits(allocation.nbytes)} B; check the index"

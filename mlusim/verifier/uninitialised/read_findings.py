@@ -248,8 +248,8 @@ def _uninitialised(
         remedies.append("if it is an input, copy it there on the host before the launch: cnrtMemcpy, cnrtMemset")
     if allocation.memory == "gdram" and buffer.isidentifier() and not (partly or allocation.workspace):
         remedies.append(
-            f"if {buffer} has values before the run, pass them: an array, or InOut(array); on the command line "
-            f"--arg {buffer}=FILE.npy or random:DTYPE:SHAPE"
+            f"if {buffer} has values before the run, pass them: an array, or InOut(array) if it is written, too; on "
+            f"the command line --arg {buffer}=FILE.npy, inout:FILE.npy or random:DTYPE:SHAPE"
         )
     return Finding(
         kind="uninitialised",

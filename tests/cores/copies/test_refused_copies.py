@@ -76,7 +76,10 @@ def test_outside_its_allocation(run: Any, move: int) -> None:
 def test_writing_an_input(run: Any) -> None:
     device = Device()
     x = device.upload(np.arange(4.0), "x")
-    message = r": x is an input, and inputs are never written; pass Output\(.*\), or write to a buffer of your own$"
+    message = (
+        r": x is an input, and inputs are never written; pass Output\(.*\), or InOut\(.*--arg x=DTYPE:SHAPE or "
+        r"x=inout:FILE\.npy\), or write to a buffer of your own$"
+    )
     with pytest.raises(AccessError, match=message):
         run(one_copy, x[:2], x[2:], device=device)
     assert device.download(x).tolist() == [0, 1, 2, 3]
