@@ -103,7 +103,7 @@ def bandwidth_of(records: LogColumns, bins: int = 300) -> Bandwidth:
     return Bandwidth(edges_ps, read, write, peak, moved * PS_PER_S / records.time_ps / _BYTES_PER_GB)
 
 
-def draw_bandwidth(records: LogColumns, title: str = "Achieved DRAM bandwidth", about: str = "") -> Canvas:
+def draw_bandwidth(records: LogColumns, title: str, about: str) -> Canvas:
     """Draw the bandwidth of reads and writes over time, stacked, with the board's peak and the run's mean."""
     if not records.time_ps:
         canvas = Canvas(title, about)

@@ -115,7 +115,7 @@ class Plot:
         pixels = self.at_x(self._x_ticks()[0])
         self.canvas.rectangles(pixels - 0.75, self.top, pixels + 0.75, self.bottom, GRID)
 
-    def x_axis(self, label: str = "", *, whole: bool = False) -> None:
+    def x_axis(self, label: str, *, whole: bool = False) -> None:
         """Draw the horizontal axis, its numbers and its label; `whole`: integers only."""
         numbers, names = self._x_ticks(whole=whole)
         pixels = self.at_x(numbers)
@@ -135,7 +135,7 @@ class Plot:
         pixels = self.at_y(self.y_ticks(self.y)[0])
         self.canvas.rectangles(self.left, pixels - 0.75, self.right, pixels + 0.75, GRID)
 
-    def y_axis(self, label: str = "", *, whole: bool = False, numbered: bool = True) -> None:
+    def y_axis(self, label: str, *, whole: bool = False, numbered: bool = True) -> None:
         """Draw the vertical axis with its label and, if it is to be `numbered`, its numbers."""
         numbers, names = self.y_ticks(self.y, whole=whole)
         pixels = self.at_y(numbers)

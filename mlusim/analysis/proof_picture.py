@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NEVER = "#FF0000"
 
 
-def draw_proof(maps: Sequence[ProofMap], title: str, about: str = "") -> Figure:
+def draw_proof(maps: Sequence[ProofMap], title: str, about: str) -> Figure:
     """Draw a panel per output."""
     from matplotlib import colormaps
     from matplotlib.ticker import MaxNLocator

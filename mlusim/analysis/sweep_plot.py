@@ -63,8 +63,8 @@ def plot_sweep(
     axes: Sequence[str],
     metrics: Sequence[str],
     against: str | None,
-    path: Path | None = None,
-    title: str = "",
+    path: Path | None,
+    title: str,
 ) -> Figure:
     """Draw a panel per metric, and write it as PNG or SVG if a path is given; see `Sweep.plot`."""
     chosen = check_plot(rows, axes, metrics, against)

@@ -38,7 +38,7 @@ _COLOURS = np.array([colour for _, colour in KINDS])
 _START_UP, _WAITING = ([name for name, _ in KINDS].index(waits) for waits in ("DMA start-up", "waiting in a sync"))
 
 
-def draw_timeline(records: LogColumns, title: str = "Timeline", about: str = "") -> Canvas:
+def draw_timeline(records: LogColumns, title: str, about: str = "") -> Canvas:
     """Draw the timeline of at most `MAX_UNITS` cores and memory cores, evenly selected from the active ones."""
     run = RunSpans(records)
     # A memory core that only started and returned would be an empty row.

@@ -14,7 +14,7 @@ _BAR_PX = 42
 _COLOURS = {_COMPULSORY: FLOOR, _REQUESTED: REQUESTED, _BUS: BUS}
 
 
-def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str = "") -> Canvas:
+def draw_traffic(metrics: Metrics, title: str, about: str) -> Canvas:
     """Draw bars of compulsory, requested and bus bytes for reads and for writes, then of on-chip copies."""
     bars = traffic_bars(metrics)
     largest = max((nbytes for _, _, nbytes, _ in bars), default=0)

@@ -86,7 +86,7 @@ class NetBuilder:
     ) -> Variable:
         """Reverse the elements of `x` along each of the axes."""
         axes = _one_of("flip", axis=axis, dim=dim, dims=dims)
-        return self._add(FLIP, (x,), {"axis": _required("flip", "axis", axes)}, name, strategy)
+        return self._add(FLIP, (x,), {"axis": _required("flip", axes)}, name, strategy)
 
     @explained
     def reverse(
@@ -101,7 +101,7 @@ class NetBuilder:
     ) -> Variable:
         """Alias of flip."""
         axes = _one_of("reverse", axis=axis, dim=dim, dims=dims)
-        return self._add(REVERSE, (x,), {"axis": _required("reverse", "axis", axes)}, name, strategy)
+        return self._add(REVERSE, (x,), {"axis": _required("reverse", axes)}, name, strategy)
 
     @explained
     def reverse_sequence(
@@ -346,7 +346,7 @@ def _one_of(operator: str, **arguments: Any) -> Any:
     return next(iter(passed.values()), None)
 
 
-def _required(operator: str, name: str, value: Any) -> Any:
-    if value is None:
-        raise InputError(f"{operator}: {name} is missing: an axis or a list of them; [] for a plain copy")
-    return value
+def _required(operator: str, axes: Any) -> Any:
+    if axes is None:
+        raise InputError(f"{operator}: axis is missing: an axis or a list of them; [] for a plain copy")
+    return axes

@@ -98,14 +98,14 @@ def _same(one: Path, other: Path) -> bool:
         return one.resolve() == other.resolve()
 
 
-def check_output(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
-    """Return the path of an .npy file to write; checked before anything runs.
+def check_output(text: str, inputs: Iterable[str]) -> Path:
+    """Return the path of the .npy file of --out; checked before anything runs.
 
     Raises `InputError` if its directory does not exist or the file is an input.
     """
     if Path(text).suffix != ".npy":
-        raise InputError(f"{option} {text}: the result is written as .npy; name it {Path(text).stem or 'result'}.npy")
-    return check_file(option, text, inputs)
+        raise InputError(f"--out {text}: the result is written as .npy; name it {Path(text).stem or 'result'}.npy")
+    return check_file("--out", text, inputs)
 
 
 def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:

@@ -49,7 +49,7 @@ class Outputs:
         out = options.pop("out", None) or ()
         check_directory("--report", options["report"])
         return cls(
-            arrays={"": check_output("--out", out, inputs)} if isinstance(out, str) else _output_files(out, inputs),
+            arrays={"": check_output(out, inputs)} if isinstance(out, str) else _output_files(out, inputs),
             report=options.pop("report"),
             saved=check_file("--save-run", save_run, inputs) if save_run is not None else None,
             operations=check_csv("--csv", operations, inputs) if operations is not None else None,
@@ -165,7 +165,7 @@ def _output_files(out: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
             name, file = "", text
         if name in paths:
             raise InputError(f"--out {text}: give each output one file, and name it: --out NAME=FILE.npy")
-        path = check_output("--out", file, inputs)
+        path = check_output(file, inputs)
         if any(path.resolve() == other.resolve() for other in paths.values()):
             raise InputError(f"--out {text}: another output goes to {file}: name two files")
         paths[name] = path

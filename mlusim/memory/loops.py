@@ -49,7 +49,7 @@ class AddressInstructions(NamedTuple):
 NO_ADDRESS = AddressInstructions()
 
 
-def address_instructions(columns: int, narrowed: int = 0, *, positional: bool = False) -> AddressInstructions:
+def address_instructions(columns: int, narrowed: int = 0, *, positional: bool) -> AddressInstructions:
     """Return the cost of one address from `columns` index values in NRAM, `narrowed` of them within a window."""
     return AddressInstructions(columns, 2 * columns + 2 * narrowed, 2 * columns + positional)
 

@@ -106,7 +106,7 @@ def segment_cost_ps(board: Board, segment_bytes: int, *, off_chip: bool) -> int:
     return board.dma_segment_ps if segment_bytes >= board.dram_unit_bytes else board.dma_element_ps
 
 
-def move_cycles(board: Board, segment_bytes: int, segments: int = 1) -> int:
+def move_cycles(board: Board, segment_bytes: int, segments: int) -> int:
     """Return the cycles of a copy inside a core: a start-up, then the lines of each segment."""
     return board.move_startup_cycles + segments * _lines(board, segment_bytes)
 
@@ -116,7 +116,7 @@ def _lines(board: Board, segment_bytes: int) -> int:
     return ceil_div(segment_bytes, board.move_bytes_per_cycle)
 
 
-def rate_alone(board: Board, limit: float, *, off_chip: bool, both: bool = False) -> float:
+def rate_alone(board: Board, limit: float, *, off_chip: bool, both: bool) -> float:
     """Return the rate in work per picosecond of a transfer limited to `limit` on an otherwise idle link, DRAM or SRAM.
 
     `both`: it reads and writes the DRAM, so that the mixed efficiency applies even to a single transfer.

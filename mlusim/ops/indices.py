@@ -124,7 +124,7 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
     return shared
 
 
-def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int, mode: str, first: int = 0) -> Extents:
+def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int, mode: str, first: int) -> Extents:
     if axes is None:
         return tuple(range(first, first + columns))
     if not isinstance(axes, Iterable):

@@ -103,7 +103,7 @@ def no_bins(problem: LookupProblem) -> PlanError:
     return PlanError(f"{problem.operator}, strategy {BINS}: {why}; choose strategy 'rows' or 'auto'")
 
 
-def bin_candidates(problem: LookupProblem, strategy: str = BINS) -> list[LookupCandidate]:
+def bin_candidates(problem: LookupProblem, strategy: str) -> list[LookupCandidate]:
     """Return the candidates that sort; none if sorting does not apply or NRAM is too small.
 
     strategy: "rows" for updates in GDRAM; any other for updates in NRAM.

@@ -133,7 +133,7 @@ class MemoryState:
         }
 
 
-def memory_state_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat: Repeat | None = None) -> MemoryState:
+def memory_state_of(log: Log, board: Board, time_ps: int, core: int, repeat: Repeat | None) -> MemoryState:
     """Return the state of a core at a time.
 
     Args:

@@ -51,7 +51,7 @@ _OPERANDS = COLUMNS.index("dst_alloc")
 _LINE = COLUMNS.index("line")
 
 
-def replay(log: Log, old: Board, board: Board, *, barriers: bool = True, progress: bool = False) -> Log:
+def replay(log: Log, old: Board, board: Board, *, barriers: bool, progress: bool) -> Log:
     """Return the log of the same operations on another board, or on the same.
 
     Args:
@@ -70,7 +70,7 @@ def replay(log: Log, old: Board, board: Board, *, barriers: bool = True, progres
 class Replay:
     """One replay: the old log, the device that repeats it, and the mapping between their records."""
 
-    def __init__(self, log: Log, old: Board, device: Device, *, barriers: bool = True) -> None:
+    def __init__(self, log: Log, old: Board, device: Device, *, barriers: bool) -> None:
         self._log = log
         self._barriers = barriers
         self._device = device

@@ -109,14 +109,14 @@ class Fit:
         ]
         return float(misses @ misses) + sum(pull * pull for pull in pulls)
 
-    def solve(self, report: Callable[[str], None] = print, rounds: int = _ROUNDS) -> Values:
+    def solve(self, report: Callable[[str], None]) -> Values:
         """Return the best values, rounded.
 
         The slopes are computed anew for each step. If a step does not lower the cost, a half of it is tried, then a
         quarter, then an eighth: the times are not linear in the parameters.
         """
         values, best = self.initial, self.cost(self.initial)
-        for _ in range(rounds):
+        for _ in range(_ROUNDS):
             slopes = self.slopes(values)
             full = self.step(values, slopes)
             for part in _PARTS:
@@ -130,7 +130,7 @@ class Fit:
             values, best = stepped, cost
         return tuple(rounded(item, value) for item, value in zip(self.parameters, values, strict=True))
 
-    def settled(self, present: Values, fitted: Values, report: Callable[[str], None] = print) -> Values:
+    def settled(self, present: Values, fitted: Values, report: Callable[[str], None]) -> Values:
         """Return the fitted values if they lower the cost of the present ones by at least `_TIE`, else the present."""
         old, new = self.cost(present), self.cost(fitted)
         adopted = old - new >= _TIE

@@ -122,7 +122,7 @@ def _take(take: Callable[[], Measurement]) -> Measurement | None:
         return None
 
 
-def chosen(only: Sequence[str] = ()) -> list[Measurement]:
+def chosen(only: Sequence[str]) -> list[Measurement]:
     """Return the measurements whose name has one of these prefixes; empty: all."""
     return [row for row in measurements() if not only or row.name.startswith(tuple(only))]
 

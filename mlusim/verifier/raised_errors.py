@@ -72,7 +72,7 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
     )
 
 
-def find_swallowed(log: Log, stopped: BaseException | None = None) -> list[Finding]:
+def find_swallowed(log: Log, stopped: BaseException | None) -> list[Finding]:
     """Return a finding per source line at which kernels caught errors.
 
     `stopped`: the error that ended the run, which a `finally` may have delayed.

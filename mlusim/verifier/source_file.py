@@ -113,7 +113,7 @@ class SourceFile:
         """Return the first and the last line of every loop around a line, of its function and those around that."""
         return [loop for loop in self.loops if _within(line, loop)]
 
-    def loop_repeated(self, line: int, following: int, recorded: RecordedCalls, *, once: bool = False) -> int:
+    def loop_repeated(self, line: int, following: int, recorded: RecordedCalls, *, once: bool) -> int:
         """Return the first line of the loop whose next iteration a task begins between two lines that it passes.
 
         It is 0 if there is none. Lines of a helper function count as those that call it, if only one order of these is

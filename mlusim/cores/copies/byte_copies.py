@@ -27,7 +27,7 @@ _UINT8 = np.dtype(np.uint8)
 _WIDEST = 8
 
 
-def byte_form(issuer: Issuer, size: Any, direction: Direction | str | None, strides: tuple[Any, ...] = ()) -> ByteForm:
+def byte_form(issuer: Issuer, size: Any, direction: Direction | str | None, strides: tuple[Any, ...]) -> ByteForm:
     """Return the cached form of copies with one size, direction and strides.
 
     Args:

@@ -86,7 +86,7 @@ def scalar_loop(
     dst: View,
     src: View,
     loop: RowLoop,
-    extra_cycles: int = 0,
+    extra_cycles: int,
     finish: Callable[[], Any] | None = None,
     name: str = "scalar_copy",
 ) -> Waiting:

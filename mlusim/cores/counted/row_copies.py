@@ -29,9 +29,7 @@ _NRAM = MemoryKind.NRAM
 _REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, _NRAM)
 
 
-def by_offsets(
-    issuer: Issuer, line: int, name: str, dst: Passed, src: Passed, offsets: Passed, mask: Passed = None
-) -> None:
+def by_offsets(issuer: Issuer, line: int, name: str, dst: Passed, src: Passed, offsets: Passed, mask: Passed) -> None:
     """One asynchronous `__gather` or `__scatter`, from arch 592 on.
 
     Args:

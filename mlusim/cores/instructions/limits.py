@@ -246,7 +246,7 @@ def check_all_aligned(instruction: Instruction | None, name: str, board: Board, 
 
 
 def check_aligned(
-    instruction: Instruction | None, name: str, board: Board, view: View, *, source_bytes: int | None = None
+    instruction: Instruction | None, name: str, board: Board, view: View, *, source_bytes: int | None
 ) -> None:
     """Check alignment on 1xx and 2xx (B): 64 B addresses, sizes a multiple of 128 B unless the record says otherwise.
 

@@ -195,7 +195,7 @@ class Unit:
         if self.effects:
             self.apply_effects(max(end_ps for end_ps, *_ in self.effects))
 
-    def apply_late_copies(self, *, io: bool = True, move: bool = True) -> None:
+    def apply_late_copies(self, *, io: bool, move: bool) -> None:
         """In late mode, apply the asynchronous copies that a sync has ordered."""
         remaining = []
         for pipe, effect in self.late_effects:

@@ -60,9 +60,7 @@ def store_ordering(memory: MemoryKind) -> Ordering:
     return POSTED_STORE if memory.off_chip else SCALAR_CODE
 
 
-def recorded_ordering(
-    pipe: int, *, blocking: bool, writes_off_chip: bool = False, on_nram: bool = False, queued: bool = False
-) -> Ordering:
+def recorded_ordering(pipe: int, *, blocking: bool, writes_off_chip: bool, on_nram: bool, queued: bool) -> Ordering:
     """Return the ordering class of an instruction in the log.
 
     Args:

@@ -30,15 +30,13 @@ class Period(NamedTuple):
     after: int
 
 
-def codes_of(
-    log: Log, *, costs: bool = True, instructions: tuple[dict[str, Integers], Integers] | None = None
-) -> Integers:
+def codes_of(log: Log, instructions: tuple[dict[str, Integers], Integers], *, costs: bool) -> Integers:
     """(records,) codes of the kind and, unless `costs` is False, the cost of each operation; equal ones are equal.
 
     A planner that divides evenly may alternate between tiles of 3,400 and 3,402 rows, so costs are compared within
     `SAME_COST`.
     """
-    of, rows = instructions or log.records.instructions()
+    of, rows = instructions
     barriers = np.isin(of["op"], [number for number, name in enumerate(log.ops) if name in BARRIERS])
     # Rounds of barriers differ; elements of vector instructions are in their cost.
     specific = np.where(barriers | (of["pipe"] == VECTOR), 0, of["detail"])

@@ -64,7 +64,7 @@ class RunSoFar:
     def __init__(self, log: Log, *, costs: bool = True) -> None:
         self._log = log
         self._table, self._rows = instructions = log.records.instructions()
-        self.codes = codes_of(log, costs=costs, instructions=instructions)
+        self.codes = codes_of(log, instructions, costs=costs)
         tasks = log.records.column("task", slice(0, len(log)))
         self._order = np.argsort(tasks, kind="stable")
         self._bounds = np.searchsorted(tasks[self._order], np.arange(len(log.tasks) + 1))

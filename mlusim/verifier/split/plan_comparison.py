@@ -24,7 +24,7 @@ from mlusim.verifier.run import Run
 _RULE = "a run must follow its plan"
 
 
-def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, list[Finding]]:
+def planned_output(log: Log, plan: Plan | None, name: str) -> tuple[int, list[Finding]]:
     """Find the tensor that a plan splits; NONE with a finding if ambiguous or mismatched, or without a plan.
 
     The tensor is the output named `name`; else the only output; else the only output with the shape and size of the
