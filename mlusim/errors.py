@@ -130,7 +130,7 @@ class AwaitError(KernelError):
     """A coroutine that was never awaited, or an await of an object that is not the simulator's.
 
     Attributes:
-        dropped: whether nothing was raised when it was created, because a coroutine ended that was never awaited.
+        dropped: if a coroutine ended that never started; the error is raised when the task next waits or ends.
     """
 
     dropped: bool = False
@@ -148,7 +148,7 @@ class HangError(KernelError):
     """A deadlock: tasks that wait for something that never happens.
 
     Attributes:
-        own_lock: the task, as an index into the log, and the number of the lock, if a task waits for one that it holds.
+        own_lock: if a task waits for a lock that it holds: the task, as an index into the log, and the lock's number.
     """
 
     own_lock: tuple[int, int] | None = None

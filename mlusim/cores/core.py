@@ -203,7 +203,10 @@ class Core(InstructionMethods):
         direction: Direction | str | None = None,
         *strides: int,
     ) -> None:
-        """Issue a copy and continue: `__memcpy_async`. Sync before using its data or reusing its buffer."""
+        """Issue a copy and continue: `__memcpy_async`. Sync before using its data or reusing its buffer.
+
+        Arguments and errors as `memcpy`. Not from LDRAM, and not between the SRAMs of clusters (B).
+        """
         memcpy.copy_async(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
 
     def move(self, dst: View, src: View) -> None:
@@ -263,7 +266,10 @@ class Core(InstructionMethods):
     # ---- scalar code (`mlusim.cores.scalar`)
 
     def load(self, source: View) -> Awaitable[Any]:
-        """Load one element to a register and wait for it; returns a Python number."""
+        """Load a view of one element to a register and wait for it; returns a Python number.
+
+        Raises `OperandError` for several elements, `MissingDataError` if a timing-only run does not have the value.
+        """
         return scalar.load(self.issuer, self._line(_getframe(1)), source)
 
     def load_array(self, source: View, *, origin: View | None = None) -> Awaitable[Array]:
@@ -274,7 +280,10 @@ class Core(InstructionMethods):
         return scalar.load_array(self.issuer, self._line(_getframe(1)), source, origin)
 
     def store(self, target: View, value: Any) -> None:
-        """Store one element from a register and continue."""
+        """Store a number to a view of one element, converted as in C, and continue.
+
+        Raises `OperandError` for several elements, and for a float beyond the range of an integer type.
+        """
         scalar.store(self.issuer, self._line(_getframe(1)), target, value)
 
     def store_array(self, target: View, values: Array) -> None:
@@ -381,15 +390,24 @@ class Core(InstructionMethods):
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_mpu")
 
     def sync_all_ipu_within_cluster(self) -> Awaitable[None]:
-        """Barrier of the cluster's cores without its memory core; in a BLOCK task, the same as `sync`."""
+        """Barrier of the cluster's cores without its memory core: `__sync_all_ipu_within_cluster`.
+
+        In a BLOCK task, the same as `sync`.
+        """
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu_within_cluster")
 
     def lock(self, number: int) -> Awaitable[None]:
-        """Wait for the pipes of this core and then acquire the lock with this number: `__bang_lock`."""
+        """Wait for the pipes of this core and then acquire the lock with this number, 0 or more: `__bang_lock`.
+
+        Raises `HangError` for a lock that the task holds already.
+        """
         return locks.change(self.issuer, self._line(_getframe(1)), "lock", number)
 
     def unlock(self, number: int) -> Awaitable[None]:
-        """Wait for the pipes of this core and release the lock with this number: `__bang_unlock`."""
+        """Wait for the pipes of this core and release the lock with this number: `__bang_unlock`.
+
+        Raises `OperandError` for a lock that the task does not hold.
+        """
         return locks.change(self.issuer, self._line(_getframe(1)), "unlock", number)
 
 

@@ -145,6 +145,8 @@ def tune(
             `dim` and `kind` of its launch, each as a list of values to try; every combination runs.
         settings: settings of a kernel, even with the name of a parameter of `tune`.
 
+    Returns the plans that ran, the fastest first, with the command and the call that run the best one.
+
     Raises `InputError` for several values where a single one is required, and if no plan fits; otherwise like `sweep`.
     """
     check_not_loading()

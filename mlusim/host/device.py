@@ -70,6 +70,8 @@ class Device(DeviceMemory):
             `mlusim.host.steady`.
 
     Not modelled: the host link (uploads and downloads take no simulated time) and the host time of a launch.
+
+    Raises `BoardError` for an unknown board, `InputError` for any other invalid argument.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class MemoryKind(Enum):
 
 
 class Direction(Enum):
-    """`mluMemcpyDirection_t`: source memory, 2, destination memory (B).
+    """`mluMemcpyDirection_t`, named after its memories: `GDRAM2NRAM` copies from GDRAM to NRAM (B).
 
     Attributes:
         source, destination: memories that the copy reads and writes.

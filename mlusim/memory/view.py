@@ -199,7 +199,10 @@ class View:
         return view
 
     def reshape(self, *shape: int | tuple[int, ...]) -> View:
-        """Return the same elements in another shape; elements must be contiguous. One extent may be -1."""
+        """Return the same elements in another shape, in which one extent may be -1.
+
+        Raises `AccessError` if the elements are not contiguous, or their number differs.
+        """
         shape = _extents(shape)
         target = list(shape)
         layout = self.layout
@@ -238,7 +241,7 @@ class View:
         return View.strided(self.allocation, self.offset, shape, (*self.strides[:-1], target.itemsize), target)
 
     def transpose(self, *axes: int | tuple[int, ...]) -> View:
-        """Return the axes in another order, by default reversed."""
+        """Return the axes in another order, by default reversed. Raises `AccessError` unless each is named once."""
         order = _extents(axes) or tuple(reversed(range(self.ndim)))
         if sorted(order) != list(range(self.ndim)):
             raise AccessError(f"transpose of {self!r} needs each of its {self.ndim} axes once, not {list(order)}")
@@ -247,7 +250,10 @@ class View:
         return View.strided(self.allocation, self.offset, shape, strides, self.dtype)
 
     def broadcast_to(self, *shape: int | tuple[int, ...]) -> View:
-        """Repeat axes of extent 1 and add leading ones, with stride 0: a source that a copy reads repeatedly."""
+        """Repeat axes of extent 1 and add leading ones, with stride 0: a source that a copy reads repeatedly.
+
+        Raises `AccessError` for a lower rank, and for another extent than 1 that differs.
+        """
         shape = _extents(shape)
         added = len(shape) - self.ndim
         if added < 0:
@@ -319,7 +325,7 @@ class Pointer:
         return self.allocation.memory.kind
 
     def cast(self, dtype: object) -> Pointer:
-        """Return the same address with another element type."""
+        """Return the same address with another element type. Raises `InputError` for an unknown one."""
         return Pointer(self.allocation, self.offset, dtype_of(dtype))
 
     def __copy__(self) -> Pointer:

@@ -126,7 +126,8 @@ class Report:
         Args:
             path: a .png or .svg file.
 
-        Raises `InputError` for other suffixes, if the report has no log, and if the file cannot be written.
+        Returns the path. Raises `InputError` for other suffixes, if the report has no log, or if the file cannot be
+        written.
         """
         from mlusim.analysis.proof_picture import draw_proof
         from mlusim.analysis.style import drawing, save
