@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from mlusim.verifier.consequence_remedies import remedies_with
 from mlusim.verifier.findings import PRIVATE, Finding
@@ -16,7 +15,9 @@ from mlusim.verifier.one_fault import (
     lack_beside_one_line,
     lacks_load,
     lacks_write,
+    missing_share,
     of_two_launches,
+    same_wrong_part,
     stopped_at,
     wrong_stage,
 )
@@ -42,29 +43,29 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
     number = 0
     while number < len(findings):
         consequence = findings[number]
-        explains = _EXPLAINS.get(consequence.kind, _nothing)
-        chosen = next(
-            (
-                at
-                for at, finding in enumerate(findings)
-                if at != number
-                and (explains(finding, consequence) or _of_plan(finding, consequence))
-                and not (at > number and finding.kind == consequence.kind and explains(consequence, finding))
-            ),
-            None,
+        causes = (
+            at
+            for at, finding in enumerate(findings)
+            if at != number
+            and _explains(finding, consequence)
+            and not (at > number and finding.kind == consequence.kind and _explains(consequence, finding))
         )
-        if chosen is None:
+        at = next(causes, None)
+        if at is None:
             number += 1
             continue
-        cause = findings[chosen]
-        findings[chosen] = replace(cause.fold(consequence), remedies=_remedies(cause, consequence))
+        cause = findings[at]
+        wrong_part = cause.kind == "uninitialised" and _race(cause, consequence)
+        remedies = remedies_with(cause, consequence, wrong_part=wrong_part)
+        findings[at] = replace(cause.fold(consequence), remedies=remedies)
         del findings[number]
     return _fold_wrong_parts(findings)
 
 
-def _remedies(cause: Finding, consequence: Finding) -> tuple[str, ...]:
-    wrong_part = cause.kind == "uninitialised" and _race(cause, consequence)
-    return remedies_with(cause, consequence, wrong_part=wrong_part)
+def _explains(cause: Finding, consequence: Finding) -> bool:
+    """Return whether one finding is the cause of another: by the rule of its kind, or because the plan is wrong."""
+    rule = _RULES.get(consequence.kind)
+    return (rule is not None and rule(cause, consequence)) or _of_plan(cause, consequence)
 
 
 def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
@@ -74,7 +75,7 @@ def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
     """
     folded: list[Finding] = []
     for finding in findings:
-        at = next((at for at, cause in enumerate(folded) if _same_wrong_part(cause, finding)), None)
+        at = next((at for at, cause in enumerate(folded) if same_wrong_part(cause, finding)), None)
         if at is None:
             folded.append(finding)
         else:
@@ -86,40 +87,6 @@ def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
                 number = f"correct the number that gives each task its part at {lines}: {one} and {other} have the same"
                 folded[at] = replace(folded[at], remedies=(number,))
     return folded
-
-
-def _same_wrong_part(cause: Finding, other: Finding) -> bool:
-    if not (cause.kind == "task-race" and cause.writes_twice and _missing(cause) == _missing(other)):
-        return False
-    if not _missing(cause):
-        # Tasks do the same work: they write as much of another tensor or part again, in the same function.
-        return other.kind == "task-race" and other.writes_twice and _does(cause) == _does(other)
-    if other.kind == "never-written":
-        return bool(other.lines) and other.lines == cause.lines
-    return other.kind == "task-race" and other.writes_twice and _distance(cause) == _distance(other) != 0
-
-
-def _does(race: Finding) -> tuple[Any, ...]:
-    """Return which tasks write twice in which function, and how often."""
-    first = race.sites[0]
-    return {site.owner for site in race.sites}, first.file, first.function, race.times, len(race.lines), len(race.sites)
-
-
-def _missing(finding: Finding) -> Fraction:
-    """Return the share of an output that is never written, also by a finding that is folded into the given one."""
-    gap = next((one for one in finding.unfolded if one.kind == "never-written"), None)
-    return Fraction(0) if gap is None else Fraction(gap.nbytes, gap.fields["of_bytes"])
-
-
-def _distance(race: Finding) -> int:
-    """Return the difference between the numbers of the two tasks of a race; 0 if a memory core is one of them."""
-    numbers = [int(site.task.removeprefix("task ")) for site in race.sites if site.task != "memory core"]
-    return abs(numbers[0] - numbers[-1]) if len(numbers) == len(race.sites) else 0
-
-
-def _nothing(cause: Finding, consequence: Finding) -> bool:
-    del cause, consequence
-    return False
 
 
 def _of_plan(cause: Finding, consequence: Finding) -> bool:
@@ -351,7 +318,7 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     if cause.kind == "uninitialised":
         reads = cause.unfolded if _races(cause) else cause.folded
         return any(one.fields["buffer"] == gap.fields["tensor"] for one in reads if one.kind == "uninitialised")
-    if cause.kind == "task-race" and cause.writes_twice and _missing(cause) and not gap.sites:
+    if cause.kind == "task-race" and cause.writes_twice and missing_share(cause) and not gap.sites:
         # Tasks have a wrong number, and none has that of the one that stores it.
         return True
     # A racing line may write as many bytes of the tensor as are missing.
@@ -414,7 +381,7 @@ def _written_again(cause: Finding, again: Finding) -> bool:
 
 
 # By kind of consequence, a predicate: whether a cause explains it.
-_EXPLAINS: dict[str, Callable[[Finding, Finding], bool]] = {
+_RULES: dict[str, Callable[[Finding, Finding], bool]] = {
     **dict.fromkeys(_STOPS, _stop),
     "race": _race,
     "release": _release,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.verifier.accesses.table import COLLECT, SORTING
 from mlusim.verifier.findings import PRIVATE, Finding, Site
@@ -84,3 +87,33 @@ def wrong_stage(cause: Finding, race: Finding) -> Site | None:
         return None
     called = (site for site in race.sites if len(site.called_at) > 1)
     return next((site for site in called if lacks_store or site.at == cause.sites[0].at), None)
+
+
+def same_wrong_part(cause: Finding, other: Finding) -> bool:
+    """Return whether the tasks of a race have the wrong number of another finding, too: both lack the same part."""
+    if not (cause.kind == "task-race" and cause.writes_twice and missing_share(cause) == missing_share(other)):
+        return False
+    if not missing_share(cause):
+        # Tasks do the same work: they write as much of another tensor or part again, in the same function.
+        return other.kind == "task-race" and other.writes_twice and _does(cause) == _does(other)
+    if other.kind == "never-written":
+        return bool(other.lines) and other.lines == cause.lines
+    return other.kind == "task-race" and other.writes_twice and _distance(cause) == _distance(other) != 0
+
+
+def _does(race: Finding) -> tuple[Any, ...]:
+    """Return which tasks write twice in which function, and how often."""
+    first = race.sites[0]
+    return {site.owner for site in race.sites}, first.file, first.function, race.times, len(race.lines), len(race.sites)
+
+
+def missing_share(finding: Finding) -> Fraction:
+    """Return the share of an output that is never written, also by a finding that is folded into the given one."""
+    gap = next((one for one in finding.unfolded if one.kind == "never-written"), None)
+    return Fraction(0) if gap is None else Fraction(gap.nbytes, gap.fields["of_bytes"])
+
+
+def _distance(race: Finding) -> int:
+    """Return the difference between the numbers of the two tasks of a race; 0 if a memory core is one of them."""
+    numbers = [int(site.task.removeprefix("task ")) for site in race.sites if site.task != "memory core"]
+    return abs(numbers[0] - numbers[-1]) if len(numbers) == len(race.sites) else 0
