@@ -166,10 +166,8 @@ class RunSoFar:
 
     def _times(self, records: Integers) -> tuple[Integers, Integers, Integers]:
         """Return start, end and the part of the start-up that was not hidden, of operations."""
-        start_ps, end_ps, latency_ps = (
-            self._log.records.column(name, records) for name in ("start_ps", "end_ps", "latency_ps")
-        )
-        return start_ps, end_ps, latency_ps
+        column = self._log.records.column
+        return column("start_ps", records), column("end_ps", records), column("latency_ps", records)
 
     def _transfer_ps(self, loop: TaskLoop, copies: Integers) -> Integers:
         """Return the times that copies take without other tasks, after their start-up."""

@@ -10,7 +10,6 @@ Tasks meet the end with typical leads (`Pace.typical_changes`), and the bound in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -201,9 +200,9 @@ class Watch:
         if launch.waiting or len(launch.queue.launches) > 1:
             return True
         # What follows a declared loop is known at the end of the run only (`SkippedPart.most`).
-        return self._declared_loop_of(loop.task) is None and self._dry_loop_end(loop)[1] > _FOLLOW * self._loop_end(
-            loop
-        )
+        if self._declared_loop_of(loop.task) is not None:
+            return False
+        return self._dry_loop_end(loop)[1] > _FOLLOW * self._loop_end(loop)
 
     def _skip(
         self, loops: list[TaskLoop], groups: list[TaskGroup], length_ps: float, bound_ps: float, allowed_ps: float
@@ -214,31 +213,29 @@ class Watch:
         if bound_ps > allowed_ps / _RESERVE or min(own_periods.values()) < 1:
             return _MORE_EVENTS
         by_task, pattern = self._pattern(loops)
-        all_declared = [declared for loop in loops if (declared := self._declared_loop_of(loop.task)) is not None]
-        shorter = [declared.limit(pattern) for declared in all_declared]
+        declared_loops = [self._declared_loop_of(loop.task) for loop in loops]
+        shorter = [declared.limit(pattern) for declared in declared_loops if declared is not None]
         if any(shorter):
             return self._look()
         parts = self._parts(loops, own_periods, shares=any(group.shares for group in groups))
-        in_pipe = {
-            loop.task.index: waits_in_pipe(loop, parts[loop.task.index].operations, self._chip.environment.now)
-            for loop in loops
-            if parts
-        }
-        if not parts or None in in_pipe.values():
+        if not parts:
             return _MORE_EVENTS
-        for loop in chain.from_iterable(teams(loops)):
-            part = parts[loop.task.index]
-            if in_pipe[loop.task.index]:
-                take_out(loop.task, part.operations)
-            else:
-                declared, iterations = by_task.get(loop.task.index, (None, 0))
-                issuer = loop.task.issuer
-                assert issuer is not None
-                forward = FastForward(issuer, part.operations, iterations * part.operations // part.period)
-                if declared is not None and pattern is not None:
-                    declared.skip(forward, pattern)
-                parts[loop.task.index] = part._replace(forward=forward)
-        self.skips.append(Skip(self._chip.environment.now, round(length_ps), bound_ps, parts))
+        now = self._chip.environment.now
+        in_pipe = {loop.task.index: waits_in_pipe(loop, parts[loop.task.index].operations, now) for loop in loops}
+        if None in in_pipe.values():
+            return _MORE_EVENTS
+        for task in (loop.task for loop in loops):
+            part = parts[task.index]
+            if in_pipe[task.index]:
+                take_out(task, part.operations)
+                continue
+            assert task.issuer is not None
+            declared, iterations = by_task.get(task.index, (None, 0))
+            forward = FastForward(task.issuer, part.operations, iterations * part.operations // part.period)
+            if declared is not None and pattern is not None:
+                declared.skip(forward, pattern)
+            parts[task.index] = part._replace(forward=forward)
+        self.skips.append(Skip(now, round(length_ps), bound_ps, parts))
         return _MORE_EVENTS
 
     def _parts(self, loops: list[TaskLoop], own_periods: dict[int, int], *, shares: bool) -> dict[int, SkippedPart]:
