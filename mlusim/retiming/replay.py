@@ -23,6 +23,7 @@ from mlusim.cores.copies import memcpy
 from mlusim.cores.core import Core
 from mlusim.cores.counted import loops, row_copies
 from mlusim.cores.counted.row_loop import RowLoop
+from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.synchronisation import syncs
@@ -49,6 +50,8 @@ _NO_LIMIT = 1 << 62
 _FIELDS = itemgetter(*(COLUMNS.index(name) for name in ("op", "pipe", "count", "direction", "detail", "line")))
 _OPERANDS = COLUMNS.index("dst_alloc")
 _LINE = COLUMNS.index("line")
+# Of the operations outside the table of instructions, those that return numbers to their task.
+_COUNTING = ("collect", "collect_bins")
 
 
 def replay(log: Log, old: Board, board: Board, *, barriers: bool, progress: bool) -> Log:
@@ -125,20 +128,22 @@ class Replay:
         number = self._task_of[launch, issuer.task.linear_id, issuer.unit.is_memory_core]
         records = self._records[number]
         self._new_task[number] = issuer.task.index
+        before = NONE
         for position, record in enumerate(records.tolist()):
             self._buffers.advance(issuer, number, position)
             self._origin.append(record)
             try:
-                waits = self._issue(issuer, record)
+                waits = self._issue(issuer, record, before)
             except KernelError as error:
                 file, line, _ = self._log.lines[self._log.records.row(record)[_LINE]]
                 raise type(error)(error.message, f"{file}:{line}") from None
             if waits is not None:
                 await waits
+            before = record
         self._buffers.advance(issuer, number, len(records))
 
-    def _issue(self, issuer: Issuer, record: int) -> Waiting | None:
-        """Issue one operation; return an awaitable if its task has to wait."""
+    def _issue(self, issuer: Issuer, record: int, before: int) -> Waiting | None:
+        """Issue one operation, after that of the record `before`; return an awaitable if its task has to wait."""
         row = self._log.records.row(record)
         op, pipe, count, direction, detail, line = _FIELDS(row)
         name = self._log.ops[op]
@@ -173,7 +178,17 @@ class Replay:
             return change(issuer, line, name, lock_number(detail))
         if name in BARRIERS:
             return syncs.barrier(issuer, line, name) if self._barriers else syncs.sync(issuer, line)
+        if before != NONE and self._gives_a_number(before):
+            return uncached_vector.wait_for_register(issuer, line, issuer.log.count - 1, _nothing)
         return syncs.sync(issuer, line, name, pipes=detail)
+
+    def _gives_a_number(self, record: int) -> bool:
+        """Return whether an instruction of the compute pipe ends with a `sync_compute`, as its task gets a number."""
+        row = self._log.records.row(record)
+        op, pipe, *_ = _FIELDS(row)
+        name = self._log.ops[op]
+        counts = name in _COUNTING or (name in INSTRUCTIONS and INSTRUCTIONS[name].counts)
+        return bool(pipe == VECTOR and (row[_OPERANDS] == NONE or counts))
 
     def _copy(
         self,
