@@ -46,7 +46,7 @@ def names_used(kernel: Any, arguments: Mapping[str, Any], attributes: set[str]) 
         reads = _reads(function, attributes)
         getters = _getters(function)
         given = {**_defaults(function), **(arguments if len(seen) == 1 else {})}
-        getters |= {name: partial(_itself, argument) for name, argument in given.items()}
+        getters |= {name: partial(given.get, name) for name in given}
         file = function.__code__.co_filename
         for name, getter in getters.items():
             value = partial(_of_method, getter)
@@ -88,10 +88,6 @@ def _of_method(getter: Callable[[], Any]) -> Any:
     """Return a value, or the object of a bound method."""
     value = getter()
     return value.__self__ if isinstance(value, MethodType | BuiltinMethodType) else value
-
-
-def _itself(argument: Any) -> Any:
-    return argument
 
 
 def _content(cell: Any) -> Any:

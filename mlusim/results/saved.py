@@ -177,11 +177,7 @@ def _write_zip(stream: Any, head: dict[str, Any], arrays: Mapping[str, Array]) -
         text = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
         member(_HEAD, lambda opened: opened.write(text.encode("utf-8", "surrogatepass")))
         for name, array in arrays.items():
-            member(f"{name}.npy", partial(_write_array, array))
-
-
-def _write_array(array: Array, stream: Any) -> None:
-    np.save(stream, array, allow_pickle=False)
+            member(f"{name}.npy", partial(np.save, arr=array, allow_pickle=False))
 
 
 def _read_zip(file: Path, stream: Any) -> Result:
@@ -205,9 +201,7 @@ def _read_zip(file: Path, stream: Any) -> Result:
         sources = head["sources"]
         head = clean({name: value for name, value in head.items() if name != "sources"})
         return _run_of(head | {"sources": sources}, partial(read_array, archive))
-    except (MemoryError, OSError):
-        raise
-    except InputError:
+    except (MemoryError, OSError, InputError):
         raise
     except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its parser stumbles on
         why = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"

@@ -9,7 +9,7 @@ from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LOSSES, most_sensitive_to
 from mlusim.analysis.page import charts
-from mlusim.analysis.page.occupancy import Occupancy, occupancies
+from mlusim.analysis.page.occupancy import occupancies
 from mlusim.analysis.page.parts import esc, legend, table
 from mlusim.analysis.page.roofline import roofline
 from mlusim.analysis.page.source import source_blocks, source_table
@@ -245,12 +245,13 @@ class Sections:
         )
         decimated = any(memory.peaks_only for memory in memories)
         note = " Only the fullest moment of each 200th of the run is shown." if decimated else ""
+        first = memories[0]
         return (
             f'<div class="controls"><label>Memory <select id="memory-choice">{options}</select></label></div>'
             + self._chart(
                 "memory",
                 f"Allocated bytes of one memory over time, by buffer; the fullest memory of each kind first.{note}",
-                "; ".join(_spoken_memory(memory) for memory in memories[:1]),
+                f"{first.name}: peak {group_digits(first.peak_bytes)} of {group_digits(first.usable_bytes)} B",
             )
         )
 
@@ -305,10 +306,6 @@ def _merged(spans: CauseSpans) -> str:
         f"{group_digits(len(spans))}. The sums are exact; the order within an interval is not. trace.json has every "
         "span."
     )
-
-
-def _spoken_memory(memory: Occupancy) -> str:
-    return f"{memory.name}: peak {group_digits(memory.peak_bytes)} of {group_digits(memory.usable_bytes)} B"
 
 
 def _verification(report: Report | None) -> str:

@@ -33,11 +33,9 @@ def unfit(log: Log) -> str:
 
 def too_few(repeats: int) -> str:
     """Return why a loop with that many repeats is too short for extrapolation; empty if it may be long enough."""
-    return (
-        ""
-        if repeats > _FEWEST
-        else f"no task has more than {plural(repeats, 'tile')}, and {_FEWEST} are always simulated"
-    )
+    if repeats > _FEWEST:
+        return ""
+    return f"no task has more than {plural(repeats, 'tile')}, and {_FEWEST} are always simulated"
 
 
 def without_loops(log: Log) -> str:
