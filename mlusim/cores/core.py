@@ -255,9 +255,14 @@ class Core(InstructionMethods):
             self.issuer, line, dst, src, dst_rows, src_rows, as_count("extra_cycles", extra_cycles, least=0)
         )
 
-    def gather(self, dst: View, src: View, offsets: View, mask: View | None = None) -> None:
-        """dst[i] = src[offsets[i]] by one asynchronous `__gather`, from arch 592 on; offsets in rows, in NRAM."""
-        row_copies.by_offsets(self.issuer, self._line(_getframe(1)), "gather", dst, src, offsets, mask)
+    def gather(
+        self, dst: View, src: View, offsets: View, mask: View | None = None, *, known: Addresses | None = None
+    ) -> None:
+        """dst[i] = src[offsets[i]] by one asynchronous `__gather`, from arch 592 on; offsets in rows, in NRAM.
+
+        known: what the offsets are, without a mask: a timing-only run records which rows it reads.
+        """
+        row_copies.by_offsets(self.issuer, self._line(_getframe(1)), "gather", dst, src, offsets, mask, known)
 
     def scatter(self, dst: View, src: View, offsets: View, mask: View | None = None) -> None:
         """dst[offsets[i]] = src[i] by one `__scatter`, from arch 592 on, from NRAM. In order; otherwise as `gather`."""

@@ -94,7 +94,7 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
         if core.board.has_gather:
             offsets, _ = reader.offsets(addresses)
             await core.sync_compute()
-            core.gather(to, rows, offsets)
+            core.gather(to, rows, offsets, known=addresses)
             await core.sync_io()
         else:
             await core.memcpy_rows(to, rows, src_rows=addresses, blocking=False)

@@ -124,6 +124,19 @@ def test_extrapolated_times_do_not_change_the_compulsory_bytes():
 
 
 def test_rows_that_a_timing_only_run_does_not_know_count_each_time():
-    x, index = np.zeros((4096, 64), np.float32), np.zeros(2048, np.int32)
-    metrics = mlusim.ops.index_select(x, index, axis=0, data=False, device="mlu590-h8").metrics
-    assert metrics.compulsory_bytes["read"] == 2048 * 256 + index.nbytes
+    async def kernel(core, x, index, out):
+        offsets, rows = core.nram.alloc(index.shape, index.dtype), core.nram.alloc(out.shape, x.dtype)
+        await core.memcpy(offsets, index)
+        core.gather(rows, x, offsets)
+        await core.sync_io()
+        await core.memcpy(out, rows)
+
+    x, index = np.zeros((4096, 64), np.float32), np.zeros(512, np.int32)
+    arguments = (x, index, mlusim.Output((512, 64)))
+    with_data, without = (
+        mlusim.run(kernel, *arguments, data=data, device="mlu590-h8", dim=1, kind="BLOCK").metrics
+        for data in (True, False)
+    )
+    assert with_data.time_ps == without.time_ps
+    assert with_data.compulsory_bytes["read"] == 256 + index.nbytes
+    assert without.compulsory_bytes["read"] == 512 * 256 + index.nbytes

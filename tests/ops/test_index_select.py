@@ -117,3 +117,15 @@ def test_an_index_that_repeats_is_read_once_for_each_tile(device, strategy, shap
         ]
     assert len(read) >= len(result.plan.tiles)
     assert max(read) <= 2 * index.nbytes
+
+
+@pytest.mark.parametrize("device", ["mlu370-x4", "mlu590-h8"])
+@pytest.mark.parametrize("data", [True, False])
+def test_only_the_rows_in_the_index_are_compulsory_with_and_without_data(device, data):
+    """Also where vector instructions, which a timing-only run does not execute, compute the row numbers."""
+    x, index = np.zeros((300, 77), np.float32), np.array([5, -1, 5, 250, 6], np.int32)
+    unit = mlusim.board(device).dram_unit_bytes
+    rows = np.unique(index % 300) * x.strides[0]
+    units = {number for row in rows for number in range(row // unit, -(-(row + x.strides[0]) // unit))}
+    found = ops.index_select(x, index, device=device, data=data, strategy="rows").metrics.compulsory_bytes
+    assert found == {"read": len(units) * unit + index.nbytes, "write": 5 * x.strides[0]}

@@ -22,6 +22,7 @@ from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
+    from mlusim.memory.addresses import Addresses
 
 _INT32 = np.dtype(np.int32)
 # Python 3.11 finds a member of an enumeration slowly.
@@ -29,7 +30,16 @@ _NRAM = MemoryKind.NRAM
 _REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, _NRAM)
 
 
-def by_offsets(issuer: Issuer, line: int, name: str, dst: Passed, src: Passed, offsets: Passed, mask: Passed) -> None:
+def by_offsets(
+    issuer: Issuer,
+    line: int,
+    name: str,
+    dst: Passed,
+    src: Passed,
+    offsets: Passed,
+    mask: Passed,
+    known: Addresses | None = None,
+) -> None:
     """One asynchronous `__gather` or `__scatter`, from arch 592 on.
 
     Args:
@@ -40,6 +50,7 @@ def by_offsets(issuer: Issuer, line: int, name: str, dst: Passed, src: Passed, o
             large.
         offsets: count integers in NRAM, row numbers (the instruction's byte offsets over the row size).
         mask: count elements in NRAM; rows whose element is 0 are not copied.
+        known: the addresses that the offsets hold, for the log of a timing-only run; without a mask only.
 
     The offsets and the mask are read at issue: ASSUMED, the sources do not specify it.
 
@@ -79,9 +90,11 @@ def by_offsets(issuer: Issuer, line: int, name: str, dst: Passed, src: Passed, o
             operand, now_ps = issuer.operand(offsets), issuer.task.now_ps
             issuer.record(name, IO if far.memory.off_chip else MOVE, line, now_ps, now_ps, NONE, b=operand, alone_ps=0)
             raise
+    elif known is not None and mask is None:
+        rows, _ = known.resolve(name)
     count = offsets.size if rows is None else len(rows)
     dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
-    loop = RowLoop(offsets.size, count, dst_rows, src_rows, NO_ADDRESS, (offsets,), unread=True)
+    loop = RowLoop(offsets.size, count, dst_rows, src_rows, NO_ADDRESS, (offsets,), unread=True, known=rows is not None)
     copy_loop(issuer, line, name, dst, src, loop, method="instruction", mask=mask)
 
 
@@ -174,7 +187,7 @@ def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: RowLo
     }
     if loop.lengths is not None:
         known_rows["lengths"] = loop.lengths.copy()
-    if loop.unread and not issuer.has_data:
+    if loop.unread and not (issuer.has_data or loop.known):
         # A timing-only run does not know the row numbers.
         known_rows["unknown"] = np.empty(0, np.int64)
     if known_rows:

@@ -38,9 +38,10 @@ class RowLoop:
             has read their numbers.
         lengths: for a loop that copies several contiguous rows in each iteration, their number; `src_rows` has the
             first of them, and `selected` counts all rows.
+        known: whether a timing-only run knows the row numbers although `unread`.
     """
 
-    __slots__ = ("address", "dst_rows", "indices", "iterations", "lengths", "selected", "src_rows", "unread")
+    __slots__ = ("address", "dst_rows", "indices", "iterations", "known", "lengths", "selected", "src_rows", "unread")
 
     def __init__(
         self,
@@ -53,7 +54,9 @@ class RowLoop:
         *,
         unread: bool = False,
         lengths: Integers | None = None,
+        known: bool = False,
     ) -> None:
+        self.known = known
         self.iterations = iterations
         self.selected = selected
         self.dst_rows = dst_rows
