@@ -10,13 +10,14 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import Work
-from mlusim.cores.instructions.record import SRC, Extent, Instruction, Match, Operand, Overlap
+from mlusim.cores.instructions.record import SRC, Extent, Instruction, Match, Operand
 from mlusim.cores.instructions.tensor_pipe import (
     KERNEL,
     RESULT,
     RESULTS,
     SOURCES,
     SPLIT_SOURCES,
+    TENSOR_PIPE,
     multiply,
     products_exist,
     store_rounded,
@@ -141,7 +142,6 @@ def _conv_plus_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) 
 CONV = Instruction(
     name="conv",
     summary="dst (height, width, channel_output) = src (height, width, channel_input) convolved with kernel",
-    group="Tensor",
     compute=_conv,
     marks=_conv_marks,
     intrinsics=("__bang_conv",),
@@ -152,11 +152,9 @@ CONV = Instruction(
     types=SPLIT_SOURCES,
     combination=products_exist,
     geometry=_conv_sizes,
-    overlap=Overlap.APART,
     cost=_convolution,
     count=_depth,
-    tensor=True,
-    multiple_2xx=64,
+    **TENSOR_PIPE,
 )
 CONV_PLUS: list[Instruction] = [
     replace(

@@ -299,6 +299,12 @@ _PAIRED: dict[str, Any] = {
     "writes_some": True,
     "since": SERIES_3XX,
 }
+_BACKWARD: dict[str, Any] = {"geometry": _backward, "marks": _spread_marks, "overlap": Overlap.APART}
+_GRADIENT: dict[str, Any] = _BACKWARD | {
+    "attributes": (*_WINDOW, "overlap"),
+    "defaults": {**_DEFAULTS, "overlap": "ACC"},
+    "types": FLOATS,
+}
 
 POOLS: list[Instruction] = [
     _pool("sumpool", "dst = the sum of each window of src", _sumpool),
@@ -341,24 +347,14 @@ POOLS: list[Instruction] = [
         _maxpool_bp,
         c_signatures=(f"{_BACK} {_MASK} {_ARGUMENTS} stride_width stride_height overlap=ACC",),
         operands=(DST, SRC, Operand("mask", Match.FREE, INDEX)),
-        attributes=(*_WINDOW, "overlap"),
-        defaults={**_DEFAULTS, "overlap": "ACC"},
-        geometry=_backward,
-        marks=_spread_marks,
-        types=FLOATS,
-        overlap=Overlap.APART,
+        **_GRADIENT,
     ),
     _pool(
         "avgpool_bp",
         "dst = the gradient src, shared evenly over its window; overlap adds (ACC) or overwrites (COVER)",
         _avgpool_bp,
         c_signatures=(f"{_BACK} {_ARGUMENTS} stride_width stride_height overlap=ACC",),
-        attributes=(*_WINDOW, "overlap"),
-        defaults={**_DEFAULTS, "overlap": "ACC"},
-        geometry=_backward,
-        marks=_spread_marks,
-        types=FLOATS,
-        overlap=Overlap.APART,
+        **_GRADIENT,
     ),
     _pool(
         "unpool",
@@ -366,9 +362,6 @@ POOLS: list[Instruction] = [
         _unpool,
         c_signatures=(f"{_BACK} {_ARGUMENTS} stride_width stride_height index",),
         attributes=("kernel_height", "kernel_width", "index", "stride_width", "stride_height"),
-        geometry=_backward,
-        marks=_spread_marks,
-        types=NUMBERS,
-        overlap=Overlap.APART,
+        **_BACKWARD,
     ),
 ]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import Work
-from mlusim.cores.instructions.record import SERIES_2XX, SERIES_3XX, Match, Operand, Types
+from mlusim.cores.instructions.record import SERIES_2XX, SERIES_3XX, Match, Operand, Overlap, Types
 from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32, Dtype
 from mlusim.units import ceil_div
 
@@ -31,6 +31,8 @@ RESULT = Operand("dst", Match.FREE, RESULTS)
 SPLIT_SOURCES: Types = {**SOURCES, INT32: SERIES_2XX}
 _SPLIT_ACCESSES, _JOIN_ACCESSES = 7, 3
 KERNEL = Operand("kernel", Match.FREE, SOURCES, memory="wram")
+# Fields of every instruction that runs on it.
+TENSOR_PIPE: dict[str, Any] = {"group": "Tensor", "overlap": Overlap.APART, "tensor": True, "multiple_2xx": 64}
 _HALF_BYTES, _FLOAT_BYTES = 2, 4
 # T: LT_PEAK_FP32_FP16_COMPUTE_FORCE_370 is half of the peak of halves, and twice that of floats.
 _HALVES_BY_FLOATS = 2
