@@ -46,22 +46,31 @@ def _becomes(expected: Callable[[Shape], Shape], ndim: int, words: str) -> Calla
     return check
 
 
-def _matrix(name: str, rearrange: Callable[[Array], Array], summary: str, *, swaps: bool) -> Instruction:
-    result = "width,height" if swaps else "height,width"
-    words = "(h, w) to (w, h)" if swaps else "(h, w) to (h, w)"
+def _layout(
+    name: str, summary: str, move: Callable[..., None], signature: str, geometry: Callable[..., str], **more: Any
+) -> Instruction:
+    """An instruction that moves the marks of elements with them."""
     return Instruction(
         name=name,
         summary=summary,
         group="Layout",
-        compute=_moved(rearrange),
+        compute=move,
+        marks=move,
         intrinsics=(f"__bang_{name}",),
-        c_signatures=(f"dst[{result}] src[height,width] height width",),
-        marks=_moved(rearrange),
+        c_signatures=(signature,),
         types=ANY,
-        geometry=_becomes((lambda shape: shape[::-1]) if swaps else (lambda shape: shape), 2, words),
+        geometry=geometry,
         overlap=Overlap.APART,
-        sides_2xx=True,
+        **more,
     )
+
+
+def _matrix(name: str, rearrange: Callable[[Array], Array], summary: str, *, swaps: bool) -> Instruction:
+    result = "width,height" if swaps else "height,width"
+    words = "(h, w) to (w, h)" if swaps else "(h, w) to (h, w)"
+    geometry = _becomes((lambda shape: shape[::-1]) if swaps else (lambda shape: shape), 2, words)
+    signature = f"dst[{result}] src[height,width] height width"
+    return _layout(name, summary, _moved(rearrange), signature, geometry, sides_2xx=True)
 
 
 def _same_shape(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
@@ -196,7 +205,6 @@ def _channels(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     return "" if weights.size and result.size % weights.size == 0 else "dst has a whole number of channels per weight"
 
 
-_LAYOUT = "Layout"
 _TABLE_TYPES = {kind: since for kind, since in INTEGERS.items() if kind.itemsize in {2, 4}}
 _WRAM = Operand("wram", memory="wram", match=Match.FREE, types=ANY)
 
@@ -224,22 +232,17 @@ LAYOUT: list[Instruction] = [
     _matrix("rotate90", lambda a: np.rot90(a, -1), "dst (w, h) = src (h, w) rotated right by 90 degrees", swaps=True),
     _matrix("rotate180", lambda a: a[::-1, ::-1], "dst (h, w) = src (h, w) rotated by 180 degrees", swaps=False),
     _matrix("rotate270", np.rot90, "dst (w, h) = src (h, w) rotated left by 90 degrees", swaps=True),
-    Instruction(
-        name="mirror",
-        summary="dst = src with its last axis reversed",
-        group=_LAYOUT,
-        compute=_moved(lambda a: a[..., ::-1]),
-        intrinsics=("__bang_mirror",),
-        c_signatures=("dst[height,width] src[height,width] height width",),
-        marks=_moved(lambda a: a[..., ::-1]),
-        types=ANY,
-        geometry=_same_shape,
-        overlap=Overlap.APART,
+    _layout(
+        "mirror",
+        "dst = src with its last axis reversed",
+        _moved(lambda a: a[..., ::-1]),
+        "dst[height,width] src[height,width] height width",
+        _same_shape,
     ),
     Instruction(
         name="pad",
         summary="dst = src (height, width, channel) with rows and columns of pad_value around it",
-        group=_LAYOUT,
+        group="Layout",
         compute=_pad,
         marks=lambda result, source, **attributes: _pad(result, source, **{**attributes, "pad_value": 0}),
         intrinsics=("__bang_pad",),
@@ -250,41 +253,26 @@ LAYOUT: list[Instruction] = [
         geometry=_padded,
         overlap=Overlap.APART,
     ),
-    Instruction(
-        name="reshape_nhwc2nchw",
-        summary="dst (n, c, h, w) = src (n, h, w, c)",
-        group=_LAYOUT,
-        compute=_moved(lambda a: a.transpose(0, 3, 1, 2)),
-        marks=_moved(lambda a: a.transpose(0, 3, 1, 2)),
-        intrinsics=("__bang_reshape_nhwc2nchw",),
-        c_signatures=("dst[n,c,h,w] src[n,h,w,c] n h w c",),
-        types=ANY,
-        geometry=_becomes(lambda s: (s[0], s[3], s[1], s[2]), 4, "(n, h, w, c) to (n, c, h, w)"),
-        overlap=Overlap.APART,
+    _layout(
+        "reshape_nhwc2nchw",
+        "dst (n, c, h, w) = src (n, h, w, c)",
+        _moved(lambda a: a.transpose(0, 3, 1, 2)),
+        "dst[n,c,h,w] src[n,h,w,c] n h w c",
+        _becomes(lambda s: (s[0], s[3], s[1], s[2]), 4, "(n, h, w, c) to (n, c, h, w)"),
     ),
-    Instruction(
-        name="reshape_nchw2nhwc",
-        summary="dst (n, h, w, c) = src (n, c, h, w)",
-        group=_LAYOUT,
-        compute=_moved(lambda a: a.transpose(0, 2, 3, 1)),
-        marks=_moved(lambda a: a.transpose(0, 2, 3, 1)),
-        intrinsics=("__bang_reshape_nchw2nhwc",),
-        c_signatures=("dst[n,h,w,c] src[n,c,h,w] n h w c",),
-        types=ANY,
-        geometry=_becomes(lambda s: (s[0], s[2], s[3], s[1]), 4, "(n, c, h, w) to (n, h, w, c)"),
-        overlap=Overlap.APART,
+    _layout(
+        "reshape_nchw2nhwc",
+        "dst (n, h, w, c) = src (n, c, h, w)",
+        _moved(lambda a: a.transpose(0, 2, 3, 1)),
+        "dst[n,h,w,c] src[n,c,h,w] n h w c",
+        _becomes(lambda s: (s[0], s[2], s[3], s[1]), 4, "(n, c, h, w) to (n, h, w, c)"),
     ),
-    Instruction(
-        name="reshape_filter",
-        summary="dst = filters src (n, h, w, c) in the layout of WRAM: (64, n / 64, h, w, c), filter i in lane i % 64",
-        group=_LAYOUT,
-        compute=_reshape_filter,
-        marks=_reshape_filter,
-        intrinsics=("__bang_reshape_filter",),
-        c_signatures=("dst[n,h,w,c] src[n,h,w,c] n h w c",),
-        types=ANY,
-        geometry=_filters,
-        overlap=Overlap.APART,
+    _layout(
+        "reshape_filter",
+        "dst = filters src (n, h, w, c) in the layout of WRAM: (64, n / 64, h, w, c), filter i in lane i % 64",
+        _reshape_filter,
+        "dst[n,h,w,c] src[n,h,w,c] n h w c",
+        _filters,
     ),
     Instruction(
         name="lut",
