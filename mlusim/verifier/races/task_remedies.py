@@ -13,7 +13,7 @@ from mlusim.verifier.findings import in_one_function, outermost_loop
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
 from mlusim.verifier.races.barrier_places import barrier_moved, before_its_barrier, on_both_paths, wider_barrier
-from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_later, meet_between_barriers
+from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_fresh, is_later, meet_between_barriers
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
 from mlusim.verifier.run import Run
@@ -68,7 +68,8 @@ class TaskRemedies:
             choices = [*special, *general]
         else:
             instead = wider or barrier_moved(pair, sync) or before_its_barrier(pair)
-            choices = [*special, *self._part_of_others(pair), *instead, barrier, _OWN_BYTES, *general]
+            other_part = _read_too_early(pair) or self._part_of_others(pair)
+            choices = [*special, *other_part, *instead, barrier, _OWN_BYTES, *general]
         return sync, rule, choices
 
     def _of_update(self, pair: Pair, *, one_job: bool) -> tuple[str, str, list[str]]:
@@ -188,6 +189,8 @@ class TaskRemedies:
             return "between the two accesses", True
         if not loop and meet_between_barriers(pair):
             return f"after {begin.location} and before {end.location}", True
+        if outer := self._outer_loop(pair):
+            return f"at the end of the loop at {location_of(begin.file, outer)}", False
         if loop:
             return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
         if begins := self._loop_that_continues(pair):
@@ -204,6 +207,18 @@ class TaskRemedies:
             # The tasks that skip the first operation would skip a barrier next to it, too.
             return before, False
         return f"after {begin.location} and {before}", False
+
+    def _outer_loop(self, pair: Pair) -> int:
+        """Return the first line of the innermost loop around both operations in which a barrier may stand; else 0.
+
+        It is 0, too, if that is the innermost loop of all: then the barrier may stand between the two.
+        """
+        (file, first, _), (other_file, second, _) = pair.sources
+        inner = source_file(file).loop_around(first, second)
+        if file != other_file or not inner[0] or are_as_many(self.run, file, inner, pair.tasks[0]):
+            return 0
+        around = [loop for loop in source_file(file).loops_around(first) if loop[0] < inner[0] and second <= loop[1]]
+        return max((loop[0] for loop in around if are_as_many(self.run, file, loop, pair.tasks[0])), default=0)
 
     def _loop_that_continues(self, pair: Pair) -> int:
         """Return the first line of a loop whose second access races with the first one before it, and with one in it.
@@ -226,6 +241,18 @@ class TaskRemedies:
             return f"guard this line by `{guard}`; the memory core has to reach the barriers"
         leaves = "if (__is_mpu()) return;" if compiled else "if core.is_memory_core: return"
         return f"begin it with `{leaves}`"
+
+
+def _read_too_early(pair: Pair) -> list[str]:
+    """Return the remedy for a read of bytes that only a later iteration of a loop around both writes."""
+    (file, first, _), (other_file, second, _) = pair.sources
+    loop = source_file(file).loop_around(first, second)
+    if file != other_file or not loop[0] or pair.writes != (True, False) or not is_fresh(pair.run, pair.rows[1]):
+        return []
+    if not is_later(pair.swapped, loop):
+        return []
+    where = " or ".join(dict.fromkeys(site.location for site in pair.sites))
+    return [f"correct the part of {pair.buffer} at {where}: it is read before the iteration that writes it"]
 
 
 def _split_at(pair: Pair) -> str:
