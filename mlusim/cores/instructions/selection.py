@@ -161,6 +161,9 @@ def _bit_bytes(result: Extent, source: Extent) -> Runs:
 
 
 _SELECTION = "Selection"
+# Instructions whose data decides which elements of dst they write.
+_SOME: dict[str, Any] = {"types": ANY, "selects": True, "writes_some": True}
+
 SELECTION: list[Instruction] = [
     Instruction(
         name="filter",
@@ -194,10 +197,8 @@ SELECTION: list[Instruction] = [
         intrinsics=("__bang_select",),
         c_signatures=("dst[head(n)] src[n] index[n] n",),
         operands=(ROOM, SRC, Operand("index", Match.WIDTH, ANY)),
-        types=ANY,
         geometry=_with_head(_masked),
-        selects=True,
-        writes_some=True,
+        **_SOME,
     ),
     Instruction(
         name="select_bitindex",
@@ -207,10 +208,8 @@ SELECTION: list[Instruction] = [
         intrinsics=("__bang_select_bitindex",),
         c_signatures=("dst[head(n)] src[n] bitindex[bits(n)] n",),
         operands=(ROOM, SRC, Operand("bitindex", Match.FREE, ANY)),
-        types=ANY,
         geometry=_with_head(_bit_masked),
-        selects=True,
-        writes_some=True,
+        **_SOME,
     ),
     Instruction(
         name="maskmove",
@@ -220,10 +219,8 @@ SELECTION: list[Instruction] = [
         intrinsics=("__bang_maskmove",),
         c_signatures=("dst[n] src[n] mask[n] n",),
         operands=(DST, SRC, MASK),
-        types=ANY,
         geometry=_as_many(_masked),
-        selects=True,
-        writes_some=True,
+        **_SOME,
     ),
     Instruction(
         name="maskmove_bitindex",
@@ -233,10 +230,8 @@ SELECTION: list[Instruction] = [
         intrinsics=("__bang_maskmove_bitindex",),
         c_signatures=("dst[n] src[n] bitmask[bits(n)] n",),
         operands=(DST, SRC, BITMASK),
-        types=ANY,
         geometry=_as_many(_bit_masked),
-        selects=True,
-        writes_some=True,
+        **_SOME,
     ),
     Instruction(
         name="mask_select",
