@@ -19,6 +19,7 @@ import numpy as np
 import mlusim
 from mlusim import Board, board
 from mlusim.explore.python_files import function_of
+from mlusim.units import group_digits
 from tools import Step, run
 
 Array = np.ndarray[Any, Any]
@@ -72,7 +73,8 @@ def at_most(what: str, value: float, limit: float, hint: str, unit: str = "") ->
     """Return the message for a figure that is too large; empty if it is not."""
     if value <= limit:
         return ""
-    return f"correct, but {what} is {value:,.0f}{unit} and should be at most {limit:,.0f}{unit}: {hint}"
+    found, most = group_digits(round(value)), group_digits(round(limit))
+    return f"correct, but {what} is {found}{unit} and should be at most {most}{unit}: {hint}"
 
 
 def one_core() -> Exercise:
@@ -114,7 +116,7 @@ def sram() -> Exercise:
     def aim(step: Step) -> str:
         table = 4096 * 24 * 4
         return at_most(
-            "the bytes read from DRAM", step.result.bus_bytes["read"], 8 * table,
+            "the number of bytes read from DRAM", step.result.bus_bytes["read"], 8 * table,
             "each of 8 clusters needs the table once; its memory core can load it to SRAM", " B",
         )  # fmt: skip
 
@@ -183,7 +185,9 @@ def small_stores() -> Exercise:
 
     def aim(step: Step) -> str:
         bus = step.result.bus_bytes["write"]
-        return at_most("the bytes written on the bus", bus, 256 * 8 * 4, "collect rows in NRAM, store once", " B")
+        return at_most(
+            "the number of bytes written on the bus", bus, 256 * 8 * 4, "collect rows in NRAM, store once", " B"
+        )
 
     cases = []
     for rows in (8, 256):

@@ -124,7 +124,7 @@ WRONG = {
     "06": r"with inputs \[10, 16\], -4:\n\nerror: wrong-value",
     "07": "the margins of a row are 2 x 32 elements",
     "08": "find the 6 sequences of consecutive rows",
-    "09": "collect rows in NRAM, store once",
+    "09": "the number of bytes written on the bus is 16 384 B and should be at most 8 192 B: collect rows in NRAM",
     "10": "race: mul reads b before memcpy is known to have written it",
     "11": "the target is 70 %: larger tiles, two buffers",
     "12": "let load i \\+ 1, matmul i and store i - 1 share a step",
