@@ -26,6 +26,7 @@ raise an exception again as `type(error)(*error.args)`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
@@ -34,6 +35,8 @@ from typing import Any
 NOTED: ContextVar[list[MlusimError] | None] = ContextVar("mlusim_noted", default=None)
 # Characters of a value that a message shows.
 _SHOWN = 200
+# The address of an object, which differs from run to run.
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class MlusimError(Exception):
@@ -190,7 +193,7 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a repr may raise anything
         text = f"<{type(value).__name__}>"
-    text = " ".join(text.split())
+    text = _ADDRESS.sub("", " ".join(text.split()))
     if len(text) > _SHOWN and type(value).__module__ == "numpy" and hasattr(value, "shape"):
         return f"<array of {value.dtype} {[*value.shape]}>"  # type: ignore[attr-defined]  # NumPy is not imported here
     return f"{text[:_SHOWN]}..." if len(text) > _SHOWN else text

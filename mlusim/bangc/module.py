@@ -301,7 +301,7 @@ def compile(  # noqa: A001 - the public name
         files[0].resolve(),
         device.board if isinstance(device, Device) else board(device),
         options=Options(
-            include=tuple(map(str, as_paths(include))),
+            include=tuple(map(str, _folders(include))),
             define=as_texts("define", define),
             std=_standard(std),
             compiler=toolchain.find_compiler(compiler),
@@ -309,6 +309,14 @@ def compile(  # noqa: A001 - the public name
         sources=tuple(file.resolve() for file in files[1:]),
         syntax_only=syntax_only,
     )
+
+
+def _folders(include: object) -> list[Path]:
+    folders = as_paths(include)
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"include {folder}: there is no such folder; the compiler would ignore it")
+    return folders
 
 
 def _standard(std: object) -> str:

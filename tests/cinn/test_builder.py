@@ -283,3 +283,9 @@ def test_a_net_its_program_and_its_result_can_be_pickled(builder):
         np.testing.assert_array_equal(
             copied.execute(data)["out"], np.take_along_axis(data["x"][::-1], data["index"], 0)
         )
+
+
+def test_an_element_type_without_its_width_is_an_error_that_names_one(builder, a):
+    message = "dtype <function Float> is not an element type; name the width, such as Float(32); "
+    with pytest.raises(InputError, match=re.escape(message)):
+        builder.cast(a, Float)

@@ -26,3 +26,10 @@ def test_a_standard_before_17_is_an_error_with_the_remedy(std, tmp_path):
     message = f"std={std}: the headers need C++17 or later; leave it out, since gnu++17, the default, also compiles"
     with pytest.raises(InputError, match=re.escape(message)):
         bangc.compile(file, std=std)
+
+
+def test_a_folder_of_headers_that_does_not_exist_is_an_error(tmp_path):
+    file = tmp_path / "k.mlu"
+    file.write_text("#include <bang.h>\n")
+    with pytest.raises(InputError, match=r"include .*none: there is no such folder"):
+        bangc.compile(file, include=[tmp_path / "none"])
