@@ -19,7 +19,7 @@ from mlusim.log import Log
 from mlusim.verifier.deadlocks import deadlock, locks_in_use
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine
+from mlusim.verifier.source_file import SourceLine, location_of, source_file
 
 # By error, the kind of its finding, the rule, and the remedy if the message has none.
 _KINDS: dict[type[MlusimError], tuple[str, str, str]] = {
@@ -40,7 +40,7 @@ _KINDS: dict[type[MlusimError], tuple[str, str, str]] = {
     OperationLimitError: (
         "endless",
         "every task must end",
-        "check that what ends the loop changes: a counter, a flag, an atomic that another task updates",
+        "check that what ends the loop changes: an index, a counter, a flag, an atomic that another task updates",
     ),
 }
 _VIEW = re.compile(r"<view of (.+?) \((\w+)\)")
@@ -59,6 +59,9 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
     if kind == "access" and (" is outside " in error.message or ", which has " in error.message):
         remedy = _SIZE
     at = SourceLine(*error.source)
+    loops = source_file(at.file).loops_around(at.line) if kind == "endless" else []
+    if len(loops) == 1:
+        remedy = remedy.replace("the loop", f"the loop at {location_of(at.file, loops[0][0])}")
     # Where a task acquired the lock that it waits for itself.
     lock = locks_in_use(run).get(error.own_lock) if isinstance(error, HangError) and error.own_lock else None
     return Finding(

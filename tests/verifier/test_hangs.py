@@ -133,7 +133,8 @@ def test_a_task_that_never_ends_is_stopped():
         """max_operations
   at     task 0 (cluster 0, core 0), HERE, at TIME ns: core.scalar()
   rule   every task must end
-  remedy check that what ends the loop changes: a counter, a flag, an atomic that another task updates""",
+  remedy check that what ends the loop at HERE changes: an index, a counter, a flag, """
+        """an atomic that another task updates""",
     )
 
 

@@ -122,6 +122,7 @@ class Chip:
         observer: runs a part of the events, and may skip operations that repeat (`mlusim.host.steady.watch`); or None.
         quiet: the context in which instructions compute, without NumPy's warnings. Entering it costs a tenth of
             `np.errstate`.
+        refuses_repetition: whether a run is refused that long repeats itself (`mlusim.cores.tasks.endless`).
         rows_cost: `mlusim.memory.loops.rows_cost` on the board, cached.
         copy_geometries, vector_calls, vector_geometries: results that depend only on the geometry of copies and vector
             instructions, cached for all cores.
@@ -150,6 +151,7 @@ class Chip:
         self.dry = dry
         self.observer: Observer | None = None
         self.max_operations = max_operations
+        self.refuses_repetition = False
         self.environment = Clock()
         self.log = Log(board.name, log_folder)
         ports = [board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s] * board.clusters

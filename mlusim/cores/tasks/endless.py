@@ -2,6 +2,9 @@
 
 Each task is checked from time to time. If the whole run has long done nothing but read the same few elements, and no
 copy is in flight, no task will ever read another value. That is reported long before a task reaches the limit.
+
+`mlusim.verify` also refuses a run that has long accessed only the same few operands, as a loop without its step does.
+Other runs may repeat work on purpose, to measure it.
 """
 
 from __future__ import annotations
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 _CHECKS, _SHARE, _MIN_READS = 250, 25, 10_000
 # Distinct elements that one task may poll: a task that reads more of them iterates over memory, and ends.
 _MAX_POLLED = 16
+# Distinct combinations of operands of one task in a run that is refused because it repeats itself.
+_MAX_REPEATED = 64
+# Combines the numbers of operands into one.
+_FACTOR = 1_000_003
 
 
 def first_check(max_operations: int) -> int:
@@ -48,6 +55,13 @@ def check_end(issuer: Issuer) -> None:
                 f"the latest {group_digits(only_read)} operations of the run wrote nothing: syncs, and reads of the "
                 "same elements again and again. No task will write what they poll: let a concurrent task write it, or "
                 "use a barrier. If the kernel needs more operations, raise max_operations"
+            )
+        )
+    if chip.refuses_repetition and _repeats(chip, only_read):
+        raise task.refusal(
+            OperationLimitError(
+                f"the latest {group_digits(only_read)} operations of the run access the same operands again and again: "
+                "an endless loop? If the kernel needs them, raise max_operations"
             )
         )
 
@@ -89,3 +103,20 @@ def _polls(chip: Chip, only_read: int) -> bool:
             return False
     read = np.stack([of_task, element, offset])
     return bool(np.unique(read, axis=1).shape[1] <= _MAX_POLLED * len(tasks))
+
+
+def _repeats(chip: Chip, count: int) -> bool:
+    """Whether each running task has accessed only a few combinations of operands in the latest operations."""
+    log = chip.log
+    if count > log.count:
+        return False
+    most = _MAX_REPEATED * sum(unit.task is not None for unit in chip.units())
+    # The latest part of them tells in most cases.
+    for part in (count // 20, count):
+        latest = slice(log.count - part, log.count)
+        key = np.zeros(part, np.int64)
+        for name in ("task", "dst_alloc", "dst_offset", "a_alloc", "a_offset", "b_alloc", "b_offset"):
+            key = key * _FACTOR + log.records.column(name, latest)
+        if len(np.unique(key)) > most:
+            return False
+    return True

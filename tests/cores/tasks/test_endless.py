@@ -130,3 +130,33 @@ async def a_slow_writer_for_atomics(core, x, flag):
 @pytest.mark.parametrize("kernel", [a_slow_writer, a_walk, counts_by_atomics, a_slow_writer_for_atomics])
 def test_polling_written_locations_and_walking_memory_are_allowed(kernel):
     assert run(kernel, dim=4).output[0] > 0
+
+
+async def lacks_its_step(core, x, out):
+    buffer = core.nram.alloc(64, x.dtype)
+    start = core.task_id * 64
+    while start < x.size:
+        await core.memcpy(buffer, x[start : start + 64])
+        await core.memcpy(out[start : start + 64], buffer)
+
+
+async def goes_over_its_input(core, x, out, step=1):
+    buffer = core.nram.alloc(64, x.dtype)
+    for _ in range(200):
+        for start in range(0, x.size - 64, step):
+            await core.memcpy(buffer, x[start : start + 64])
+        await core.memcpy(out[:64], buffer)
+
+
+def test_verify_refuses_a_run_that_does_the_same_again_and_again():
+    out = mlusim.Output((256,), np.int32)
+    options = {"dim": 4, "kind": "BLOCK", "max_operations": LIMIT}
+    (finding, *others) = mlusim.verify(lacks_its_step, np.zeros(256, np.int32), out, **options).findings
+    assert finding.kind == "endless"
+    assert "the latest 10 000 operations of the run access the same operands again and again" in finding.title
+    assert "the loop at test_endless.py:" in finding.remedies[0]
+    assert not others
+    report = mlusim.verify(
+        goes_over_its_input, np.zeros(256, np.int32), out, partial=("out",), **(options | {"dim": 1})
+    )
+    assert all(finding.kind != "endless" for finding in report.findings)
