@@ -97,8 +97,8 @@ def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
         dtype = _lookup(getattr(name_or_dtype, "numpy_dtype", None), where)
     if dtype is None:
         near = nearest_dtype(name_or_dtype) if isinstance(name_or_dtype, str) else ""
-        if inspect.isfunction(name_or_dtype) and name_or_dtype.__module__ == "mlusim.cinn.types":
-            near = f"name the width, such as {name_or_dtype.__name__}(32); "
+        if inspect.isfunction(name_or_dtype):
+            near = f"call it, as in {name_or_dtype.__name__}(32); "
         text = str(name_or_dtype)[:200] if isinstance(name_or_dtype, np.dtype) else shown(name_or_dtype)
         raise InputError(
             f"{where}dtype {text} is not an element type; {near}accepted are {', '.join(_NAMES.values())}, "

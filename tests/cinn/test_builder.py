@@ -286,6 +286,6 @@ def test_a_net_its_program_and_its_result_can_be_pickled(builder):
 
 
 def test_an_element_type_without_its_width_is_an_error_that_names_one(builder, a):
-    message = "dtype <function Float> is not an element type; name the width, such as Float(32); "
+    message = "dtype <function Float> is not an element type; call it, as in Float(32); "
     with pytest.raises(InputError, match=re.escape(message)):
         builder.cast(a, Float)

@@ -102,7 +102,7 @@ def collect_bins(
         rows_out, values_out: in NRAM, of the size of `rows`: row numbers within their bin, and values.
         rows: integers in NRAM, 0 to size * bins - 1. Undefined afterwards, as fresh memory is.
         values: in NRAM, one per row, of any element type. Undefined afterwards.
-        mask: scratch in NRAM, of the size and element type of `rows`.
+        mask: scratch in NRAM, of the size and element type of `rows`. Undefined afterwards.
         size: rows per bin.
         bins: number of bins.
         known: used to count in a timing-only run: the lookups of these addresses represent `rows`.
