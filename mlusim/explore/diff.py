@@ -104,7 +104,7 @@ def _options(result: Result) -> list[str]:
 
 def diff(before: Result, after: Result) -> Difference:
     """Compare two runs, of any kernels and boards."""
-    causes = shares(before.metrics.where_time_went, before), shares(after.metrics.where_time_went, after)
+    causes = [shares(run.metrics.where_time_went, run.board.cores, run.time_ps) for run in (before, after)]
     return Difference(
         before=before,
         after=after,
@@ -115,11 +115,10 @@ def diff(before: Result, after: Result) -> Difference:
     )
 
 
-def shares(core_ps: Mapping[Any, int], result: Result) -> dict[Any, int]:
-    """Convert core-picoseconds to whole picoseconds per core on average, whose sum is exactly the run's time."""
-    cores = result.board.cores
+def shares(core_ps: Mapping[Any, int], cores: int, total_ps: int) -> dict[Any, int]:
+    """Convert core-picoseconds to whole picoseconds per core on average, whose sum is exactly `total_ps`."""
     rounded = {name: total // cores for name, total in core_ps.items()}
-    rest = result.time_ps - sum(rounded.values())
+    rest = total_ps - sum(rounded.values())
     # Round up the largest remainders.
     for name in sorted(core_ps, key=lambda name: -(core_ps[name] % cores))[:rest]:
         rounded[name] += 1
@@ -148,7 +147,7 @@ def _by_line(result: Result) -> dict[tuple[str, str, str, int], tuple[int, int]]
     """Map (file, function, text, number of equal lines before it) to line number and time."""
     totals = {(line.file, line.line, line.function): int(line.spent_ps.sum()) for line in result.lines}
     lines: dict[tuple[str, str, str, int], tuple[int, int]] = {}
-    for (file, line, function), spent in sorted(shares(totals, result).items()):
+    for (file, line, function), spent in sorted(shares(totals, result.board.cores, result.time_ps).items()):
         text = source_text(result, file, line)
         repeat = 0
         while (key := (source_name(file), function, text, repeat)) in lines:

@@ -20,7 +20,7 @@ class LineTime(NamedTuple):
         file, line, function: its location; empty and 0 for time outside operations.
         text: the line; empty if the source is unknown.
         time_ps: of all causes; the sum over lines is exactly the run's time.
-        causes_ps: by cause.
+        causes_ps: by cause; their sum is exactly `time_ps`.
     """
 
     file: str
@@ -38,7 +38,7 @@ class Explanation:
     Attributes:
         result: the run.
         above_ps: its time minus its lower bound.
-        losses_ps: that time by loss, per core on average.
+        losses_ps: that time by loss, per core on average; their sum is exactly `above_ps`.
         lines: by source line, the longest first.
         what_to_try: the changes with the largest predicted savings.
     """
@@ -70,7 +70,7 @@ def explain(result: Result) -> Explanation:
     """Explain the time of a run."""
     cores = result.board.cores
     totals = {number: int(line.spent_ps.sum()) for number, line in enumerate(result.lines)}
-    times = shares(totals, result)
+    times = shares(totals, cores, result.time_ps)
     lines = [
         LineTime(
             source_name(line.file),
@@ -78,14 +78,19 @@ def explain(result: Result) -> Explanation:
             line.function,
             source_text(result, line.file, line.line),
             times[number],
-            {name: spent // cores for name, spent in zip(CAUSES, line.spent_ps.tolist(), strict=True) if spent},
+            shares(
+                {name: spent for name, spent in zip(CAUSES, line.spent_ps.tolist(), strict=True) if spent},
+                cores,
+                times[number],
+            ),
         )
         for number, line in enumerate(result.lines)
     ]
+    above_ps = result.time_ps - result.lower_bound.time_ps
     return Explanation(
         result=result,
-        above_ps=result.time_ps - result.lower_bound.time_ps,
-        losses_ps={name: total // cores for name, total in result.lower_bound.losses_ps.items()},
+        above_ps=above_ps,
+        losses_ps=shares(result.lower_bound.losses_ps, cores, above_ps),
         lines=sorted(lines, key=lambda line: -line.time_ps),
         what_to_try=what_to_try(result),
     )

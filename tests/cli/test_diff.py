@@ -15,6 +15,7 @@ from mlusim.cli import main
 from mlusim.cli.saved_or_run import run_of
 from mlusim.errors import MissingDataError
 from mlusim.explore.diff import diff
+from mlusim.explore.explanation import explain
 from mlusim.explore.suggestions import what_to_try
 
 KERNEL = """\
@@ -59,6 +60,13 @@ def test_causes_and_lines_sum_to_the_difference_exactly(other):
     assert list(found.causes_ps) == list(CAUSES)
     back = diff(after, before)
     assert {name: -value for name, value in back.causes_ps.items()} == found.causes_ps
+
+
+def test_losses_and_the_causes_of_each_line_sum_exactly():
+    found = explain(shift("tight"))
+    assert sum(found.losses_ps.values()) == found.above_ps > 0
+    assert sum(line.time_ps for line in found.lines) == found.result.time_ps
+    assert all(sum(line.causes_ps.values()) == line.time_ps for line in found.lines)
 
 
 def test_diffing_a_saved_run_with_itself_shows_no_empty_tables(home):
