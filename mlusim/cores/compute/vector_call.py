@@ -242,14 +242,29 @@ def check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[
         allocation = value.allocation
         if operand.memory == "wram":
             if allocation.memory is not unit.wram:
-                raise OperandError(
-                    f"{instruction.name} of {value!r}: {operand.name} must be in this core's WRAM; memcpy it there "
-                    "first"
-                )
+                raise _misplaced(instruction, operand.name, value, operands)
             if allocation.freed:
                 check_usable(allocation, write=False)
+        elif allocation.memory is unit.wram and any(each.memory == "wram" for each in instruction.operands):
+            raise _misplaced(instruction, operand.name, value, operands)
         elif allocation.freed or allocation.memory is not unit.nram:
             check_operand(issuer, instruction.name, value, write=value is operands[0])
+
+
+def _misplaced(instruction: Instruction, name: str, view: View, values: Sequence[Value]) -> OperandError:
+    """Return the error for an operand of the tensor pipe in the wrong memory of the core; others may be swapped."""
+    pairs = list(zip(instruction.operands, values, strict=True))
+    place = {operand.name: operand.memory.upper() for operand, _ in pairs}
+    swapped = {
+        operand.memory
+        for operand, value in pairs
+        if isinstance(value, View) and value.memory.name != place[operand.name]
+    }
+    remedy = "memcpy it there first" if name != pairs[0][0].name else "write to a buffer there, then memcpy the result"
+    if len(swapped) > 1:
+        order = ", ".join(place)
+        remedy = f"are operands swapped? the order is {instruction.name}({order})"
+    return OperandError(f"{instruction.name} of {view!r}: {name} must be in this core's {place[name]}; {remedy}")
 
 
 def check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> None:

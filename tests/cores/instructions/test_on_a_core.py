@@ -100,6 +100,14 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
             r"matmul of .*: weight must be in this core's WRAM; memcpy it there",
         ),
         (
+            lambda core, t: core.matmul(t[:64], core.wram.alloc(64, t.dtype), t),
+            r"matmul of .*wram.*: src must be in this core's NRAM; are operands swapped\? the order is matmul\(dst, s",
+        ),
+        (
+            lambda core, t: core.matmul(core.wram.alloc(64, t.dtype), t, core.wram.alloc(64, t.dtype)),
+            r"matmul of .*wram.*: dst must be in this core's NRAM; write to a buffer there, then",
+        ),
+        (
             lambda core, t: core.ad(t, t, t),
             r"core\.ad is not an instruction of this core: did you mean \w+\? docs/instructions",
         ),
