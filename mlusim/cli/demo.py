@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.files import check_directory, make_directory, write_bytes
+from mlusim.cli.files import check_directory, write_bytes
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.operator_inputs import strategy_option
 from mlusim.cli.option_types import DIRECTORY
 from mlusim.cli.options import device_option, explain_option, out_option, output_options, report_option, save_run_option
 from mlusim.cli.outputs import Outputs, finish
+from mlusim.files import directory_for, writing
 
 if TYPE_CHECKING:
     from mlusim.arrays import Array
@@ -80,9 +81,10 @@ def demo(
     check_directory("--save", save, ("clip.npy", "shifts.npy"))
     clips, shifts = make_clips()
     if save is not None:
-        folder = make_directory("--save", save)
-        write_array("--save", folder / "clip.npy", clips)
-        write_array("--save", folder / "shifts.npy", shifts)
+        folder = Path(save)
+        with writing(f"--save {save}"), directory_for(folder):
+            write_array("--save", folder / "clip.npy", clips)
+            write_array("--save", folder / "shifts.npy", shifts)
     command = command_of("tin_shift")
     call = command.prepare(command.options({}), [clips, shifts], device, strategy)
     if explain and outputs.is_printed:

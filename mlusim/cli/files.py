@@ -169,16 +169,6 @@ def _check_writable(where: str, directory: Path) -> None:
         raise InputError(f"{where}: the directory {directory} cannot be written: {error.strerror or error}") from error
 
 
-def make_directory(option: str, text: str) -> Path:
-    """Return the directory, created if missing. Raises `InputError` on failure."""
-    folder = Path(text)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{option} {text}: cannot be made: {error.strerror or error}") from error
-    return folder
-
-
 def write_bytes(option: str, path: Path, content: bytes) -> None:
     """Write any file atomically. Raises `InputError` on failure."""
     with writing(f"{option} {path}"), atomic_write(path) as stream:

@@ -239,3 +239,14 @@ def test_names_that_are_not_text_are_written_with_question_marks(folder):
         assert command is not words or b"kernel of k?.py:kernel" in ran.stdout
     assert "k?.py" in (folder / "ops.csv").read_text(encoding="utf-8")
     assert "k?.py" in (folder / "rep" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_failed_demo_leaves_no_empty_directory(folder, capsys, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mlusim.host.array_files.np.save", full)
+    code, text = error_of(("demo", "--quiet", "--save", "full/d"), capsys)
+    assert code == 2, text
+    assert text.endswith("cannot be written: No space left on device\n")
+    assert not (folder / "full").exists()
