@@ -153,7 +153,7 @@ _HOMES = {
 # each module of the package here, too.
 _OPERATORS = (
     *("bitcast_convert", "cast", "flip", "gather", "gather_nd", "index_select", "reverse", "reverse_sequence"),
-    *("scatter", "scatter_nd", "tin_shift_backward", "tin_shift_forward"),
+    *("scatter", "scatter_nd", "tin_shift", "tin_shift_backward", "tin_shift_forward"),
 )
 _ELSEWHERE = {
     **{name: f"mlusim.ops.{name}" for name in _OPERATORS},

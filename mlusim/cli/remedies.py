@@ -41,13 +41,14 @@ def meant(word: str) -> str:
 
 
 def with_likely_option(error: click.UsageError) -> click.UsageError:
-    """Return the error, for a launch setting by its name elsewhere with the option for it, such as --dim for --grid."""
+    """Return the error, for an option by its name in other libraries with its name here, such as --dim for --grid."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return error
     from mlusim.cores.tasks.launch_checks import LAUNCH_SETTINGS
+    from mlusim.ops.argument_errors import SYNONYMS
 
     name = error.option_name.lstrip("-").replace("-", "_").lower()
-    meant = f"--{LAUNCH_SETTINGS.get(name, '')}"
+    meant = f"--{LAUNCH_SETTINGS.get(name) or SYNONYMS.get(name)}"
     if not any(meant in parameter.opts for parameter in error.ctx.command.params):
         return error
     return click.UsageError(f"No such option '{error.option_name}'. Did you mean '{meant}'?", error.ctx)

@@ -12,8 +12,8 @@
 
 Names, numbers and the order of checks are the vendor's. There are three differences: values that C returns through a
 pointer are returned along with the status, NULL is None, and the device is an argument instead of the thread's current
-one. No function raises an exception for a wrong argument: it returns a status and logs the reason (`logging`,
-"mlusim.mluop").
+one. No function raises an exception for a wrong value of an argument: it returns a status and logs the reason
+(`logging`, "mlusim.mluop"). Too few or too many arguments, which C does not compile, are a `TypeError`.
 
 Functions:
   cnrt                     memory and copies

@@ -26,6 +26,9 @@ from mlusim.ops.reverse import flip, reverse, reverse_sequence
 from mlusim.ops.scatter import scatter, scatter_nd
 from mlusim.ops.tin_shift import tin_shift_backward, tin_shift_forward
 
+# The operator's name on the command line and in `mlusim.plan`.
+tin_shift = tin_shift_forward
+
 __all__ = [
     "bitcast_convert",
     "cast",
@@ -37,6 +40,7 @@ __all__ = [
     "reverse_sequence",
     "scatter",
     "scatter_nd",
+    "tin_shift",
     "tin_shift_backward",
     "tin_shift_forward",
 ]
@@ -44,5 +48,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     planned = name.removeprefix("plan_")
-    moved = f"; mlusim.plan({planned!r}, ...) plans an operator from the shapes of its tensors"
-    raise AttributeError(f"module 'mlusim.ops' has no attribute {name!r}" + moved * (planned != name))
+    if planned != name:
+        more = f"; mlusim.plan({planned!r}, ...) plans an operator from the shapes of its tensors"
+    else:
+        from mlusim.errors import nearest
+
+        more = f": {nearest(name, __all__)}".rstrip(": ")
+    raise AttributeError(f"module 'mlusim.ops' has no attribute {name!r}{more}")

@@ -11,7 +11,7 @@ from mlusim.errors import ArgumentsError, it_has
 from mlusim.ops.call import RunOptions
 
 # The names of other libraries for arguments of operators: TensorFlow, PyTorch, ONNX, CINN.
-_SYNONYMS = {
+SYNONYMS = {
     "board": "device",
     "dim": "axis",
     "dims": "axes",
@@ -19,6 +19,7 @@ _SYNONYMS = {
     "input": "x",
     "input_tensor": "x",
     "index_tensor": "index",
+    "to": "dtype",
     "updates": "src",
 }
 
@@ -29,7 +30,7 @@ Returned = TypeVar("Returned")
 def unknown_argument(function: str, word: str, names: Iterable[str]) -> ArgumentsError:
     """Return the error for a keyword that a function does not have."""
     names = list(names)
-    meant = _SYNONYMS.get(word, "")
+    meant = SYNONYMS.get(word, "")
     if meant == "axes" and meant not in names:
         meant = "axis"
     has = f"did you mean {meant}? {it_has(names)}" if meant in names else it_has(names, word)

@@ -375,6 +375,8 @@ def test_a_board_given_as_an_argument_suggests_device_option(home):
         (("tune", "k.py:add", "--shape", "64", "--csv", "t.csv"), "; --json prints all rows; see `mlusim tune"),
         (("run", "k.py:add", "--shape", "64", "--grid", "4"), "No such option '--grid'. Did you mean '--dim'?; see"),
         (("verify", "k.py:add", "--shape", "64", "--board", "x"), "Did you mean '--device'?; see"),
+        (("run", "cast", "--shape", "64", "--to", "int8"), "No such option '--to'. Did you mean '--dtype'?; see"),
+        (("run", "gather", "--indices", "i.npy"), "No such option '--indices'. Did you mean '--index'?; see"),
         (("explain", "k.py:add", "--shape", "64"), '; a run is one argument, in quotes: mlusim explain "k.py:add --sh'),
         (
             ("diff", "flip", "--shape", "64", "r.zip"),

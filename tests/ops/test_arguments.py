@@ -285,8 +285,16 @@ def test_an_input_larger_than_the_board_is_refused_before_the_split():
 def test_the_former_functions_that_planned_name_their_successor():
     with pytest.raises(AttributeError, match=r"'plan_gather'; mlusim\.plan\('gather', \.\.\.\) plans an operator"):
         _ = ops.plan_gather
-    with pytest.raises(AttributeError, match=r"has no attribute 'gatherr'$"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'gatherr': did you mean gather\?$"):
         _ = ops.gatherr
+    with pytest.raises(AttributeError, match=r"has no attribute 'quux'$"):
+        _ = ops.quux
+
+
+def test_tin_shift_is_callable_by_its_name_on_the_command_line():
+    clip, shifts = np.arange(8, dtype=np.float32).reshape(1, 4, 2, 1), np.array([[1, 0]], np.int32)
+    shifted = np.concatenate([np.zeros((1, 1, 1, 1)), clip[:, :-1, :1]], 1)
+    assert np.array_equal(ops.tin_shift(clip, shifts).output, np.concatenate([shifted, clip[:, :, 1:]], 2))
 
 
 def test_a_limit_of_numpy_is_one_of_python(tmp_path):
