@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc import Module
 from mlusim.errors import AllocationError, KernelError
@@ -56,27 +57,20 @@ def test_on_2xx_products_and_fills_take_multiples_of_64_bytes() -> None:
 
 
 def test_references_to_a_memory_take_no_memory(module: Module) -> None:
-    device = Device()
-    out = device.alloc(64, "float32")
-    device.launch(module["referred"], out, dim=1, kind="BLOCK")
-    device.synchronize()
-    assert device.download(out).tolist() == [100, *range(1, 63), 63 + 32]
+    out = mlusim.run(module["referred"], mlusim.Output(64), dim=1, kind="BLOCK").output
+    assert out.tolist() == [100, *range(1, 63), 63 + 32]
 
 
 def test_a_memory_has_room_for_2048_arrays(module: Module) -> None:
-    device = Device()
-    device.launch(module["many_arrays"], dim=1, kind="BLOCK")
     message = (
         r"documented\.mlu:58, .*: the file has more than 2 048 arrays in one memory, and a20\d\d is one more: compile"
     )
     with pytest.raises(KernelError, match=message):
-        device.synchronize()
+        mlusim.run(module["many_arrays"], dim=1, kind="BLOCK")
 
 
 def test_so_has_the_sram_of_a_cluster_that_a_copy_writes(module: Module) -> None:
-    device = Device()
-    device.launch(module["crowded_sram"], device.upload(np.zeros(64, np.float32)), dim=8, kind="UNION2")
     with pytest.raises(
         AllocationError, match=r"the file has more than 2 048 arrays in one memory, and tile is one more"
     ):
-        device.synchronize()
+        mlusim.run(module["crowded_sram"], np.zeros(64, np.float32), dim=8, kind="UNION2")

@@ -69,11 +69,7 @@ def test_plain_accesses_are_scalar_loads_at_their_line(basics: Module) -> None:
 
 
 def test_a_task_knows_its_ids(basics: Module) -> None:
-    device = Device()
-    out = device.alloc((8, 6), "int32")
-    device.launch(basics["identity"], out, dim=8, kind="UNION2")
-    device.synchronize()
-    found = device.download(out)
+    found = mlusim.run(basics["identity"], mlusim.Output((8, 6), "int32"), dim=8, kind="UNION2").output
     assert found.tolist() == [[task, 8, task % 4, 4, task // 4, 2] for task in range(8)]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc import Module
 from mlusim.errors import OperandError
@@ -47,21 +48,14 @@ def test_an_atomic_over_overlapping_rows_adds_them_all(memory: Module) -> None:
 
 
 def test_a_set_has_the_type_of_its_value(memory: Module) -> None:
-    device = Device()
-    out = device.alloc(300, "float32")
-    device.launch(memory["clear"], out, 300, dim=4, kind="BLOCK")
-    device.synchronize()
-    assert set(device.download(out).tolist()) == {2.5}
+    out = mlusim.run(memory["clear"], mlusim.Output(300), 300, dim=4, kind="BLOCK").output
+    assert set(out.tolist()) == {2.5}
 
 
 def test_a_fused_statement_of_assembly(memory: Module) -> None:
     x = np.arange(256, dtype=np.float32)
-    device = Device()
-    out = device.alloc(128, "float32")
-    device.launch(memory["statements"], device.upload(x), out, 128, dim=1, kind="BLOCK")
-    device.synchronize()
-    assert device.download(out).tolist() == (x[:128] * 3 - x[128:]).tolist()
-    device.verify().check()
+    reference = x[:128] * 3 - x[128:]
+    mlusim.verify(memory["statements"], x, mlusim.Output(128), 128, dim=1, kind="BLOCK", reference=reference).check()
 
 
 def test_gather_accepts_byte_offsets_from_arch_592(memory: Module) -> None:

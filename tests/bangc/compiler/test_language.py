@@ -34,12 +34,8 @@ def test_a_program_of_two_files_runs(module: bangc.Module, capsys: pytest.Captur
 
 
 def test_an_extern_array_refers_to_its_defining_file(module: bangc.Module) -> None:
-    device = Device()
-    y = device.alloc(4, "int32")
-    device.launch(module["elsewhere"], y, dim=4, kind="BLOCK")
-    device.synchronize()
-    assert device.download(y).tolist() == [0, 1, 2, 3]
-    device.verify().check()
+    reference = np.arange(4, dtype=np.int32)
+    mlusim.verify(module["elsewhere"], Output(4, "int32"), dim=4, kind="BLOCK", reference=reference).check()
 
 
 def test_overloaded_entries_are_distinguished(module: bangc.Module) -> None:
@@ -177,11 +173,8 @@ def test_what_the_vendors_compiler_accepts_besides_standard_c(tmp_path: Path) ->
         "}\n",
         encoding="utf-8",
     )
-    device = Device()
-    y = device.alloc(2, "float32")
-    device.launch(bangc.compile(file)["kernel"], y, dim=2, kind="BLOCK")
-    device.synchronize()
-    assert device.download(y).tolist() == [2 * (task + 1) + 5 + 2 + 1.5 + np.int8(-0x3E) for task in range(2)]
+    y = mlusim.run(bangc.compile(file)["kernel"], Output(2), dim=2, kind="BLOCK").output
+    assert y.tolist() == [2 * (task + 1) + 5 + 2 + 1.5 + np.int8(-0x3E) for task in range(2)]
 
 
 def test_an_array_of_variable_size_is_an_error_with_the_rule(tmp_path: Path, compiler: str) -> None:
@@ -226,11 +219,8 @@ def test_headers_of_libraries_that_are_not_simulated(tmp_path: Path) -> None:
         "int ask() { cndevRet_t result = cndevInit(0); cnclComm_t comm; return result != CNDEV_SUCCESS; }\n"
         "__mlu_entry__ void kernel(float *x) { x[0] = 1; }\n"
     )
-    device = Device()
-    x = device.alloc(1, "float32")
-    device.launch(bangc.compile(file)["kernel"], x, dim=1, kind="BLOCK")
-    device.synchronize()
-    assert device.download(x).tolist() == [1]
+    x = mlusim.run(bangc.compile(file)["kernel"], Output(1), dim=1, kind="BLOCK").output
+    assert x.tolist() == [1]
 
 
 def test_an_array_declared_before_its_definition_has_its_size(tmp_path: Path) -> None:
@@ -247,11 +237,8 @@ def test_an_array_declared_before_its_definition_has_its_size(tmp_path: Path) ->
         "  __memcpy(out, pool, sizeof(pool), NRAM2GDRAM);\n"
         "}\n"
     )
-    device = Device()
-    out = device.alloc((4, 32), "float32")
-    device.launch(bangc.compile(file)["kernel"], out, dim=1, kind="BLOCK")
-    device.synchronize()
-    assert device.download(out)[:, 0].tolist() == [0, 1, 2, 3]
+    out = mlusim.run(bangc.compile(file)["kernel"], Output((4, 32)), dim=1, kind="BLOCK").output
+    assert out[:, 0].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -349,8 +336,6 @@ def test_decltype_of_an_array_is_its_type(compiler: str, tmp_path: Path) -> None
         "  out[2] = std::is_same<std::remove_all_extents_t<decltype(tile)>, float>::value;\n"
         "  out[3] = sizeof(decltype(tile)) + std::is_same<decltype((one)), int &>::value;\n}\n"
     )
-    device = Device()
-    out = device.alloc(4, "int32")
-    device.launch(bangc.compile(file, compiler=compiler)["types"], out, dim=1, kind="BLOCK")
-    device.synchronize()
-    assert device.download(out).tolist() == [32 + 2, 7 + 9 + 4, 1, 4 * 16 * 4 + 1]
+    kernel = bangc.compile(file, compiler=compiler)["types"]
+    out = mlusim.run(kernel, Output(4, "int32"), dim=1, kind="BLOCK").output
+    assert out.tolist() == [32 + 2, 7 + 9 + 4, 1, 4 * 16 * 4 + 1]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc.calls import intrinsics
 from mlusim.bangc.compiler.undeclared_names import is_of_library
@@ -69,10 +70,8 @@ def test_known_intrinsics_have_no_reason() -> None:
 def test_the_error_gives_the_reason_at_the_call(tmp_path: Path, call: str, message: str) -> None:
     file = tmp_path / "kernel.mlu"
     file.write_text(KERNEL.replace("__bang_tiling_2d_b8(x, x, 64)", call))
-    device = Device()
-    device.launch(bangc.compile(file)["kernel"], device.alloc(64, "int32"))
     with pytest.raises(KernelError, match=rf"kernel\.mlu:5, .*{message}"):
-        device.synchronize()
+        mlusim.run(bangc.compile(file)["kernel"], mlusim.Output(64, "int32"))
 
 
 FILE = """
@@ -119,11 +118,9 @@ __mlu_entry__ void kernel(float *out, int n) {
 def test_a_message_names_only_some_of_many_unknown_functions(tmp_path: Path) -> None:
     calls = "\n".join(f"    __bang_frobnicate_{letter}(x, 64);" for letter in "abcdefghi")
     (tmp_path / "kernel.mlu").write_text(f"__mlu_entry__ void kernel() {{\n    __nram__ int x[64];\n{calls}\n}}\n")
-    device = Device()
-    device.launch(bangc.compile(tmp_path / "kernel.mlu")["kernel"], dim=1, kind="BLOCK")
     rule = r"the unknown (__bang_frobnicate_[b-f](, )?){5} and 3 more, which `mlusim bangc check` lists$"
     with pytest.raises(KernelError, match=rule):
-        device.synchronize()
+        mlusim.run(bangc.compile(tmp_path / "kernel.mlu")["kernel"], dim=1, kind="BLOCK")
 
 
 def test_an_intrinsic_of_any_name_is_an_error_only_where_it_is_called(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc import Module
 from mlusim.errors import AllocationError, KernelError
@@ -70,13 +71,11 @@ def test_large_ones_are_refused(tmp_path: Path) -> None:
     (tmp_path / "large.mlu").write_text(
         "__mlu_device__ float large[100 * 1000 * 1000];\n__mlu_entry__ void kernel(float *out) { out[0] = large[5]; }\n"
     )
-    device = Device()
-    device.launch(bangc.compile(tmp_path / "large.mlu")["kernel"], device.alloc(1, "float32"), dim=1, kind="BLOCK")
     message = (
         r"large\.mlu:1, .*the variables in GDRAM of large\.mlu take more than 268 435 456 B: allocate large ones by"
     )
     with pytest.raises(AllocationError, match=message):
-        device.synchronize()
+        mlusim.run(bangc.compile(tmp_path / "large.mlu")["kernel"], mlusim.Output(1), dim=1, kind="BLOCK")
 
 
 FIRST = """
@@ -113,9 +112,6 @@ def test_cores_and_files_share_memory_that_one_file_defines(tmp_path: Path, swap
         files.append(tmp_path / name)
         files[-1].write_text(text)
     main, other = files[::-1] if swapped else files
-    device = Device()
-    out = device.alloc(4, "float32")
-    device.launch(bangc.compile(main, sources=[other])["mix"], out, dim=4, kind="UNION1")
-    device.synchronize()
-    assert device.download(out).tolist() == [106, 107, 108, 105]
-    device.verify().check()
+    kernel = bangc.compile(main, sources=[other])["mix"]
+    reference = np.float32([106, 107, 108, 105])
+    mlusim.verify(kernel, mlusim.Output(4), dim=4, kind="UNION1", reference=reference).check()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mlusim
 from mlusim import Device, bangc
 from mlusim.errors import OperationLimitError
 
@@ -50,11 +51,9 @@ def test_a_loop_without_visible_effects_is_stopped_early(module: bangc.Module) -
     ],
 )
 def test_a_finite_loop_is_not_stopped(module: bangc.Module, entry: str, tasks: int) -> None:
-    device = Device()
-    out = device.alloc(4, "int32")
-    device.launch(module[entry], out, dim=tasks, kind="UNION1" if tasks > 1 else "BLOCK")
-    device.synchronize()
-    np.testing.assert_array_equal(device.download(out)[:tasks], 1)
+    kind = "UNION1" if tasks > 1 else "BLOCK"
+    out = mlusim.run(module[entry], mlusim.Output(4, "int32"), dim=tasks, kind=kind).output
+    np.testing.assert_array_equal(out[:tasks], 1)
 
 
 def test_instructions_that_a_memory_core_skips_count_as_operations(tmp_path: Path) -> None:

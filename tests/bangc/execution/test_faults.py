@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc.compiler.compiler_messages import compiler_text
 from mlusim.bangc.execution import faults
@@ -95,10 +96,8 @@ def test_an_input_is_not_written(module: bangc.Module) -> None:
 
 def test_a_loop_without_end_is_stopped(module: bangc.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "KERNEL_LIMIT_S", 1)
-    device = Device()
-    device.launch(module["endless"], device.alloc(4, "int32"), dim=4)
     with pytest.raises(OperationLimitError, match=r"faults\.mlu:5[12], .*an endless loop\?"):
-        device.synchronize()
+        mlusim.run(module["endless"], mlusim.Output(4, "int32"), dim=4)
 
 
 def test_a_kernel_prints_to_the_terminal(module: bangc.Module, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,11 +164,9 @@ def test_a_pointer_in_the_place_of_a_number_is_an_error_with_the_order_of_argume
         "  __memcpy(out, a, sizeof(a), NRAM2GDRAM);\n"
         "}\n"
     )
-    device = Device()
-    device.launch(bangc.compile(file)["kernel"], device.alloc(64, "float32"), dim=1, kind="BLOCK")
     message = r"swapped\.mlu:4, .*argument 4, n, is a number, .* \(dst, src0, src1, n\)"
     with pytest.raises(OperandError, match=message):
-        device.synchronize()
+        mlusim.run(bangc.compile(file)["kernel"], mlusim.Output(64), dim=1, kind="BLOCK")
 
 
 def test_a_missing_semicolon_after_an_array_is_one_error_in_the_users_words(tmp_path: Path) -> None:

@@ -51,11 +51,8 @@ def library(tmp_path: Path) -> Path:
 
 
 def test_kernels_run_although_host_code_uses_other_libraries(library: Path) -> None:
-    device = Device()
-    x = device.alloc(64, "float32")
-    device.launch(bangc.compile(library, device)["one"], x, dim=1, kind="BLOCK")
-    device.synchronize()
-    assert np.array_equal(device.download(x), np.ones(64, np.float32))
+    x = mlusim.run(bangc.compile(library)["one"], mlusim.Output(64), dim=1, kind="BLOCK").output
+    assert np.array_equal(x, np.ones(64, np.float32))
 
 
 @pytest.mark.slow
