@@ -16,7 +16,7 @@ from mlusim.analysis.page.html import page
 from mlusim.analysis.provenance import provenance
 from mlusim.analysis.summary import percent, to_json, us_text
 from mlusim.analysis.tile_map import draw_tile_map
-from mlusim.analysis.timeline import draw_timeline
+from mlusim.analysis.timeline_picture import draw_timeline
 from mlusim.analysis.trace import stream_trace
 from mlusim.analysis.traffic import draw_traffic
 from mlusim.errors import InputError

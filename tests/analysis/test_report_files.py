@@ -18,7 +18,7 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.report_files import draw, write_report
 from mlusim.analysis.style import drawing, new_figure
 from mlusim.analysis.tile_map import draw_tile_map
-from mlusim.analysis.timeline import draw_timeline, draw_two_timelines
+from mlusim.analysis.timeline_picture import draw_timeline, draw_two_timelines
 from mlusim.analysis.traffic import traffic_bars
 from mlusim.errors import InputError
 from mlusim.hardware import board

@@ -24,7 +24,7 @@ from mlusim.analysis.report_files import write_report
 from mlusim.analysis.spans import RunSpans, shares
 from mlusim.analysis.summary import to_json
 from mlusim.analysis.tile_grid import TileGrid, logged_writers
-from mlusim.analysis.timeline import draw_two_timelines
+from mlusim.analysis.timeline_picture import draw_two_timelines
 from mlusim.analysis.totals import Totals
 from mlusim.analysis.trace import trace_events
 from mlusim.analysis.windows import windows

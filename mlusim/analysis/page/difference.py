@@ -13,7 +13,7 @@ from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
 from mlusim.analysis.small_pictures import share_bar, swatches
 from mlusim.analysis.summary import percent, us_text
-from mlusim.analysis.timeline import draw_two_timelines
+from mlusim.analysis.timeline_picture import draw_two_timelines
 from mlusim.errors import InputError
 from mlusim.files import atomic_write, directory_for, utf8
 from mlusim.units import PS_PER_US, group_digits, signed

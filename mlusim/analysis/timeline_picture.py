@@ -1,4 +1,4 @@
-"""The timeline: the operations of each core's pipes over time.
+"""The picture of the timeline: the operations of each core's pipes over time. The page has its own, `page.timeline`.
 
 A run with few spans is drawn span by span. With more, spans are summed in bins, and the colour intensity of a pipe
 shows how busy it was; if bins contain whole iterations, each core is one row of stacked shares. A second panel
