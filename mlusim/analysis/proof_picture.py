@@ -15,19 +15,20 @@ if TYPE_CHECKING:
 
     from mlusim.verifier.split.proof_map import ProofMap
 
+_TITLE = "Split proof"
 _NEVER = "#FF0000"
 
 
-def draw_proof(maps: Sequence[ProofMap], title: str, about: str) -> Figure:
-    """Draw a panel per output."""
+def draw_proof(maps: Sequence[ProofMap], about: str) -> Figure:
+    """Draw a panel per output; `about`: the line below the title."""
     from matplotlib import colormaps
     from matplotlib.ticker import MaxNLocator
 
     if not maps:
-        figure = new_figure(2.2, title, about)
+        figure = new_figure(2.2, _TITLE, about)
         figure.text(0.5, 0.5, "no output: nothing to prove", ha="center", va="center", color=INK)
         return figure
-    figure = new_figure(0.8 + 3.2 * len(maps), title, about)
+    figure = new_figure(0.8 + 3.2 * len(maps), _TITLE, about)
     for axes, proof_map in zip(figure.subplots(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):
         never, rewritten = float((proof_map.writer == -1).mean()), float((proof_map.writer < -1).mean())
         tasks = np.unique(proof_map.writer[proof_map.writer >= 0])

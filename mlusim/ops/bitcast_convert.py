@@ -21,7 +21,7 @@ from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Tensor
 from mlusim.ops.shared_arguments import DTYPE, X, one_tensor
 from mlusim.planning.elementwise import plan_elementwise
-from mlusim.planning.plan import Plan, view_plan
+from mlusim.planning.plan import Plan, empty_plan
 from mlusim.results.result import Result
 
 STRATEGIES: dict[str, str] = {
@@ -89,7 +89,15 @@ def _infer(x: Tensor, *, dtype: Dtype) -> tuple[tuple[int, ...], Dtype]:
 def _plan(board: Board, strategy: str, x: Tensor, *, dtype: Dtype) -> Plan:
     shape, _ = _infer(x, dtype=dtype)
     if strategy == "view":
-        return view_plan(board, shape, dtype.itemsize, "bitcast_convert")
+        return empty_plan(
+            operator="bitcast_convert",
+            strategy=strategy,
+            board=board,
+            shape=shape,
+            itemsize=dtype.itemsize,
+            reason="the result is a view of the input's memory: no bytes are moved",
+            unit_bytes=math.prod(shape) * dtype.itemsize,
+        )
     plan = plan_elementwise(board, math.prod(shape), dtype.itemsize, dtype.itemsize, 0, "auto", "bitcast_convert")
     return replace(plan, strategy="copy")
 

@@ -7,7 +7,6 @@ along its outer axis; a row cut into chunks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -239,17 +238,4 @@ def empty_plan(
         nram_bytes=0,
         parameters={} if parameters is None else parameters,
         predicted_ps=0,
-    )
-
-
-def view_plan(board: Board, shape: tuple[int, ...], itemsize: int, operator: str) -> Plan:
-    """Return the plan of an operator whose result is a view of its input: tier 0, no tiles, no launch."""
-    return empty_plan(
-        operator=operator,
-        strategy="view",
-        board=board,
-        shape=shape,
-        itemsize=itemsize,
-        reason="the result is a view of the input's memory: no bytes are moved",
-        unit_bytes=math.prod(shape) * itemsize,
     )

@@ -137,7 +137,7 @@ class Report:
         if target.suffix not in {".png", ".svg"} or self.log is None:
             raise InputError(f"draw to {target}: it must be a .png or .svg file, of a report that has a log")
         with drawing():
-            figure = draw_proof(proof_maps(self.log), "Split proof", self._headline(colour=False))
+            figure = draw_proof(proof_maps(self.log), self._headline(colour=False))
             save(figure, target)
         return target
 
