@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.analysis import report_files, timeline
+from mlusim.analysis import report_files, timeline_picture
 from mlusim.analysis.canvas import WIDTH, Bitmap, width_of
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.report_files import draw, write_report
@@ -91,10 +91,10 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(result, tmp_path):
 
 def test_long_runs_are_summarised_and_state_what_is_left_out(monkeypatch, make_result):
     result = make_result()
-    monkeypatch.setattr(timeline, "MAX_UNITS", 3)
-    monkeypatch.setattr(timeline, "MAX_SPANS", 10)
-    monkeypatch.setattr(timeline, "_MAX_ROW_SPANS", 4)
-    monkeypatch.setattr(timeline, "_SPANS_PER_BIN", 1)
+    monkeypatch.setattr(timeline_picture, "MAX_UNITS", 3)
+    monkeypatch.setattr(timeline_picture, "MAX_SPANS", 10)
+    monkeypatch.setattr(timeline_picture, "_MAX_ROW_SPANS", 4)
+    monkeypatch.setattr(timeline_picture, "_SPANS_PER_BIN", 1)
     records = LogColumns(result.log, result.board)
     canvas = draw_timeline(records, "T")
     said = " ".join(texts(canvas))
