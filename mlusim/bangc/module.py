@@ -295,6 +295,9 @@ def compile(  # noqa: A001 - the public name
     for file in files:
         if file.suffix == ".py":
             raise InputError(f"{file} is Python, not BANG C: `mlusim run {file}:KERNEL` runs a kernel of it")
+        with file.open("rb") as stream:
+            if b"\0" in stream.read(4096):
+                raise InputError(f"{file} is not text: name a BANG C file; arrays are for `--arg`")
     if compiler is not None:
         as_text("compiler", compiler)
     return Module(

@@ -34,7 +34,8 @@ from mlusim.cli.options import (
 )
 from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.provenance import print_json, provenance_without_runs
-from mlusim.errors import InputError
+from mlusim.errors import InputError, choose_one
+from mlusim.files import is_kernel_name
 
 if TYPE_CHECKING:
     from mlusim.bangc.host.program import Program
@@ -56,7 +57,19 @@ Examples:
 """
 
 
-bangc = click.Group("bangc", help=_HELP, callback=help_if_alone, invoke_without_command=True)
+class _Group(click.Group):
+    """A group whose message for an unknown command lists its commands."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As in click; for a file in the place of a command, the message names `run`."""
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            meant = f"did you mean `mlusim bangc run {args[0]}`? " if is_kernel_name(args[0]) else ""
+            known = choose_one(args[0], self.commands)
+            raise click.UsageError(f"no command {args[0]!r} of bangc; {meant}{known}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+bangc = _Group("bangc", help=_HELP, callback=help_if_alone, invoke_without_command=True)
 
 
 _SECTIONS = {

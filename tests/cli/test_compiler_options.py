@@ -1,5 +1,6 @@
 """Options of the vendor's compiler, which users pass to `mlusim bangc` from their build scripts."""
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -22,3 +23,21 @@ def test_the_error_says_what_to_write_instead(words, told, tmp_path):
     done = CliRunner().invoke(main, ["bangc", "check", str(tmp_path / "empty.mlu"), *words])
     assert done.exit_code == 2
     assert told in done.stderr
+
+
+def test_an_unknown_command_is_an_error_that_lists_the_commands(tmp_path):
+    for word, told in (
+        ("nope", "no command 'nope' of bangc; choose one of "),
+        ("chek", "no command 'chek' of bangc; did you mean check? choose one of "),
+        ("add.mlu", "no command 'add.mlu' of bangc; did you mean `mlusim bangc run add.mlu`? choose one of "),
+    ):
+        done = CliRunner().invoke(main, ["bangc", word])
+        assert done.exit_code == 2
+        assert told in done.stderr
+
+
+def test_a_file_of_another_kind_is_no_text_to_compile(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(4))
+    done = CliRunner().invoke(main, ["bangc", "run", str(tmp_path / "x.npy")])
+    assert done.exit_code == 2
+    assert "x.npy is not text: name a BANG C file" in done.stderr

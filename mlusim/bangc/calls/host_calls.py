@@ -91,6 +91,18 @@ SAME = {
     "cnCtxGetConfigParam": "cnGetCtxConfigParam",
     "__mlusim_device_name": "mlusim_device_name",
 }
+# Positions of the arguments of copies that are addresses. For each, compiled code also passes how many bytes the object
+# of that address has from there on, as far as the compiler knows.
+ADDRESSES: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(
+        (
+            *("cnrtMemcpy", "cnrtMemcpyAsync", "cnrtMemcpyAsync_V2", "cnrtMemcpyAsync_V3"),
+            *("cnMemcpy", "cnMemcpyHtoD", "cnMemcpyDtoH", "cnMemcpyAsync", "cnMemcpyHtoDAsync", "cnMemcpyDtoHAsync"),
+        ),
+        (0, 1),
+    ),
+    **dict.fromkeys(("cnrtMemcpy2D", "cnrtMemcpy2DAsync"), (0, 2)),
+}
 # Functions with an argument that is a float.
 OF_FLOATS = frozenset(("cnrtConvertFloatToHalf", "cnrtConvertHalfToFloat"))
 # Functions without effect on a simulated board.

@@ -20,7 +20,7 @@ from mlusim.bangc.calls import copy_calls
 from mlusim.bangc.calls.assembly import run_statement
 from mlusim.bangc.calls.call_record import file_at, text_at
 from mlusim.bangc.calls.device_calls import device_calls
-from mlusim.bangc.calls.host_calls import HOST_CALLS
+from mlusim.bangc.calls.host_calls import ADDRESSES, HOST_CALLS
 from mlusim.bangc.calls.instruction_calls import SignatureCalls, result_types, vector_intrinsics
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.runtime_layout import KINDS
@@ -281,18 +281,10 @@ def names() -> frozenset[str]:
     return frozenset(intrinsic.name for intrinsic in intrinsics())
 
 
-@lru_cache(maxsize=1)
-def table_digest() -> str:
-    """Return a digest of the names, their numbers, arguments and return types, on which compiled code depends."""
-    words = [
-        f"{intrinsic.name} {intrinsic.arities} {[intrinsic.result(arity) for arity in intrinsic.arities]}"
-        for intrinsic in intrinsics()
-    ]
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()
-
-
 # The call itself must not be recorded as an access.
 _PLAIN = '__attribute__((no_sanitize("thread"), noinline, unused))'
+# Only where it is inlined does the compiler know the object of an address.
+_INLINED = '__attribute__((no_sanitize("thread"), always_inline, unused))'
 
 
 def declarations(wanted: Iterable[str]) -> str:
@@ -301,7 +293,8 @@ def declarations(wanted: Iterable[str]) -> str:
     lines = []
 
     def declare(template: str, returned: str, name: str, parameters: str, body: str) -> None:
-        lines.append(f"{template}{_PLAIN} inline {returned} {name}({parameters}{location}) {{ {body} }}\n")
+        plain = _INLINED if name in ADDRESSES else _PLAIN
+        lines.append(f"{template}{plain} inline {returned} {name}({parameters}{location}) {{ {body} }}\n")
 
     for name in sorted(names().intersection(wanted)):
         number = _numbers()[name]
@@ -318,6 +311,9 @@ def declarations(wanted: Iterable[str]) -> str:
             handles = " || ".join(f"::mlusim::is_handle<A{k}>()" for k in range(arity))
             if takes_handles:
                 template = f"template <{types}, typename ::std::enable_if<!({handles}), int>::type = 0> "
+            # All ones if the compiler does not know.
+            rooms = (f", uint64_t(__builtin_object_size((const void *)a{k}, 0))" for k in ADDRESSES.get(name, ()))
+            arguments += "".join(rooms)
             call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
             body = f"{call};" if returned == "void" else f"return ::mlusim::result<{returned}>({call});"
             declare(template, returned, name, parameters, body)
@@ -328,6 +324,12 @@ def declarations(wanted: Iterable[str]) -> str:
                 values = "".join(f"::mlusim::handle(a{k}), " for k in range(arity))
                 declare(template, returned, name, references, f"return {name}({values}mlusim_f, mlusim_l);")
     return "".join(lines)
+
+
+@lru_cache(maxsize=1)
+def table_digest() -> str:
+    """Return a digest of all declarations, with the numbers of the intrinsics, on which compiled code depends."""
+    return hashlib.sha256(declarations(names()).encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)

@@ -56,10 +56,13 @@ class ProgramMemory:
         device: the simulated board.
         last_error: the status of the last function that failed.
         freed: device memory after `cnrtFree`: its name, by first address and end.
+        rooms: addresses that the present call passes, and the bytes from each to the end of its object, as far as the
+            compiler knows.
     """
 
     def __init__(self, device: Device, block: Callable[[int], tuple[int, int] | None]) -> None:
         self.device = device
+        self.rooms: list[tuple[int, int]] = []
         self._block = block
         self.last_error = 0
         self.freed: dict[tuple[int, int], str] = {}
@@ -170,15 +173,15 @@ class ProgramMemory:
         return view
 
     def _check_host_block(self, address: int, size: int, call: str) -> None:
-        """Raise `InputError` for bytes beyond the end of a block of the host's heap, or of `cnrtHostMalloc`."""
+        """Raise `InputError` for bytes beyond the end of host memory: an allocated block, or a variable."""
         own = next((base for base, memory in self._host.items() if base <= address < base + len(memory)), None)
         block = self._block(address) if own is None else (own, len(self._host[own]))
-        if block is not None and address + size > sum(block):
-            base, room = block
-            raise InputError(
-                f"{call} of {group_digits(size)} B at byte {group_digits(address - base)} of host memory, which has "
-                f"{group_digits(room)} B: copy less, or allocate more; sizes are in bytes"
-            )
+        for base, room in [*([] if block is None else [block]), *self.rooms]:
+            if base <= address <= base + room < address + size:
+                raise InputError(
+                    f"{call} of {group_digits(size)} B at byte {group_digits(address - base)} of host memory, which "
+                    f"has {group_digits(room)} B: copy less, or allocate more; sizes are in bytes"
+                )
 
     def _written(self, target: View, address: int, size: int) -> None:
         """Log that the host has written bytes of device memory."""

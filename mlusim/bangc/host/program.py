@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc.calls.call_record import answer, call_of, file_at, text_at
-from mlusim.bangc.calls.host_calls import OF_FLOATS
+from mlusim.bangc.calls.host_calls import ADDRESSES, OF_FLOATS
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.compiler.undeclared_names import constant_text
 from mlusim.bangc.execution import faults
@@ -149,6 +149,10 @@ class Program:
             else:
                 if name not in OF_FLOATS:
                     values = [_whole(value) for value in values]
+                addresses = ADDRESSES.get(name, ())
+                count = len(values) - len(addresses)
+                values, rooms = values[:count], values[count:]
+                self._cnrt.rooms = [(values[k], room) for k, room in zip(addresses, rooms, strict=True)]
                 function = self._cnrt.function(name)
                 self._cnrt.note(name, location, values)
                 status = function(*values)

@@ -58,12 +58,11 @@ class Coverage:
         roles = self.run.log.roles()
         uses = []
         for identity, allocation in enumerate(self.run.log.allocations):
-            if allocation.task != NONE or not allocation.nbytes or not self.run.log.launches:
+            is_copied_back = identity in self.run.log.host_read_parts
+            if allocation.task != NONE or not allocation.nbytes or not (self.run.log.launches or is_copied_back):
                 continue
             rows = np.flatnonzero(self.run.accesses.alloc == identity)
-            passed = (
-                identity in self.run.log.windows and is_output(allocation)
-            ) or identity in self.run.log.host_read_parts
+            passed = (identity in self.run.log.windows and is_output(allocation)) or is_copied_back
             passed &= identity not in self.run.log.host_writes
             if not len(rows) and identity != output and not passed:
                 use = TensorUse.untouched(allocation, is_input=roles.get(identity) == "input")

@@ -58,6 +58,21 @@ def _line(part: str) -> int:
         ("result", '"result"', r"the result would be stored at byte 4 of device memory 0, .* cnrtMalloc\(&pointer"),
         ("heap target", '"heap target"', "cnrtMemcpy of 16 B at byte 8 of host memory, which has 16 B: copy less, or"),
         ("heap source", '"heap source"', "cnrtMemcpy of 16 B at byte 0 of host memory, which has 12 B: copy less, or"),
+        (
+            "static target",
+            '"static target"',
+            "cnrtMemcpy of 16 B at byte 0 of host memory, which has 12 B: copy less, or",
+        ),
+        (
+            "local source",
+            '"local source"',
+            "cnrtMemcpy of 16 B at byte 0 of host memory, which has 4 B: copy less, or al",
+        ),
+        (
+            "local rows",
+            '"local rows"',
+            "cnrtMemcpy of 4 B at byte 16 of host memory, which has 16 B: copy less, or alloc",
+        ),
         ("pinned", '"pinned"', "cnrtMemcpy of 16 B at byte 4 of host memory, which has 16 B: copy less, or"),
         ("grid", '"grid"', r"nothing: dim\.x = 3 for UNION1"),
         ("thread", '"thread"', "main calls the board's runtime from a thread of its own"),
@@ -192,6 +207,21 @@ def test_the_checker_knows_what_a_program_uploads_orders_and_copies_back(
         assert report.errors[0].remedy.startswith("look for a bound that is too small")
     saved = mlusim.load(device.save(tmp_path / "run.npz"))
     assert [finding.kind for finding in check_log(saved.log, saved.board).errors] == kinds
+
+
+def test_a_program_that_only_copies_back_what_nothing_wrote_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "back.mlu"
+    file.write_text(
+        "#include <cnrt.h>\nint main(int count, char **) {\n"
+        "  float *x, host[4] = {};\n  cnrtMalloc((void **)&x, 16);\n"
+        "  if (count > 1) cnrtMemcpy(x, host, 16, cnrtMemcpyHostToDev);\n"
+        "  cnrtMemcpy(host, x, 16, cnrtMemcpyDevToHost);\n}\n"
+    )
+    module = bangc.compile(file)
+    for words, kinds in (((), ["never-written"]), (("uploaded",), [])):
+        device = Device()
+        assert Program(module, device, words).run() == 0
+        assert [finding.kind for finding in device.verify().errors] == kinds
 
 
 def _launches(checked: bangc.Module) -> list[int]:
