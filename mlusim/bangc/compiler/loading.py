@@ -32,8 +32,8 @@ def check_that_it_loads(path: Path, binary: Path, runtime: Path) -> None:
             f"do not end within {_LIMIT_S} s" if number == signal.SIGALRM else f"end with {signal.Signals(number).name}"
         )
         raise CompileError(
-            f"{path.name}: {what} {died}: check the constructors of objects outside functions, which cannot call CNRT; "
-            "call it in main"
+            f"{path.name}: {what} {died}: check the constructors of objects outside functions; each core has such "
+            "objects of its own, whose constructors call CNRT without effect; call it in main"
         )
     if os.WEXITSTATUS(status) not in (0, _REFUSED):
         raise CompileError(f"{path.name}: {what} call exit or abort: only main may")
@@ -49,7 +49,7 @@ def _load(library: Runtime, binary: Path) -> None:
         for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)
         signal.alarm(_LIMIT_S)
-        Image(library, binary, [Room(1) for _ in KINDS], Room(1), host=True)
+        Image(library, binary, [Room(1) for _ in KINDS], Room(1))
         status = 0
     except CompileError:
         status = _REFUSED  # the parent process gets the same error, with its message

@@ -12,6 +12,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,9 @@ _HOST_STACK_BYTES = 1 << 23
 _RUNS = 1 << 12
 # Offsets of the program headers in a 64-bit ELF file, their size and number; a segment's type and a flag.
 _PROGRAM_HEADERS = (("<Q", 32), ("<H", 54), ("<H", 56))
-_LOADED, _WRITTEN = 1, 2
+_LOADED, _DYNAMIC, _WRITTEN = 1, 2, 2
+# Tags of the dynamic segment: the address of the static initializers, and their size in bytes.
+_INITIALIZERS, _INITIALIZERS_SIZE = 25, 27
 
 
 class Runtime:
@@ -154,7 +157,11 @@ class Image:
         binary: the shared object.
         rooms: by number of `KINDS`; None if the unit has no such memory.
         variables: the room of the variables in GDRAM, which all images share.
-        host: it runs `main` instead of a kernel.
+        host: it runs `main` instead of a kernel. Its static initializers do not run until `initializers` are called:
+            constructors of a program may call CNRT.
+
+    Attributes:
+        initializers: address and number of the static initializers that have not run.
     """
 
     def __init__(
@@ -169,18 +176,18 @@ class Image:
                 loading[number] = ctypes.pointer(room.arena)
         for number in range(VARIABLES):
             arenas[number] = loading[number]
+        self._loading, self._is_host = loading, host
         with scratch_folder() as folder:
             copy = folder / f"{binary.stem}.so"
-            copy.write_bytes(binary.read_bytes())
-            runtime.library.mlusim_loading(ctypes.cast(loading, ctypes.c_void_p), int(not host))
-            try:
+            content, first, nbytes = _without_initializers(binary.read_bytes())
+            copy.write_bytes(content if host else binary.read_bytes())
+            with nullcontext() if host else self.loading():
                 self.library: Any = _open(copy)
-            finally:
-                runtime.library.mlusim_loading(None, 0)
             for room in rooms:
                 if room is not None and room.at_file_scope is None:
                     room.at_file_scope = int(room.arena.count)
             self.base, self.size = _base(self.library._handle), _extent(binary)  # noqa: SLF001 - ctypes has no other way
+        self.initializers = (self.base + first, nbytes // 8) if host else (0, 0)
         self._written = [(address, size) for address, size, written in _segments(binary) if written]
         self._own = () if host else file_variables(binary)
         self._fresh = self._values()
@@ -203,6 +210,16 @@ class Image:
         self.runs: Array = np.ctypeslib.as_array(runs).view(RUN)
         self._arenas = arenas
         self._sites: tuple[Any, str, dict[bytes, Any]] = None, "", {}
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """While static initializers run, place the arrays that they declare in the image's rooms."""
+        library = self.runtime.library
+        library.mlusim_loading(ctypes.cast(self._loading, ctypes.c_void_p), int(not self._is_host))
+        try:
+            yield
+        finally:
+            library.mlusim_loading(None, 0)
 
     def sites_of(self, log: Any, function: str) -> dict[bytes, Any]:
         """Return the calls in its code by tasks of one function, for one log, whose line numbers they contain."""
@@ -285,11 +302,24 @@ def _extent(binary: Path) -> int:
 @lru_cache(maxsize=32)
 def _segments(binary: Path) -> list[tuple[int, int, bool]]:
     """Return address, size and whether it is writable, for each loaded segment of a library."""
-    content = binary.read_bytes()
+    headers = _headers(binary.read_bytes())
+    return [(header[3], header[6], bool(header[1] & _WRITTEN)) for header in headers if header[0] == _LOADED]
+
+
+def _headers(content: bytes) -> list[tuple[int, ...]]:
+    """Return the program headers of a library: type, flags, offset, two addresses, two sizes, alignment."""
     offset, size, count = (struct.unpack_from(layout, content, at)[0] for layout, at in _PROGRAM_HEADERS)
-    found = []
-    for number in range(count):
-        header = struct.unpack_from("<IIQQQQQQ", content, offset + number * size)
-        if header[0] == _LOADED:
-            found.append((header[3], header[6], bool(header[1] & _WRITTEN)))
-    return found
+    return [struct.unpack_from("<IIQQQQQQ", content, offset + number * size) for number in range(count)]
+
+
+def _without_initializers(content: bytes) -> tuple[bytes, int, int]:
+    """Return a library that runs no static initializers on loading, and their address and size in bytes."""
+    changed, values = bytearray(content), {_INITIALIZERS: 0, _INITIALIZERS_SIZE: 0}
+    for header in _headers(content):
+        for at in range(header[2], header[2] + header[5], 16) if header[0] == _DYNAMIC else ():
+            tag, value = struct.unpack_from("<QQ", content, at)
+            if tag in values:
+                values[tag] = value
+            if tag == _INITIALIZERS_SIZE:
+                struct.pack_into("<Q", changed, at + 8, 0)
+    return bytes(changed), values[_INITIALIZERS], values[_INITIALIZERS_SIZE]

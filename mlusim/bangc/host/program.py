@@ -27,6 +27,7 @@ from mlusim.host.device import Device
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
+    from mlusim.bangc.execution.entry_points import EntryPoint
     from mlusim.bangc.module import Module
     from mlusim.cores.core import Core
 
@@ -57,33 +58,48 @@ class Program:
 
     def run(self) -> int:
         """Run `main`; returns its status. Raises the errors of kernels, and an error for a fault of the program."""
-        image, runtime = self._image, self.module.runtime
-        kept = self._start()
-        with faults.guarded(runtime):
-            while True:
-                why = runtime.resume(image.address)
-                if why >= 0:
-                    self._call(why)
-                elif why == PRINT:
-                    faults.print_text(image)
-                elif why == UNSYNCED:
-                    self._touched()
-                elif why == FINISHED or (why == LEFT and image.words[faults.FIRST] & 0xFF == faults.EXIT):
-                    break
-                else:
-                    raise self._fault(why)
-        del kept
+        point = self.module.points().get(_MAIN)
+        if point is None:
+            raise InputError(f"{self.module.path.name} has no main: name a kernel with --entry")
+        with faults.guarded(self.module.runtime):
+            why = self._initialize()
+            if why == FINISHED:
+                kept = self._start(point)
+                why = self._drive()
+                del kept
         if why == LEFT:
-            self.status = int(text_at(image.words[faults.FIRST + 1]))
+            self.status = int(text_at(self._image.words[faults.FIRST + 1]))
         self.device.synchronize()
         self._cnrt.waits.ended()
         return self.status
 
-    def _start(self) -> Any:
+    def _initialize(self) -> int:
+        """Run the static initializers; returns why they ended, as `_drive`."""
+        image, library = self._image, self.module.runtime.library
+        first, count = image.initializers
+        image.record.limit_ticks = faults.PROGRAM_LIMIT_S
+        library.mlusim_start(image.address, library.mlusim_initialize, first, count)
+        with image.loading():
+            return self._drive()
+
+    def _drive(self) -> int:
+        """Run the fibre until it ends: FINISHED, or LEFT by exit. Raises the error of another end."""
+        image, runtime = self._image, self.module.runtime
+        while True:
+            why: int = runtime.resume(image.address)
+            if why >= 0:
+                self._call(why)
+            elif why == PRINT:
+                faults.print_text(image)
+            elif why == UNSYNCED:
+                self._touched()
+            elif why == FINISHED or (why == LEFT and image.words[faults.FIRST] & 0xFF == faults.EXIT):
+                return why
+            else:
+                raise self._fault(why)
+
+    def _start(self, point: EntryPoint) -> Any:
         """Prepare the fibre to call `main` with its arguments; returns objects that must live as long as it runs."""
-        point = self.module.points().get(_MAIN)
-        if point is None:
-            raise InputError(f"{self.module.path.name} has no main: name a kernel with --entry")
         image = self._image
         texts = [ctypes.create_string_buffer(word) for word in self._words]
         vector = (ctypes.c_void_p * (len(texts) + 1))(*[ctypes.addressof(text) for text in texts], None)
@@ -91,7 +107,6 @@ class Program:
         blob = ctypes.create_string_buffer(len(content) + _SLOT)
         start = (ctypes.addressof(blob) + _SLOT - 1) // _SLOT * _SLOT
         ctypes.memmove(start, content, len(content))
-        image.record.limit_ticks = faults.PROGRAM_LIMIT_S
         library = self.module.runtime.library
         library.mlusim_start(image.address, image.base + point.body, image.base + point.function, start)
         return texts, vector, blob

@@ -4,22 +4,42 @@
 #include "faults.h"
 #include "fibre.h"
 
-// The arenas of the image that is being loaded; the last one: variables in GDRAM, shared by all images.
-static Arena *loading[KINDS + 1];
-// References to arrays that a file declares without a size; set when another file of the image defines the array.
-static struct {
-    Word kind;
-    const char *name;
-    void **reference;
-} declared[ARRAYS];
-static Word declared_count;
-// Whether host code prints nothing: static initializers run once for each image.
-static bool muted;
+// An image that is being loaded: its arenas, the last one for variables in GDRAM, which all images share; and references
+// to arrays that a file declares without a size, set when another file of the image defines the array. A program's
+// constructors may launch kernels, whose images are then loaded in between.
+struct Loading {
+    Arena *arenas[KINDS + 1];
+    bool muted;  // host code prints nothing: static initializers run once for each image
+    Loading *outer;
+    Word declared_count;
+    struct {
+        Word kind;
+        const char *name;
+        void **reference;
+    } declared[ARRAYS];
+};
+static Loading *loading;
+// The record of calls by constructors of a core's image, which have no effect: those of the program's image have.
+static Call unheard;
 
+// Begin to load an image with these arenas; null: the image is loaded.
 EXPORT void mlusim_loading(Arena **arenas, int mute) {
-    declared_count = 0;
-    muted = mute;
-    for (int k = 0; k <= KINDS; ++k) loading[k] = arenas ? arenas[k] : nullptr;
+    Loading *outer = arenas ? loading : loading->outer;
+    if (!arenas) free(loading);
+    loading = outer;
+    mlusim_call_record = arenas ? &unheard : nullptr;
+    if (!arenas) return;
+    loading = (Loading *)calloc(1, sizeof(Loading));
+    memcpy(loading->arenas, arenas, sizeof loading->arenas);
+    loading->muted = mute;
+    loading->outer = outer;
+}
+// The running task; null while an image is loaded, and in host code.
+static Fibre *task() { return current && current->device ? current : nullptr; }
+// The arena of a memory; null in host code, which has no memory of a core.
+static Arena *arena_of(Word space) {
+    if (task() && space < KINDS) return task()->arenas[space];
+    return loading ? loading->arenas[space] : nullptr;
 }
 
 // An array as its declaration describes it, and whether it is the same as a known one of its name and size.
@@ -35,8 +55,8 @@ struct Declaration {
     // Whether the known array is this one: that of the cluster or the board, or one that another file defines.
     bool is(Array *known) const {
         if (known->size != size || strcmp(known->name, name)) return false;
-        bool meets = current ? kind & EXTERN : (kind | known->kind) & EXTERN;
-        if (meets && !current) {
+        bool meets = task() ? kind & EXTERN : (kind | known->kind) & EXTERN;
+        if (meets && !task()) {
             known->kind &= kind;
             if (!known->initial) known->initial = initial;
             // Its location distinguishes it from others of its name when the next image is loaded.
@@ -55,34 +75,37 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
                           const void *initial) {
     Declaration array{kind, size, name, file, Word(line), owner, initial};
     Word space = array.space();
-    Arena *arena = current && space < KINDS ? current->arenas[space] : loading[space];
-    if (!arena || (current && !current->device)) {  // host code has no memory of a core
+    Arena *arena = arena_of(space);
+    if (!arena) {
         remember(0, 0, 0, Word(__builtin_frame_address(0)));
         leave(PLACED, space, Word(name), Word(line));
     }
     for (Array *known = arena->arrays; known < arena->arrays + arena->count; ++known) {
         if (!array.is(known)) continue;
         Word offset = known->offset;
-        if (current) back(current, PLACED);  // another core may have provided it after this task began
+        if (task()) back(current, PLACED);  // another core may have provided it after this task began
         return (char *)arena->base + offset;
     }
     Word offset = (arena->used + GAP + arena->alignment - 1) / arena->alignment * arena->alignment;
     if (arena->count == ARRAYS) mlusim_leave(TOO_MANY, name, file, line);
     arena->arrays[arena->count++] = Array{kind, name, offset, size, file, Word(line), initial, owner};
     arena->used = offset + size;
-    if (current) back(current, PLACED);
+    if (task()) back(current, PLACED);
     // Arrays that are too large are never used.
     void *place = (char *)arena->base + (arena->used > ARENA_MASK ? 0 : offset);
-    for (Word k = 0; !current && k < declared_count; ++k)
-        if (declared[k].kind == space && !strcmp(declared[k].name, name)) *declared[k].reference = place;
+    for (Word k = 0; !task() && k < loading->declared_count; ++k) {
+        auto &declared = loading->declared[k];
+        if (declared.kind == space && !strcmp(declared.name, name)) *declared.reference = place;
+    }
     return place;
 }
 
 // Finds an array of another file by its name, now or when that file is initialised.
 EXPORT void *mlusim_find(Word space, const char *name, void **reference) {
-    const Arena *arena = current && space < KINDS ? current->arenas[space] : loading[space];
+    const Arena *arena = arena_of(space);
     for (Word k = 0; arena && k < arena->count; ++k)
         if (!strcmp(arena->arrays[k].name, name)) return (char *)arena->base + arena->arrays[k].offset;
-    if (!current && declared_count < ARRAYS) declared[declared_count++] = {space, name, reference};
+    if (loading && !task() && loading->declared_count < ARRAYS)
+        loading->declared[loading->declared_count++] = {space, name, reference};
     return nullptr;
 }

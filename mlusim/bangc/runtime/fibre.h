@@ -119,6 +119,9 @@ struct Fibre {
     Word epoch;
 };
 
+// The call record of the running fibre, which the headers fill.
+EXPORT Call *mlusim_call_record;
+Call *mlusim_call_record = nullptr;
 // The running fibre; null in a thread that a program starts, and while static initializers run.
 static thread_local Fibre *current __attribute__((tls_model("initial-exec")));
 // Where fibres run, and the number of times that one has been resumed.

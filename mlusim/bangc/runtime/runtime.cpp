@@ -16,10 +16,6 @@
 #include "heap.h"
 #include <cstdarg>
 
-// The call record of the running fibre, which the headers fill.
-EXPORT Call *mlusim_call_record;
-Call *mlusim_call_record = nullptr;
-
 // By operation, the number of first values of a known call that may differ, and whether it has no effect on absent
 // memories.
 static const unsigned char *varying, *droppable;
@@ -40,6 +36,10 @@ static bool has_no_effect(const Fibre *f) {
 // Called by the headers when the call record is filled; returns when it has its result.
 EXPORT void mlusim_switch() {
     Fibre *f = current;
+    if (!f && mlusim_call_record == &unheard) {
+        unheard.result = 0;
+        return;
+    }
     if (!f) {  // a thread of the program: the runner ends the process
         foreign = 1;
         for (pthread_kill(runner, SIGVTALRM);;) pause();
@@ -65,7 +65,7 @@ EXPORT void mlusim_switch() {
 
 EXPORT int mlusim_print(const char *format, va_list list) {
     if (!current) {
-        if (muted) return 0;
+        if (loading && loading->muted) return 0;
         int length = vprintf(format, list);
         fflush(stdout);
         return length;
@@ -149,6 +149,10 @@ EXPORT void mlusim_start(Fibre *f, void (*body)(void *, char *), void *function,
     f->undo_size = f->pending = f->run_count = f->used_slots = f->recent = 0;
     for (int k = 0; k < SLOTS; ++k) f->slots[k].run.count = 0;
     makecontext(&f->first, begin, 0);
+}
+// The body of a fibre that runs the static initializers of a program's image.
+EXPORT void mlusim_initialize(void *initializers, char *count) {
+    for (Word k = 0; k < Word(count); ++k) ((void (**)())initializers)[k]();
 }
 // Run a fibre until it switches back, and return why.
 EXPORT int64_t mlusim_resume(Fibre *f) {

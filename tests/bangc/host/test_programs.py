@@ -34,6 +34,24 @@ def test_a_program_runs_as_on_a_host_with_a_board(capsys: pytest.CaptureFixture[
     device.verify().check()
 
 
+def test_constructors_of_a_program_may_call_cnrt(capfd: pytest.CaptureFixture[str]) -> None:
+    device = Device()
+    assert run_program(bangc.compile(KERNELS / "constructors.mlu"), device) == 0
+    assert capfd.readouterr().out == "5 5, 10 5\nfreed: 0\n"
+    assert [launch.kernel for launch in device.log.launches] == ["fill", "twice"]
+    device.verify().check()
+
+
+def test_an_error_in_a_constructor_is_at_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.mlu"
+    file.write_text(
+        "#include <cnrt.h>\nstruct Wrong {\n  Wrong() {\n    cnrtQueueSync((cnrtQueue_t)16);\n  }\n} wrong;\n"
+        "int main() {}\n"
+    )
+    with pytest.raises(InputError, match=r"main, wrong\.mlu:4: queue 0x10: cnrtQueueCreate did not return it"):
+        run_program(bangc.compile(file), Device())
+
+
 def test_program_memory_is_input_or_output_by_its_copies(capfd: pytest.CaptureFixture[str]) -> None:
     device = Device()
     run_program(bangc.compile(KERNELS / "program.mlu"), device)
