@@ -87,7 +87,7 @@ _END: Final = len(_NUMBERS) // 2 + _TIMES.index("end_ps")
 _LATENCY: Final = len(_NUMBERS) // 2 + _TIMES.index("latency_ps")
 _ALLOCATIONS = tuple(_NUMBERS.index(name) for name in ("dst_alloc", "a_alloc", "b_alloc"))
 _OFFSETS = tuple(len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("dst_offset", "a_offset", "b_offset"))
-# What an operation does, without its times.
+# The columns of an operation apart from its times.
 _WHAT = ("instruction", "task", "line", "dst_alloc", "a_alloc", "b_alloc", "dst_offset", "a_offset", "b_offset")
 
 _OP = INSTRUCTION.index("op")

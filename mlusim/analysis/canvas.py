@@ -277,7 +277,7 @@ def _corners(boxes: Boxes, finer: int) -> list[list[int]]:
     """(n, 4) the first and the last column and row of each box; the last is before the first where there is none."""
     corners = np.rint(boxes * (finer, 1, finer, 1)).astype(np.int64)
     wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
-    # What is narrow is not lost, and lines are equally thick everywhere.
+    # Narrow boxes are not lost, and lines are equally thick everywhere.
     corners[:, 2] = np.maximum(corners[:, 2], corners[:, 0] + (wide > 0))
     corners[:, 3] = np.where(high < _THIN_PX, corners[:, 1] + np.rint(high).astype(np.int64), corners[:, 3])
     corners[:, 2:] -= 1

@@ -38,7 +38,7 @@ def distinct_bytes(records: LogColumns, roles: Mapping[int, str]) -> dict[int, i
 
 
 class _Moved:
-    """What a run moved of some tensors, in one direction."""
+    """The bytes of some tensors that a run moved in one direction."""
 
     def __init__(self, records: LogColumns, tensors: set[int], *, write: bool) -> None:
         log = records.log

@@ -51,7 +51,7 @@ class Known:
     Attributes:
         kind: kind of kernel; see `kind_of`.
         level: "measured", "beyond" or "not measured".
-        why: what was not measured; empty if everything was.
+        why: the features that were not measured; empty if all were.
         nearest: names of the neighbouring measurements.
         errors: their errors when left out: simulated over measured time, minus 1.
         half_width: half width of the band, as a logarithm; None without a band.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GRID = "#E5E5E5"
 RIGHT = WIDTH - 5.0
-# What an axis needs in addition to its numbers: its marks, and a label along it.
+# Space for an axis in addition to its numbers: for its marks, and for a label along it.
 _MARK_PX, _LABEL_PX = 12.0, 28.0
 _LINE = 1.5
 _STEPS, _WHOLE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0), (1.0, 2.0, 4.0, 5.0, 8.0, 10.0)
@@ -175,7 +175,7 @@ class Plot:
         )
 
     def close(self) -> None:
-        """Draw the upper and the right border, which a plot otherwise has not."""
+        """Draw the upper and the right border, which are absent by default."""
         self._line(self.left, self.top, self.right, self.top)
         self._line(self.right, self.top, self.right, self.bottom)
 

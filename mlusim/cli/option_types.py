@@ -128,7 +128,7 @@ class ElementType(ParamType):
         try:
             return dtype_of(value)
         except InputError as error:
-            # What else it may be given as is for Python.
+            # The other forms are for Python.
             self.fail(str(error).partition(", given as")[0], param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a command that runs something writes and prints: the result, the run, the operations, the report, a summary."""
+"""The output of commands that run something: the result, the run, the operations, the report, a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to write instead of wrong words on the command line, where click knows only that they are wrong."""
+"""Remedies for wrong words on the command line, where click reports only that they are wrong."""
 
 from __future__ import annotations
 

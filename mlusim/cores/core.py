@@ -260,7 +260,7 @@ class Core(InstructionMethods):
     ) -> None:
         """dst[i] = src[offsets[i]] by one asynchronous `__gather`, from arch 592 on; offsets in rows, in NRAM.
 
-        known: what the offsets are, without a mask: a timing-only run records which rows it reads.
+        known: the offsets, without a mask: a timing-only run records which rows it reads.
         """
         row_copies.by_offsets(self.issuer, self._line(_getframe(1)), "gather", dst, src, offsets, mask, known)
 
@@ -280,7 +280,7 @@ class Core(InstructionMethods):
     def load_array(self, source: View, *, origin: View | None = None) -> Awaitable[Array]:
         """Load every element to registers, one scalar load each; returns a NumPy array of `source`'s shape.
 
-        origin: where the kernel copied `source` from; a timing-only run reads the numbers there.
+        origin: the view that the kernel copied `source` from; a timing-only run reads the numbers there.
         """
         return scalar.load_array(self.issuer, self._line(_getframe(1)), source, origin)
 

@@ -49,7 +49,7 @@ def load_array(issuer: Issuer, line: int, source: Passed, origin: Passed = None)
         issuer: issuer of the task.
         line: source line in the log.
         source: a view in GDRAM, LDRAM, SRAM or NRAM.
-        origin: where the kernel copied `source` from: read in a timing-only run, whose on-chip memories have no bytes.
+        origin: the view that the kernel copied `source` from: a timing-only run, which has no bytes on chip, reads it.
 
     Costs `source.size` scalar loads of the memory's latency. Raises as `load`, `OperandError` for an origin of another
     shape or element type.

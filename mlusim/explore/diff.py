@@ -64,7 +64,7 @@ class Difference:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What each run is: kernel, board, strategy, and the options of its command that the other does not have."""
+        """Descriptions of the runs: kernel, board, strategy, and the options that only this run's command has."""
         words = [_options(result) for result in (self.before, self.after)]
         first, second = (
             ", ".join(

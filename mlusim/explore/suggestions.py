@@ -1,4 +1,4 @@
-"""What to try for a run: for each loss, the change that removes it, and the predicted time without it."""
+"""Suggestions for a run: for each loss, the change that removes it, and the predicted time without it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Tuning:
         refused: settings that do not fit, as (strategy, limit, message).
         repeats: settings that led to a plan tried before.
         at_lower_bound: whether the search ended early because nothing can be significantly faster.
-        command, call: how to run the best plan, on the command line and in Python.
+        command, call: the command line and the Python call that run the best plan.
         axes: for a kernel: the settings with several values.
     """
 

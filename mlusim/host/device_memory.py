@@ -25,7 +25,7 @@ class DeviceMemory:
     def __init__(self, chip: Chip) -> None:
         self.board = chip.board
         self._chip = chip
-        # What stopped the device; empty while it can run.
+        # The error that stopped the device; empty while it can run.
         self._broken = ""
         # The launches that have not run.
         self._queued: list[Launch] = []

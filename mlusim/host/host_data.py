@@ -41,7 +41,7 @@ _LARGEST_ITEMS = 10_000
 _DEPTH = 3
 # For a compiled kernel, by image and name: value when its file was loaded, and current value.
 _Variables = Mapping[tuple[int, str], tuple[bytes, bytes]]
-# What numbers can be read from.
+# Types that numbers can be read from.
 _NUMERIC = (np.ndarray, np.generic, int, float, complex, bytearray, Iterator, AsyncIterator)
 # Packages whose objects change for reasons of their own, such as caches, and pass no values between tasks.
 _OTHERS = frozenset({"mlusim", "numpy", "ml_dtypes", "logging", "simpy"})
@@ -133,7 +133,7 @@ def _first_named(name: str, file: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What is compared of the objects around a kernel.
+    """Fingerprints of the objects around a kernel, to compare them.
 
     Attributes:
         attributes: names that the kernel reads of classes, instances and functions; others may hold notes.

@@ -44,7 +44,7 @@ class IndexedAxis:
 
 
 class AddressPattern:
-    """What the row numbers of a loop depend on besides the index and the base: the same for most tiles of a kernel.
+    """All that determines the row numbers of a loop but index and base: the same for most tiles of a kernel.
 
     Arguments as for `Addresses`.
 
@@ -93,7 +93,7 @@ class Addresses:
         base: row of the first lookup when all index values are at the start of their windows.
         index: the tuples: contiguous integers, `shape` flattened times len(axes); None if axes is empty.
         axes: one per column of the index.
-        origin: where the kernel copied the index from, with the same number of elements. A timing-only run, whose
+        origin: the view that the kernel copied the index from, of as many elements. A timing-only run, whose
             on-chip memories have no bytes, reads the index there if it was uploaded with its bytes.
         pattern: that of `shape`, `steps` and `axes`, if it is known.
 

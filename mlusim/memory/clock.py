@@ -41,5 +41,5 @@ class Alarm:
 
     def __init__(self, ring: Callable[[Any], None]) -> None:
         self.calls = self.callbacks = (ring,)
-        # What SimPy requires of an event besides callbacks: whether it succeeded.
+        # SimPy requires it of an event: whether it succeeded.
         self._ok = True

@@ -25,8 +25,8 @@ class LinkLimits(NamedTuple):
         mixing_ps: for this long after the last flow of one kind has ended, reads and writes still count as mixed.
         mixing_reach: but no longer than this multiple of the link time of the flows that have just ended: two bytes do
             not mix with megabytes.
-        spread: how much the weights of transfers differ from 1.
-        latency_growth: how much latency grows with utilisation; see `mlusim.memory.loaded_link`.
+        spread: largest difference of the weights of transfers from 1.
+        latency_growth: growth of latency with utilisation; see `mlusim.memory.loaded_link`.
     """
 
     rate: float
@@ -62,7 +62,7 @@ class Port:
 
 
 class LinkCost:
-    """What a transfer needs of a link; transfers that need the same share one. Never assigned to.
+    """The demand of a transfer on a link; transfers with equal demands share one. Never assigned to.
 
     Attributes:
         work: bytes of link time that the transfer needs.
@@ -70,7 +70,7 @@ class LinkCost:
         ratio: bytes of work per byte through the port, 1 or more.
         traffic: READ, WRITE or READ_AND_WRITE.
         port_rate: bytes per picosecond that the transfer alone moves through its port.
-        least_ps: how long it takes at its limit.
+        least_ps: time that it takes at its limit.
     """
 
     __slots__ = ("least_ps", "limit", "port_rate", "ratio", "traffic", "work")
@@ -88,7 +88,7 @@ class Flow:
     """One transfer on a link. A subclass sets `cost` and `port`, the link everything else.
 
     Attributes:
-        cost: what it needs.
+        cost: its demand.
         port: the shared port, one of `Link.ports`.
         order: its number among the flows that joined.
         weight: share of a full link or port, relative to the other flows.

@@ -31,7 +31,7 @@ class QuickLink(Link):
         # While not: the flows that end at each time.
         self._ends: dict[int, list[Flow]] = {}
         self._end_alarm = Alarm(self._ring_end)
-        # How often flows have ended since contention began.
+        # The number of flows that have ended since contention began.
         self._ended = 0
 
     def join(self, flow: Flow, ready_ps: int, now: int) -> None:

@@ -116,7 +116,7 @@ class Call:
 
     Attributes:
         plan: its split; contains operator, strategy and board.
-        launches: what runs it.
+        launches: the kernels that run it, with their arguments.
         inputs: its input tensors.
         output_shape, output_dtype: of the result; the plan may have merged or split axes.
         view: returns the output as a view of the first input, for a call that moves nothing.

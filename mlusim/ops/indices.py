@@ -1,4 +1,4 @@
-"""What gather and scatter have in common: checks of axes, shapes in both modes and index values; the plan."""
+"""Shared by gather and scatter: checks of axes, of shapes in both modes and of index values; the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an operation of a helper function was called from, as far as the log and the source tell."""
+"""The calls that an operation of a helper function may come from, by the log and the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel calls its `Core` where a remedy adds a call: `core`, or `self.core` in a method of a class."""
+"""The kernel's name of its `Core` where a remedy adds a call: `core`, or `self.core` in a method of a class."""
 
 from __future__ import annotations
 

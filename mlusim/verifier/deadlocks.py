@@ -30,7 +30,7 @@ _WAITS_FOR = {
 
 
 class _Awaited(NamedTuple):
-    """What tasks wait for: a barrier, or a lock by its number."""
+    """A barrier, or a lock by its number, for which tasks wait."""
 
     operation: str
     lock: int = NONE

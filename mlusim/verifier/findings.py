@@ -71,7 +71,7 @@ class Site(SourceLine):
         operation: its name.
         function: the function around its line.
         task: `task 3` or `memory core`.
-        cluster, core, pipe: where it ran.
+        cluster, core, pipe: the pipe that executed it.
         start_ps, end_ps: simulated time; end -1 if it did not complete.
         record: its record in the log.
         tile: the tile of the plan, if any.

@@ -19,7 +19,7 @@ from mlusim.verifier.source_file import RecordedCalls, SourceLine
 
 
 class Run:
-    """What the checks have in common. Each part is made when it is first used, and once.
+    """The run that is checked: its log, and tables derived from it on first use.
 
     A *record* is an index into the columns of the log, a *row* one into the access table, and a *position* one into the
     order, which sorts the records by task.
@@ -44,17 +44,17 @@ class Run:
 
     @cached_property
     def order(self) -> Order:
-        """What completes before what starts."""
+        """The order of its operations."""
         return Order(self.log, self.columns)
 
     @cached_property
     def handshakes(self) -> Handshakes:
-        """What tasks know by atomics."""
+        """The order between tasks that atomics establish."""
         return Handshakes(self)
 
     @cached_property
     def space(self) -> Space:
-        """Which allocations share addresses, and which tasks share them."""
+        """The allocations that share addresses, and those that tasks share."""
         return Space(self.log)
 
     def calls(self, file: str) -> RecordedCalls:

@@ -23,7 +23,7 @@ _BRACE = re.compile(r"\s*\{")
 # A call, or the definition of a function, also of a template.
 _CALL = re.compile(r"\b(\w+)\s*(?:<[^<>;{}()]*>\s*)?\(")
 _NO_CALLS = frozenset({"if", "for", "while", "switch", "return", "sizeof"})
-# How many functions a line may be deep in calls.
+# The depth of calls that is searched.
 _MOST_CALLERS = 3
 
 
@@ -81,7 +81,7 @@ class RecordedCalls:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """What a source file consists of, each from its first to its last line; nothing if it cannot be read.
+    """The structure of a source file, as ranges of lines; empty if it cannot be read.
 
     Attributes:
         loops: every loop.

@@ -57,7 +57,7 @@ _LAUNCH = re.compile(
     r"error: no match(?:ing function)? for call to .*?FunctionLauncher<[\w:]+(?:, ([^\u2019']*?))?>[\u2019')]+"
     r"(?: (\(.*\)))?.*"
 )
-# What stands between <<< and >>>, after the name and the entry; g++ names the types.
+# The words between <<< and >>>, after the name and the entry; g++ names the types.
 _CONFIGURATION = re.compile(
     r"error: no matching function for call to [\u2018']launcher(?:\(const char ?\[\d+\], (.*)\))?[\u2019'].*"
 )

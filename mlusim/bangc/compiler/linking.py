@@ -71,7 +71,7 @@ def link(
     return done
 
 
-# What the linkers of GNU and LLVM say of a function or a variable that two files define: its name and locations.
+# Messages of the linkers of GNU and LLVM on a function or variable that two files define: its name and locations.
 _TWICE_GNU = re.compile(
     r"(?:^|[\s:])([^\s:]+:\d+): multiple definition of [`'](.+?)'; \S*?:?([^\s:]+:\d+): first defined"
 )

@@ -25,7 +25,7 @@ _OPENING, _CLOSING = "([{", ")]}"
 _ATTRIBUTES = ("__attribute__", "alignas", "__attribute", "__declspec")
 
 
-# What a brace opens, and what stands for the name of `extern "C" {`, which opens no namespace.
+# Kinds of blocks, and the name of `extern "C" {`, which opens no namespace.
 NAMESPACE, CLASS, CODE = "namespace", "class", "code"
 LINKAGE = '"C"'
 

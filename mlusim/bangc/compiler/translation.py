@@ -25,7 +25,7 @@ from mlusim.errors import CompileError, nearest
 if TYPE_CHECKING:
     from mlusim.hardware import Board
 
-# How many times a program is compiled again with the compiler's messages about its names.
+# The most times that a program is compiled again with the compiler's messages about its names.
 _ROUNDS = 12
 
 
@@ -46,7 +46,7 @@ class Translation:
 
     @property
     def calls(self) -> dict[str, tuple[str, int]]:
-        """What its files call, as `Rewritten.calls`; of several files the first counts."""
+        """The calls in its files, as `Rewritten.calls`; of several files, the first counts."""
         return _calls(self.texts)
 
     @property

@@ -38,7 +38,7 @@ _REASONS = (
 )
 
 
-# How alike a name of a host library and an unknown one are if the latter is a slip.
+# An unknown name that is this similar to a name of a host library is a slip.
 _LIKE = 0.85
 
 
@@ -67,7 +67,7 @@ def _remedy(name: str) -> str:
     vectors = name.removesuffix("_scalar")
     if vectors != name and vectors in intrinsics.names():
         return f"{vectors} takes two vectors: fill one with the number by __bang_write_value"
-    # What all names have in common tells nothing.
+    # All names share a prefix, which would make them similar.
     prefix = "__bang_" if name.startswith("__bang_") else "__"
     stems = (known.removeprefix(prefix) for known in _known_names() if known.startswith(prefix))
     near = nearest(name.removeprefix(prefix), stems).rstrip()

@@ -37,7 +37,7 @@ KERNEL_LIMIT_S = 20
 PROGRAM_LIMIT_S = 600
 # Index of the first value in a call record.
 FIRST = VALUES_WORD
-# How far below its stack one function's local data may reach.
+# The distance below its stack that one function's local data may reach.
 _FARTHEST = 1 << 30
 # Arguments of `mlusim_leave`.
 _ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP, _TOO_MANY = range(8)

@@ -30,7 +30,7 @@ from mlusim.bangc.execution.runtime_layout import (
 )
 from mlusim.errors import MlusimError
 
-# What `FibreRunner.advance` continues with.
+# The ways in which `FibreRunner.advance` continues.
 _CALL, _COUNTED, _CHECKED = range(3)
 _NO_LINE = -1
 

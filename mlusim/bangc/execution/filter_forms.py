@@ -1,4 +1,4 @@
-"""Which filters in WRAM a task has written in rows from lane to lane, and which in one piece.
+"""The filters in WRAM that a task has written: in rows from lane to lane, or in one piece.
 
 C code passes only an address to a tensor instruction, so the layout of the filters there is that of the copy that wrote
 them. `mlusim.cores.instructions.wram_layout` describes the two forms.

@@ -1,4 +1,4 @@
-"""What Python and `runtime/fibre.h` share: structures, limits, and the codes that a fibre stops with."""
+"""Definitions shared with `runtime/fibre.h`: structures, limits, and the codes that a fibre stops with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
 SRAM = 2
 # The number of variables in GDRAM, which all images of a binary share.
 VARIABLES = len(KINDS)
-# What resuming returns: the number of an intrinsic; beyond FIRST_KNOWN that of a known call; or one of these.
+# Results of resuming: the number of an intrinsic; beyond FIRST_KNOWN that of a known call; or one of these.
 FIRST_KNOWN = 1 << 32
 FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT, SKIPPED, UNSYNCED = range(-1, -11, -1)
 # Flags of a range: host memory that a copy may still use, and whether it writes there.

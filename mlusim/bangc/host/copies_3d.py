@@ -11,7 +11,7 @@ _PARAMETERS = struct.Struct("<Q3Q4Q3Qi4xQ3Q4Q")
 
 
 class Volume(NamedTuple):
-    """Where the first byte lies, and the bytes from one row, and one plane, to the next."""
+    """The position of the first byte, and the distances between rows and between planes, in bytes."""
 
     first: int
     pitch: int

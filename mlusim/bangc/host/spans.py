@@ -95,7 +95,7 @@ def in_flight(spans: Iterable[Span]) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class LaunchUse:
-    """What the launches of a log have read and written, found when it is first asked for."""
+    """The bytes that each launch of a log has read and written, computed on first use."""
 
     log: Log
 

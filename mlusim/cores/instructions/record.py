@@ -69,7 +69,7 @@ class Operand:
 
     Attributes:
         name: as in BANG C's headers.
-        match: how its type follows from the first source's.
+        match: rule by which its type follows from the first source's.
         types: the allowed types if `match` is FREE; None for those of the instruction.
         number: whether a number may be passed instead of the view.
         memory: "nram" or "wram".

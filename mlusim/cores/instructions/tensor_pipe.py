@@ -1,4 +1,4 @@
-"""What instructions of the tensor pipe have in common: operands, cost, products, and the rounding of results.
+"""Shared by the instructions of the tensor pipe: operands, cost, products, and the rounding of results.
 
 Products of floats are summed in float64 and rounded once (the board adds float32 in a different order), products of
 integers in 64 bits, scaled by 2^fix_position if given. Tensor instructions share the compute pipe with vector

@@ -56,7 +56,7 @@ def rows_view(board: Board, allocation: Allocation, offset: int, shape: tuple[in
 
     Args:
         board: the board, for the size of its WRAM.
-        allocation, offset: where lane 0 begins.
+        allocation, offset: the start of lane 0.
         shape: (n, ...), with n a multiple of 64: (n, k), or (n, height, width, channel).
         dtype: element type.
 

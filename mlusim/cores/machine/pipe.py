@@ -84,7 +84,7 @@ class Transfer(Flow):
 
 
 class Engine:
-    """What processes the transfers of a pipe.
+    """The engine of a pipe, which processes its transfers.
 
     Attributes:
         busy: whether a transfer is in progress.

@@ -1,4 +1,4 @@
-"""What waits for what.
+"""Syncs, barriers and locks, and the order of instructions.
 
 On a core:
   ordering                 the order of its instructions, and when their effects are visible

@@ -76,7 +76,7 @@ _VIEWS = (
     "a view has this as a method that copies nothing: view.reshape(...), view.transpose(...), view.broadcast_to(...)"
 )
 _QUEUES = "a buffer needs no queue: reuse it after `await core.sync()`, or allocate it inside `with core.nram.scope()`"
-# What no single instruction replaces.
+# Names that no single instruction replaces.
 _ADVICE = {
     **dict.fromkeys(("gdram", "dram", "malloc", "empty", "emptylike", "globalmemory"), _HOST),
     **dict.fromkeys(("isa", "language", "nc", "nisa", "nl", "pl", "pltpu", "tl"), _MODULE),

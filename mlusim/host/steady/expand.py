@@ -88,7 +88,7 @@ class _TaskRecords:
 
     Attributes:
         records: all records of the task, in order.
-        part: what it skipped, if anything.
+        part: the part that it skipped, if any.
         simulated: the simulated records.
         index: by simulated record, its index in `records` once the skipped operations are in front of those in flight.
     """

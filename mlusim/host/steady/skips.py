@@ -1,4 +1,4 @@
-"""What tasks skip: as many periods as pass in the same time, issued by `FastForward` or taken out of the pipe."""
+"""The operations that tasks skip: as many periods as pass in the same time, by `FastForward` or out of the pipe."""
 
 from __future__ import annotations
 

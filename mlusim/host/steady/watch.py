@@ -58,7 +58,7 @@ class Watch:
         dry_log: returns the log of a dry run.
 
     Attributes:
-        skips: what was skipped.
+        skips: the skipped parts of the run.
         why: why nothing more is skipped.
         waits_for: why an earlier look did not skip anything.
     """
@@ -199,7 +199,7 @@ class Watch:
         launch = loop.task.job.launch
         if launch.waiting or len(launch.queue.launches) > 1:
             return True
-        # What follows a declared loop is known at the end of the run only (`SkippedPart.most`).
+        # The operations after a declared loop are known only at the end of the run (`SkippedPart.most`).
         if self._declared_loop_of(loop.task) is not None:
             return False
         return self._dry_loop_end(loop)[1] > _FOLLOW * self._loop_end(loop)

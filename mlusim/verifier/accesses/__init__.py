@@ -1,4 +1,4 @@
-"""Which bytes each operand of the log reads or writes.
+"""The bytes that each operand of the log reads or writes.
 
 One access:
   table                    every operand of the log, as a row of a table

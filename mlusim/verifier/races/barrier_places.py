@@ -1,4 +1,4 @@
-"""Where a barrier belongs that the two tasks of a race pass too late, with too few tasks, or at lines of their own."""
+"""Places for a barrier that the tasks of a race pass too late, with too few tasks, or at lines of their own."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ class Pair:
     Attributes:
         run: the run.
         rows: the accesses.
-        positions, tasks: where their operations are in the order of the run, and their tasks.
-        segments: how many barriers their tasks have passed before.
+        positions, tasks: the positions of their operations in the order of the run, and their tasks.
+        segments: the number of barriers that their tasks have passed before.
         sources: file, line and function of both.
         writes: whether each of them writes.
         allocations: they differ if the second access reuses the memory of the first one.

@@ -17,7 +17,7 @@ from mlusim.verifier.source_file import SourceLine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """How evenly the work is spread over the cores.
+    """The balance of the work over the cores.
 
     Attributes:
         tasks: tasks that ran, excluding memory cores.
@@ -49,7 +49,7 @@ class LineTraffic(SourceLine):
     """The bytes that one source line moved.
 
     Attributes:
-        operation: what the line does.
+        operation: the operation of the line.
         operations: number of executions.
         bytes_requested: bytes requested by the kernel.
         bus_bytes: bytes moved over the DRAM bus.

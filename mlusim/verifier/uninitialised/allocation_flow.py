@@ -1,4 +1,4 @@
-"""Which allocations bytes may flow between, by the operands of all operations.
+"""The allocations between which bytes may flow, by the operands of all operations.
 
 This is an upper bound: neither the order of operations nor the bytes that they access count here.
 """

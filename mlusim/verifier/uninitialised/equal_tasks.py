@@ -66,7 +66,7 @@ def _owners(run: Run) -> Integers:
 
 
 class _EqualTasks:
-    """What each task does in its own memory, as far as marks may reach it.
+    """The operations of each task on its own memory, as far as marks may reach it.
 
     Args:
         run, flow, reads: the run.

@@ -1,4 +1,4 @@
-"""Where the marks of uninitialised bytes are kept, and which of them have taken effect."""
+"""Storage of the marks of uninitialised bytes, and of those that have taken effect."""
 
 from __future__ import annotations
 

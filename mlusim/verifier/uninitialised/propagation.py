@@ -1,4 +1,4 @@
-"""How operations propagate the marks of uninitialised bytes (`mlusim.verifier.uninitialised.marks`)."""
+"""Propagation of the marks of uninitialised bytes by operations (`mlusim.verifier.uninitialised.marks`)."""
 
 from __future__ import annotations
 
