@@ -129,17 +129,17 @@ def raw_dtype(dtype: object) -> Dtype:
 
 
 def is_integer(dtype: Dtype) -> bool:
-    """Whether elements are signed or unsigned integers; false for bool."""
+    """Return whether elements are signed or unsigned integers; false for bool."""
     return dtype in _INTEGERS
 
 
 def is_float(dtype: Dtype) -> bool:
-    """Whether elements are real floating-point numbers, of 8 to 64 bits."""
+    """Return whether elements are real floating-point numbers, of 8 to 64 bits."""
     return dtype in _FLOATS
 
 
 def is_complex(dtype: Dtype) -> bool:
-    """Whether elements are complex numbers."""
+    """Return whether elements are complex numbers."""
     return dtype in _COMPLEX
 
 

@@ -33,7 +33,7 @@ _INSIDE = tuple(f"{folder}{os.sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES)
 
 
 def is_kernel_name(text: str) -> bool:
-    """Whether a text names a kernel in a file, as `add.py:add` or `add.mlu`, rather than an operator."""
+    """Return whether a text names a kernel in a file, as `add.py:add` or `add.mlu`, rather than an operator."""
     return text.endswith(KERNEL_SUFFIXES) or any(f"{suffix}:" in text for suffix in KERNEL_SUFFIXES)
 
 
@@ -47,13 +47,13 @@ def source_name(file: str) -> str:
 
 
 def in_own_kernels(file: str) -> bool:
-    """Whether a file is one of mlusim's own kernels."""
+    """Return whether a file is one of mlusim's own kernels."""
     return file.startswith(_KERNELS)
 
 
 @cache
 def written_by_author(file: str, own: str = "") -> bool:
-    """Whether a file is `own`, or belongs neither to the simulator, apart from its kernels, nor to a library."""
+    """Return whether a file is `own`, or belongs neither to the simulator, apart from its kernels, nor to a library."""
     # "<string>" and the like are methods that Python generates, such as those of dataclasses.
     return file == own or in_own_kernels(file) or not file.startswith(("<", *_INSIDE))
 
@@ -221,7 +221,7 @@ def provenance_path(path: Path) -> Path:
 
 
 def is_ours(path: str | os.PathLike[str]) -> bool:
-    """Whether mlusim wrote a file, by its first and last bytes; never true for .npy, which has no room for a mark."""
+    """Return whether mlusim wrote a file, by its first and last bytes; False for .npy, which has no room for a mark."""
     try:
         with Path(path).open("rb") as stream:
             head = stream.read(_HEAD_BYTES)

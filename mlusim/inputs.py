@@ -109,7 +109,7 @@ def _bits_in_torch(value: Any) -> Array | None:
 
 
 def is_tensor(value: object) -> bool:
-    """Whether a value is an array of another library, which NumPy can convert."""
+    """Return whether a value is an array of another library, which NumPy can convert."""
     return hasattr(value, "__array__") and hasattr(value, "shape") and not isinstance(value, np.ndarray | np.generic)
 
 

@@ -263,7 +263,7 @@ class Records:
         self.count += len(rows)
 
     def equal(self, first: int, rows: Array) -> bool:
-        """Whether the records from `first` on equal `rows`, except for their times."""
+        """Return whether the records from `first` on equal `rows`, except for their times."""
         own = self._rows[first : first + len(rows)]
         return len(own) == len(rows) and all(np.array_equal(own[name], rows[name]) for name in _WHAT)
 

@@ -9,7 +9,7 @@ __version__ = "0.2.0"
 
 
 def is_compiled() -> bool:
-    """Whether the modules that every operation passes are compiled (`hatch_build.py`); results are the same."""
+    """Return whether the modules that every operation passes are compiled (`hatch_build.py`); results are the same."""
     spec = find_spec("mlusim.records")
     return spec is not None and not str(spec.origin).endswith(".py")
 

@@ -32,7 +32,7 @@ class KernelName(str):
 
 
 def is_kernel_file(word: str) -> bool:
-    """Whether a word names a BANG C file, or an entry of one."""
+    """Return whether a word names a BANG C file, or an entry of one."""
     return word.endswith(SUFFIX) or f"{SUFFIX}:" in word
 
 

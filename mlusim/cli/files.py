@@ -83,7 +83,7 @@ def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:
 
 
 def is_device_or_fifo(path: Path) -> bool:
-    """Whether a path is a device or a FIFO, which is not replaced but written to."""
+    """Return whether a path is a device or a FIFO, which is not replaced but written to."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -39,7 +39,7 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
 
 
 def _has_plans(tuning: Tuning) -> bool:
-    """Whether an operator was tuned, whose points have plans with tiers; else a kernel."""
+    """Return whether an operator was tuned, whose points have plans with tiers; else a kernel."""
     return "tier" in tuning.best
 
 

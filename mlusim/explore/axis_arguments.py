@@ -148,7 +148,7 @@ def _own_kernel(
 
 
 def is_operator(operation: str | Callable[..., Any]) -> TypeGuard[str]:
-    """Whether the operation is named as an operator, rather than a user's function or the name of one in a file."""
+    """Return whether the operation is an operator's name, not a user's function or the name of one in a file."""
     return isinstance(operation, str) and not is_kernel_name(operation)
 
 

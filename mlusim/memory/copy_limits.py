@@ -67,7 +67,7 @@ def check_apart(dst: View, src: View) -> None:
 
 
 def _ascends(dst: View, src: View) -> bool:
-    """Whether elements in order read ascending addresses, each at or after the address it is written to."""
+    """Return whether elements in order read ascending addresses, each at or after the address it is written to."""
     if dst.shape != src.shape:
         return False
     ahead = src.offset - dst.offset
@@ -136,7 +136,7 @@ def check_limits(segment: int, dst_loops: Loops, src_loops: Loops, arch: int) ->
 
 
 def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bool:
-    """Whether any two of the segments that two loops write share a byte; each stride is at least `segment`."""
+    """Return whether any two of the segments that two loops write share a byte; each stride is at least `segment`."""
     small, large = sorted((outer, inner))
     if min(small[0], large[0]) == 1:
         return False

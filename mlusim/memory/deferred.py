@@ -340,7 +340,7 @@ def _without_copy(source: Array, shape: tuple[int, ...]) -> Array | None:
 
 @lru_cache(maxsize=1024)
 def _is_reshaped(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Whether an array can be reshaped without a copy, as NumPy decides it."""
+    """Return whether an array can be reshaped without a copy, as NumPy decides it."""
     # Runs of elements with a constant stride: (count, stride).
     runs: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides, strict=True):

@@ -130,7 +130,7 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether strides in bytes are those of a C-contiguous tensor; strides of axes of extent 1 are ignored."""
+    """Return whether strides in bytes are those of a C-contiguous tensor; strides of axes of extent 1 are ignored."""
     if strides == contiguous_strides(shape, itemsize) or 0 in shape:
         return True
     expected = itemsize

@@ -237,7 +237,7 @@ class Shares:
 
 
 def _holds(entry: Entry, *, sharing: bool) -> bool:
-    """Whether an entry of a clock's heap still holds: its flow has not changed clocks, nor its cap, since."""
+    """Return whether an entry of a clock's heap still holds: its flow has not changed clocks, nor its cap, since."""
     finish, order, flow = entry
     return flow.sharing is sharing and flow.finish == finish and flow.order == order
 

@@ -132,5 +132,5 @@ def c_integer(value: Any) -> int | None:
 
 
 def is_member(value: object, kind: type[IntEnum]) -> bool:
-    """Whether a value is a member of an enumeration, or its number, as in C."""
+    """Return whether a value is a member of an enumeration, or its number, as in C."""
     return c_integer(value) in tuple(kind)

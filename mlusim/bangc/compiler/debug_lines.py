@@ -26,7 +26,7 @@ HEADERS = str(INCLUDE)
 
 
 def is_system(file: str) -> bool:
-    """Whether a file belongs to the system, to Python's environment or to a compiler."""
+    """Return whether a file belongs to the system, to Python's environment or to a compiler."""
     return file.startswith(_SYSTEM) or _WHEEL in file
 
 
@@ -91,7 +91,7 @@ class _Unit:
         self._spans = _spans(unit, unit.get_top_DIE().attributes)
 
     def contains(self, address: int) -> bool:
-        """Whether an address may lie in its code."""
+        """Return whether an address may lie in its code."""
         return not self._spans or any(low <= address < high for low, high in self._spans)
 
     @cached_property

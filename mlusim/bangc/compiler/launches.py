@@ -98,19 +98,19 @@ def _opening_angle(source: Source, position: int) -> int:
 
 
 def _opens_arguments(tokens: list[Token], index: int) -> bool:
-    """Whether a `<` follows a name and is not part of `<=` or `<<`."""
+    """Return whether a `<` follows a name and is not part of `<=` or `<<`."""
     compares = _touches(tokens, index, "=") or _touches(tokens, index, "<")
     return index > 0 and tokens[index - 1].kind == "word" and not compares
 
 
 def _touches(tokens: list[Token], index: int, text: str) -> bool:
-    """Whether the next token is `text`, without a blank between."""
+    """Return whether the next token is `text`, without a blank between."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     return after is not None and after.text == text and after.start == tokens[index].stop
 
 
 def _ends_an_operand(source: Source, index: int) -> bool:
-    """Whether a token ends an operand, so that a bracket or an operator may follow, as after a name."""
+    """Return whether a token ends an operand, so that a bracket or an operator may follow, as after a name."""
     if index < 0:
         return False
     token = source.tokens[index]

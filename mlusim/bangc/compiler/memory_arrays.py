@@ -137,7 +137,7 @@ class MemoryArrays:
         return start
 
     def _is_new(self, scope: str, declarator: list[Token], *, external: bool) -> bool:
-        """Whether a name of the file is declared for the first time: `extern` may come before and after."""
+        """Return whether a name of the file is declared for the first time: `extern` may come before and after."""
         key, bounds = (scope, declarator[0].text), joined(declarator[1 : _end_of_bounds(declarator)])
         initial = _end_of_bounds(declarator) < len(declarator)
         if self._placed.get(key) == bounds or (external and not initial and key in self._placed):
@@ -210,7 +210,7 @@ def _end_of_template_parameters(words: list[Token]) -> int:
 
 
 def _is_global(declaration: list[Token]) -> bool:
-    """Whether a declaration with a word of `_VARIABLES` is of variables that need an address in GDRAM.
+    """Return whether a declaration with a word of `_VARIABLES` is of variables that need an address in GDRAM.
 
     Functions may have these words, too. Constants without bounds stay constant expressions.
     """
@@ -223,13 +223,13 @@ def _is_global(declaration: list[Token]) -> bool:
 
 
 def _is_of_class(body: list[Token]) -> bool:
-    """Whether a variable at file scope is the definition of a static member."""
+    """Return whether a variable at file scope is the definition of a static member."""
     base, _ = _base_and_declarator(body)
     return base.endswith("::")
 
 
 def _is_variable(body: list[Token]) -> bool:
-    """Whether a declaration is of arrays or plain variables: not of a pointer, a reference, a function or a type."""
+    """Return whether a declaration is of arrays or plain variables, not of a pointer, reference, function or type."""
     texts = [token.text for token in body[_end_of_members(body) :]]
     if "typedef" in texts or "using" in texts:
         return False

@@ -114,7 +114,7 @@ class LearnedNames:
 
 
 def is_of_library(name: str) -> bool:
-    """Whether a name looks like one of the vendor's host libraries."""
+    """Return whether a name looks like one of the vendor's host libraries."""
     return _LIBRARY.match(name) is not None
 
 

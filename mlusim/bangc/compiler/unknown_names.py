@@ -12,7 +12,7 @@ from mlusim.errors import nearest
 
 
 def is_unknown(name: str) -> bool:
-    """Whether a name belongs to BANG C, but is in neither the table of intrinsics nor the headers."""
+    """Return whether a name belongs to BANG C, but is in neither the table of intrinsics nor the headers."""
     if not looks_like(name) or name in intrinsics.names() or name in header_names():
         return False
     return name.startswith("__bang_") or conversion(name) is None
@@ -124,5 +124,5 @@ _BUILTIN = re.compile(r"__sync_(fetch_and_|[a-z]+_and_fetch|(bool|val)_compare|l
 
 
 def looks_like(name: str) -> bool:
-    """Whether a word with two underscores belongs to BANG C rather than to the compiler or the C library."""
+    """Return whether a word with two underscores belongs to BANG C rather than to the compiler or the C library."""
     return name.startswith(_PREFIXES) and not _BUILTIN.match(name)

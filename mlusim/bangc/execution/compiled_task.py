@@ -119,13 +119,13 @@ class CompiledTask:
         raise AccessError(self.wild_text(address))
 
     def in_absent_memory(self, address: int) -> bool:
-        """Whether an address lies in an array of a memory that the memory core lacks."""
+        """Return whether an address lies in an array of a memory that the memory core lacks."""
         found = self.arrays.in_absent_memory(address)
         self.is_astray |= found
         return found
 
     def is_dropped(self, site: CallSite, values: tuple[Any, ...]) -> bool:
-        """Whether a call has no effect on the memory core, because it uses NRAM or WRAM.
+        """Return whether a call has no effect on the memory core, because it uses NRAM or WRAM.
 
         A union launch also runs the kernel on the memory cores, and many kernels omit the test of `__is_mpu()`:
         instructions on memories that the memory core lacks are not meant for it. ASSUMED: they are dropped at no cost,
@@ -322,7 +322,7 @@ class CompiledTask:
         return found
 
     def on_stack(self, address: int) -> bool:
-        """Whether an address is that of a local variable of the task."""
+        """Return whether an address is that of a local variable of the task."""
         return self.image.stack <= address < self.image.stack + self.image.stack_size
 
     def literal(self, address: int) -> str:

@@ -216,7 +216,7 @@ def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int],
 
 
 def _below_stack(image: Image) -> bool:
-    """Whether the stack's pointer was below the stack: a function has more local data than fits."""
+    """Return whether the stack's pointer was below the stack: a function has more local data than fits."""
     return image.stack - _FARTHEST < int(image.runtime.fault.sp) < image.stack + GUARD_BYTES
 
 

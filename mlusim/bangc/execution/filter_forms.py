@@ -93,7 +93,7 @@ class FilterForms:
         return self._note_rows(_Rows(allocation, offset, stop, lanes))
 
     def in_rows(self, allocation: Allocation, offset: int) -> bool:
-        """Whether the filters at an address were written in rows. Raises `OperandError` if that is in doubt."""
+        """Return whether the filters at an address were written in rows. Raises `OperandError` if that is in doubt."""
         written: tuple[_Rows | _Piece, ...] = (*self._rows, *self._pieces.values())
         for entry in written:
             if entry.allocation is not allocation or not entry.start <= offset < entry.stop:
@@ -192,7 +192,7 @@ class FilterForms:
         return True
 
     def _meet(self, rows: _Rows, piece: _Piece) -> tuple[bool, bool]:
-        """Whether both forms overlap: by their addresses, and by the share of a lane of a piece that begins there."""
+        """Return whether both forms overlap: by address, and by the share of a lane of a piece that begins there."""
         if rows.allocation is not piece.allocation:
             return False, False
         by_address = any(
@@ -203,5 +203,5 @@ class FilterForms:
 
 
 def _overlap(first: int, nbytes: int, piece: _Piece) -> bool:
-    """Whether bytes of an array store parts of a piece."""
+    """Return whether bytes of an array store parts of a piece."""
     return first < piece.first + piece.nbytes and piece.first < first + nbytes

@@ -97,7 +97,7 @@ class Runtime:
         return (int(base.value), size) if size else None
 
     def has(self, address: int) -> bool:
-        """Whether an address is within the library's own code."""
+        """Return whether an address is within the library's own code."""
         return 0 <= address - self._base < self._size
 
 

@@ -190,7 +190,7 @@ def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdram
 
 
 def _may_point_to(wanted: np.dtype[Any], passed: np.dtype[Any]) -> bool:
-    """Whether a pointer accepts a tensor: signs may differ, and 2-byte integers may be the bits of 16-bit floats."""
+    """Return whether a pointer accepts a tensor: signs may differ, and 2-byte integers may be bits of 16-bit floats."""
     integers = wanted.kind in "iub" and passed.kind in "iub"
     return wanted == passed or (wanted.itemsize == passed.itemsize and (integers or wanted.itemsize == _HALF_BYTES))
 

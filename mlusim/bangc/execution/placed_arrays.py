@@ -97,7 +97,7 @@ class PlacedArrays:
         return self._allocate_shared(cluster, room, room.declare(declared), fresh=True)
 
     def in_absent_memory(self, address: int) -> bool:
-        """Whether an address lies in an array of a memory that the core lacks."""
+        """Return whether an address lies in an array of a memory that the core lacks."""
         if not self._absent:
             return False
         return any(0 <= address - self.bases[kind] < ARENA_BYTES for kind in self._absent)
@@ -232,7 +232,7 @@ def _declaration(array: Any) -> str:
 
 
 def _is_in_use(memory: Memory, address: int, nbytes: int) -> bool:
-    """Whether another BLOCK task of the cluster has an array at these addresses of SRAM."""
+    """Return whether another BLOCK task of the cluster has an array at these addresses of SRAM."""
     return any(other.address < address + nbytes and address < other.address + other.capacity for other in memory.live)
 
 

@@ -36,7 +36,7 @@ class Region(NamedTuple):
     identity: int
 
     def overlaps(self, span: Span) -> bool:
-        """Whether a span has bytes of it."""
+        """Return whether a span has bytes of it."""
         return span.first < self.base + self.size and self.base < span.end
 
 
@@ -70,7 +70,7 @@ def _present(*spans: Span) -> tuple[Span, ...]:
 
 
 def conflict(spans: Iterable[Span], others: Sequence[Span]) -> bool:
-    """Whether two calls use the same bytes, and one of them writes there."""
+    """Return whether two calls use the same bytes, and one of them writes there."""
     return any(
         span.first < other.end and other.first < span.end and (span.writes or other.writes)
         for span in spans
@@ -107,7 +107,7 @@ class LaunchUse:
         return accesses, launches[columns["task"]][accesses.record]
 
     def conflicts(self, launch: int, spans: Iterable[Span], regions: Iterable[Region]) -> bool:
-        """Whether a launch used bytes of the spans in some device memory, and one of the two writes there."""
+        """Return whether a launch used bytes of the spans in some device memory, and one of the two writes there."""
         return any(
             self._conflicts(launch, span, region) for region in regions for span in spans if region.overlaps(span)
         )

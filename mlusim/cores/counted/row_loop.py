@@ -134,7 +134,7 @@ def check_apart(name: str, dst: View, src: View) -> None:
 
 
 def rows_apart(dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> bool:
-    """Whether a loop moves rows of one view to other rows of it, none of which it also reads."""
+    """Return whether a loop moves rows of one view to other rows of it, none of which it also reads."""
     one_view = dst.allocation is src.allocation and dst.offset == src.offset
     one_view &= dst.size > 0 and (dst.shape, dst.strides) == (src.shape, src.strides) and dst.ndim > 0
     if not (one_view and isinstance(dst_rows, np.ndarray) and isinstance(src_rows, np.ndarray)):

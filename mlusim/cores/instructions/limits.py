@@ -89,7 +89,7 @@ def _check_attribute(instruction: Instruction, name: str, value: Any) -> None:
 
 
 def takes_number(instruction: Instruction) -> bool:
-    """Whether the last argument may be a number of the elements' type, such as src1 of `add` or the value of `fill`."""
+    """Return whether the last argument may be a number of the elements' type, as in `add` and `fill`."""
     last = instruction.operands[-1]
     return (
         last.number and last.match is Match.SAME if not instruction.attributes else _last_name(instruction) == "value"

@@ -96,7 +96,7 @@ class Cluster:
         self._units.clear()
 
     def is_free(self, core_id: int) -> bool:
-        """Whether a core runs no task, and no union occupies the cluster."""
+        """Return whether a core runs no task, and no union occupies the cluster."""
         unit = self._units.get(core_id)
         return self.union is None and (unit is None or unit.task is None)
 

@@ -67,7 +67,7 @@ def check_end(issuer: Issuer) -> None:
 
 
 def _polls(chip: Chip, only_read: int) -> bool:
-    """Whether the latest operations are syncs and reads of a few elements, and no task has other work in flight."""
+    """Return whether the latest operations are syncs and reads of a few elements, with no other work in flight."""
     log = chip.log
     if only_read > log.count:
         return False
@@ -106,7 +106,7 @@ def _polls(chip: Chip, only_read: int) -> bool:
 
 
 def _repeats(chip: Chip, count: int) -> bool:
-    """Whether each running task has accessed only a few combinations of operands in the latest operations."""
+    """Return whether each running task has accessed only a few combinations of operands in the latest operations."""
     log = chip.log
     if count > log.count:
         return False

@@ -231,12 +231,12 @@ class Task:
             begin()
 
     def is_idle(self) -> bool:
-        """Whether all pipes of the core are free as of `now_ps`, and their effects have been applied to memory."""
+        """Return whether all pipes of the core are free as of `now_ps`, and their effects applied to memory."""
         unit, now = self.unit, self.now_ps
         return not (self.pending_io or self.pending_move or unit.vector_free_ps > now or unit.late_effects)
 
     def is_drained(self) -> bool:
-        """Whether a sync of any pipes is over at once, without effect: all pipes are free and stores are complete."""
+        """Return whether a sync of any pipes has no effect: all pipes are free and stores are complete."""
         unit, now = self.unit, self.now_ps
         return self.is_idle() and unit.compute_copied_ps <= now and unit.stored_ps <= now
 

@@ -187,7 +187,7 @@ class Pattern:
         return numbers
 
     def covers(self, task: int) -> bool:
-        """Whether any iteration of a task's loop is known."""
+        """Return whether any iteration of a task's loop is known."""
         return task in self._range and bool(self._known[slice(*self._range[task])].any())
 
     def known_from(self, task: int, iteration: int) -> int:
@@ -251,7 +251,7 @@ def _differ(values: Integers, classes: Integers) -> Flags:
 
 
 def _is_plain(log: Log, records: Integers) -> bool:
-    """Whether operations read no values into registers, and the log has only records of them."""
+    """Return whether operations read no values into registers, and the log has only records of them."""
     table, rows = log.records.instructions()
     pipe, a_box = (table[name][rows[records]] for name in ("pipe", "a_box"))
     more = [*log.addresses, *log.more_operands, *log.seen, *log.loops, *log.joined, *log.byte_copies]

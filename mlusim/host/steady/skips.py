@@ -77,7 +77,7 @@ def periods_of_team(team: list[TaskLoop], periods: int) -> list[int]:
 
 
 def waits_in_pipe(loop: TaskLoop, operations: int, now: int) -> bool | None:
-    """Whether the next operations of a task, but the current one, wait in its pipe.
+    """Return whether the next operations of a task, but the current one, wait in its pipe.
 
     None if some do and some do not, or if some are not ready yet: they do not begin earlier if others are skipped.
     """

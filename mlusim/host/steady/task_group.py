@@ -42,14 +42,14 @@ class TaskGroup:
         return len(self.members) > 1 and any(map(self.run.waits, self.members))
 
     def in_step(self) -> bool:
-        """Whether tasks that share a link are at the same points of their loops as at first.
+        """Return whether tasks that share a link are at the same points of their loops as at first.
 
         Such a state may last for hundreds of periods, and then dissolve within a few: the pace changes.
         """
         return self.pace.spread(self.pace.measured) < _OUT_OF_STEP and self.shares
 
     def waits_by_chance(self) -> bool:
-        """Whether tasks share a link that is not always full.
+        """Return whether tasks share a link that is not always full.
 
         How often they wait then depends on who overtakes whom, which changes slowly: the pace of one part of the run
         says little of that of the next one.

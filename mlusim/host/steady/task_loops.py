@@ -108,7 +108,7 @@ class RunSoFar:
         )
 
     def waits(self, loop: TaskLoop) -> bool:
-        """Whether the transfers of a task take longer than they would without other tasks."""
+        """Return whether the transfers of a task take longer than they would without other tasks."""
         records = self._latest(loop, MEASURED)
         records = records[self._table["pipe"][self._rows[records]] == IO]
         start_ps, end_ps, latency_ps = self._times(records)
@@ -176,7 +176,7 @@ class RunSoFar:
         return transfer_ps
 
     def waits_at_barrier(self, task: Task) -> bool:
-        """Whether a task waits at a barrier."""
+        """Return whether a task waits at a barrier."""
         records = self.records_of(task.index)
         last = self._log.records.op(int(records[-1])) if len(records) else NONE
         return bool(task.waits_for) and last != NONE and self._log.ops[last] in BARRIERS

@@ -195,7 +195,7 @@ class Watch:
         return self._loop_ends[launch]
 
     def _much_follows(self, loop: TaskLoop) -> bool:
-        """Whether other tasks, launches or loops follow the loop that a task is in, as far as that is known."""
+        """Return whether other tasks, launches or loops follow the loop that a task is in, as far as that is known."""
         launch = loop.task.job.launch
         if launch.waiting or len(launch.queue.launches) > 1:
             return True

@@ -78,7 +78,7 @@ class Agenda:
         return None
 
     def _is_due(self, alloc: int) -> bool:
-        """Whether a walk is still at the present operation: it goes back when its marks change."""
+        """Return whether a walk is still at the present operation: it goes back when its marks change."""
         if alloc < 0:
             return True
         walk = self._walks[alloc]

@@ -47,7 +47,7 @@ class MarkStore:
         self.effects: dict[int, int] = {}
 
     def by_operand(self, alloc: int) -> bool:
-        """Whether the marks of an allocation are kept by operand; begins to keep them so if it has none and can."""
+        """Return whether the marks of an allocation are kept by operand; without any, begins to keep them so."""
         if alloc in self.whole:
             return True
         if alloc in self._marks or not self.whole.add(alloc):
@@ -149,7 +149,7 @@ class MarkStore:
             self.changed(operand[0])
 
     def is_marked(self, alloc: int) -> bool:
-        """Whether an allocation has had marks."""
+        """Return whether an allocation has had marks."""
         return alloc in self.changes
 
     def note(self, alloc: int, result: Any) -> None:

@@ -30,7 +30,7 @@ class MarkedBits:
         self._bits: dict[int, Bits] = {}
 
     def __contains__(self, alloc: int) -> bool:
-        """Whether the bits of an allocation may be marked apart from each other."""
+        """Return whether the bits of an allocation may be marked apart from each other."""
         return alloc in self._bits
 
     def _of(self, alloc: int) -> Bits:
@@ -59,7 +59,7 @@ class MarkedBits:
             target[...] = np.bitwise_or.reduce(parts).reshape(target.shape)
 
     def none_before(self, count: int, mask: Operand) -> bool:
-        """Whether none of the first `count` bits of a bit mask is marked; false if it is not known bit by bit."""
+        """Return whether none of the first `count` bits of a bit mask is marked; False if unknown."""
         if mask[0] not in self._bits:
             return False
         marked = self._marked(mask)

@@ -35,7 +35,7 @@ class OperandMarks:
         self._starts: dict[int, int | None] = {}
 
     def __contains__(self, alloc: int) -> bool:
-        """Whether the marks of an allocation are kept here."""
+        """Return whether the marks of an allocation are kept here."""
         return alloc in self._marks
 
     def add(self, alloc: int) -> bool:
@@ -46,7 +46,7 @@ class OperandMarks:
         return True
 
     def is_operand(self, alloc: int, starts: Integers, stops: Integers) -> bool:
-        """Whether byte ranges of an allocation are one operand."""
+        """Return whether byte ranges of an allocation are one operand."""
         return len(starts) == 1 and self._ends[alloc].get(int(starts[0])) == int(stops[0])
 
     def first_byte(self, offset: int, box: int) -> int | None:

@@ -208,7 +208,7 @@ class Propagation:
         self._store.note(dst[0], marks[span])
 
     def _is_padding(self, name: str, sources: list[Operand], mask: Operand) -> bool:
-        """Whether all marked bits of a bit mask lie beyond the last offset of a gather or scatter."""
+        """Return whether all marked bits of a bit mask lie beyond the last offset of a gather or scatter."""
         if name not in ("gather", "scatter") or len(sources) < 2:
             return False
         count = int(np.prod(sources[1][2].shape, dtype=np.int64))

@@ -29,7 +29,7 @@ class Unselected:
         self._outputs = {alloc for alloc in written if outputs[alloc]}
 
     def stored(self, read: UninitialisedRead) -> bool:
-        """Whether a read is a copy to an output, of elements beyond those that an earlier filter of its task wrote."""
+        """Return whether a read copies elements to an output beyond those that an earlier filter of its task wrote."""
         columns, log = self._columns, self._log
         name, pipe = log.ops[int(columns["op"][read.record])], int(columns["pipe"][read.record])
         target, task = (int(columns[column][read.record]) for column in ("dst_alloc", "task"))
