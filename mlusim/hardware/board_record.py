@@ -103,7 +103,7 @@ class Board:
         scalar_sram_cycles: scalar load or store of SRAM.
         scalar_gdram_latency_ps: scalar load of GDRAM or LDRAM; consecutive loads do not overlap.
         gather_element_ps: one element of `__gather` or `__scatter` on GDRAM, per core.
-        issue_cycles: scalar cycles to issue one instruction to another pipe.
+        issue_cycles: scalar cycles to issue one operation.
 
         Launches and barriers
         kernel_start_ps: from when the device takes a kernel to its first instruction.

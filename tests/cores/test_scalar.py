@@ -294,3 +294,36 @@ def test_arguments_that_are_not_views_are_rejected_by_name(name, value):
     device.launch(kernel, dim=1, kind="BLOCK")
     with pytest.raises(OperandError, match=rf"{name} of .*: it takes a view of memory, such as x\[0\], not "):
         device.synchronize()
+
+
+@pytest.mark.parametrize("name", ["mlu220-m2", "mlu370-x4", "mlu590-h8"])
+def test_every_scalar_operation_is_issued_and_a_counted_one_once(name: str) -> None:
+    """The hand arithmetic of docs/machine.md."""
+    on = board(name)
+    bounds = on.kernel_start_ps + on.kernel_end_ps
+
+    def cycles_of(body: Any) -> float:
+        async def kernel(core: Core) -> None:
+            await body(core, core.nram.alloc(8, "float32"))
+
+        device = Device(on)
+        device.launch(kernel, dim=1, kind="BLOCK")
+        device.synchronize()
+        return (device.result().time_ps - bounds) * on.clock_hz / 1e12
+
+    async def loads(core: Core, tile: View) -> None:
+        for position in range(8):
+            await core.load(tile[position])
+
+    async def counted(core: Core, tile: View) -> None:
+        await core.load_array(tile)
+
+    async def others(core: Core, tile: View) -> None:
+        core.store(tile[0], 1.0)
+        core.scalar(7)
+        await core.sync()
+
+    each, issue = on.scalar_nram_cycles, on.issue_cycles
+    assert cycles_of(loads) == pytest.approx(8 * (each + issue), abs=0.1)
+    assert cycles_of(counted) == pytest.approx(8 * each + issue, abs=0.1)
+    assert cycles_of(others) == pytest.approx(each + 7 + 3 * issue, abs=0.1)
