@@ -71,9 +71,9 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
 
 
 def as_array(what: str, value: Any) -> Array:
-    """Convert an argument to a NumPy array. Arrays with masked elements are refused."""
+    """Convert an argument to a NumPy array in native byte order. Arrays with masked elements are refused."""
     if type(value) is np.ndarray:
-        return value
+        return native(value)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         masked = int(np.ma.getmaskarray(value).sum())
         raise InputError(
@@ -96,7 +96,12 @@ def as_array(what: str, value: Any) -> Array:
             f"{what} is not an array of numbers: {type(value).__name__} becomes an array of Python objects; pass an "
             "array with an element type, or nested lists of numbers"
         )
-    return array
+    return native(array)
+
+
+def native(array: Array) -> Array:
+    """Return an array in native byte order, its values unchanged to the last bit."""
+    return array if array.dtype.isnative else array.byteswap().view(array.dtype.newbyteorder("="))
 
 
 def _bits_in_torch(value: Any) -> Array | None:

@@ -21,6 +21,7 @@ from mlusim.arrays import Array
 from mlusim.dtypes import ALL, BFLOAT16, Dtype, dtype_name
 from mlusim.errors import InputError
 from mlusim.files import atomic_write, open_input, writing
+from mlusim.inputs import native
 
 _NPY, _ZIP, _EMPTY_ZIP = b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06"
 _NAMELESS = (
@@ -105,10 +106,8 @@ def _load(where: str, load: Callable[[Any], Any], source: Any) -> Any:
 
 def _named(where: str, array: Array) -> Array:
     """Convert an array to its actual element type and to native byte order."""
+    array = native(array)
     dtype = array.dtype
-    if not dtype.isnative:
-        array = array.byteswap().view(dtype.newbyteorder("="))
-        dtype = array.dtype
     if dtype.names and len(dtype.names) == 1:
         known = _UNNAMED.get(dtype.names[0])
         if known is not None and known.itemsize == dtype.itemsize:

@@ -95,10 +95,23 @@ def test_read_only_arrays_lists_and_scalars() -> None:
     assert device.download(device.upload(np.float32(2.5))) == 2.5
 
 
-@pytest.mark.parametrize("dtype", [">i4", "datetime64[s]", "S3", "O", [("a", "i4")]])
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "S3", "O", [("a", "i4")], [("a", ">i4")]])
 def test_unsupported_element_types_are_refused(dtype: Any) -> None:
-    with pytest.raises(InputError, match=r"^input: dtype .*(is not an element type|in the other byte order)"):
+    with pytest.raises(InputError, match=r"^input: dtype .*is not an element type"):
         Device().upload(np.zeros(3, dtype))
+
+
+@pytest.mark.parametrize("code", ["i2", "u8", "f2", "f4", "c8"])
+def test_arrays_of_the_other_byte_order_keep_their_values(code: str) -> None:
+    bits = np.random.default_rng(0).integers(0, 256, (4, 6, int(code[1:])), np.uint8)
+    for order in "<>":
+        array = bits.view(f"{order}{code}")[::-1, ::2, 0]
+        device = Device()
+        found = device.download(device.upload(array))
+        assert found.dtype == np.dtype(code)
+        # As NumPy has it, NaN payloads included.
+        native = array if array.dtype.isnative else array.byteswap().view(array.dtype.newbyteorder())
+        assert found.tobytes() == native.tobytes()
 
 
 def test_outputs_hold_poison() -> None:

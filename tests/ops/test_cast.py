@@ -234,7 +234,7 @@ class TestErrors:
         with pytest.raises(InputError, match="is not an element type"):
             cast(np.array(["a"]), "int8")
         with pytest.raises(InputError, match="in the other byte order"):
-            cast(np.zeros(2, ">f4"), "int8")
+            cast(np.zeros(2), ">f4")
 
     def test_strategy(self):
         with pytest.raises(
