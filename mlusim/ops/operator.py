@@ -187,6 +187,15 @@ def _cached_plan(
     return cached[1]
 
 
+def _as_input(operator: Operator, tensor: TensorSchema, value: ArrayLike) -> Array:
+    """Return an input as an array. A list of Python's integers takes the element type of the tensor if they fit."""
+    array = as_array(f"{operator.name}: {tensor.name}", value)
+    if isinstance(value, list | tuple) and tensor.dtype not in ("", "index"):
+        typed = array.astype(tensor.dtype)
+        return typed if array.dtype.kind == "i" and np.array_equal(typed, array) else array
+    return array
+
+
 def apply(
     operator: Operator,
     arrays: Sequence[ArrayLike],
@@ -206,9 +215,7 @@ def apply(
         options: see `RunOptions`.
     """
     inputs = [
-        Input(
-            name=tensor.name, array=as_array(f"{operator.name}: {tensor.name}", array), keep_data=tensor.values_matter
-        )
+        Input(name=tensor.name, array=_as_input(operator, tensor, array), keep_data=tensor.values_matter)
         for tensor, array in zip(operator.inputs, arrays, strict=True)
     ]
     settings: dict[str, Any] = {**options}

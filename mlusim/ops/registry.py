@@ -22,8 +22,15 @@ def _operators() -> dict[str, Operator]:
 OPERATORS = _operators()
 
 
+# Also by the names of their commands: tin_shift is the forward operator.
+_BY_COMMAND = {
+    operator.command: operator for operator in OPERATORS.values() if operator.command and not operator.variant
+}
+
+
 def operator_of(name: str) -> Operator:
-    """Return an operator by name. Raises `InputError`."""
-    if not isinstance(name, str) or name not in OPERATORS:
-        raise InputError(f"no operator {shown(name)}; {choose_one(name, OPERATORS)}")
-    return OPERATORS[name]
+    """Return an operator by its name or that of its command. Raises `InputError`."""
+    known = {**OPERATORS, **_BY_COMMAND}
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"no operator {shown(name)}; {choose_one(name, known)}")
+    return known[name]

@@ -294,7 +294,20 @@ def test_the_former_functions_that_planned_name_their_successor():
 def test_tin_shift_is_callable_by_its_name_on_the_command_line():
     clip, shifts = np.arange(8, dtype=np.float32).reshape(1, 4, 2, 1), np.array([[1, 0]], np.int32)
     shifted = np.concatenate([np.zeros((1, 1, 1, 1)), clip[:, :-1, :1]], 1)
-    assert np.array_equal(ops.tin_shift(clip, shifts).output, np.concatenate([shifted, clip[:, :, 1:]], 2))
+    expected = np.concatenate([shifted, clip[:, :, 1:]], 2)
+    assert np.array_equal(ops.tin_shift(clip, shifts).output, expected)
+    assert np.array_equal(ops.tin_shift(clip, [[1, 0]]).output, expected)
+    with pytest.raises(InputError, match="shifts is int64: it must be int32"):
+        ops.tin_shift(clip, [[2**31, 0]])
+    assert mlusim.plan("tin_shift", clip.shape, (1, 2)) == mlusim.plan("tin_shift_forward", clip.shape, (1, 2))
+
+
+def test_inputs_may_have_the_other_byte_order():
+    x, index = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([2, 0], np.int32)
+    found = ops.index_select(x.astype(">f4"), index.astype(">i4"))
+    assert found.output.dtype == np.float32
+    assert np.array_equal(found.output, x[index])
+    assert ops.bitcast_convert(np.array([1, -2], ">i2"), "uint16").output.tolist() == [1, 2**16 - 2]
 
 
 def test_a_limit_of_numpy_is_one_of_python(tmp_path):
