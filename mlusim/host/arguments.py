@@ -19,6 +19,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mlusim.arrays import Array
 from mlusim.dtypes import ALL, dtype_name, dtype_of, nearest_dtype
@@ -60,10 +61,12 @@ class Output:
     pitch: int = 0
 
     @classmethod
-    def like(cls, array: Array) -> Output:
+    def like(cls, array: ArrayLike) -> Output:
         """Create an output with the shape and the element type of an array."""
-        array = as_array("Output.like: the argument", array)
-        return cls(array.shape, array.dtype)
+        if isinstance(array, int | tuple):
+            raise InputError(f"Output.like({shown(array)}) takes an array: Output({shown(array)}, dtype) takes a shape")
+        model = as_array("Output.like: the argument", array)
+        return cls(model.shape, model.dtype)
 
     def make(self, device: Device, name: str) -> View:
         """Allocate the tensor on a device. Raises `InputError` for a pitch smaller than a row."""

@@ -91,8 +91,10 @@ def refuse_numbers(cls: type) -> None:
         setattr(cls, name, method)
 
 
-def missing_attribute(view: object, name: str) -> str:
+def missing_attribute(view: object, name: str, *, is_instruction: bool = False) -> str:
     """Return the message for an attribute that a view lacks: what to use instead, or the nearest name.
+
+    Instructions, as NumPy's methods `sum` and `max`, are methods of the core.
 
     A method `__getattr__` would say so everywhere, but make each access to an attribute that exists slower: with it, an
     operation takes a fifth more time.
@@ -101,5 +103,7 @@ def missing_attribute(view: object, name: str) -> str:
     if not name.startswith("_"):
         near = nearest(name, [known for known in dir(type(view)) if not known.startswith("_")])
         remedy = near or (_COMPUTE if hasattr(np.ndarray, name) else "")
+        if is_instruction:
+            remedy = f"it is an instruction of the core, `core.{name}(...)`"
         remedy = f": {_INSTEAD.get(name, remedy)}".rstrip(": ")
     return f"a view has no attribute {name!r}{remedy}"

@@ -93,7 +93,9 @@ def _integer(item: Any, axis: int, view: View) -> int:
     try:
         return as_index(item)
     except TypeError:
+        remedy = "gather elements with core.gather or a counted loop"
+        if isinstance(item, float | np.floating):
+            remedy = "divide integers by `//`"
         raise AccessError(
-            f"{shown(item)} cannot index axis {axis} of {view!r}: a view takes integers, slices and `...`; "
-            "gather elements with core.gather or a counted loop"
+            f"{shown(item)} cannot index axis {axis} of {view!r}: a view takes integers, slices and `...`; {remedy}"
         ) from None

@@ -220,6 +220,12 @@ def test_an_unknown_keyword_names_the_kernel_and_the_nearest_name(settings, mess
         mlusim.run(shrunk, np.zeros(4), mlusim.Output((4,)), **settings)
 
 
+@pytest.mark.parametrize(("name", "meant"), [("rtol", "tolerance"), ("atol", "absolute_tolerance")])
+def test_the_names_of_numpy_for_tolerances_are_recognised(name, meant):
+    with pytest.raises(TypeError, match=rf"^shrunk has no parameter '{name}': did you mean {meant}\?"):
+        mlusim.verify(shrunk, np.zeros(4), mlusim.Output((4,)), reference=np.zeros(4), **{name: 1e-3})
+
+
 async def _nothing(core):
     del core
 
@@ -237,8 +243,15 @@ def test_an_invalid_element_type_names_its_tensor():
         mlusim.run(kernel, np.zeros(3), mlusim.Output(3, "float33"))
     with pytest.raises(InputError, match=r"^out: dtype 'fp16' is not an element type; did you mean float16\? accepted"):
         mlusim.run(kernel, np.zeros(3), mlusim.Output(3, "fp16"))
-    with pytest.raises(InputError, match=r"^x: dtype '>f4' is float32 in the other byte order"):
-        mlusim.run(kernel, np.zeros(3, ">f4"), mlusim.Output(3))
+    with pytest.raises(InputError, match=r"^out: dtype '>f4' is float32 in the other byte order"):
+        mlusim.run(kernel, np.zeros(3), mlusim.Output(3, ">f4"))
+
+
+@pytest.mark.parametrize("shape", [3, (3, 4)])
+def test_a_shape_is_not_an_array_to_be_like(shape):
+    with pytest.raises(InputError, match=r"^Output\.like\(.*\) takes an array: Output\(.*, dtype\) takes a shape$"):
+        mlusim.Output.like(shape)
+    assert mlusim.Output.like([[1, 2, 3]]).shape == (1, 3)
 
 
 @pytest.mark.parametrize(

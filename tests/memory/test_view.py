@@ -125,6 +125,10 @@ def test_slicing_moves_nothing() -> None:
         (slice(4, None), "slice [4:] is outside axis 0"),
         (slice(None, None, 0), "a slice step of 0 on axis 0"),
         (1.0, "1.0 cannot index axis 0 of <view of x (nram): int32 [3, 4]>: a view takes integers, slices and `...`; "),
+        (
+            1.5,
+            "1.5 cannot index axis 0 of <view of x (nram): int32 [3, 4]>: a view takes integers, slices and `...`; di",
+        ),
         (True, "True cannot index axis 0"),
         (None, "None cannot index axis 0"),
         ([0, 1], "[0, 1] cannot index axis 0"),

@@ -32,6 +32,10 @@ async def arithmetic_of_an_array(core: Core) -> None:
     core.nram.alloc((4, 4), "int8").mean()  # named
 
 
+async def instruction_as_a_method(core: Core) -> None:
+    core.nram.alloc((4, 4), "int8").sum()  # named
+
+
 async def name_of_numpy(core: Core) -> None:
     core.multiply(1, 2)  # named
 
@@ -71,6 +75,7 @@ MISNAMED: list[tuple[Any, type[MlusimError], str]] = [
     (attribute_of_an_array, KernelError, ".* a view has no attribute 'T': view.transpose.. swaps the axes$"),
     (misspelt_attribute, KernelError, r".* a view has no attribute 'shap': did you mean shape\?$"),
     (arithmetic_of_an_array, KernelError, ".* a view has no attribute 'mean': compute with instructions, such as"),
+    (instruction_as_a_method, KernelError, r".* a view has no attribute 'sum': it is an instruction .*, `core\.sum\("),
     (name_of_numpy, UnknownNameError, r"core\.multiply is not an instruction of this core: did you mean mul\? docs"),
     (name_of_triton, UnknownNameError, r"core\.program_id is not an instruction .*: did you mean task_id\? docs"),
     (name_of_ascend_c, UnknownNameError, r"core\.DataCopy is not an instruction .*: did you mean memcpy\? docs"),

@@ -124,13 +124,14 @@ def forgotten_await(task: Task) -> AwaitError:
     return error
 
 
-def returned_value(task: Task, value: object) -> KernelError:
-    """Return the error about a kernel that returns something."""
-    return KernelError(
+def returned_value(task: Task, value: object, source: tuple[str, int]) -> KernelError:
+    """Return the error about a kernel that returns something, at its last line."""
+    error = KernelError(
         f"the kernel returned {shown(value)}: a kernel returns nothing; it writes results to an output, such as "
-        "Output(shape, dtype)",
-        f"{task.name}, at {format_ns(task.now_ps)}",
+        "Output(shape, dtype)"
     )
+    error.locate(location(task, source, task.now_ps), source)
+    return error
 
 
 def too_many_operations(task: Task) -> OperationLimitError:
@@ -168,7 +169,9 @@ def _wrong_call(owner: str, name: str, complaint: str) -> str:
 def _raised(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, AttributeError) and isinstance(error.obj, View):
-        text = missing_attribute(error.obj, str(error.name))
+        from mlusim.cores.core import Core
+
+        text = missing_attribute(error.obj, str(error.name), is_instruction=hasattr(Core, str(error.name)))
     elif isinstance(error, AttributeError) and type(error.obj).__name__ == "Scratch" and error.name in _FREES:
         text += ": `with core.nram.scope():` frees the buffers that are allocated in it"
     elif isinstance(error, AttributeError) and _is_ours(error.obj):

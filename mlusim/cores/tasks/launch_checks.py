@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_GRID = 65535
 UNIONS = {f"UNION{clusters}": clusters for clusters in (1, 2, 4, 8, 16)}
-# By their names elsewhere, as in CNRT and CUDA, the settings of a launch.
+# By their names elsewhere, as in CNRT, CUDA and NumPy, the settings of a launch and of `verify`.
 LAUNCH_SETTINGS = {
     "grid": "dim",
     "grid_dim": "dim",
@@ -34,6 +34,8 @@ LAUNCH_SETTINGS = {
     "task_type": "kind",
     "union": "kind",
     "board": "device",
+    "rtol": "tolerance",
+    "atol": "absolute_tolerance",
 }
 _AXES = 3
 _GRID = "a grid is three integers (x, y, z), or fewer"

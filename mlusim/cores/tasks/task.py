@@ -287,7 +287,7 @@ class Task:
         if dropped:
             raise forgotten(dropped[0].__name__, frame.f_code.co_filename, frame.f_lineno)
         if value is not None:
-            raise returned_value(self, value)
+            raise returned_value(self, value, ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno))
         if not self.drain(ALL_PIPES, NONE, self._end):
             self._end()
 

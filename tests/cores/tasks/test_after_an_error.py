@@ -328,7 +328,8 @@ def test_a_kernel_returns_nothing(value):
         return value
 
     rule = r"a kernel returns nothing; it writes results to an output, such as Output\(shape, dtype\)$"
-    with pytest.raises(KernelError, match=r"^task 0 \(cluster 0, core 0\), at .* ns: the kernel returned .*: " + rule):
+    place = r"^task 0 \(cluster 0, core 0\), test_after_an_error\.py:\d+, at .* ns: "
+    with pytest.raises(KernelError, match=place + "the kernel returned .*: " + rule):
         mlusim.run(kernel, kind="BLOCK", dim=1)
 
 
