@@ -72,12 +72,18 @@ class _Group(click.Group):
 bangc = _Group("bangc", help=_HELP, callback=help_if_alone, invoke_without_command=True)
 
 
+_entry_option = click.option(
+    "--entry", "-e", metavar="NAME", help="The kernel: name, or 'name<float, 4>'. [default: main, or the only entry]"
+)
+_sources_option = click.option(
+    "--with", "sources", multiple=True, metavar="FILE", help="Another source file. May be repeated."
+)
 _SECTIONS = {
-    "Entry and arguments": ("entry", "shape", "dtype", "arg", "seed"),
-    "Compilation": ("sources", *COMPILE_OPTIONS),
-    "Board and launch": ("device", "dim", "kind", "theory_ops"),
-    "Run": ("check", "no_data", "dma"),
-    "Output": ("out", "report", "save_run", "as_json", "quiet", "force"),
+    "Entry and arguments": (_entry_option, shape_option, dtype_option, arg_option, seed_option),
+    "Compilation": (_sources_option, compile_options),
+    "Board and launch": (device_option, launch_options(several=False), theory_ops_option),
+    "Run": (check_option, no_data_option, dma_option),
+    "Output": (outs_option, report_option, save_run_option, output_options),
 }
 
 
@@ -95,25 +101,6 @@ Examples:
 @bangc.command("run", cls=SectionedCommand, sections=_SECTIONS, help=_RUN_HELP)
 @click.argument("file", metavar="FILE")
 @click.argument("words", nargs=-1, metavar="[-- ARGUMENTS...]")
-@click.option("--with", "sources", multiple=True, metavar="FILE", help="Another source file. May be repeated.")
-@click.option(
-    "--entry", "-e", metavar="NAME", help="The kernel: name, or 'name<float, 4>'. [default: main, or the only entry]"
-)
-@shape_option
-@dtype_option
-@arg_option
-@seed_option
-@launch_options(several=False)
-@theory_ops_option
-@compile_options
-@device_option
-@check_option
-@no_data_option
-@dma_option
-@outs_option
-@report_option
-@save_run_option
-@output_options
 def run(
     *,
     file: str,

@@ -13,9 +13,9 @@ from mlusim.cli.compare_table import print_comparison
 from mlusim.cli.kernel_arguments import METAVAR, call_of, given, kernel_command, settings_of
 from mlusim.cli.kernel_completion import complete_kernel_argument
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
-from mlusim.cli.operator_inputs import input_options, input_sections, inputs_json, read_inputs, strategies_option
+from mlusim.cli.operator_inputs import input_sections, inputs_json, read_inputs, strategies_option
 from mlusim.cli.operators import SUMMARIES
-from mlusim.cli.options import devices_option, full_option, output_options, parameters, steady_option
+from mlusim.cli.options import devices_option, full_option, output_options, steady_option
 from mlusim.errors import PlanError
 
 if TYPE_CHECKING:
@@ -26,28 +26,23 @@ if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 _no_data_option = click.option("--no-data", is_flag=True, help="Timing only: results are not compared.")
-_OUTPUT = ("no_data", "steady", "full", "as_json", "quiet")
-_SECTIONS = {"Board and split": ("device", "strategies"), "Output": _OUTPUT}
+_OUTPUT_OPTIONS = (_no_data_option, steady_option, full_option, output_options)
 
 
 def _make_operator(command: Command) -> click.Command:
-    options = parameters(
-        devices_option,
-        strategies_option(
-            command, "Strategies, separated by commas, or all; may be repeated. [default: all]", "strategies"
-        ),
-        _no_data_option,
-        steady_option,
-        full_option,
-        output_options,
+    strategies = strategies_option(
+        command, "Strategies, separated by commas, or all; may be repeated. [default: all]", "strategies"
     )
     return OperatorCommand(
         command,
         _compare,
         about=f"Strategies of {command.name} side by side. {SUMMARIES[command.name]}",
         example=f"mlusim compare {command.name} {_example(command)}",
-        params=[*input_options(command), *options],
-        sections=input_sections(command) | _SECTIONS,
+        sections={
+            **input_sections(command),
+            "Board and split": (devices_option, strategies),
+            "Output": _OUTPUT_OPTIONS,
+        },
     )
 
 
@@ -139,21 +134,15 @@ def _prepared(
 
 def _make_kernel(kernel_name: str) -> click.Command:
     """Create `mlusim compare FILE.py:KERNEL [FILE.py:KERNEL]...`."""
+    others = click.argument("others", nargs=-1, metavar=f"[{METAVAR}]...", shell_complete=complete_kernel_argument)
     return kernel_command(
         kernel_name,
         _compare_kernels,
         about="Compare kernels of your own, or one with several settings, and check that their outputs are equal.",
         example="mlusim compare add.py:simple add.py:buffered --shape 1000000",
-        options=(
-            click.argument("others", nargs=-1, metavar=f"[{METAVAR}]...", shell_complete=complete_kernel_argument),
-            devices_option,
-            _no_data_option,
-            steady_option,
-            full_option,
-            output_options,
-        ),
+        device=devices_option,
         several=True,
-        sections={"Output": _OUTPUT},
+        sections={"Kernels": (others,), "Output": _OUTPUT_OPTIONS},
     )
 
 

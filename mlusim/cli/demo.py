@@ -44,26 +44,20 @@ Examples:
 """
 
 
-_SECTIONS = {
-    "Board and split": ("device", "strategy"),
-    "Output": ("out", "report", "save_run", "save", "explain", "as_json", "quiet"),
-}
-
-
-@click.command(cls=SectionedCommand, sections=_SECTIONS, help=_HELP)
-@device_option
-@strategy_option("tin_shift", "See `mlusim run tin_shift --help`. [default: auto]")
-@out_option
-@report_option
-@save_run_option
-@click.option(
+_strategy_option = strategy_option("tin_shift", "See `mlusim run tin_shift --help`. [default: auto]")
+_save_option = click.option(
     "--save",
     type=DIRECTORY,
     metavar="DIR",
     help="Write the inputs to DIR, as clip.npy and shifts.npy for `mlusim run`.",
 )
-@explain_option
-@output_options
+_SECTIONS = {
+    "Board and split": (device_option, _strategy_option),
+    "Output": (out_option, report_option, save_run_option, _save_option, explain_option, output_options),
+}
+
+
+@click.command(cls=SectionedCommand, sections=_SECTIONS, help=_HELP)
 def demo(
     *,
     device: Board,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import click
@@ -51,32 +52,56 @@ class HelpContext(click.Context):
     formatter_class = HelpFormatter
 
 
+# A parameter of a command, or a decorator that adds one or several to a function.
+Option = click.Parameter | Callable[[Any], Any]
+Sections = Mapping[str, Sequence[Option]]
+
+
 class SectionedCommand(click.Command):
     """A command whose help groups its options under headings.
 
     Args:
-        sections: names of parameters, or of options, under each heading; all others come last.
+        params: parameters under the last heading.
+        sections: by heading, the parameters under it.
     """
 
     context_class = HelpContext
 
-    def __init__(self, *args: Any, sections: Mapping[str, Iterable[str]] | None = None, **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
-        self._sections = {head: tuple(names) for head, names in (sections or {}).items()}
+    def __init__(
+        self,
+        name: str | None,
+        *,
+        params: Sequence[click.Parameter] | None = None,
+        sections: Sections | None = None,
+        **attributes: Any,
+    ) -> None:
+        self._sections = {
+            head: [parameter for option in options for parameter in _parameters(option)]
+            for head, options in (sections or {}).items()
+        }
+        super().__init__(name, params=[*(params or ()), *chain(*self._sections.values())], **attributes)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options by section."""
-        records = {}
-        for parameter in self.get_params(ctx):
+        listed = [*chain(*self._sections.values())]
+        others = [parameter for parameter in self.get_params(ctx) if parameter not in listed]
+        last = "Other" if self._sections else "Options"
+        for head, parameters in (*self._sections.items(), (last, others)):
             # Arguments are shown in the usage line.
-            record = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
-            if record is not None:
-                records[parameter.name or ""] = record
-        for head, names in self._sections.items():
-            rows = [records.pop(name) for name in names if name in records]
+            options = (parameter for parameter in parameters if isinstance(parameter, click.Option))
+            rows = [record for option in options if (record := option.get_help_record(ctx)) is not None]
             if rows:
                 with formatter.section(head):
                     formatter.write_dl(rows)
-        if records:
-            with formatter.section("Other" if self._sections else "Options"):
-                formatter.write_dl(list(records.values()))
+
+
+def _parameters(option: Option) -> list[click.Parameter]:
+    """Return the parameters that a decorator adds, in their order."""
+    if isinstance(option, click.Parameter):
+        return [option]
+
+    def function() -> None:
+        """Collect them."""
+
+    added: list[click.Parameter] = option(function).__click_params__
+    return added[::-1]

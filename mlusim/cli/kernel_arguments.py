@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.help_format import SectionedCommand
+from mlusim.cli.help_format import Option, SectionedCommand, Sections
 from mlusim.cli.kernel_completion import setting_names
 from mlusim.cli.option_types import ELEMENT_TYPE, GRID, OPERATIONS, SHAPE, Kinds, assignment, complete_assignment
-from mlusim.cli.options import COMPILE_OPTIONS, compile_options, parameters, seed_option
+from mlusim.cli.options import COMPILE_OPTIONS, compile_options, seed_option
 from mlusim.errors import InputError, it_has
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def launch_options(*, several: bool) -> Callable[..., Any]:
         metavar="KINDS" if several else "KIND",
         help=f"BLOCK, UNION1, UNION2, ...{', separated by commas' if several else ''} [default: UNION1]",
     )
-    return lambda function: kind(dim(function))
+    return lambda function: dim(kind(function))
 
 
 def call_of(named: str | Callable[..., Any], options: dict[str, Any]) -> KernelCall:
@@ -153,18 +153,9 @@ def bind_compile_options(kernel_name: str, options: dict[str, Any]) -> str:
     return KernelName(kernel_name, words)
 
 
-def with_compile_options(kernel_name: str, command: click.Command) -> click.Command:
-    """Add compile options to the command if its kernel is BANG C."""
-    if ".mlu" in kernel_name:
-        compile_options(command)
-    return command
-
-
-_SECTIONS = {
-    "Arguments": ("shape", "dtype", "arg", "settings", "seed", "theory_ops"),
-    "Board and launch": ("device", "dim", "kind"),
-    "Compilation": COMPILE_OPTIONS,
-}
+def compile_section(kernel_name: str) -> Sections:
+    """Return the section of compile options, if the kernel is BANG C."""
+    return {"Compilation": (compile_options,)} if ".mlu" in kernel_name else {}
 
 
 def kernel_command(
@@ -173,8 +164,8 @@ def kernel_command(
     *,
     about: str,
     example: str,
-    options: Sequence[Callable[[Any], Any]],
-    sections: Mapping[str, Sequence[str]],
+    device: Option,
+    sections: Sections,
     several: bool = False,
 ) -> click.Command:
     """Create a command for FILE.py:KERNEL, with the options for its arguments.
@@ -183,21 +174,24 @@ def kernel_command(
         kernel_name: FILE.py:KERNEL.
         callback: called with it, and with the options by name.
         about, example: the first and the last lines of the help.
-        options: options of the command, besides the arguments of the kernel.
-        sections: the headings for them in the help.
+        device: the option of the board.
+        sections: the other options of the command, besides the arguments of the kernel, by heading.
         several: settings and launches may have several values.
     """
 
     def call(**values: Any) -> Any:
         return callback(bind_compile_options(kernel_name, values), **values)
 
-    arguments = (shape_option, dtype_option, arg_option, set_option(kernel_name, several=several), seed_option)
-    command = SectionedCommand(
+    settings = set_option(kernel_name, several=several)
+    return SectionedCommand(
         kernel_name,
-        params=parameters(*arguments, launch_options(several=several), theory_ops_option, *options),
-        sections={**_SECTIONS, **sections},
+        sections={
+            "Arguments": (shape_option, dtype_option, arg_option, settings, seed_option, theory_ops_option),
+            "Board and launch": (device, launch_options(several=several)),
+            **compile_section(kernel_name),
+            **sections,
+        },
         callback=call,
         help=f"{about}\n\n\b\nExample:\n  {example}",
         short_help=about,
     )
-    return with_compile_options(kernel_name, command)

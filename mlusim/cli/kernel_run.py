@@ -35,9 +35,8 @@ outs_option = click.option(
     help="Write an output to FILE, as .npy; with several outputs, name each.",
 )
 
-# The last options of `run` and `verify`, and their section of the help.
+# The last options of `run` and `verify`.
 OUTPUT_OPTIONS = (outs_option, report_option, save_run_option, csv_option, output_options)
-OUTPUT = ("out", "report", "save_run", "operations", "as_json", "quiet")
 
 
 def inputs_of(kernel_name: str, arguments: Sequence[str]) -> list[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.help_format import SectionedCommand
+from mlusim.cli.help_format import SectionedCommand, Sections
 from mlusim.cli.kernel_arguments import METAVAR
 from mlusim.cli.kernel_completion import complete_kernel
 from mlusim.cli.operators import SUMMARIES
@@ -121,7 +121,7 @@ class OperatorCommand(SectionedCommand):
         command: the operator.
         callback: called with it, and with the options by name.
         about, example: the first and the last lines of the help.
-        params, sections: as in `SectionedCommand`.
+        sections: as in `SectionedCommand`.
     """
 
     def __init__(
@@ -131,12 +131,10 @@ class OperatorCommand(SectionedCommand):
         *,
         about: str,
         example: str,
-        params: list[click.Parameter],
-        sections: Mapping[str, Sequence[str]],
+        sections: Sections,
     ) -> None:
         super().__init__(
             command.name,
-            params=params,
             sections=sections,
             callback=partial(callback, command),
             help=f"{about}\n\n\b\nExample:\n  {example}",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlusim.cli.help_format import Sections
 from mlusim.cli.operators import options_of
 from mlusim.cli.option_types import ELEMENT_TYPE, FILE, SHAPE, complete_from
 from mlusim.errors import InputError, flag_of
@@ -17,41 +18,31 @@ if TYPE_CHECKING:
     from mlusim.ops.commands import Command
 
 
-def input_options(command: Command) -> list[click.Parameter]:
-    """Return the options of an operator's inputs and attributes."""
-    own: list[click.Parameter] = [
-        click.Option([flag_of(tensor.flag_name)], type=FILE, metavar="FILE", help=tensor.help)
-        for tensor in command.operator.inputs
-    ]
-    return [
-        *own,
-        *options_of(command.attributes),
-        click.Option(
-            ["--shape"], type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196 or 2x8x256x196."
-        ),
-        click.Option(
-            [flag_of(command.operator.data_option), "random_dtype"],
-            type=ELEMENT_TYPE,
-            metavar="DTYPE",
-            help="With --shape: element type. [default: float32]",
-        ),
-        *options_of(command.operator.example_attributes),
-        click.Option(
-            ["--seed"],
-            type=click.IntRange(min=0),
-            metavar="NUMBER",
-            help="With --shape: seed of the random inputs. [default: 0]",
-        ),
-    ]
-
-
-def input_sections(command: Command) -> dict[str, Sequence[str]]:
-    """Return the headings for these options in the help, and the options under each."""
-    random = [attribute.name for attribute in command.operator.example_attributes]
+def input_sections(command: Command) -> Sections:
+    """Return the options of an operator's inputs and attributes, by heading of the help."""
+    shape = click.option(
+        "--shape", type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196 or 2x8x256x196."
+    )
+    dtype = click.option(
+        flag_of(command.operator.data_option),
+        "random_dtype",
+        type=ELEMENT_TYPE,
+        metavar="DTYPE",
+        help="With --shape: element type. [default: float32]",
+    )
+    seed = click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        metavar="NUMBER",
+        help="With --shape: seed of the random inputs. [default: 0]",
+    )
     return {
-        "Operator": [attribute.name for attribute in command.attributes],
-        "Inputs, from .npy or .npz files": [tensor.flag_name for tensor in command.operator.inputs],
-        "Inputs, random": ["shape", "random_dtype", *random, "seed"],
+        "Operator": options_of(command.attributes),
+        "Inputs, from .npy or .npz files": [
+            click.option(flag_of(tensor.flag_name), type=FILE, metavar="FILE", help=tensor.help)
+            for tensor in command.operator.inputs
+        ],
+        "Inputs, random": [shape, dtype, *options_of(command.operator.example_attributes), seed],
     }
 
 

@@ -18,14 +18,6 @@ _BOARD = "Board: a preset (see `mlusim devices`), or a TOML file of your own."
 SAVE_RUN = "Write the whole run to FILE, for `mlusim report`, `mlusim retime` and mlusim.load."
 
 
-def parameters(*options: Callable[[Any], Any]) -> list[click.Parameter]:
-    """Return decorators as the parameters of a command that is made by a call."""
-    command = click.Command(None)
-    for option in options:
-        option(command)
-    return command.params
-
-
 _device = partial(click.option, "--device", "-d", default=DEFAULT_DEVICE, show_default=True)
 device_option = _device(type=DEVICE, metavar="NAME|FILE", help=_BOARD)
 # The board as a name, for commands that print a command again.
@@ -98,7 +90,7 @@ quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print nothing b
 
 def output_options(function: Function) -> Function:
     """--json, --quiet and --force."""
-    return quiet_option(json_option(force_option(function)))
+    return json_option(quiet_option(force_option(function)))
 
 
 COMPILE_OPTIONS = ("include", "define", "std", "compiler")

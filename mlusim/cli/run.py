@@ -9,9 +9,9 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.kernel_arguments import call_of, kernel_command
-from mlusim.cli.kernel_run import OUTPUT, OUTPUT_OPTIONS, inputs_of, max_operations_option, run_kernel
+from mlusim.cli.kernel_run import OUTPUT_OPTIONS, inputs_of, max_operations_option, run_kernel
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
-from mlusim.cli.operator_inputs import input_options, input_sections, inputs_json, read_inputs, strategy_option
+from mlusim.cli.operator_inputs import input_sections, inputs_json, read_inputs, strategy_option
 from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.option_types import SIZE
 from mlusim.cli.options import (
@@ -23,7 +23,6 @@ from mlusim.cli.options import (
     no_data_option,
     out_option,
     output_options,
-    parameters,
     report_option,
     save_run_option,
     sensitivity_option,
@@ -38,41 +37,30 @@ if TYPE_CHECKING:
     from mlusim.ops.commands import Command
 
 
-_SECTIONS = {
-    "Board and split": ("device", "strategy", "nram_limit"),
-    "Run": ("dry_run", "no_data", "steady", "check", "sensitivity", "dma"),
-    "Output": ("out", "report", "save_run", "operations", "explain", "as_json", "quiet"),
-}
-
-
 def make_operator(command: Command) -> click.Command:
     """Create `mlusim run OPERATOR`."""
-    options = parameters(
-        device_option,
-        strategy_option(command.name),
-        out_option,
-        report_option,
-        save_run_option,
-        csv_option,
-        explain_option,
-        click.option("--dry-run", is_flag=True, help="Plan only: print the plan, and run nothing."),
-        check_option,
-        sensitivity_option,
-        no_data_option,
-        steady_option,
-        dma_option,
-        click.option(
-            "--nram-limit", type=SIZE, metavar="SIZE", help="Limit on the NRAM of a core that the plan uses: 64KiB."
-        ),
-        output_options,
+    nram_limit = click.option(
+        "--nram-limit", type=SIZE, metavar="SIZE", help="Limit on the NRAM of a core that the plan uses: 64KiB."
     )
+    dry_run = click.option("--dry-run", is_flag=True, help="Plan only: print the plan, and run nothing.")
     return OperatorCommand(
         command,
         _run,
         about=SUMMARIES[command.name],
         example=f"mlusim run {command.name} {command.operator.usage}",
-        params=[*input_options(command), *options],
-        sections=input_sections(command) | _SECTIONS,
+        sections={
+            **input_sections(command),
+            "Board and split": (device_option, strategy_option(command.name), nram_limit),
+            "Run": (dry_run, no_data_option, steady_option, check_option, sensitivity_option, dma_option),
+            "Output": (
+                out_option,
+                report_option,
+                save_run_option,
+                csv_option,
+                explain_option,
+                output_options,
+            ),
+        },
     )
 
 
@@ -159,19 +147,17 @@ def _make_kernel(kernel_name: str) -> click.Command:
         _run_kernel,
         about="A kernel of your own.",
         example="mlusim run add.py:add --arg x=x.npy --arg y=y.npy --arg out=float32:1000000 --report report/",
-        options=(
-            device_option,
-            check_option,
-            sensitivity_option,
-            no_data_option,
-            steady_option,
-            dma_option,
-            max_operations_option,
-            *OUTPUT_OPTIONS,
-        ),
+        device=device_option,
         sections={
-            "Run": ("check", "sensitivity", "no_data", "steady", "dma", "max_operations"),
-            "Output": OUTPUT,
+            "Run": (
+                check_option,
+                sensitivity_option,
+                no_data_option,
+                steady_option,
+                dma_option,
+                max_operations_option,
+            ),
+            "Output": OUTPUT_OPTIONS,
         },
     )
 

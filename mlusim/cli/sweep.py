@@ -17,19 +17,20 @@ from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import (
     arg_option,
     bind_compile_options,
+    compile_section,
     given,
     launch_options,
     set_option,
     settings_of,
     theory_ops_option,
-    with_compile_options,
 )
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
+from mlusim.cli.operator_inputs import strategies_option
 from mlusim.cli.operators import SUMMARIES, options_of
 from mlusim.cli.option_types import assignment
-from mlusim.cli.options import COMPILE_OPTIONS, parameters
+from mlusim.cli.options import devices_option
 from mlusim.cli.provenance import made_by
-from mlusim.cli.sweep_options import RUN_OPTIONS, SECTIONS, axis_options, several_options
+from mlusim.cli.sweep_options import SECTIONS, nram_limits_option, several_options, shapes_option
 from mlusim.cli.sweep_table import print_sweep
 from mlusim.errors import InputError, MlusimError, flag_of
 from mlusim.files import is_kernel_name, provenance_path
@@ -63,7 +64,6 @@ class SweepGroup(OperatorGroup):
 
 
 def _make_operator(command: Command) -> click.Command:
-    own = options_of(command.all_attributes)
     dtype = click.option(
         flag_of(command.operator.data_option),
         "element_type",
@@ -71,16 +71,20 @@ def _make_operator(command: Command) -> click.Command:
         metavar="DTYPES",
         help="Element types of the inputs, separated by commas. [default: float32]",
     )
-    axes = axis_options(command)
-    names = [option.name or "" for option in own]
     return OperatorCommand(
         command,
         _sweep_operator,
         about=f"Sweep {command.name} over every combination of the values given. {SUMMARIES[command.name]}",
         example=f"mlusim sweep {command.name} {command.operator.example_usage} --strategy all --plot time",
-        params=[*parameters(*axes, dtype), *several_options(own), *parameters(*RUN_OPTIONS)],
         sections={
-            "Values to combine": ["shape", "element_type", "device", "strategy", *names, "nram_limit_bytes"],
+            "Values to combine": (
+                shapes_option(required=True),
+                dtype,
+                devices_option,
+                strategies_option(command, "Strategies, separated by commas, or all; see below."),
+                *several_options(options_of(command.all_attributes)),
+                nram_limits_option,
+            ),
             **SECTIONS,
         },
     )
@@ -102,22 +106,13 @@ def _make_kernel(kernel_name: str) -> click.Command:
         help="Version of what the hash of a point cannot include, such as a file that the kernel reads: a new version "
         "makes new points.",
     )
-    command = SectionedCommand(
+    settings = set_option(kernel_name, several=True)
+    return SectionedCommand(
         kernel_name,
-        params=parameters(
-            arg_option,
-            set_option(kernel_name, several=True),
-            launch_options(several=True),
-            theory_ops_option,
-            dtype,
-            version,
-            *axis_options(),
-            *RUN_OPTIONS,
-        ),
         sections={
-            "Kernel": ("arg", "settings", "theory_ops", "dim", "kind", "kernel_version"),
-            "Compilation": COMPILE_OPTIONS,
-            "Values to combine": ("shape", "element_type", "device"),
+            "Kernel": (arg_option, settings, theory_ops_option, launch_options(several=True), version),
+            **compile_section(kernel_name),
+            "Values to combine": (shapes_option(required=False), dtype, devices_option),
             **SECTIONS,
         },
         callback=partial(_sweep_kernel, kernel_name),
@@ -126,7 +121,6 @@ def _make_kernel(kernel_name: str) -> click.Command:
         "one is the output.\n\n\b\nExample:\n"
         "  mlusim sweep add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2",
     )
-    return with_compile_options(kernel_name, command)
 
 
 _HELP = """\

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from mlusim.cli.operator_inputs import strategies_option
+from mlusim.cli.help_format import Option, Sections
 from mlusim.cli.option_types import (
     FILE,
     INTEGERS,
@@ -18,16 +18,12 @@ from mlusim.cli.option_types import (
     complete_assignment,
 )
 from mlusim.cli.options import (
-    devices_option,
     full_option,
     output_options,
     seed_option,
     steady_option,
     workers_option,
 )
-
-if TYPE_CHECKING:
-    from mlusim.ops.commands import Command
 
 DEFAULT_DB = "sweep.sqlite"
 
@@ -108,38 +104,26 @@ def several_options(parameters: Sequence[click.Parameter]) -> list[click.Paramet
     return axes
 
 
-SECTIONS = {
-    "Board parameters": ("nram_bytes", "cores", "bandwidth", "vary"),
-    "Execution": ("data", "steady", "seed", "db", "no_db", "retry", "workers", "dask", "shard", "merge"),
-    "Output": ("output", "plot", "against", "picture", "full", "as_json", "quiet", "force"),
-}
-
-
-def axis_options(command: Command | None = None) -> list[Callable[[Any], Any]]:
-    """Return the axes of every sweep; an operator, `command`, also has strategies and plans."""
-    shape = click.option(
+def shapes_option(*, required: bool) -> Option:
+    """--shape, for several shapes."""
+    return click.option(
         "--shape",
         multiple=True,
-        required=command is not None,
+        required=required,
         type=Several(Shape()),
         metavar="SHAPE",
         help="Shape of the inputs: 2,8,256,196; may be repeated; an extent may be a range: 2,8,256,49..784*2.",
     )
-    if command is None:
-        return [shape, devices_option, *_BOARD_AXES]
-    strategy = strategies_option(command, "Strategies, separated by commas, or all; see below.")
-    nram_limit = click.option(
-        "--nram-limit",
-        "nram_limit_bytes",
-        type=Values("nram_limit_bytes"),
-        metavar="SIZES",
-        help="Limit on the NRAM that a plan uses; makes tiles smaller, and leaves the board unchanged.",
-    )
-    return [shape, devices_option, strategy, *_BOARD_AXES, nram_limit]
 
 
-# Options that vary parameters of the board.
-_BOARD_AXES = (
+nram_limits_option = click.option(
+    "--nram-limit",
+    "nram_limit_bytes",
+    type=Values("nram_limit_bytes"),
+    metavar="SIZES",
+    help="Limit on the NRAM that a plan uses; makes tiles smaller, and leaves the board unchanged.",
+)
+_BOARD_OPTIONS = (
     click.option(
         "--nram",
         "nram_bytes",
@@ -168,8 +152,7 @@ _BOARD_AXES = (
     ),
 )
 
-# How a sweep runs, and its output.
-RUN_OPTIONS = (
+_EXECUTION_OPTIONS = (
     click.option(
         "--data", is_flag=True, help="Run with data. The default, timing only, is faster, with the same figures."
     ),
@@ -200,6 +183,8 @@ RUN_OPTIONS = (
         metavar="FILE",
         help="Merge the points of another file, such as a shard's, into --db. May be repeated.",
     ),
+)
+_OUTPUT_OPTIONS = (
     click.option(
         "--out",
         "--output",
@@ -229,3 +214,9 @@ RUN_OPTIONS = (
     full_option,
     output_options,
 )
+# The options of every sweep, by heading of the help.
+SECTIONS: Sections = {
+    "Board parameters": _BOARD_OPTIONS,
+    "Execution": _EXECUTION_OPTIONS,
+    "Output": _OUTPUT_OPTIONS,
+}

@@ -18,7 +18,6 @@ from mlusim.cli.options import (
     device_name_option,
     full_option,
     json_option,
-    parameters,
     seed_option,
     steady_option,
     workers_option,
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from mlusim.explore.tuning import Tuning
     from mlusim.ops.commands import Command
 
-_OUTPUT = ("show_all", "full", "as_json", "quiet")
-
 
 def _make_operator(command: Command) -> click.Command:
     dtype = click.option(
@@ -41,28 +38,25 @@ def _make_operator(command: Command) -> click.Command:
         metavar="DTYPE",
         help="Element type of the inputs. [default: float32]",
     )
-    run = parameters(
-        click.option("--shape", required=True, type=SHAPE, metavar="SHAPE", help="Shape of the inputs: 2,8,256,196."),
-        dtype,
-        device_name_option,
-        strategies_option(command, "Strategies, separated by commas. [default: all]"),
+    shape = click.option(
+        "--shape", required=True, type=SHAPE, metavar="SHAPE", help="Shape of the inputs: 2,8,256,196."
     )
+    strategies = strategies_option(command, "Strategies, separated by commas. [default: all]")
     own = options_of(command.all_attributes)
     return OperatorCommand(
         command,
         _tune_operator,
         about=f"Find the fastest strategy and tiles of {command.name}. {SUMMARIES[command.name]}",
         example=f"mlusim tune {command.name} {command.operator.example_usage}",
-        params=[*run, *own, *parameters(seed_option, *_TUNE_OPTIONS)],
         sections={
-            "What to tune": [parameter.name or "" for parameter in (*run, *own)],
-            "Execution": ("seed", "steady", "db", "workers"),
-            "Output": _OUTPUT,
+            "What to tune": (shape, dtype, device_name_option, strategies, *own),
+            "Execution": (seed_option, *_EXECUTION_OPTIONS),
+            "Output": _OUTPUT_OPTIONS,
         },
     )
 
 
-_TUNE_OPTIONS = (
+_EXECUTION_OPTIONS = (
     steady_option,
     click.option(
         "--db",
@@ -71,6 +65,8 @@ _TUNE_OPTIONS = (
         help="SQLite file for finished points, as for `mlusim sweep`. [default: none]",
     ),
     workers_option,
+)
+_OUTPUT_OPTIONS = (
     click.option(
         "--all", "show_all", is_flag=True, help=f"Print every plan that ran, not only the first {PLANS_SHOWN}."
     ),
@@ -121,15 +117,9 @@ def _make_kernel(kernel_name: str) -> click.Command:
         _tune_kernel,
         about="Find the fastest settings of a kernel of your own, by running every combination of the given values.",
         example="mlusim tune add.py:add --shape 1000000 --set tile=1024..16384*2",
-        options=(
-            device_name_option,
-            *_TUNE_OPTIONS,
-        ),
+        device=device_name_option,
         several=True,
-        sections={
-            "Execution": ("db", "workers"),
-            "Output": _OUTPUT,
-        },
+        sections={"Execution": _EXECUTION_OPTIONS, "Output": _OUTPUT_OPTIONS},
     )
 
 

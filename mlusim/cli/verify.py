@@ -10,12 +10,7 @@ import click
 from mlusim.cli import show
 from mlusim.cli.kernel_arguments import call_of, given, kernel_command
 from mlusim.cli.kernel_completion import complete_reference
-from mlusim.cli.kernel_run import (
-    OUTPUT,
-    OUTPUT_OPTIONS,
-    inputs_of,
-    max_operations_option,
-)
+from mlusim.cli.kernel_run import OUTPUT_OPTIONS, inputs_of, max_operations_option
 from mlusim.cli.operator_group import OperatorGroup
 from mlusim.cli.option_types import FILE
 from mlusim.cli.options import device_option, dma_option
@@ -57,51 +52,41 @@ def _make_kernel(kernel_name: str) -> click.Command:
         _verify,
         about="Verify a kernel of your own: races, uninitialised reads, deadlocks, wrong results.",
         example="mlusim verify add.py:add --shape 1000000 --reference add.py:expected",
-        options=(
-            device_option,
-            click.option(
-                "--reference",
-                type=FILE,
-                shell_complete=complete_reference,
-                metavar="FILE",
-                help="Expected output: an .npy file (for several outputs, an .npz file with their names), or "
-                "FILE.py:FUNCTION, a function of the inputs.",
-            ),
-            click.option(
-                "--tolerance",
-                type=click.FloatRange(min=0),
-                default=0.0,
-                metavar="NUMBER",
-                help="Largest difference from the reference, relative to it. [default: 0, bit for bit]",
-            ),
-            click.option(
-                "--absolute-tolerance",
-                type=click.FloatRange(min=0),
-                default=0.0,
-                metavar="NUMBER",
-                help="Largest difference in addition to that, for results near 0. [default: 0]",
-            ),
-            click.option(
-                "--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."
-            ),
-            click.option(
-                "--partial", multiple=True, metavar="NAME", help="An output of which a part may stay unwritten."
-            ),
-            dma_option,
-            max_operations_option,
-            *OUTPUT_OPTIONS,
-        ),
+        device=device_option,
         sections={
             "Verification": (
-                "reference",
-                "tolerance",
-                "absolute_tolerance",
-                "dma",
-                "rewrites",
-                "partial",
-                "max_operations",
+                click.option(
+                    "--reference",
+                    type=FILE,
+                    shell_complete=complete_reference,
+                    metavar="FILE",
+                    help="Expected output: an .npy file (for several outputs, an .npz file with their names), or "
+                    "FILE.py:FUNCTION, a function of the inputs.",
+                ),
+                click.option(
+                    "--tolerance",
+                    type=click.FloatRange(min=0),
+                    default=0.0,
+                    metavar="NUMBER",
+                    help="Largest difference from the reference, relative to it. [default: 0, bit for bit]",
+                ),
+                click.option(
+                    "--absolute-tolerance",
+                    type=click.FloatRange(min=0),
+                    default=0.0,
+                    metavar="NUMBER",
+                    help="Largest difference in addition to that, for results near 0. [default: 0]",
+                ),
+                dma_option,
+                click.option(
+                    "--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."
+                ),
+                click.option(
+                    "--partial", multiple=True, metavar="NAME", help="An output of which a part may stay unwritten."
+                ),
+                max_operations_option,
             ),
-            "Output": OUTPUT,
+            "Output": OUTPUT_OPTIONS,
         },
     )
 
