@@ -37,6 +37,15 @@ def is_kernel_name(text: str) -> bool:
     return text.endswith(KERNEL_SUFFIXES) or any(f"{suffix}:" in text for suffix in KERNEL_SUFFIXES)
 
 
+def file_and_kernel(text: str) -> tuple[str, str]:
+    """Split `add.py:add` into the file and the name in it, which is empty for a file alone."""
+    for suffix in KERNEL_SUFFIXES:
+        stem, colon, name = text.partition(f"{suffix}:")
+        if colon and not Path(text).exists():
+            return f"{stem}{suffix}", name
+    return text, ""
+
+
 def source_name(file: str) -> str:
     """Return the name of a source file in messages and reports: `add.py`, or `In[6]` for a cell of a notebook."""
     ipython = sys.modules.get("IPython")

@@ -14,6 +14,7 @@ from mlusim.bangc.compiler.unknown_names import not_simulated
 from mlusim.bangc.kernel_files import SUFFIX
 from mlusim.bangc.module import compile as compile_file
 from mlusim.errors import CompileError, InputError
+from mlusim.files import file_and_kernel
 from mlusim.hardware import Board
 from mlusim.inputs import as_path
 
@@ -63,7 +64,9 @@ def files_of(paths: Iterable[str | Path]) -> list[Path]:
         elif path.is_file():
             files.append(path)
         else:
-            raise InputError(f"{folder_or_file}: no such file or folder")
+            alone, entry = file_and_kernel(str(folder_or_file))
+            remedy = f"; all entries of a file are checked: name the file, {alone}" if entry else ""
+            raise InputError(f"{folder_or_file}: no such file or folder{remedy}")
     return files
 
 

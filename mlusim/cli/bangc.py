@@ -35,7 +35,7 @@ from mlusim.cli.options import (
 from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError, choose_one
-from mlusim.files import is_kernel_name
+from mlusim.files import file_and_kernel, is_kernel_name
 
 if TYPE_CHECKING:
     from mlusim.bangc.host.program import Program
@@ -99,7 +99,7 @@ Examples:
 
 
 @bangc.command("run", cls=SectionedCommand, sections=_SECTIONS, help=_RUN_HELP)
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE[:ENTRY]")
 @click.argument("words", nargs=-1, metavar="[-- ARGUMENTS...]")
 def run(
     *,
@@ -113,6 +113,10 @@ def run(
     from mlusim.bangc.module import compile as compile_file
 
     outputs = Outputs.of(options)
+    file, named = file_and_kernel(file)
+    if named and entry not in {None, named}:
+        raise InputError(f"{file}:{named} and --entry {entry} are two kernels: name one")
+    entry = named or entry
     compiling = {name: options.pop(name) for name in ("sources", *COMPILE_OPTIONS)}
     module = compile_file(file, device, **compiling)
     if entry is None and module.has_main:

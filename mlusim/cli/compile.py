@@ -12,6 +12,7 @@ from mlusim.cli import show
 from mlusim.cli.options import compile_options, device_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError
+from mlusim.files import file_and_kernel
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
@@ -36,6 +37,8 @@ Examples:
 def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool, **options: Any) -> int:
     """Compile or load kernels."""
     for file in files:
+        if (alone := file_and_kernel(file)[0]) != file:
+            raise InputError(f"{file} is a kernel, and all kernels of a file are compiled: name the file, {alone}")
         if Path(file).suffix not in {".py", ".mlu"}:
             raise InputError(f"{file} is not a kernel file: name a .py or a .mlu file")
         if not Path(file).is_file():

@@ -110,6 +110,23 @@ def test_run_writes_the_output_of_an_entry(tmp_path: Path, capsys: pytest.Captur
     found = json.loads(capsys.readouterr().out)
     assert found["operator"] == "copy"
     assert np.array_equal(np.load(tmp_path / "y.npy"), x)
+    assert _mlusim("bangc", "run", f"{KERNELS / 'basics.mlu'}:copy", *arguments, "--out", tmp_path / "z.npy", "-q") == 0
+    assert np.array_equal(np.load(tmp_path / "z.npy"), x)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("bangc", "run", "{}:copy", "--entry", "fill"), "basics.mlu:copy and --entry fill are two kernels: name one"),
+        (("bangc", "check", "{}:copy"), "all entries of a file are checked: name the file, "),
+        (("compile", "{}:copy"), "all kernels of a file are compiled: name the file, "),
+    ],
+)
+def test_a_kernel_in_a_file_is_told_from_a_file(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _mlusim(*(word.format(KERNELS / "basics.mlu") for word in words)) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_run_of_a_program_returns_its_status(capfd: pytest.CaptureFixture[str]) -> None:
