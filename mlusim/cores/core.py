@@ -260,7 +260,8 @@ class Core(InstructionMethods):
     ) -> None:
         """dst[i] = src[offsets[i]] by one asynchronous `__gather`, from arch 592 on; offsets in rows, in NRAM.
 
-        known: the offsets, without a mask: a timing-only run records which rows it reads.
+        known: the offsets, without a mask: a timing-only run records which rows it reads. With a mask, which it does
+            not have, it moves every row.
         """
         row_copies.by_offsets(self.issuer, self._line(_getframe(1)), "gather", dst, src, offsets, mask, known)
 
