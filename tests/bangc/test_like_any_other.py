@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import mlusim
+from command_line import exit_code
 from mlusim import bangc, explore
-from mlusim.cli.program import program
 from mlusim.errors import InputError
 from mlusim.explore.user_kernels import kernel_of
 
@@ -23,12 +23,6 @@ HOME = str(Path.home())
 Output = mlusim.Output((4096,), np.float32)
 X = np.arange(3000, dtype=np.float32)
 ARGUMENTS = ("x=random:float32:30000", "out=float32:30000", "30000")
-
-
-def _mlusim(*words: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        program.main([str(word) for word in words])
-    return int(ended.value.code or 0)
 
 
 def _run(basics: bangc.Module, **options: object) -> mlusim.Result:
@@ -78,14 +72,14 @@ def test_sweeps_run_in_processes_keyed_by_the_source(basics: bangc.Module, tmp_p
 
 def test_the_commands_take_an_entry_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [word for text in ARGUMENTS for word in ("--arg", text)]
-    assert _mlusim("verify", f"{FILE}:copy", *words, "--dim", "8", "--json") == 0
+    assert exit_code("verify", f"{FILE}:copy", *words, "--dim", "8", "--json") == 0
     assert json.loads(capsys.readouterr().out)["ok"]
-    assert _mlusim("run", f"{FILE}:copy", *words, "--dim", "8", "--report", tmp_path / "report") == 0
+    assert exit_code("run", f"{FILE}:copy", *words, "--dim", "8", "--report", tmp_path / "report") == 0
     assert "basics.mlu" in capsys.readouterr().out
     page = (tmp_path / "report" / "report.html").read_text()
     assert "__memcpy(" in page
-    assert _mlusim("compare", f"{FILE}:copy", *words, "--json") == 0
-    assert _mlusim("sweep", f"{FILE}:copy", *words, "--dim", "4", "--dim", "8", "--no-db", "--json", "-j", "0") == 0
+    assert exit_code("compare", f"{FILE}:copy", *words, "--json") == 0
+    assert exit_code("sweep", f"{FILE}:copy", *words, "--dim", "4", "--dim", "8", "--no-db", "--json", "-j", "0") == 0
     with pytest.raises(InputError, match=r"name one of its entries, as in basics\.mlu:copy; it has copy, fill<\.\.\.>"):
         kernel_of(str(FILE))
 
@@ -98,7 +92,7 @@ def test_every_command_takes_a_file_with_one_entry(
     Path("one.mlu").write_text("__mlu_entry__ void one(const float *x, float *y) { y[taskId] = x[taskId]; }\n")
     # A sweep starts processes; once is enough.
     here = ("--workers", "0") if command == "tune" else ()
-    assert _mlusim(command, "one.mlu", "--shape", "64", "--dim", "64", "--kind", "BLOCK", "--json", *here) == 0
+    assert exit_code(command, "one.mlu", "--shape", "64", "--dim", "64", "--kind", "BLOCK", "--json", *here) == 0
     assert json.loads(capsys.readouterr().out)
 
 
@@ -137,13 +131,13 @@ def test_shape_applies_to_tensors_by_their_types(capsys: pytest.CaptureFixture[s
         "}\n"
     )
     words = ("verify", f"{file}:two", "--shape", "256", "--dim", "1", "--kind", "BLOCK")
-    assert _mlusim(*words, "--arg", "n=256") == 0
+    assert exit_code(*words, "--arg", "n=256") == 0
     printed = capsys.readouterr().out
     for expected in ("output   sum float32 [256]", "input    x float16 [256]", "input    y float32 [256]"):
         assert expected in printed
-    assert _mlusim(*words) == 2
+    assert exit_code(*words) == 2
     assert "two: n is a number (int32): give --arg n=NUMBER (in Python" in capsys.readouterr().err
-    assert _mlusim(*words, "--arg", "n=256", "--arg", "x=float16:256") == 2
+    assert exit_code(*words, "--arg", "n=256", "--arg", "x=float16:256") == 2
     assert "x is only read (a pointer to const), and float16:256 is a tensor to write" in capsys.readouterr().err
 
 
@@ -185,11 +179,11 @@ def test_every_command_of_a_kernel_takes_its_compile_options(capsys: pytest.Capt
         ("sweep", "--no-db", "-j", "0"),
         ("tune", "-j", "0"),
     ):
-        assert _mlusim(command[0], *words, *command[1:], "--dim", "8", "--json") == 0, command
+        assert exit_code(command[0], *words, *command[1:], "--dim", "8", "--json") == 0, command
         assert json.loads(capsys.readouterr().out), command
-    assert _mlusim("compile", OPTIONS, *compiled) == 0
+    assert exit_code("compile", OPTIONS, *compiled) == 0
     assert "scale" in capsys.readouterr().out
-    assert _mlusim("run", *words[:5]) == 1
+    assert exit_code("run", *words[:5]) == 1
     # In the words of g++ or of clang.
     assert re.search(r"options\.h: No such file|'options\.h' file not found", capsys.readouterr().err)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import mlusim
+from command_line import call
 from mlusim.cli import main
 from mlusim.cli.files import write_bytes
 from mlusim.cli.operators import SUMMARIES
@@ -21,10 +21,6 @@ from mlusim.cli.program import FAILED, INTERRUPTED, USAGE
 from mlusim.files import atomic_write
 
 SMALL = ("tin_shift", "--shape", "1x4x6x10")
-
-
-def call(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def commands():

@@ -7,14 +7,9 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import mlusim
-from mlusim.cli import main
-
-
-def call(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
+from command_line import call
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 import mlusim
+from command_line import call
 from mlusim.cli import main
 from mlusim.cli.operators import SUMMARIES
 
@@ -27,10 +27,6 @@ TIN_SHIFT = ("sweep", "tin_shift", "--shape", "2,4,8,49", "--workers", "0")
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def call(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def succeed(*arguments):

@@ -8,16 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import mlusim
 from mlusim.analysis.style import drawing
 from mlusim.analysis.sweep_plot import MAX_LINES, check_plot, draw_sweep
 from mlusim.errors import InputError
-
-SHAPE = (2, 4, 8, 49)
-
-
-def here(operation, **axes):
-    return mlusim.sweep(operation, workers=0, **axes)
+from sweeping_here import SHAPE, here
 
 
 @pytest.fixture(scope="module")

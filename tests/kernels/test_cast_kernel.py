@@ -14,13 +14,10 @@ from mlusim.hardware import Board, board
 from mlusim.log import Log
 from mlusim.planning.elementwise import STRATEGIES, plan_elementwise
 from mlusim.units import PS_PER_S
+from operator_runs import small
 
 NAMES = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 SIZES = st.sampled_from([1, 2, 4, 8, 16])
-
-
-def small(name: str, nram_bytes: int) -> Board:
-    return board(name).replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
 
 
 def one_core(name: str) -> Board:

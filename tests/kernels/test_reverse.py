@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 
 import mlusim
 from mlusim import ops
-from mlusim.hardware import Board, board
+from mlusim.hardware import board
 from mlusim.host.device import Device
 from mlusim.kernels.boxes import copies, copy_box
 from mlusim.results.result import Result
 from mlusim.units import PS_PER_S
+from operator_runs import small
 
 RNG = np.random.default_rng(7)
-
-
-def small(name: str, nram_bytes: int) -> Board:
-    return board(name).replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
 
 
 def count(result: Result, name: str) -> int:

@@ -8,7 +8,7 @@ import pytest
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
 from mlusim.units import round_up
-from operator_runs import any_bits, on, opaque, operations, same_bits
+from operator_runs import any_bits, on, opaque, operations, same_bits, scattered
 
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 # What strategy "bins" sorts with.
@@ -21,16 +21,6 @@ WAYS = [
 ]
 # Elements of 1, 2, 4, 8 and 16 bytes.
 DTYPES = ("bool", "int8", "float16", "float32", "int64", "complex128")
-
-
-def put(x, index, src, axis):
-    """One update after the other, in row-major order."""
-    out, src = opaque(x).copy(), opaque(src)
-    for place in np.ndindex(index.shape):
-        to = list(place)
-        to[axis] = index[place]
-        out[tuple(to)] = src[place]
-    return out
 
 
 def put_rows(x, index, src):
@@ -61,7 +51,7 @@ def test_each_tier(name, dtype, wide, strategy, tier):
     device = on(name, room, clusters=1, cores_per_cluster=cores, vector_startup_cycles=64)
     result = ops.scatter(x, index, src, 1, device=device, strategy=strategy)
     assert result.plan.tier == tier
-    assert same_bits(result, put(x, index, src, 1))
+    assert same_bits(result, scattered(x, index, src, 1))
 
 
 @pytest.mark.parametrize("nram_bytes", [1600, 1000])
@@ -87,7 +77,7 @@ def test_each_axis(name, nram_bytes, strategy, axis):
     index = rng.integers(-x.shape[axis], x.shape[axis], wanted)
     src = any_bits(rng, tuple(wanted), "float32")
     result = ops.scatter(x, index, src, axis, device=on(name, nram_bytes), strategy=strategy)
-    assert same_bits(result, put(x, index, src, axis))
+    assert same_bits(result, scattered(x, index, src, axis))
 
 
 @pytest.mark.grid(4)
@@ -164,7 +154,7 @@ def test_row_numbers_by_vector_instructions_or_by_the_loop(dtype, wide):
         ops.scatter(x, index, src, 1, device=on("mlu370-x4", vector_startup_cycles=cycles, **cores), strategy="slab")
         for cycles in (64, 100_000)
     )
-    assert same_bits(by_vector, put(x, index, src, 1))
+    assert same_bits(by_vector, scattered(x, index, src, 1))
     assert same_bits(by_loop, by_vector.output)
     assert by_vector.plan.parameters.index_arithmetic.numbered
     assert operations(by_vector)["minequal"] == operations(by_vector)["scalar_copy"]
@@ -246,7 +236,7 @@ class TestLastWins:
         index = rng.integers(-4, 0, (3, 1000)).astype(np.int32)
         src = any_bits(rng, index.shape, dtype)
         result = ops.scatter(x, index, src, 1, device=on(name, 4096), strategy=strategy)
-        assert same_bits(result, put(x, index, src, 1))
+        assert same_bits(result, scattered(x, index, src, 1))
 
 
 @pytest.mark.parametrize(("name", "strategy"), WAYS)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mlusim
+from command_line import shifted
 from mluop_programs import BAD, FUNCTIONS, UNSUPPORTED, created, descriptor
 from mlusim import mluop
 from mlusim.mluop import (
@@ -33,19 +34,6 @@ from mlusim.mluop import (
 )
 
 DATA_TYPES = {"float16": MLUOP_DTYPE_HALF, "float32": MLUOP_DTYPE_FLOAT, "int32": MLUOP_DTYPE_INT32}
-
-
-def shifted(x, shifts):
-    batch, time, channels, _ = x.shape
-    groups = shifts.shape[1]
-    out = np.zeros_like(x)
-    for n in range(batch):
-        for t in range(time):
-            for c in range(channels):
-                source = t - int(shifts[n, c // (channels // groups)])
-                if 0 <= source < time:
-                    out[n, t, c] = x[n, source, c]
-    return out
 
 
 def on_device(device, array):

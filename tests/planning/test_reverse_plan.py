@@ -13,16 +13,12 @@ from hypothesis import strategies as st
 
 import mlusim
 from mlusim.errors import InputError, PlanError
-from mlusim.hardware import Board, board
 from mlusim.planning.reverse import STRATEGIES, plan_reverse
 from mlusim.planning.reverse_groups import Group, coalesce, method_of, mirrored_index
+from operator_runs import small
 
 SHAPES = st.lists(st.integers(1, 7), max_size=6).map(tuple)
 NAMES = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
-
-
-def small(name: str, nram_bytes: int) -> Board:
-    return board(name).replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
 
 
 @st.composite

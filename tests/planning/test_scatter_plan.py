@@ -12,18 +12,14 @@ from hypothesis import strategies as st
 import mlusim
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
-from mlusim.hardware import Board, board
+from mlusim.hardware import board
 from mlusim.kernels.scatter import _chunks
 from mlusim.planning.scatter import STRATEGIES
 from mlusim.planning.scatter_bins import BinsParameters
+from operator_runs import small
 
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 NAMES = st.sampled_from([*BOARDS, "mlu290-m5"])
-
-
-def small(name: str, nram_bytes: int, *, cores: int | None = None) -> Board:
-    on = board(name).replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
-    return on if cores is None else on.replace(clusters=1, cores_per_cluster=cores)
 
 
 def owners(tiles, shape):

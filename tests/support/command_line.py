@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import CliRunner
 
 from mlusim.cli import main
@@ -20,6 +21,13 @@ def succeed(*arguments):
     result = call(*arguments)
     assert result.exit_code == 0, result.stderr
     return result.stdout
+
+
+def exit_code(*words):
+    """The exit code of the program, whose output is not captured here."""
+    with pytest.raises(SystemExit) as ended:
+        main.main([str(word) for word in words])
+    return int(ended.value.code or 0)
 
 
 def shifted(x, shifts):

@@ -32,3 +32,7 @@ def the_only_error(kernel, *arguments, **options):
 
 def kinds_of(finding):
     return [one.kind for one in finding.folded]
+
+
+def uninitialised(report):
+    return [finding for finding in report.findings if finding.kind == "uninitialised"]

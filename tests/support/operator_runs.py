@@ -18,6 +18,11 @@ def on(name: str, nram_bytes: int | None = None, **changes: Any) -> Board:
     return board(name).replace(**changes) if changes else board(name)
 
 
+def small(name: str, nram_bytes: int, *, cores: int | None = None) -> Board:
+    """A preset with that much NRAM, and one cluster if only some cores are wanted."""
+    return on(name, nram_bytes, **({} if cores is None else {"clusters": 1, "cores_per_cluster": cores}))
+
+
 def any_bits(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
     """All bit patterns: signalling NaN, -0.0, bool bytes other than 0 and 1."""
     return rng.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype).reshape(shape)
@@ -26,6 +31,16 @@ def any_bits(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Ar
 def opaque(array: Array) -> Array:
     """Elements that NumPy moves without looking at them."""
     return np.ascontiguousarray(array).view(f"V{array.dtype.itemsize}")
+
+
+def scattered(x: Array, index: Array, src: Array, axis: int) -> Array:
+    """One update after the other, in row-major order."""
+    out, src = opaque(x).copy(), opaque(src)
+    for place in np.ndindex(index.shape):
+        target = list(place)
+        target[axis] = index[place]
+        out[tuple(target)] = src[place]
+    return out
 
 
 def same_bits(result: Any, expected: Array) -> bool:

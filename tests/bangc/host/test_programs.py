@@ -10,19 +10,13 @@ import numpy as np
 import pytest
 
 import mlusim
+from command_line import exit_code
 from mlusim import Device, bangc
 from mlusim.bangc.host.program import run_program
-from mlusim.cli.program import program
 from mlusim.errors import InputError, KernelError
 from mlusim.verifier.check import check_log
 
 KERNELS = Path(__file__).parents[1] / "kernels"
-
-
-def _mlusim(*words: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        program.main([str(word) for word in words])
-    return int(ended.value.code or 0)
 
 
 def test_a_program_runs_as_on_a_host_with_a_board(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,9 +80,13 @@ def test_a_program_with_findings_fails(tmp_path: Path, capfd: pytest.CaptureFixt
         "  put<<<4, cnrtFuncTypeUnion1, nullptr>>>(y);\n  cnrtMemcpy(&x, y, 4, cnrtMemcpyDevToHost);\n"
         "  cnrtFree(y);\n  return count > 1 ? 5 : 0;\n}\n"
     )
-    assert [_mlusim("bangc", "run", file, *words) for words in ((), ("--check",), ("--check", "--", "x"))] == [0, 1, 5]
+    assert [exit_code("bangc", "run", file, *words) for words in ((), ("--check",), ("--check", "--", "x"))] == [
+        0,
+        1,
+        5,
+    ]
     assert "error: task-race" in capfd.readouterr().out
-    assert _mlusim("bangc", "run", file, "--check", "-q") == 1
+    assert exit_code("bangc", "run", file, "--check", "-q") == 1
     printed = capfd.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("error: task-race: task 0 and task 1 write the same bytes of device memory 0\n")
@@ -103,14 +101,16 @@ def test_run_writes_the_output_of_an_entry(tmp_path: Path, capsys: pytest.Captur
     x = np.arange(3000, dtype=np.float32)
     np.save(tmp_path / "x.npy", x)
     arguments = ["--arg", f"x={tmp_path / 'x.npy'}", "--arg", "out=float32:3000", "--arg", "3000", "--dim", "4"]
-    status = _mlusim(
+    status = exit_code(
         "bangc", "run", KERNELS / "basics.mlu", "-e", "copy", *arguments, "--check", "--json", "-o", tmp_path / "y.npy"
     )
     assert status == 0
     found = json.loads(capsys.readouterr().out)
     assert found["operator"] == "copy"
     assert np.array_equal(np.load(tmp_path / "y.npy"), x)
-    assert _mlusim("bangc", "run", f"{KERNELS / 'basics.mlu'}:copy", *arguments, "--out", tmp_path / "z.npy", "-q") == 0
+    assert (
+        exit_code("bangc", "run", f"{KERNELS / 'basics.mlu'}:copy", *arguments, "--out", tmp_path / "z.npy", "-q") == 0
+    )
     assert np.array_equal(np.load(tmp_path / "z.npy"), x)
 
 
@@ -125,34 +125,34 @@ def test_run_writes_the_output_of_an_entry(tmp_path: Path, capsys: pytest.Captur
 def test_a_kernel_in_a_file_is_told_from_a_file(
     words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _mlusim(*(word.format(KERNELS / "basics.mlu") for word in words)) == 2
+    assert exit_code(*(word.format(KERNELS / "basics.mlu") for word in words)) == 2
     assert message in capsys.readouterr().err
 
 
 def test_run_of_a_program_returns_its_status(capfd: pytest.CaptureFixture[str]) -> None:
-    assert _mlusim("bangc", "run", KERNELS / "program.mlu") == 3
+    assert exit_code("bangc", "run", KERNELS / "program.mlu") == 3
     assert "0 wrong" in capfd.readouterr().out
 
 
 @pytest.mark.slow
 def test_a_program_gets_its_arguments_and_links_with_other_files(capfd: pytest.CaptureFixture[str]) -> None:
-    assert _mlusim("bangc", "run", KERNELS / "host_faults.mlu", "--", "exit") == 5
-    assert _mlusim("bangc", "run", KERNELS / "language.mlu", "--with", KERNELS / "language_helper.mlu") == 0
+    assert exit_code("bangc", "run", KERNELS / "host_faults.mlu", "--", "exit") == 5
+    assert exit_code("bangc", "run", KERNELS / "language.mlu", "--with", KERNELS / "language_helper.mlu") == 0
     assert "linked" in capfd.readouterr().out
-    assert _mlusim("bangc", "run", KERNELS / "host_faults.mlu", "--", "null") == 1
+    assert exit_code("bangc", "run", KERNELS / "host_faults.mlu", "--", "null") == 1
     assert "error: main, host_faults.mlu:" in capfd.readouterr().err
 
 
 def test_run_requires_an_entry_if_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _mlusim("bangc", "run", KERNELS / "basics.mlu") == 2
+    assert exit_code("bangc", "run", KERNELS / "basics.mlu") == 2
     assert "name one of its entries with --entry: copy, fill<...>" in capsys.readouterr().err
 
 
 def test_a_file_without_an_entry_and_a_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty.mlu").touch()
-    assert _mlusim("bangc", "run", tmp_path / "empty.mlu") == 2
+    assert exit_code("bangc", "run", tmp_path / "empty.mlu") == 2
     assert "it has neither a kernel, a function with __mlu_entry__, nor a main" in capsys.readouterr().err
-    assert _mlusim("bangc", "run", tmp_path) == 2
+    assert exit_code("bangc", "run", tmp_path) == 2
     assert "is a directory: name a file in it" in capsys.readouterr().err
 
 
@@ -160,7 +160,7 @@ def test_check_lists_files_entries_and_missing_intrinsics(tmp_path: Path, capsys
     (tmp_path / "good.mlu").write_text("__mlu_entry__ void one(float *x) { __bang_write_zero(x, 4); }\n")
     (tmp_path / "strange.mlu").write_text("__mlu_entry__ void two(float *x) { __bang_frobnicate(x, 4); }\n")
     (tmp_path / "bad.mlu").write_text("__mlu_entry__ void three(float *x) { x = ; }\n")
-    assert _mlusim("bangc", "check", tmp_path, "--json") == 1
+    assert exit_code("bangc", "check", tmp_path, "--json") == 1
     found = json.loads(capsys.readouterr().out)
     assert found["compile"] == 2
     assert found["missing"] == ["__bang_frobnicate"]
@@ -273,7 +273,7 @@ def test_an_assertion_that_fails_in_a_thread_ends_the_program(
     file.write_text(
         "#include <cassert>\n#include <thread>\nint main() {\n  std::thread t([] { assert(1 > 2); });\n  t.join();\n}\n"
     )
-    assert _mlusim("bangc", "run", file) == 1
+    assert exit_code("bangc", "run", file) == 1
     assert capfd.readouterr().err == f"{file}:4: 1 > 2\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mlusim
-from findings import X, the_only_error
+from findings import X, kinds_of, the_only_error
 from mlusim import InOut, Output
 
 
@@ -39,10 +39,6 @@ def test_the_first_load_of_a_pipeline_and_those_of_its_loop_lack_one_barrier(fau
     first = prefetch.__code__.co_firstlineno
     assert (finding.kind, finding.fields["sync"]) == ("task-race", "sync_cluster")
     assert [site.line - first for site in finding.sites] == [8, 18]
-
-
-def kinds_of(finding):
-    return [one.kind for one in finding.folded]
 
 
 def test_tasks_that_do_the_work_of_others_in_place_are_one_finding():

@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from findings import uninitialised
 from mlusim import Output, verify
 
 X = np.arange(1, 61, dtype=np.float32)
 ONE = {"kind": "BLOCK", "dim": 1}
-
-
-def uninitialised(report):
-    return [finding for finding in report.findings if finding.kind == "uninitialised"]
 
 
 @pytest.mark.parametrize("second", ["le", "lt"])

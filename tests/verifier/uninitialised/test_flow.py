@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 
 import mlusim
+from findings import uninitialised
 from mlusim import Output, verify
 
 X = np.arange(1, 61, dtype=np.float32)
 ONE = {"kind": "BLOCK", "dim": 1}
-
-
-def uninitialised(report):
-    return [finding for finding in report.findings if finding.kind == "uninitialised"]
 
 
 async def rounded_up(core, x, out, stored=60):

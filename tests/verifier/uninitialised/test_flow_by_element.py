@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from findings import uninitialised
 from mlusim import Output, verify
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.verifier.uninitialised.marks import elementwise
@@ -13,10 +14,6 @@ X = np.arange(1, 61, dtype=np.float32)
 
 
 ONE = {"kind": "BLOCK", "dim": 1}
-
-
-def uninitialised(report):
-    return [finding for finding in report.findings if finding.kind == "uninitialised"]
 
 
 @pytest.mark.parametrize("transposed", [False, True])
