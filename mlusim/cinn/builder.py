@@ -19,7 +19,7 @@ from mlusim.ops.bitcast_convert import BITCAST_CONVERT
 from mlusim.ops.cast import CAST
 from mlusim.ops.gather import GATHER, GATHER_ND
 from mlusim.ops.operator import Operator
-from mlusim.ops.registry import OPERATORS
+from mlusim.ops.registry import BY_NAME
 from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
 from mlusim.ops.scatter import SCATTER, SCATTER_ND
 from mlusim.units import plural
@@ -215,12 +215,12 @@ class NetBuilder:
 
         Its arguments are the operator's tensors, then its attributes by keyword, and `name` and `strategy` as above.
         """
-        if name.startswith("_") or name not in OPERATORS:
+        if name.startswith("_") or name not in BY_NAME:
             raise AttributeError(
-                f"a net has no operator or attribute {name!r}; {nearest(name, OPERATORS)}its operators are "
-                f"{', '.join(OPERATORS)}"
+                f"a net has no operator or attribute {name!r}; {nearest(name, BY_NAME)}its operators are "
+                f"{', '.join(BY_NAME)}"
             )
-        return partial(self._any, OPERATORS[name])
+        return partial(self._any, BY_NAME[name])
 
     def _any(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from mlusim.arrays import Array
@@ -15,6 +14,7 @@ from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.device import Device
+from mlusim.inputs import as_array
 from mlusim.log import NONE
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
@@ -112,7 +112,7 @@ class Program:
             variable = declared.get(name)
             if variable is None or (isinstance(key, Variable) and key is not variable):
                 raise InputError(f"{where} has no input {key!r}: its inputs are {', '.join(declared)}")
-            array = np.asarray(value)
+            array = as_array(f"{where}: input {name!r}", value)
             dtype = dtype_of(array.dtype)
             if array.shape != variable.shape or dtype != variable.dtype:
                 raise InputError(

@@ -20,17 +20,14 @@ def _operators() -> dict[str, Operator]:
 
 
 OPERATORS = _operators()
-
-
 # Also by the names of their commands: tin_shift is the forward operator.
-_BY_COMMAND = {
+BY_NAME = OPERATORS | {
     operator.command: operator for operator in OPERATORS.values() if operator.command and not operator.variant
 }
 
 
 def operator_of(name: str) -> Operator:
     """Return an operator by its name or that of its command. Raises `InputError`."""
-    known = {**OPERATORS, **_BY_COMMAND}
-    if not isinstance(name, str) or name not in known:
-        raise InputError(f"no operator {shown(name)}; {choose_one(name, known)}")
-    return known[name]
+    if not isinstance(name, str) or name not in BY_NAME:
+        raise InputError(f"no operator {shown(name)}; {choose_one(name, BY_NAME)}")
+    return BY_NAME[name]

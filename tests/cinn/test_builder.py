@@ -262,6 +262,11 @@ def test_every_attribute_of_an_operator_is_a_parameter_of_its_method():
             assert {attribute.name for attribute in operator.attributes} <= {*parameters}, operator.name
 
 
+def test_the_forward_operator_has_the_name_of_its_command(builder):
+    x, shifts = builder.create_input(Float(32), (1, 2, 4, 3), "x"), builder.create_input(Int(32), (1, 2), "shifts")
+    assert builder.tin_shift(x, shifts).shape == (1, 2, 4, 3)
+
+
 def test_an_unknown_operator_lists_the_operators(builder):
     with pytest.raises(
         AttributeError, match=r"^a net has no operator or attribute 'softmax'; its operators are .*, flip,"

@@ -168,8 +168,8 @@ def test_a_view_keeps_its_base_memory_alive(builder):
     np.testing.assert_array_equal(result[last], data[::-1].copy().view(np.uint8).reshape(64, 4)[:, ::-1])
 
 
-@pytest.mark.parametrize("strided", [lambda array: array[::-1], np.asfortranarray])
-def test_inputs_of_any_strides(builder, strided):
+@pytest.mark.parametrize("strided", [lambda array: array[::-1], np.asfortranarray, lambda array: array.astype(">f4")])
+def test_inputs_of_any_strides_and_byte_order(builder, strided):
     x = builder.create_input(Float(32), (4, 6), "x")
     out = builder.flip(x, 0)
     data = strided(np.arange(24, dtype=np.float32).reshape(4, 6))
