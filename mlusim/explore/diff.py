@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.files import source_name
 from mlusim.results.result import Result
+from mlusim.units import PS_PER_US, signed
 
 OTHER = "no operation"
 # Options of `mlusim run` that say what runs, and how `Difference.names` writes them before their value.
@@ -43,7 +44,7 @@ class MetricChange(NamedTuple):
     after: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Difference:
     """The difference between two runs.
 
@@ -61,6 +62,10 @@ class Difference:
     causes_ps: Mapping[str, int]
     lines: Sequence[LineChange]
     metrics: Sequence[MetricChange]
+
+    def __repr__(self) -> str:
+        first, second = self.names
+        return f"<difference of {first} and {second}: {signed(self.time_ps / PS_PER_US, 2)} us>"
 
     @property
     def names(self) -> tuple[str, str]:

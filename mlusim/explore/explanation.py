@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.lower_bound import LOSSES
+from mlusim.analysis.summary import us_text
 from mlusim.explore.diff import shares, source_text
 from mlusim.explore.suggestions import Suggestion, what_to_try
 from mlusim.files import source_name
@@ -31,7 +33,7 @@ class LineTime(NamedTuple):
     causes_ps: Mapping[str, int]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
     """The explanation of a run's time.
 
@@ -48,6 +50,12 @@ class Explanation:
     losses_ps: Mapping[str, int]
     lines: Sequence[LineTime]
     what_to_try: Sequence[Suggestion]
+
+    def __repr__(self) -> str:
+        above = f"{us_text(self.above_ps)} above the lower bound"
+        if self.above_ps:
+            above += f", most of it {LOSSES[max(self.losses_ps, key=lambda name: self.losses_ps[name])]}"
+        return f"<explanation of {self.result.operator} on {self.result.board.name}: {above}>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as JSON types."""

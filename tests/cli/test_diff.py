@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -58,6 +59,7 @@ def test_causes_and_lines_sum_to_the_difference_exactly(other):
     assert sum(found.causes_ps.values()) == found.time_ps
     assert sum(line.time_ps for line in found.lines) == found.time_ps
     assert list(found.causes_ps) == list(CAUSES)
+    assert float(re.search(r": (\S+) us>$", repr(found))[1]) == round(found.time_ps / 1e6, 2)
     back = diff(after, before)
     assert {name: -value for name, value in back.causes_ps.items()} == found.causes_ps
 
@@ -67,6 +69,11 @@ def test_losses_and_the_causes_of_each_line_sum_exactly():
     assert sum(found.losses_ps.values()) == found.above_ps > 0
     assert sum(line.time_ps for line in found.lines) == found.result.time_ps
     assert all(sum(line.causes_ps.values()) == line.time_ps for line in found.lines)
+    above = (found.result.time_ps - found.result.lower_bound.time_ps) / 1e6
+    assert re.fullmatch(
+        rf"<explanation of tin_shift_forward on mlu370-x4: {above:.2f} us above the lower bound, most of it .*>",
+        repr(found),
+    )
 
 
 def test_diffing_a_saved_run_with_itself_shows_no_empty_tables(home):
