@@ -43,6 +43,14 @@ def on_device(device, array):
     return pointer
 
 
+def arguments(handle, device, x, shifts):
+    """The arguments of tin_shift, with both inputs and an output on the device."""
+    call = [handle]
+    for array in (x, shifts, x):
+        call += [descriptor(array.shape, DATA_TYPES[array.dtype.name]), on_device(device, array)]
+    return call
+
+
 def data(dtype="float32", shape=(2, 5, 6, 7)):
     rng = np.random.default_rng(1)
     x = rng.standard_normal(shape).astype(dtype)
@@ -102,9 +110,7 @@ def test_the_profile_covers_only_the_last_launch(strategy):
     handle = created(device, strategy=strategy)
     assert handle.last_result is None
     x, shifts = data()
-    pointers = [on_device(device, array) for array in (x, shifts, x)]
-    descs = [descriptor(a.shape, DATA_TYPES[a.dtype.name]) for a in (x, shifts, x)]
-    call = (handle, descs[0], pointers[0], descs[1], pointers[1], descs[2], pointers[2])
+    call = arguments(handle, device, x, shifts)
     assert mluOpTinShiftForward(*call) == MLUOP_STATUS_SUCCESS
     first = handle.last_result
     assert mluOpTinShiftForward(*call) == MLUOP_STATUS_SUCCESS
@@ -128,9 +134,7 @@ def test_tensors_of_a_program_are_inputs_and_outputs_by_what_kernels_write():
     x, shifts = data()
     device = mlusim.Device("mlu370-x4")
     handle = created(device)
-    pointers = [on_device(device, array) for array in (x, shifts, x)]
-    descs = [descriptor(a.shape, DATA_TYPES[a.dtype.name]) for a in (x, shifts, x)]
-    call = (handle, descs[0], pointers[0], descs[1], pointers[1], descs[2], pointers[2])
+    call = arguments(handle, device, x, shifts)
     assert mluOpTinShiftForward(*call) == MLUOP_STATUS_SUCCESS
     assert list(device.log.roles().values()) == ["input", "input", "output"]
     assert device.result().metrics.theory_io_bytes == 2 * x.nbytes + shifts.nbytes
@@ -143,13 +147,11 @@ def test_a_timing_only_device_runs_a_host_program(shape):
     for has_data in (True, False):
         device = mlusim.Device("mlu370-x4", data=has_data)
         handle = created(device)
-        pointers = [on_device(device, array) for array in (x, shifts, x)]
-        descs = [descriptor(a.shape, DATA_TYPES[a.dtype.name]) for a in (x, shifts, x)]
-        call = (handle, descs[0], pointers[0], descs[1], pointers[1], descs[2], pointers[2])
+        call = arguments(handle, device, x, shifts)
         assert mluOpTinShiftForward(*call) == MLUOP_STATUS_SUCCESS
         times[has_data] = handle.last_result.time_ps
     assert times[True] == times[False] > 0
-    status = cnrtMemcpy(x.copy(), pointers[2], x.nbytes, cnrtMemcpyDevToHost)
+    status = cnrtMemcpy(x.copy(), call[-1], x.nbytes, cnrtMemcpyDevToHost)
     assert status == mluop.cnrtErrorNotSupport
 
 

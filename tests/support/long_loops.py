@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import mlusim
 from mlusim.cores.core import Core
 from mlusim.memory.view import View
 from mlusim.results.result import Result
@@ -101,6 +102,18 @@ async def two_loops(core: Core, x: View, out: View) -> None:
 def tensor(*shape: int) -> np.ndarray[Any, Any]:
     """A tensor of a size, which takes no memory."""
     return np.broadcast_to(np.zeros((), np.float32), shape)
+
+
+def timed(kernel: Any, *inputs: Any, **options: Any) -> Result:
+    """Run a kernel without data; its output is like its first input."""
+    return mlusim.run(kernel, *inputs, mlusim.Output(inputs[0].shape, "float32"), data=False, **options)
+
+
+def full_and_steady(kernel: Any, x: Any, **options: Any) -> tuple[Result, Result]:
+    """A kernel timed in full and with steady-state timing, which differ in times alone."""
+    full, quick = timed(kernel, x, **options), timed(kernel, x, steady=True, **options)
+    same_but_for_times(full, quick)
+    return full, quick
 
 
 def same_but_for_times(full: Result, quick: Result) -> None:

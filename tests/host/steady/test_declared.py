@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from long_loops import ahead
+from long_loops import ahead, timed
 from mlusim import ops
 from mlusim.cores.core import Core
 from mlusim.errors import OperandError
@@ -179,8 +180,7 @@ def both(run: Callable[..., Result]) -> tuple[Result, Result, float]:
 @pytest.mark.parametrize(("board", "clusters"), [("mlu270", 4), ("mlu590-h8", 1)])
 def test_most_iterations_are_not_executed(kernel: Any, board: str, clusters: int) -> None:
     x = tensor(4 * clusters * 240, 4096)
-    given_: dict[str, Any] = {"device": board, "dim": (4, clusters, 1), "data": False}
-    _, quick, part = both(lambda **how: mlusim.run(kernel, x, Output(x.shape, "float32"), **given_, **how))
+    _, quick, part = both(partial(timed, kernel, x, device=board, dim=(4, clusters, 1)))
     assert quick.steady.operations > len(quick.log) / 2
     assert part < 0.6
 
@@ -188,16 +188,14 @@ def test_most_iterations_are_not_executed(kernel: Any, board: str, clusters: int
 @pytest.mark.parametrize("kernel", [by_name, leaves])
 def test_iterations_are_executed_if_nothing_is_known_of_them(kernel: Any) -> None:
     x = tensor(4 * 240, 2048)
-    given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
-    _, quick, part = both(lambda **how: mlusim.run(kernel, x, Output(x.shape, "float32"), **given_, **how))
+    _, quick, part = both(partial(timed, kernel, x, device="mlu590-h8", dim=(4, 1, 1)))
     assert quick.steady.operations
     assert part >= 1
 
 
 def test_loops_whose_iterations_differ_are_simulated_in_full() -> None:
     x = tensor(4 * 240, 2048)
-    given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
-    full, quick, _ = both(lambda **how: mlusim.run(breaks_promise, x, Output(x.shape, "float32"), **given_, **how))
+    full, quick, _ = both(partial(timed, breaks_promise, x, device="mlu590-h8", dim=(4, 1, 1)))
     assert quick.time_ps == full.time_ps
     assert "do not repeat the same operations until the end" in quick.steady.refused
 
@@ -216,8 +214,7 @@ def test_a_tenth_of_the_iterations_differs(begin: int) -> None:
             await core.memcpy(out[mine[0 if begin <= index < begin + 24 else index]], tile)
 
     x = tensor(4 * 240, 2048)
-    given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
-    _, quick, _ = both(lambda **how: mlusim.run(differs, x, Output(x.shape, "float32"), **given_, **how))
+    _, quick, _ = both(partial(timed, differs, x, device="mlu590-h8", dim=(4, 1, 1)))
     assert "do not repeat the same operations until the end" in quick.steady.refused
 
 
@@ -225,8 +222,7 @@ def test_loops_that_depend_on_data_are_executed() -> None:
     """Also where the values are the same in all iterations so far."""
     x, shifts = tensor(4 * 240, 2048), np.ones(4 * 240, np.int32)
     shifts[700] = 5
-    given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
-    _, _, part = both(lambda **how: mlusim.run(by_value, x, shifts, Output(x.shape, "float32"), **given_, **how))
+    _, _, part = both(partial(timed, by_value, x, shifts, device="mlu590-h8", dim=(4, 1, 1)))
     assert part >= 1
 
 
@@ -234,9 +230,9 @@ def test_loops_that_depend_on_data_are_executed() -> None:
 def test_operators(board: str) -> None:
     """The tiles of built-in kernels are uneven, and cover several axes."""
     x = tensor(200, 1024, 1024)
-    both(lambda **how: ops.cast(x, "float16", device=board, data=False, **how))
+    both(partial(ops.cast, x, "float16", device=board, data=False))
     for axis in range(3):
-        both(lambda axis=axis, **how: ops.reverse(x, axis, device=board, data=False, **how))
+        both(partial(ops.reverse, x, axis, device=board, data=False))
 
 
 def test_a_loop_is_an_ordinary_one_otherwise() -> None:
@@ -249,15 +245,13 @@ def test_a_kernel_that_issues_ahead_of_its_pipe() -> None:
     """Small copies begin when they are issued: they do not begin earlier if others are left out."""
     for tasks, columns in ((4, 68), (8, 178)):
         x = tensor(tasks * 399, columns)
-        given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, tasks // 4, 1), "data": False}
-        both(lambda x=x, given_=given_, **how: mlusim.run(ahead, x, Output(x.shape, "float32"), **given_, **how))
+        both(partial(timed, ahead, x, device="mlu590-h8", dim=(4, tasks // 4, 1)))
 
 
 def test_a_tile_that_differs_now_and_then_does_not_end_a_loop() -> None:
     """Of about 320 tiles, one is smaller: without the declaration, a loop would end there."""
     x = tensor(100, 1024, 1024)
-    given_: dict[str, Any] = {"device": "mlu220-m2", "nram_limit_bytes": 65536, "data": False}
-    quick = ops.cast(x, "float16", steady=True, **given_)
+    quick = ops.cast(x, "float16", device="mlu220-m2", nram_limit_bytes=65536, data=False, steady=True)
     assert quick.steady.operations > 0.9 * len(quick.log), quick.steady
 
 

@@ -9,20 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mlusim
 from long_loops import (
     MOST,
     add_with_barriers,
     ahead,
     copy_rows,
-    same_but_for_times,
+    full_and_steady,
     tensor,
     three_buffers,
     two_buffers,
     two_loops,
 )
 from mlusim import ops
-from mlusim.host.arguments import Output
 
 _KERNELS = [copy_rows, two_buffers, ahead, add_with_barriers, two_loops]
 _BOARDS = ["mlu270-s4", "mlu370-x4", "mlu370-x8", "mlu290", "mlu590-h8", "mlu590-m9"]
@@ -36,9 +34,7 @@ def check_law(kernel: Any, board: str, clusters: int, waves: int, rows: int, col
         x = tensor(rows * tasks, -(-columns // 32) * 32)
     else:
         x = tensor(rows * tasks + rows % 3, columns)
-    given_: dict[str, Any] = {"device": board, "dim": (4, clusters, waves), "data": False}
-    full = mlusim.run(kernel, x, Output(x.shape, "float32"), **given_)
-    same_but_for_times(full, mlusim.run(kernel, x, Output(x.shape, "float32"), steady=True, **given_))
+    full_and_steady(kernel, x, device=board, dim=(4, clusters, waves))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,10 @@ from long_loops import (
     add_with_barriers,
     ahead,
     copy_rows,
+    full_and_steady,
     same_but_for_times,
     tensor,
+    timed,
     two_buffers,
     two_loops,
 )
@@ -23,7 +25,6 @@ from mlusim import ops
 from mlusim.cli import main
 from mlusim.cores.core import Core
 from mlusim.errors import CopyError, InputError
-from mlusim.host.arguments import Output
 from mlusim.memory.view import View
 
 
@@ -83,10 +84,7 @@ async def by_value(core: Core, x: View, lengths: View, out: View) -> None:
 def test_long_loops_are_extrapolated(kernel: Any, board: str) -> None:
     """Tasks that do not drift apart: most of the loop is left out."""
     x = tensor(4 * 400, 4096)
-    given_: dict[str, Any] = {"device": board, "dim": (4, 1, 1), "data": False}
-    full = mlusim.run(kernel, x, Output(x.shape, "float32"), **given_)
-    quick = mlusim.run(kernel, x, Output(x.shape, "float32"), steady=True, **given_)
-    same_but_for_times(full, quick)
+    full, quick = full_and_steady(kernel, x, device=board, dim=(4, 1, 1))
     assert quick.steady.operations > len(full.log) / 2, quick.steady
     assert full.steady.to_json() is None
     assert "extrapolated" in quick.steady.text(quick.time_ps)
@@ -95,8 +93,7 @@ def test_long_loops_are_extrapolated(kernel: Any, board: str) -> None:
 def test_loops_behind_each_other_on_a_full_link_are_simulated() -> None:
     """How long the second one takes depends on how the tasks overtake each other in the first one."""
     x = tensor(16 * 600, 4096)
-    given_: dict[str, Any] = {"device": "mlu270-s4", "dim": (4, 4, 1), "data": False}
-    quick = mlusim.run(two_loops, x, Output(x.shape, "float32"), steady=True, **given_)
+    quick = timed(two_loops, x, steady=True, device="mlu270-s4", dim=(4, 4, 1))
     assert "what follows its loops" in quick.steady.refused
 
 
@@ -107,20 +104,14 @@ def test_loops_behind_each_other_on_a_full_link_are_simulated() -> None:
 def test_cores_that_share_a_full_link_are_extrapolated(kernel: Any, board: str, clusters: int) -> None:
     """Cores drift apart at random, but the link does the same work in any case."""
     x = tensor(4 * clusters * 360, 4096)
-    given_: dict[str, Any] = {"device": board, "data": False}
-    full = mlusim.run(kernel, x, Output(x.shape, "float32"), **given_)
-    quick = mlusim.run(kernel, x, Output(x.shape, "float32"), steady=True, **given_)
-    same_but_for_times(full, quick)
+    full, quick = full_and_steady(kernel, x, device=board)
     assert quick.steady.operations > len(full.log) / 3, quick.steady
 
 
 def test_clusters_with_barriers_of_their_own() -> None:
     """The memory core and the cores of a cluster skip equally many barriers: otherwise they would wait forever."""
     x = tensor(16 * 500, 4096)
-    given_: dict[str, Any] = {"device": "mlu370-x8", "data": False}
-    full = mlusim.run(add_with_barriers, x, Output(x.shape, "float32"), **given_)
-    quick = mlusim.run(add_with_barriers, x, Output(x.shape, "float32"), steady=True, **given_)
-    same_but_for_times(full, quick)
+    full, quick = full_and_steady(add_with_barriers, x, device="mlu370-x8")
     columns = [result.log.columns() for result in (full, quick)]
     rounds = [sorted(each["detail"][each["op"] == full.log.ops.index("sync_cluster")].tolist()) for each in columns]
     assert rounds[0] == rounds[1]
@@ -129,19 +120,14 @@ def test_clusters_with_barriers_of_their_own() -> None:
 def test_clusters_in_step_are_not_extrapolated() -> None:
     """Clusters that share a link may run in step for hundreds of iterations, and then fall out of it and slow down."""
     x = tensor(32 * 411, 1600)
-    given_: dict[str, Any] = {"device": "mlu370-x8", "dim": (4, 8, 1), "data": False}
-    full = mlusim.run(add_with_barriers, x, Output(x.shape, "float32"), **given_)
-    same_but_for_times(full, mlusim.run(add_with_barriers, x, Output(x.shape, "float32"), steady=True, **given_))
+    full_and_steady(add_with_barriers, x, device="mlu370-x8", dim=(4, 8, 1))
 
 
 @pytest.mark.parametrize("kernel", [changes, stops])
 def test_tasks_that_do_not_continue_as_expected(kernel: Any) -> None:
     """Only the first and the last task are known in advance; if others differ, the run is repeated in full."""
     x = tensor(32 * 300, 4096)
-    given_: dict[str, Any] = {"device": "mlu370-x4", "data": False}
-    full = mlusim.run(kernel, x, Output(x.shape, "float32"), **given_)
-    quick = mlusim.run(kernel, x, Output(x.shape, "float32"), steady=True, **given_)
-    same_but_for_times(full, quick)
+    full, quick = full_and_steady(kernel, x, device="mlu370-x4")
     assert quick.time_ps == full.time_ps
     assert "do not repeat the same operations until the end" in quick.steady.refused
 
@@ -151,7 +137,7 @@ def test_errors_of_skipped_operations() -> None:
     messages = []
     for steady in (False, True):
         with pytest.raises(CopyError) as raised:
-            mlusim.run(fails, x, Output(x.shape, "float32"), device="mlu370-x8", data=False, steady=steady)
+            timed(fails, x, device="mlu370-x8", steady=steady)
         messages.append(str(raised.value))
     assert messages[0] == messages[1]
 
@@ -167,9 +153,8 @@ def test_operators(board: str) -> None:
 
 def test_data_dependent_kernels_are_simulated_in_full() -> None:
     x, lengths = tensor(800, 512), np.random.default_rng(0).integers(1, 512, 800).astype(np.int32)
-    given_: dict[str, Any] = {"dim": (4, 1, 1), "data": False}
-    full = mlusim.run(by_value, x, lengths, Output(x.shape, "float32"), **given_)
-    quick = mlusim.run(by_value, x, lengths, Output(x.shape, "float32"), steady=True, **given_)
+    full = timed(by_value, x, lengths, dim=(4, 1, 1))
+    quick = timed(by_value, x, lengths, steady=True, dim=(4, 1, 1))
     assert quick.time_ps == full.time_ps
     assert quick.steady.operations == 0
     assert "load values" in quick.steady.refused
@@ -195,13 +180,12 @@ def test_steady_needs_a_timing_only_run() -> None:
 
 def test_saved_runs_record_the_extrapolation(tmp_path: Path) -> None:
     x = tensor(1600, 4096)
-    given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
-    result = mlusim.run(copy_rows, x, Output(x.shape, "float32"), steady=True, **given_)
+    result = timed(copy_rows, x, steady=True, device="mlu590-h8", dim=(4, 1, 1))
     loaded = mlusim.load(result.save(tmp_path / "run.zip"))
     assert loaded.steady == result.steady
     assert loaded.steady.operations
     # Timed again, every operation is simulated.
-    full = mlusim.run(copy_rows, x, Output(x.shape, "float32"), **given_)
+    full = timed(copy_rows, x, device="mlu590-h8", dim=(4, 1, 1))
     assert mlusim.retime(loaded).time_ps == full.time_ps
 
 
