@@ -38,20 +38,22 @@ def recreate(row: Measurement, target: Board | None = None) -> Device:
         row: the measurement.
         target: a board to use instead of the row's own, for fits and sensitivities.
     """
-    run = _RUNS[row.name.partition("-")[0]]
-    return run(row, target or board(row.board))
+    on = target or board(row.board)
+    if row.name.startswith("hardsigmoid"):
+        # bangpy reserves no NRAM: three chunks of 43520 floats use all of its 512 KiB except 2 KiB.
+        on = on.replace(nram_reserved_bytes=0)
+    kind = "scalar" if "scalar" in row.name else row.name.partition("-")[0]
+    # Only scalar loads need data: they read values.
+    device = Device(on, data=kind == "scalar")
+    _LAUNCHES[kind](row, device)
+    device.synchronize()
+    return device
 
 
 def simulated_us(row: Measurement, device: Device) -> float:
     """Return the simulated time to compare with `row.time_us`: the launch plus the measurement's host time."""
     launch = device.log.launches[0]
     return (launch.end_ps - launch.start_ps) / PS_PER_US + row.overhead_us
-
-
-def _launch(device: Device, kernel: Any, *arguments: Any, **options: Any) -> Device:
-    device.launch(kernel, *arguments, **options)
-    device.synchronize()
-    return device
 
 
 def _tensor(device: Device, shape: int | tuple[int, ...], dtype: Any, name: str = "input") -> View:
@@ -66,81 +68,70 @@ def _tasks(row: Measurement) -> int:
     return int(row.launch.split()[1])
 
 
-def _copy(row: Measurement, target: Board) -> Device:
-    device = Device(target, data=False)
+def _copy(row: Measurement, device: Device) -> None:
     count = _elements(row)
     x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
-    return _launch(device, kernels.copy, [out], x, dim=_UNION1, kind="UNION1")
+    device.launch(kernels.copy, [out], x, dim=_UNION1, kind="UNION1")
 
 
-def _concat(row: Measurement, target: Board) -> Device:
-    device = Device(target, data=False)
+def _concat(row: Measurement, device: Device) -> None:
     count = row.bytes_read // np.dtype(row.dtype).itemsize // _CONCAT_BLOCKS
     blocks = [_tensor(device, count, row.dtype, f"input {index}") for index in range(_CONCAT_BLOCKS)]
     out = device.alloc((_CONCAT_BLOCKS, count), row.dtype)
-    return _launch(device, kernels.copy, list(out), *blocks, dim=_UNION1, kind="BLOCK")
+    device.launch(kernels.copy, list(out), *blocks, dim=_UNION1, kind="BLOCK")
 
 
-def _add(row: Measurement, target: Board) -> Device:
-    device = Device(target, data=False)
+def _add(row: Measurement, device: Device) -> None:
     count = _elements(row)
     a, b = (_tensor(device, count, row.dtype, name) for name in "ab")
-    return _launch(device, kernels.add, a, b, device.alloc(count, row.dtype), dim=_UNION1, kind="UNION1")
+    device.launch(kernels.add, a, b, device.alloc(count, row.dtype), dim=_UNION1, kind="UNION1")
 
 
-def _expand(row: Measurement, target: Board) -> Device:
-    device = Device(target, data=False)
+def _expand(row: Measurement, device: Device) -> None:
     out = device.alloc(_elements(row), row.dtype)
-    return _launch(device, kernels.expand, _tensor(device, 1, row.dtype), out, dim=_tasks(row), kind="BLOCK")
+    device.launch(kernels.expand, _tensor(device, 1, row.dtype), out, dim=_tasks(row), kind="BLOCK")
 
 
-def _fill_one(row: Measurement, target: Board) -> Device:
-    device = Device(target, data=False)
-    return _launch(device, kernels.fill_one, device.alloc(1, row.dtype), dim=(4, 1, 1), kind="UNION1")
+def _fill_one(row: Measurement, device: Device) -> None:
+    device.launch(kernels.fill_one, device.alloc(1, row.dtype), dim=(4, 1, 1), kind="UNION1")
 
 
-def _transpose(row: Measurement, target: Board) -> Device:
-    device = Device(target, data=False)
+def _transpose(row: Measurement, device: Device) -> None:
     height, width = map(int, row.shape.split("x"))
     x, out = _tensor(device, (height, width), row.dtype), device.alloc((width, height), row.dtype)
-    return _launch(device, kernels.transpose, x, out, *_TRANSPOSE_TILE, dim=_UNION1, kind="UNION1")
+    device.launch(kernels.transpose, x, out, *_TRANSPOSE_TILE, dim=_UNION1, kind="UNION1")
 
 
-def _stream(row: Measurement, target: Board) -> Device:
-    device = Device(target, data=False)
+def _stream(row: Measurement, device: Device) -> None:
     count = _elements(row)
     inputs = [_tensor(device, count, row.dtype, name) for name in ("a", "b")[: row.bytes_read // row.bytes_written]]
-    return _launch(device, kernels.stream, device.alloc(count, row.dtype), _STREAM_NRAM_BYTES, *inputs, kind="UNION1")
+    device.launch(kernels.stream, device.alloc(count, row.dtype), _STREAM_NRAM_BYTES, *inputs, kind="UNION1")
 
 
-def _vector_add(row: Measurement, target: Board) -> Device:
-    device = Device(target, data=False)
+def _vector_add(row: Measurement, device: Device) -> None:
     count = _elements(row)
     a, b = (_tensor(device, count, row.dtype, name) for name in "ab")
     out = device.alloc(count, row.dtype)
-    return _launch(device, kernels.vector_add, a, b, out, _VECTOR_ADD_CHUNK, dim=_tasks(row), kind="BLOCK")
+    device.launch(kernels.vector_add, a, b, out, _VECTOR_ADD_CHUNK, dim=_tasks(row), kind="BLOCK")
 
 
-def _hard_sigmoid(row: Measurement, target: Board) -> Device:
-    # bangpy reserves no NRAM: three chunks of 43520 floats use all of its 512 KiB except 2 KiB.
-    device = Device(target.replace(nram_reserved_bytes=0), data=False)
+def _hard_sigmoid(row: Measurement, device: Device) -> None:
     count = _elements(row)
     x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
-    return _launch(device, kernels.hard_sigmoid, x, out, _HARD_SIGMOID_CHUNK, dim=_tasks(row), kind="BLOCK")
+    device.launch(kernels.hard_sigmoid, x, out, _HARD_SIGMOID_CHUNK, dim=_tasks(row), kind="BLOCK")
 
 
-def _scalar(row: Measurement, target: Board) -> Device:
-    # The only kind of row that needs data: its scalar loads read values.
-    device = Device(target)
+def _scalar(row: Measurement, device: Device) -> None:
     rows, inner, columns = _matrices(row)
     a = device.upload(np.zeros((rows, inner), row.dtype), "a")
     b = device.upload(np.zeros((inner, columns), row.dtype), "b")
     out = device.alloc((rows, columns), row.dtype)
+    kernel, ordinary = matmul_kernels.scalar_matmul, _GDRAM_ORDINARY
     if "nram" in row.name:
-        ordinary = _NRAM_ORDINARY if row.name.startswith("scalar") else _COURSE_ORDINARY
-        return _launch(device, matmul_kernels.scalar_matmul_nram, a, b, out, ordinary, dim=1, kind="BLOCK")
-    ordinary = _GDRAM_ORDINARY if row.name.startswith("scalar") else _COURSE_ORDINARY
-    return _launch(device, matmul_kernels.scalar_matmul, a, b, out, ordinary, dim=1, kind="BLOCK")
+        kernel, ordinary = matmul_kernels.scalar_matmul_nram, _NRAM_ORDINARY
+    if not row.name.startswith("scalar"):
+        ordinary = _COURSE_ORDINARY
+    device.launch(kernel, a, b, out, ordinary, dim=1, kind="BLOCK")
 
 
 def _matrices(row: Measurement) -> tuple[int, int, int]:
@@ -153,41 +144,39 @@ def _matrices(row: Measurement) -> tuple[int, int, int]:
     return (m, n, k) if row.bytes_written in {0, m * k * itemsize} else (m, k, n)
 
 
-def _matmul(row: Measurement, target: Board) -> Device:
-    what = row.name.split("-")[1]
-    if what == "scalar":
-        return _scalar(row, target)
-    device = Device(target, data=False)
+def _matmul(row: Measurement, device: Device) -> None:
     rows, inner, columns = _matrices(row)
     a = _tensor(device, (rows, inner), row.dtype, "a")
     b = _tensor(device, (columns, inner), row.dtype, "b")
     out = device.alloc((rows, columns), row.dtype)
-    if what == "1core":
-        return _launch(device, matmul_kernels.matmul_one, a, b, out, dim=1, kind="BLOCK")
-    if what == "sram":
-        return _launch(device, matmul_kernels.matmul_staged, a, b, out, _MATMUL_ROWS, dim=_MATMUL_TASKS, kind="UNION1")
-    kernel = matmul_kernels.matmul_blocks if what == "blocks" else matmul_kernels.matmul_pipelined
-    return _launch(device, kernel, a, b, out, _MATMUL_ROWS, dim=_MATMUL_TASKS, kind="BLOCK")
+    kernel, parameters, tasks, kind = _MATMULS[row.name.split("-")[1]]
+    device.launch(kernel, a, b, out, *parameters, dim=tasks, kind=kind)
 
 
-def _log1p(row: Measurement, target: Board) -> Device:
-    device = Device(target, data=False)
+_MATMULS: dict[str, tuple[Any, tuple[int, ...], int, str]] = {
+    "1core": (matmul_kernels.matmul_one, (), 1, "BLOCK"),
+    "blocks": (matmul_kernels.matmul_blocks, (_MATMUL_ROWS,), _MATMUL_TASKS, "BLOCK"),
+    "pipe3": (matmul_kernels.matmul_pipelined, (_MATMUL_ROWS,), _MATMUL_TASKS, "BLOCK"),
+    "sram": (matmul_kernels.matmul_staged, (_MATMUL_ROWS,), _MATMUL_TASKS, "UNION1"),
+}
+
+
+def _log1p(row: Measurement, device: Device) -> None:
     count = _elements(row)
     x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
-    return _launch(device, kernels.log1p, x, out, dim=_tasks(row), kind="BLOCK")
+    device.launch(kernels.log1p, x, out, dim=_tasks(row), kind="BLOCK")
 
 
-def _rows(row: Measurement, target: Board) -> Device:
-    device = Device(target, data=False)
+def _rows(row: Measurement, device: Device) -> None:
     programs = _tasks(row)
     width = (4096 if "4KB" in row.name else 8192) // np.dtype(row.dtype).itemsize
     x = _tensor(device, (sum(_SEQUENCES), _VOCABULARY), row.dtype)
     lengths = device.upload(np.array(_SEQUENCES, np.int32), "sequence lengths", keep_data=True)
     out = device.alloc((len(_SEQUENCES), _VOCABULARY), row.dtype)
-    return _launch(device, kernels.row_loads, x, lengths, out, width, dim=programs, kind="BLOCK")
+    device.launch(kernels.row_loads, x, lengths, out, width, dim=programs, kind="BLOCK")
 
 
-_RUNS: dict[str, Callable[[Measurement, Board], Device]] = {
+_LAUNCHES: dict[str, Callable[[Measurement, Device], None]] = {
     "copy": _copy,
     "expand": _expand,
     "fill": _fill_one,
