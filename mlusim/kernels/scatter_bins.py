@@ -52,7 +52,7 @@ async def scatter_sort(
         copy_box_async(core, front(loaded, source.shape), source)
         await core.sync_io()
         addresses = lookups.addresses((start, stop), whole, tile, origin)
-        # Where the row also depends on the position, the lookups of a chunk reach only a few bins.
+        # Where the row also depends on the position, the lookups of a chunk reach only a few bins, often just one.
         lowest, highest = addresses.base // binning.size, (addresses.base + addresses.pattern.reach) // binning.size
         addresses.base -= lowest * binning.size
         count, bins = addresses.count, highest - lowest + 1
@@ -61,9 +61,15 @@ async def scatter_sort(
             begins = await core.scalar_bins(*to, addresses, values, counters[:bins], size=binning.size)
         else:
             numbers, mask = reader.numbers(addresses)
-            begins = await core.collect_bins(*to, numbers, values, mask, size=binning.size, bins=bins, known=addresses)
-        core.memcpy_async(stored_rows[first : first + count], sorted_rows[:count])
-        core.memcpy_async(stored_values[first : first + count], sorted_values[:count])
+            if bins > 1:
+                begins = await core.collect_bins(
+                    *to, numbers, values, mask, size=binning.size, bins=bins, known=addresses
+                )
+            else:
+                await core.sync_compute()
+                to, begins = (numbers, values), np.array([0, count])
+        core.memcpy_async(stored_rows[first : first + count], to[0])
+        core.memcpy_async(stored_values[first : first + count], to[1])
         bounds = np.empty(binning.bins + 1, np.int64)
         bounds[:lowest], bounds[lowest : highest + 2], bounds[highest + 2 :] = 0, begins, count
         core.store_array(starts[core.task_id + step * core.task_dim], bounds)

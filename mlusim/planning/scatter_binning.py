@@ -78,9 +78,11 @@ class Binning:
                 bins *= extent / shape[to]
         return math.ceil(bins)
 
-    def bins_reached(self, lookups: Lookups) -> float:
-        """Return the mean number of bins that the lookups of a chunk can address."""
-        return min(lookups.reach(self.sizes) / self.size + 1, self.bins)
+    def bins_reached(self, lookups: Lookups) -> Integers:
+        """Return the number of bins that the lookups of each chunk can address."""
+        lowest = self.lowest_rows(lookups)
+        highest = np.minimum((lowest + lookups.reach(self.sizes)) // self.size, self.bins - 1)
+        return highest - lowest // self.size + 1
 
 
 @lru_cache(maxsize=8)
@@ -147,14 +149,16 @@ def sorting_ps(problem: LookupProblem, binning: Binning, arithmetic: IndexArithm
     board, lookups = problem.board, problem.lookups
     costs = Costs(board)
     lookups_at_once = binning.lookups_at_once
-    columns, bins = lookups.columns, binning.bins_reached(lookups)
+    columns, reached = lookups.columns, binning.bins_reached(lookups)
     if arithmetic.binned:
         widest = lookups_at_once * max(binning.width, problem.itemsize)
-        _, sorting = bin_levels(board, widest, bins)
-        cycles: float = arithmetic.vector_cycles(board, lookups_at_once) + sorting
+        # Chunks that reach only one bin are not sorted.
+        several = reached[reached > 1]
+        _, sorting = bin_levels(board, widest, float(several.mean())) if len(several) else (1, 0)
+        cycles: float = arithmetic.vector_cycles(board, lookups_at_once) + sorting * len(several) / len(reached)
     else:
         address = address_instructions(columns, positional=arithmetic.positional)
-        cycles = scalar_bins_cycles(board, lookups_at_once, address) + bins * bin_counter_cycles(board)
+        cycles = scalar_bins_cycles(board, lookups_at_once, address) + float(reached.mean()) * bin_counter_cycles(board)
     chunk = (lookups_at_once,)
     stages = (
         costs.box(LOAD, (*lookups.positions, columns), (*binning.sizes, columns), problem.index_itemsize),
@@ -213,7 +217,7 @@ def _loaded(problem: LookupProblem, binning: Binning) -> tuple[int, Cost]:
     board, lookups = problem.board, problem.lookups
     bins = binning.bins_updated(lookups)
     count = ceil_div(math.prod(lookups.positions), bins)
-    chunks = min(math.ceil(binning.chunks * binning.bins_reached(lookups) / bins), binning.chunks)
+    chunks = min(ceil_div(int(binning.bins_reached(lookups).sum()), bins), binning.chunks)
     costs = Costs(board)
     run = max(ceil_div(count, chunks), 1)
     bounds = costs.box(LOAD, (chunks, binning.bins + 1), (chunks, 2), BOUNDS_BYTES // 2)

@@ -10,7 +10,8 @@ apply   A core applies the updates of its region from all chunks, in order. Stra
 
 Each update is therefore loaded and stored by one core, instead of being read by every core with a window. The last of
 several updates of an element wins: chunks are in order, and sorting is stable. Where a row also depends on the position
-of its lookup, a chunk reaches only a few regions, and is sorted into these.
+of its lookup, a chunk reaches only a few regions, and is sorted into these; vector instructions sort it only if there
+are several.
 
 From arch 300 on vector instructions sort, a few for each bin, and many bins in two levels
 (`memory.bin_costs.bin_levels`). Those before that need whole, aligned 128 B, so scalar loops do a counting sort, in a

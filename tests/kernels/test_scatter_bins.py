@@ -106,9 +106,10 @@ def in_order(x, index, src, axis):
 
 
 @pytest.mark.parametrize("device", BOARDS)
-def test_chunks_are_sorted_into_the_regions_that_they_reach(device):
-    """A row of [600, 64] is a few elements of a region: no chunk reaches more than three of them."""
-    x = RNG.standard_normal((6000, 64)).astype(np.float32)
+@pytest.mark.parametrize("rows", [6000, 12_000, 40_000])
+def test_chunks_are_sorted_into_the_regions_that_they_reach(device, rows):
+    """A chunk of whole rows reaches a few regions; where vector instructions sort, one region needs no sorting."""
+    x = RNG.standard_normal((rows, 64)).astype(np.float32)
     index = RNG.integers(-64, 64, x.shape).astype(np.int32)
     result = ops.scatter(x, index, x, 1, device=device, strategy="bins", check=True)
     assert result.output.tobytes() == in_order(x, index, x, 1).tobytes()
@@ -121,7 +122,10 @@ def test_chunks_are_sorted_into_the_regions_that_they_reach(device):
         # The counters of a chunk; each record of "scalar" stands for those of its bins.
         assert columns["count"][columns["op"] == result.log.ops.index("scalar")].max() <= 3
     else:
-        assert columns["count"][columns["op"] == result.log.ops.index("collect_bins")].max() <= 5 * 3
+        counts = [columns["count"][columns["op"] == at] for at, op in enumerate(result.log.ops) if op == "collect_bins"]
+        # The last chunk may be smaller, and reach one region less.
+        assert 0 <= (reached > 1).sum() - sum(map(len, counts)) <= 1
+        assert all(count.max() <= 5 * reached.max() for count in counts)
 
 
 @pytest.mark.parametrize("strategy", ["rows", "slab", "bins"])
