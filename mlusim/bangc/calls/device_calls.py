@@ -131,20 +131,22 @@ def _rows(task: CompiledTask, address: int, stride: int, size: int, count: int) 
 def _by_offsets(name: str, *, blocking: bool) -> Handler:
     """gather: dst rows in order, src rows at byte offsets; scatter the reverse. A null mask means no mask."""
 
-    async def both(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
-        if not task.issuer.board.has_gather:
-            arch = task.issuer.board.arch
-            raise OperandError(f"__{name} exists from arch 592 on; this board is arch {arch}: loop over __memcpy")
+    async def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+        _check_arch(task, name)
         # The offsets are read when the instruction begins, so wait for the instructions that compute them.
         await syncs.sync(task.issuer, line, "sync_compute", COMPUTE_PIPES)
         _issue_by_offsets(task, line, name, codes, values)
         if blocking:
             await syncs.sync(task.issuer, line)
 
-    def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any] | None:
-        return both(task, line, codes, values)
-
     return handler
+
+
+def _check_arch(task: CompiledTask, name: str) -> None:
+    """Raise `OperandError` if the board is too old for an instruction."""
+    board = task.issuer.board
+    if not board.has_gather:
+        raise OperandError(f"__{name} exists from arch 592 on; this board is arch {board.arch}: loop over __memcpy")
 
 
 def _issue_by_offsets(task: CompiledTask, line: int, name: str, codes: list[int], values: tuple[Any, ...]) -> None:
@@ -176,30 +178,24 @@ def _issue_by_offsets(task: CompiledTask, line: int, name: str, codes: list[int]
     copy_loop(task.issuer, line, name, dst, src, loop, method="instruction")
 
 
-def _extension(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[Any]:
+async def _extension(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """dst, src, counts, bytes, direction, number of segments: segment i of src, counts[i] times, one after another.
 
     ASSUMED: no public header declares it. A document of mlu-ops says that each position is extended to a number of
     times, and its kernel uses dst without a sync. The time is that of a gather within NRAM.
     """
-
-    async def both() -> None:
-        if not task.issuer.board.has_gather:
-            arch = task.issuer.board.arch
-            raise OperandError(f"__extension exists from arch 592 on; this board is arch {arch}: loop over __memcpy")
-        await syncs.sync(task.issuer, line, "sync_compute", COMPUTE_PIPES)
-        dst, src, counts_address = values[:3]
-        size, number = int(values[3]), int(values[5])
-        counts = task.view(codes[2], counts_address, (number,))
-        task.issuer.unit.update_memory(task.issuer.task.now_ps)
-        rows = np.repeat(np.arange(number), counts.typed().astype(np.int64))
-        if len(rows):
-            sides = _rows(task, dst, size, size, len(rows)), _rows(task, src, size, size, number)
-            loop = RowLoop(len(rows), len(rows), None, rows, NO_ADDRESS, (counts,))
-            copy_loop(task.issuer, line, "extension", *sides, loop, method="instruction")
-        await syncs.sync(task.issuer, line)
-
-    return both()
+    _check_arch(task, "extension")
+    await syncs.sync(task.issuer, line, "sync_compute", COMPUTE_PIPES)
+    dst, src, counts_address = values[:3]
+    size, number = int(values[3]), int(values[5])
+    counts = task.view(codes[2], counts_address, (number,))
+    task.issuer.unit.update_memory(task.issuer.task.now_ps)
+    rows = np.repeat(np.arange(number), counts.typed().astype(np.int64))
+    if len(rows):
+        sides = _rows(task, dst, size, size, len(rows)), _rows(task, src, size, size, number)
+        loop = RowLoop(len(rows), len(rows), None, rows, NO_ADDRESS, (counts,))
+        copy_loop(task.issuer, line, "extension", *sides, loop, method="instruction")
+    await syncs.sync(task.issuer, line)
 
 
 def _check_offsets(
@@ -215,8 +211,7 @@ def _check_offsets(
         raise AccessError(
             f"{name}: element {int(selected[wrong[0]])} of the offsets is {word}, and {group_digits(size)} B "
             f"from there on extend beyond {far.allocation.name}, which has {group_digits(room)} B from that address "
-            "on; "
-            "offsets count bytes"
+            "on; offsets count bytes"
         )
 
 
