@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import index as as_index
 from typing import Any
 
@@ -12,7 +12,7 @@ from mlusim.arrays import Array
 from mlusim.dtypes import INT32, INT64, dtype_name
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
-from mlusim.inputs import MAX_RANK, check_choice
+from mlusim.inputs import MAX_RANK, as_tuple, check_choice
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Input
 from mlusim.ops.schema import Tensor
@@ -127,16 +127,17 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
 def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int, mode: str, first: int) -> Extents:
     if axes is None:
         return tuple(range(first, first + columns))
-    if not isinstance(axes, Iterable):
+    named = as_tuple(axes)
+    if not isinstance(named, tuple):
         raise InputError(f"{operator}: axes={shown(axes)} is not a list of axes: name one for each coordinate")
-    chosen = normal_axes(operator, "axes", axes, rank)
+    chosen = normal_axes(operator, "axes", named, rank)
     if len(chosen) != columns:
         raise InputError(
-            f"axes={list(axes)} and an index of {columns} coordinates a lookup: {operator} takes one axis for each"
+            f"axes={list(named)} and an index of {columns} coordinates a lookup: {operator} takes one axis for each"
         )
     if mode == "standard" and chosen != tuple(range(first, first + columns)):
         raise InputError(
-            f"axes={list(axes)}: mode 'standard' of {operator} indexes the first axes of x; omit axes, "
+            f"axes={list(named)}: mode 'standard' of {operator} indexes the first axes of x; omit axes, "
             "transpose x, or pass mode='aligned'"
         )
     return chosen

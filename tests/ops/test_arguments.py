@@ -302,6 +302,12 @@ def test_tin_shift_is_callable_by_its_name_on_the_command_line():
     assert mlusim.plan("tin_shift", clip.shape, (1, 2)) == mlusim.plan("tin_shift_forward", clip.shape, (1, 2))
 
 
+@pytest.mark.parametrize("axes", [0, np.array(0), 1.5])
+def test_axes_are_a_list(axes):
+    with pytest.raises(InputError, match=r"^gather_nd: axes=.* is not a list of axes: name one for each coordinate$"):
+        ops.gather_nd(X, np.zeros((*X.shape, 1), np.int32), axes=axes)
+
+
 def test_inputs_may_have_the_other_byte_order():
     x, index = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([2, 0], np.int32)
     found = ops.index_select(x.astype(">f4"), index.astype(">i4"))
