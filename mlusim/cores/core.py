@@ -376,6 +376,7 @@ class Core(InstructionMethods):
 
     def sync_io_move_compute(self, *, io: bool = True, move: bool = True, compute: bool = True) -> Awaitable[None]:
         """Wait for the selected pipes: `__sync_io_move_compute`."""
+        check_flags(io=io, move=move, compute=compute)
         pipes = IO_PIPE * bool(io) | MOVE_PIPE * bool(move) | COMPUTE_PIPES * bool(compute)
         return syncs.sync(self.issuer, self._line(_getframe(1)), "sync_io_move_compute", pipes)
 

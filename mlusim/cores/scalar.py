@@ -172,7 +172,9 @@ def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1) ->
     """
     each = issuer.board.scalar_op_cycles if cycles is None else cycles
     if not (isinstance(each, int | np.integer) and isinstance(count, int | np.integer) and min(each, count) >= 0):
-        raise OperandError(f"scalar of {count!r} operations of {cycles!r} cycles: both must be integers of at least 0")
+        raise OperandError(
+            f"scalar of {shown(count)} operations of {shown(cycles)} cycles: both must be integers of at least 0"
+        )
     if int(each) * int(count) > _MAX_CYCLES or count > _MAX_CYCLES:
         raise OperandError(
             f"scalar of {count} operations of {each} cycles: at most {_MAX_CYCLES} cycles in all, days at any clock"

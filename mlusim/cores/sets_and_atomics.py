@@ -112,7 +112,7 @@ def atomic(
     """
     fetches = old is not None or register is not None
     name = f"atomic_{operation}" if fetches else f"atomic_reduce_{operation}"
-    _check_atomic(issuer, name, operation, target, operand, old)
+    _check_atomic(issuer, name, operation, target, (operand, compare, old))
     sources = tuple(value for value in (operand, compare) if isinstance(value, View))
     effect = None
     if issuer.has_data:
@@ -173,7 +173,11 @@ def _values(name: str, value: Value, dtype: np.dtype[Any]) -> Array:
     return value.typed() if isinstance(value, View) else number(name, value, dtype)
 
 
-def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, operand: Value, old: View | None) -> None:
+def _check_atomic(
+    issuer: Issuer, name: str, operation: str, target: View, others: tuple[Value | None, Value | None, View | None]
+) -> None:
+    """Raise `OperandError` for a target, or an operand, compared or old value, that the atomic does not take."""
+    old = others[-1]
     for view in (target, *(() if old is None else (old,))):
         check_view(name, view)
     if target.memory is not MemoryKind.GDRAM:
@@ -187,7 +191,7 @@ def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, opera
         raise OperandError(
             f"{name} of {target!r} at byte {address}: the address must be a multiple of {target.itemsize} B"
         )
-    for view in (operand, old):
+    for view in others:
         if not isinstance(view, View):
             continue
         if view.allocation.memory is not issuer.unit.nram:

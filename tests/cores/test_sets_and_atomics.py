@@ -175,6 +175,11 @@ def test_sets_of_every_memory() -> None:
             "atomic_reduce_add with .*: the elements of a row must be contiguous; memcpy it",
         ),
         (
+            lambda core, x, t: core.atomic_reduce_cas(x, t[:3], 1),
+            OperandError,
+            "atomic_reduce_cas of .*: both must have the same number of elements",
+        ),
+        (
             lambda core, x, t: core.gdramset(x[2:2], 1),
             CopyError,
             "gdramset of .*: it needs at least one element, in a memory that",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mlusim.cores.core import Core
+from mlusim.errors import InputError
 from mlusim.hardware import board
 from mlusim.host.device import Device
 from mlusim.log import IO, MOVE, PIPES, VECTOR
@@ -47,6 +48,12 @@ def test_each_sync_waits_for_its_pipes_and_no_others(run: Any, sync: str, order:
     device = Device()
     run(three_pipes, device.upload(np.zeros(100_000, np.int8)), order, sync, {}, device=device)
     check_sync(device, sync, SYNCS[sync])
+
+
+def test_the_pipes_of_a_sync_are_chosen_by_booleans(run: Any) -> None:
+    message = r"^task 0 .*, test_sync\.py:\d+, at .* ns: move='no': choose True or False$"
+    with pytest.raises(InputError, match=message):
+        run(three_pipes, None, "", "sync_io_move_compute", {"move": "no"})
 
 
 @pytest.mark.parametrize("io", [False, True])
