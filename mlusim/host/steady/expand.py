@@ -10,7 +10,7 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.host.steady.periods import SAME_COST
-from mlusim.host.steady.skips import Skip, SkippedPart
+from mlusim.host.steady.skips import Skip
 from mlusim.host.steady.task_loops import RunSoFar, cost_of
 from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord, LaunchRecord, SkippedRecord, TaskRecord
@@ -31,31 +31,28 @@ def expand(log: Log, skips: Sequence[Skip]) -> float | None:
     """
     # Costs are compared below: which of them count as equal depends on what else there is.
     run = RunSoFar(log, costs=False)
-    tasks = []
-    for number in range(len(log.tasks)):
-        own = [(skip, skip.parts.get(number)) for skip in skips]
-        if sum(part is not None for _, part in own) > 1:
-            return None
-        tasks.append(_TaskRecords(run.records_of(number), own))
-    unlike = [task.unlike(log, run.codes) for task in tasks]
-    if None in unlike:
+    if any(sum(number in skip.parts for skip in skips) > 1 for number in range(len(log.tasks))):
         return None
-    unlike_ps = max(error for error in unlike if error is not None)
+    tasks = [_TaskRecords(run.records_of(number), number, skips) for number in range(len(log.tasks))]
+    errors_ps = [task.error_ps(log, run.codes) for task in tasks]
+    if None in errors_ps:
+        return None
+    error_ps = max(error for error in errors_ps if error is not None)
     _set_times(log, tasks)
 
-    def at(time_ps: int) -> int:
+    def later(time_ps: int) -> int:
         return time_ps if time_ps < 0 else time_ps + sum(skip.length_ps for skip in skips if skip.now_ps < time_ps)
 
-    def moved(span: Spanned) -> Spanned:
-        return replace(span, start_ps=at(span.start_ps), end_ps=at(span.end_ps))
+    def delayed(span: Spanned) -> Spanned:
+        return replace(span, start_ps=later(span.start_ps), end_ps=later(span.end_ps))
 
-    log.tasks = [moved(task) for task in log.tasks]
-    log.launches = [moved(launch) for launch in log.launches]
-    log.allocations = [moved(allocation) for allocation in log.allocations]
+    log.tasks = [delayed(task) for task in log.tasks]
+    log.launches = [delayed(launch) for launch in log.launches]
+    log.allocations = [delayed(allocation) for allocation in log.allocations]
     for skip in skips:
         start_ps = skip.now_ps + sum(record.end_ps - record.start_ps for record in log.skipped)
         operations = sum(part.operations for part in skip.parts.values())
-        bound_ps = round(skip.bound_ps + unlike_ps)
+        bound_ps = round(skip.bound_ps + error_ps)
         log.skipped.append(SkippedRecord(start_ps, start_ps + skip.length_ps, operations, bound_ps))
     return float(sum(record.bound_ps for record in log.skipped))
 
@@ -69,18 +66,18 @@ def _set_times(log: Log, tasks: Sequence[_TaskRecords]) -> None:
         final[task.simulated] = task.records[task.index]
     for task in tasks:
         simulated, waited = task.simulated, columns["waited_for"][task.simulated]
-        times = task.moved({name: columns[name][simulated] for name in _TIMES})
+        times = task.delayed({name: columns[name][simulated] for name in _TIMES})
         log.records.set_times(final[simulated], times | {"waited_for": np.where(waited < 0, NONE, final[waited])})
         if task.part is None:
             continue
-        filled, template, shift = task.fill()
-        moved = {name: values[template] + (0 if name == "latency_ps" else shift) for name, values in times.items()}
+        filled, template, shift = task.repeats()
+        repeated = {name: values[template] + (0 if name == "latency_ps" else shift) for name, values in times.items()}
         # A skipped operation waited for the operation at the same distance as in the period that it repeats.
         before = final[np.maximum(waited[template], 0)]
         distance = task.index[template] - np.searchsorted(task.records, before)
         own = (waited[template] >= 0) & np.isin(before, task.records) & (distance > 0)
         source = task.records[(np.searchsorted(task.records, filled) - distance).clip(0, len(task.records) - 1)]
-        log.records.set_times(filled, moved | {"waited_for": np.where(own, source, NONE)})
+        log.records.set_times(filled, repeated | {"waited_for": np.where(own, source, NONE)})
 
 
 class _TaskRecords:
@@ -93,19 +90,18 @@ class _TaskRecords:
         index: by simulated record, its index in `records` once the skipped operations are in front of those in flight.
     """
 
-    def __init__(self, records: Integers, own: Sequence[tuple[Skip, SkippedPart | None]]) -> None:
+    def __init__(self, records: Integers, number: int, skips: Sequence[Skip]) -> None:
         self.records = records
-        self._skips = [skip for skip, _ in own]
-        self.part: SkippedPart | None = None
+        self._skips = skips
+        # The skip in which the task takes part, if any: at most one.
+        self._skip = next((skip for skip in skips if number in skip.parts), None)
+        self.part = None if self._skip is None else self._skip.parts[number]
         is_simulated = np.ones(len(records), bool)
-        for skip, part in own:
-            if part is None:
-                continue
-            self.part, self._skip = part, skip
-            first = part.position + 2
-            if part.forward is not None:
-                first = int(np.searchsorted(records, part.forward.first))
-            is_simulated[first : first + part.operations] = False
+        if self.part is not None:
+            first = self.part.position + 2
+            if self.part.forward is not None:
+                first = int(np.searchsorted(records, self.part.forward.first))
+            is_simulated[first : first + self.part.operations] = False
         self.simulated = records[is_simulated]
         self.index = np.arange(len(self.simulated))
         self._later = np.zeros(len(self.simulated), bool)
@@ -113,17 +109,16 @@ class _TaskRecords:
             self._later = self.index > self.part.position
             self.index = self.index + np.where(self._later, self.part.operations, 0)
 
-    def unlike(self, log: Log, codes: Integers) -> float | None:
-        """Return by how much, in picoseconds, skipped operations take longer or shorter than those that they repeat.
+    def error_ps(self, log: Log, codes: Integers) -> float | None:
+        """Return the difference in time between the skipped operations and as many of those that they repeat.
 
-        None if they are others.
+        None if they are other operations.
         """
         part = self.part
-        if part is None:
+        if part is None or self._skip is None:
             return 0.0
-        if (part.forward is not None and (part.forward.failed or not part.forward.done)) or len(
-            self.records
-        ) > part.most:
+        complete = part.forward is None or (part.forward.done and not part.forward.failed)
+        if not complete or len(self.records) > part.most:
             return None
         first, length = part.position + 1, part.period
         repeated = self.records[first - length : first + part.operations]
@@ -138,24 +133,25 @@ class _TaskRecords:
         drift = cost[measured:].sum() / before - whole / measured if before else 0.0
         return float(abs(drift) / max(whole / measured, 1.0) * self._skip.length_ps)
 
-    def moved(self, times: dict[str, Integers]) -> dict[str, Integers]:
+    def delayed(self, times: dict[str, Integers]) -> dict[str, Integers]:
         """Return times of the simulated operations with the skipped time added."""
-        moved = {"latency_ps": times["latency_ps"]}
+        delayed = {"latency_ps": times["latency_ps"]}
         for name in ("issue_ps", "start_ps", "end_ps"):
-            moved[name] = times[name].copy()
+            delayed[name] = times[name].copy()
             for skip in self._skips:
-                own = self.part is not None and skip is self._skip
-                moved[name] += np.where(self._later if own else times[name] > skip.now_ps, skip.length_ps, 0)
-        moved["issue_ps"] = np.minimum(moved["issue_ps"], moved["start_ps"])
-        return moved
+                is_later = self._later if skip is self._skip else times[name] > skip.now_ps
+                delayed[name] += np.where(is_later, skip.length_ps, 0)
+        delayed["issue_ps"] = np.minimum(delayed["issue_ps"], delayed["start_ps"])
+        return delayed
 
-    def fill(self) -> tuple[Integers, Integers, Integers]:
+    def repeats(self) -> tuple[Integers, Integers, Integers]:
         """Return the skipped records, the simulated operations that they repeat, and the time between both."""
-        part = self.part
+        part, skip = self.part, self._skip
         assert part is not None
+        assert skip is not None
         first = part.position + 1
         measured = min(_REPEATED * part.period, first // part.period * part.period)
         offset = np.arange(part.operations)
         # The repeats together fill the stretch exactly.
-        shift = (offset // measured + 1) * (self._skip.length_ps / part.operations * measured)
+        shift = (offset // measured + 1) * (skip.length_ps / part.operations * measured)
         return self.records[first + offset], first - measured + offset % measured, np.rint(shift).astype(np.int64)

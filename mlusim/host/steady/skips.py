@@ -48,7 +48,7 @@ def periods_of_groups(groups: list[TaskGroup], length_ps: float) -> tuple[dict[i
     The slowest group skips whole periods, which the other ones match as well as they can.
     """
     own_periods: dict[int, int] = {}
-    unlike_ps = 0.0
+    difference_ps = 0.0
     for group in sorted(groups, key=lambda group: -group.pace.period_ps):
         pace = group.pace
         periods = length_ps / pace.period_ps
@@ -56,9 +56,9 @@ def periods_of_groups(groups: list[TaskGroup], length_ps: float) -> tuple[dict[i
         group_ps = float(each.mean()) * pace.period_ps
         if not own_periods:
             length_ps = group_ps
-        unlike_ps += abs(group_ps - length_ps)
+        difference_ps += abs(group_ps - length_ps)
         own_periods |= dict(zip((member.task.index for member in group.members), each.tolist(), strict=True))
-    return own_periods, length_ps, unlike_ps
+    return own_periods, length_ps, difference_ps
 
 
 def periods_of_team(team: list[TaskLoop], periods: int) -> list[int]:

@@ -152,11 +152,11 @@ class Watch:
         """Skip as much as the tasks' paces allow; returns as `_look`."""
         now = self._chip.environment.now
         skipped_ps = min(group.most_skipped() for group in groups)
-        own_ps = now + max(group.periods * group.pace.period_ps for group in groups)
-        if skipped_ps < _MIN_SKIPPED * own_ps:
+        expected_ps = now + max(group.periods * group.pace.period_ps for group in groups)
+        if skipped_ps < _MIN_SKIPPED * expected_ps:
             self.why = self.waits_for or f"its tasks repeat no loop much more than {WARM + MEASURED + LEFT} times"
             return 0.0
-        total_ps = own_ps + sum(skip.length_ps for skip in self.skips)
+        total_ps = expected_ps + sum(skip.length_ps for skip in self.skips)
         allowed_ps = _RESERVE * ALLOWED * total_ps - sum(skip.bound_ps for skip in self.skips)
         if any(group.in_step() or group.waits_by_chance() for group in groups):
             self.waits_for = _NO_PACE
@@ -208,8 +208,8 @@ class Watch:
         self, loops: list[TaskLoop], groups: list[TaskGroup], length_ps: float, bound_ps: float, allowed_ps: float
     ) -> float:
         """Let every task skip the operations of that time; returns as `_look`."""
-        own_periods, length_ps, unlike_ps = periods_of_groups(groups, length_ps)
-        bound_ps += unlike_ps
+        own_periods, length_ps, difference_ps = periods_of_groups(groups, length_ps)
+        bound_ps += difference_ps
         if bound_ps > allowed_ps / _RESERVE or min(own_periods.values()) < 1:
             return _MORE_EVENTS
         by_task, pattern = self._pattern(loops)
