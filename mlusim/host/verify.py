@@ -23,7 +23,7 @@ from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.results.memory_state import Repeat
 from mlusim.verifier.check import check_log, check_names, with_findings
-from mlusim.verifier.races.program_order import with_result_in_order
+from mlusim.verifier.races.result_in_order import with_result_in_order
 from mlusim.verifier.report import Report
 from mlusim.verifier.run import Run
 from mlusim.verifier.split.coverage import written_elements

@@ -44,7 +44,7 @@ def test_a_sync_comes_first_if_the_result_in_order_is_right_and_a_part_if_not(ke
     assert the_only_error(kernel, X, Output(expected.shape), "no sync", **options).remedy.startswith("`await core.sync")
     finding = the_only_error(kernel, X, Output(expected.shape), "slot", **options)
     assert finding.kind == "race"
-    assert finding.remedies[0].startswith(f"correct the part of {finding.fields['buffer']} at test_program_order.py:")
+    assert finding.remedies[0].startswith(f"correct the part of {finding.fields['buffer']} at test_result_in_order.py:")
     assert any("`await core.sync" in remedy for remedy in finding.remedies[1:])
 
 
