@@ -30,7 +30,7 @@ def sliced(view: View, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
     axis = 0
     for item in items:
         if item is Ellipsis:
-            if items.count(Ellipsis) > 1:
+            if sum(each is Ellipsis for each in items) > 1:  # an array among the items has no single truth value
                 raise AccessError(f"two `...` in one index of {view!r}: only one may stand for the axes left out")
             missing = (slice(None),) * (rank - len(items) + 1)
             return sliced(view, items[:axis] + missing + items[axis + 1 :])

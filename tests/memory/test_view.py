@@ -133,6 +133,7 @@ def test_slicing_moves_nothing() -> None:
         (None, "None cannot index axis 0"),
         ([0, 1], "[0, 1] cannot index axis 0"),
         (slice(0.0, 2), "0.0 cannot index axis 0"),
+        ((..., np.arange(3)), "array([0, 1, 2]) cannot index axis 1"),
         ((..., ...), "two `...` in one index of <view of x (nram): int32 [3, 4]>: only one"),
     ],
 )
