@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,8 @@ Rows = Sequence[dict[str, Any]]
 _DASHES: tuple[Any, ...] = ("-", "--", ":", "-.")
 MAX_LINES = len(SERIES_COLOURS) * len(_DASHES)
 _COINCIDENCE = 0.01
+# Points added to the width of a line by the lines that coincide with it, at most.
+_WIDEST = 6.0
 _MARKERS = {1: "o", 2: "s", 3: "^", 0: "D"}
 _BANDS = {1: "#F7F7F7", 2: "#E4EEF6", 3: "#FBEBDD", 0: "#EEEEEE"}
 
@@ -191,16 +194,18 @@ def _lines(rows: Rows, column: str, others: Sequence[str], scale: Scale) -> list
     return list(lines.values())
 
 
-def _hidden_by(lines: list[dict[Any, float]]) -> list[int]:
-    """By line, count later lines that coincide with it: within 1 % of the largest value at two points, or at all."""
-    largest = max((abs(value) for line in lines for value in line.values()), default=0.0)
+def _hidden_by(lines: list[dict[Any, float]], *, logarithmic: bool) -> list[int]:
+    """By line, count later lines that coincide with it: within 1 % of the panel's height at two points, or at all."""
+    heights = [{x: log(y) if logarithmic else y for x, y in line.items() if y > 0 or not logarithmic} for line in lines]
+    values = [value for line in heights for value in line.values()]
+    height = max(values, default=0.0) - (min(values, default=0.0) if logarithmic else 0.0)
 
     def coincide(one: dict[Any, float], other: dict[Any, float]) -> bool:
         shared = one.keys() & other.keys()
-        close = sum(abs(one[x] - other[x]) <= _COINCIDENCE * largest for x in shared)
+        close = sum(abs(one[x] - other[x]) <= _COINCIDENCE * height for x in shared)
         return bool(shared) and close >= min(2, len(shared))
 
-    return [sum(coincide(line, other) for other in lines[number + 1 :]) for number, line in enumerate(lines)]
+    return [sum(coincide(line, other) for other in heights[number + 1 :]) for number, line in enumerate(heights)]
 
 
 def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) -> bool:
@@ -213,10 +218,14 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
         ]
         for line in lines
     ]
-    hidden_by = _hidden_by([{x: y for x, _, y in of_line} for of_line in points])
+    values = [y for of_line in points for _, _, y in of_line]
+    logarithmic = _is_logarithmic(panel, values)
+    hidden_by = _hidden_by([{x: y for x, _, y in of_line} for of_line in points], logarithmic=logarithmic)
+    # A line hidden by coinciding ones is wider, so that it shows at their sides.
+    step = min(2.5, _WIDEST / max(*hidden_by, 1))
     for number, of_line in enumerate(points):
         if of_line:
-            _draw_line(axes, number, of_line, scale, hidden=hidden_by[number], of_lines=len(lines))
+            _draw_line(axes, number, of_line, scale, wider=step * hidden_by[number], of_lines=len(lines))
     for number, line in enumerate(lines):
         # At the bottom of the panel.
         for x in line.refused:
@@ -226,20 +235,19 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
             )  # fmt: skip
     axes.set_ylabel(panel.label)
     axes.grid(axis="y")
-    _scale_values(axes, panel, [y for of_line in points for _, _, y in of_line])
+    _scale_values(axes, values, logarithmic=logarithmic)
     scale.apply(axes)
     return any(hidden_by)
 
 
 def _draw_line(
-    axes: Axes, number: int, points: list[tuple[Any, Any, float]], scale: Scale, *, hidden: int, of_lines: int
+    axes: Axes, number: int, points: list[tuple[Any, Any, float]], scale: Scale, *, wider: float, of_lines: int
 ) -> None:
-    """Draw a line with its markers, by tier; `hidden`: how many lines that are drawn later coincide with it."""
+    """Draw a line with its markers, by tier; `wider`: points added to its width."""
     colour = _colour(number)
     # For named values, the line only connects points of one combination, so it is faint.
     faint = 1.0 if scale.numeric else 0.35
-    # A line hidden by coinciding ones is wider, so that it shows at their sides.
-    width, order = 1.5 + 2.5 * hidden, 3 + number / of_lines
+    width, order = 1.5 + wider, 3 + number / of_lines
     # A single line between named values connects nothing.
     dash = _dash(number) if scale.numeric or of_lines > 1 else ""
     axes.plot(
@@ -249,18 +257,25 @@ def _draw_line(
     for tier in {tier for _, tier, _ in points}:
         same = [(x, y) for x, other, y in points if other == tier]
         marker = "o" if tier is None else _MARKERS[tier]
-        size = 6 + 3.5 * hidden
+        size = 6 + 1.4 * wider
         axes.plot(*zip(*same, strict=True), color=colour, linestyle="", marker=marker, markersize=size, zorder=order)
 
 
-def _scale_values(axes: Axes, panel: _Metric, values: list[float]) -> None:
-    """Scale the axis of a panel's values: logarithmic for amounts over more than a factor of 10, else from 0."""
+def _is_logarithmic(panel: _Metric, values: list[float]) -> bool:
+    """Whether the axis of a panel's values is logarithmic: for amounts over more than a factor of 10."""
     positive = [value for value in values if value > 0]
-    if panel.column.endswith(("_us", "_ps", "cycles", "_bytes")) and positive and max(positive) > 10 * min(positive):
+    is_amount = panel.column.endswith(("_us", "_ps", "cycles", "_bytes"))
+    return is_amount and bool(positive) and max(positive) > 10 * min(positive)
+
+
+def _scale_values(axes: Axes, values: list[float], *, logarithmic: bool) -> None:
+    """Scale the axis of a panel's values, from 0 unless logarithmic."""
+    if logarithmic:
         from matplotlib.ticker import FuncFormatter, NullFormatter
 
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        positive = [value for value in values if value > 0]
         if max(positive) < 100 * min(positive):
             axes.yaxis.set_minor_formatter(FuncFormatter(_two_and_five))
         else:

@@ -178,6 +178,22 @@ def test_lines_that_coincide_are_wider_beneath(tmp_path):
             assert widths[number] > widths[number + 1]
 
 
+@pytest.mark.parametrize(("last", "widest"), [(2.0, 7.5), (400.0, 7.5)])
+def test_lines_that_coincide_as_drawn_are_wider_up_to_a_limit(one_line, last, widest):
+    """One at 400 us makes the axis logarithmic, on which 1 us and 1.5 us do not coincide."""
+    times = [1.0] * 8 + [1.5, last]
+    rows = [
+        one_line.done[0] | {"strategy": str(number), "nram_usable_bytes": nram, "time_us": time}
+        for number, time in enumerate(times)
+        for nram in (1024, 2048)
+    ]
+    (axes,) = figure_of(SimpleNamespace(rows=rows, axes=["strategy", "nram_usable_bytes"]), ("time",)).axes
+    widths = [line.get_linewidth() for line in axes.lines if line.get_linestyle() != "None"]
+    assert widths[0] == max(widths) == widest
+    assert widths[:8] == sorted(widths[:8], reverse=True)
+    assert widths[7:] == [1.5] * 3
+
+
 def test_points_without_an_efficiency_are_left_out(one_line):
     rows = [row | {"io_efficiency": None} if row is one_line.done[0] else row for row in one_line.rows]
     (efficiency,) = figure_of(SimpleNamespace(rows=rows, axes=one_line.axes), ("efficiency",)).axes
