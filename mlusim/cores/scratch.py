@@ -132,8 +132,7 @@ class Scratch:
         except (MemoryError, OSError, OverflowError):
             raise AllocationError(
                 f"your machine has no {format_bytes(memory.usable_bytes)} left for {memory.name}: choose a smaller "
-                "board, "
-                "or run without data (data=False, --no-data)"
+                "board, or run without data (data=False, --no-data)"
             ) from None
 
     def _shared(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str, cluster_id: int | None) -> View:

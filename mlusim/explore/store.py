@@ -166,8 +166,7 @@ class Store:
         rows = _salvage(damaged_path)
         self.damaged.append(
             f"{path} is damaged ({why}): {len(rows)} of its points are intact, and the others run again; the old file "
-            "is now "
-            f"{damaged_path}"
+            f"is now {damaged_path}"
         )
         with closing(sqlite3.connect(path, isolation_level=None)) as base:
             self._base = base

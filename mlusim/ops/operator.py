@@ -286,8 +286,7 @@ def _check_size(operator: str, board: Board, tensors: Iterable[Tensor]) -> None:
         if nbytes > board.gdram_bytes:
             raise AllocationError(
                 f"{operator}: {tensor.name} takes {format_bytes(nbytes)}: it can never fit in the GDRAM of "
-                f"{board.name}, "
-                f"{format_bytes(board.gdram_bytes)}; choose a smaller shape or element type"
+                f"{board.name}, {format_bytes(board.gdram_bytes)}; choose a smaller shape or element type"
             )
 
 
@@ -299,8 +298,7 @@ def _as_limit(board: Board, nram_limit_bytes: Any) -> int:
     if not 0 < nram_limit_bytes <= usable:
         raise InputError(
             f"nram_limit_bytes={shown(nram_limit_bytes)}: a limit must be 1 to {usable}, the usable NRAM of "
-            f"{board.name}; "
-            "omit it to use all of it"
+            f"{board.name}; omit it to use all of it"
         )
     return int(nram_limit_bytes)
 

@@ -109,14 +109,12 @@ def check_tin_shift(
     if shifts_shape[0] != batch:
         raise InputError(
             f"{name} has N = {batch} batch entries and shifts has {shifts_shape[0]}: the first dimensions must be "
-            "equal; "
-            "give one row of shifts for each batch entry"
+            "equal; give one row of shifts for each batch entry"
         )
     if not (batch and channels and groups and hw):
         raise InputError(
             f"{name} has shape {list(shape)} and shifts {list(shifts_shape)}: N, C, G and HW must be at least 1; only "
-            "T "
-            "may be 0; skip the call where there is nothing to shift"
+            "T may be 0; skip the call where there is nothing to shift"
         )
     if channels % groups:
         most = min(groups, channels)

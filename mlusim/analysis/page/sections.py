@@ -155,8 +155,7 @@ class Sections:
         numbers = table(("cause", "us per core on average", "share"), rows, (1, 2))
         return (
             f'<h3>Above the lower bound</h3>{above}<div class="whole"><h3>Core by core</h3>{legend(self._causes())}'
-            f"{chart}</div>"
-            f"<details><summary>The same as a table</summary>{numbers}</details>"
+            f"{chart}</div><details><summary>The same as a table</summary>{numbers}</details>"
         )
 
     def _causes(self) -> list[str]:

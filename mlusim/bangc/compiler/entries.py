@@ -170,8 +170,7 @@ def registrations(entries: list[Entry], instantiate: tuple[str, ...], *, has_mai
     lines.append(f"{end};\n")
     if has_main:
         lines.append(
-            "static void mlusim_run_main(int count, char **words) "
-            f"{{ ::mlusim::run_main(&::{MAIN}, count, words); }}\n"
+            f"static void mlusim_run_main(int count, char **words) {{ ::mlusim::run_main(&::{MAIN}, count, words); }}\n"
             'static void *mlusim_entry_main = ::mlusim::enter(&mlusim_run_main, "main", "argc,argv", "", 0);\n'
         )
     return "".join(lines)
