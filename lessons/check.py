@@ -77,6 +77,11 @@ def at_most(what: str, value: float, limit: float, hint: str, unit: str = "") ->
     return f"correct, but {what} is {found}{unit} and should be at most {most}{unit}: {hint}"
 
 
+def time_at_most(limit_us: float, hint: str, what: str = "the time") -> Callable[[Step], str]:
+    """Return the target of an exercise for its time."""
+    return lambda step: at_most(what, step.result.time_us, limit_us, hint, " us")
+
+
 def one_core() -> Exercise:
     """01: scale a vector."""
     cases = [Case((x := floats(count),), 2 * x, dim=1, kind="BLOCK") for count in (8192, 8192 * 5)]
@@ -99,15 +104,9 @@ def all_cores() -> Exercise:
 
 def double_buffering() -> Exercise:
     """03: hide the compute and the start-up of copies."""
-
-    def aim(step: Step) -> str:
-        return at_most(
-            "the time of one core", step.result.time_us, 120, "let load i + 1, compute i and store i - 1 share a step",
-            " us",
-        )  # fmt: skip
-
     cases = [Case((x := floats(4096 * tiles),), 3 * x, dim=1, kind="BLOCK") for tiles in (1, 2, 3, 100)]
-    return Exercise(cases, aim)
+    hint = "let load i + 1, compute i and store i - 1 share a step"
+    return Exercise(cases, time_at_most(120, hint, "the time of one core"))
 
 
 def sram() -> Exercise:
@@ -217,33 +216,21 @@ def matmul_ladder() -> Exercise:
     """12: three stages around the tensor pipe."""
     weights = RNG.integers(-8, 8, (256, 128)).astype(np.float32)  # the filters, one a row
     laid = np.ascontiguousarray(weights.reshape(4, 64, 128).swapaxes(0, 1))
-
-    def aim(step: Step) -> str:
-        return at_most(
-            "the time", step.result.time_us, 150, "let load i + 1, matmul i and store i - 1 share a step", " us"
-        )
-
     cases = []
     for rows in (128, 1280, 16384):
         x = RNG.integers(-8, 8, (rows, 128)).astype(np.float32)
         cases.append(Case((x, laid), x @ weights.T, on=board("mlu370-x8")))
-    return Exercise(cases, aim)
+    return Exercise(cases, time_at_most(150, "let load i + 1, matmul i and store i - 1 share a step"))
 
 
 def bang_c() -> Exercise:
     """13: three stages in BANG C."""
-
-    def aim(step: Step) -> str:
-        return at_most(
-            "the time of one core", step.result.time_us, 150,
-            "let the loads of tile i + 1, the add of tile i and the store of tile i - 1 share a step", " us",
-        )  # fmt: skip
-
     cases = []
     for count in (100, 4096 * 3 + 64, 4096 * 100):
         x, y = floats(count), floats(count)
         cases.append(Case((x, y), x + y, (count,), dim=1, kind="BLOCK"))
-    return Exercise(cases, aim)
+    hint = "let the loads of tile i + 1, the add of tile i and the store of tile i - 1 share a step"
+    return Exercise(cases, time_at_most(150, hint, "the time of one core"))
 
 
 EXERCISES: dict[str, Callable[[], Exercise]] = {
