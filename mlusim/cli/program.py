@@ -217,6 +217,8 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
             if error.errno == ENOSPC and not what:
                 what = "the output cannot be written: "
             message_and_code = f"{what}{error.strerror or error}", USAGE
+        case _ if type(error).__name__ == "BdbQuit":
+            message_and_code = "the debugger was quit", INTERRUPTED
         case _:
             text = f"internal error: {type(error).__name__}: {_one_line(str(error))}. This is a bug in mlusim: "
             message_and_code = f"{text}please report it with what `mlusim --traceback ...` prints", FAILED

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from bdb import BdbQuit
 from collections.abc import Mapping
 from dataclasses import dataclass
+from multiprocessing import current_process
 from typing import TYPE_CHECKING, Any
 
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
@@ -155,6 +157,10 @@ def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]
         status, message = DIED, "not enough memory on this machine: use fewer workers, or run without data"
     except KeyboardInterrupt:
         raise
+    except BdbQuit:  # also the end of input, which a worker does not have
+        if current_process().name == "MainProcess":
+            raise
+        status, message = FAILED, "a debugger has no terminal in a worker process: use `mlusim run`, or workers=0"
     except BaseException as error:  # noqa: BLE001 - whatever a user's function raises, sys.exit too, came of the point
         location = where_in(error, payload["kernel"]["file"]) if payload["kernel"] else ""
         status, message = FAILED, f"{location}{type(error).__name__}: {error}"
