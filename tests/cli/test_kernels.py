@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -399,6 +400,15 @@ def test_to_quit_the_debugger_in_a_kernel_is_an_interrupt_and_not_a_bug(tmp_path
     assert mlusim("sweep", *words, "--no-db", "--workers", "0", code=130) == "error: the debugger was quit\n"
     told = "a debugger has no terminal in a worker process: use `mlusim run`, or workers=0"
     assert told in mlusim("sweep", *words, "--no-db", "--workers", "1", code=1)
+
+
+def test_an_interrupt_in_a_kernel_tells_where_it_was(tmp_path, monkeypatch):
+    (tmp_path / "stop.py").write_text(
+        "import signal\n\n\nasync def stop(core, x, out):\n    signal.raise_signal(signal.SIGINT)  # Ctrl-C\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    text = mlusim("run", "stop.py:stop", "--shape", "64", code=130)
+    assert re.fullmatch(r"error: interrupted: memory core of cluster 0, stop\.py:5, at [\d .]+ ns\n", text)
 
 
 def test_a_misspelt_option_has_no_other_remedy(home):

@@ -69,6 +69,7 @@ def reported(task: Task, error: BaseException) -> BaseException:
         refused.__suppress_context__ = True
         return refused
     if isinstance(error, KeyboardInterrupt) or _quits_debugger(error):
+        error.add_note(location(task, source, task.now_ps))
         return error
     # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
     if str(error).endswith(_NO_AWAIT):
