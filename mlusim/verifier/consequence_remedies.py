@@ -104,6 +104,10 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
         return order, *cause.remedies
+    if cause.kind == "wrong-value" and buffer in cause.fields["read_at"]:
+        where = f"{cause.fields['read_at'][buffer]} or {late.location}"
+        part = f"correct the part of {buffer} at {where}: nothing reads what {late.operation} writes there"
+        return part, *cause.remedies
     if cause.kind != "never-written":
         instead = f" in place of {cause.fields['buffer']}" if cause.kind == "uninitialised" else ""
         used = f"read {buffer}{instead}, or correct the destination at {late.location}: nothing reads what it writes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from mlusim.verifier.accesses.geometry import Geometry, element_starts, shared
 from mlusim.verifier.accesses.table import BY_ROWS
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import SourceLine
 from mlusim.verifier.uninitialised.marks import elementwise, is_copy
 
 # Operations that made a wrong value which are looked up.
@@ -20,6 +22,12 @@ _MOST_MAKERS = 64
 # And how many of one line: iterations of a loop, and a value that returns to it.
 _MOST_OF_A_LINE = 4
 _TO_REGISTER = frozenset(name for name, record in INSTRUCTIONS.items() if record.to_register or record.counts)
+# Instructions of which a number, in place of a view or beside it, comes from a register.
+_WITH_NUMBERS = frozenset(
+    name for name, record in INSTRUCTIONS.items() if any(operand.number for operand in record.operands)
+) | {"write_value", "fill"}
+# Lines that read registers before such a number is used: one of them read it.
+_MOST_LINES_TO_REGISTERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +62,97 @@ def sources_of(run: Run, record: int, byte: int) -> list[Element]:
     return elements
 
 
-def came_through(run: Run, store: int, byte: int) -> list[int]:
-    """Return the records that made what a record stores to a byte, a few of each line.
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What made an element of an output.
 
-    Of an instruction that is not elementwise, every operand counts with all of its bytes; of a scalar store, what its
-    task last read to a register.
+    Attributes:
+        run: the run.
+        records: the last record that stored it, and those that made what this one stored, a few of each line; the
+            nearest first.
+        are_all: whether no others did.
     """
-    made: dict[int, None] = {}
-    todo, of_line = [(store, byte)], Counter[int]()
+
+    run: Run
+    records: Sequence[int]
+    are_all: bool
+
+    @property
+    def lines(self) -> set[SourceLine]:
+        """The lines of its records."""
+        return _lines_of(self.run, self.records)
+
+    @property
+    def made_at(self) -> set[SourceLine]:
+        """The lines of what made it before it was stored."""
+        return _lines_of(self.run, self.records[1:])
+
+    @property
+    def read_at(self) -> dict[str, SourceLine]:
+        """By buffer, the line that last read it on the way."""
+        columns, log = self.run.columns, self.run.log
+        reads = [(record, int(columns[side][record])) for record in self.records for side in ("a_alloc", "b_alloc")]
+        by_buffer: dict[str, SourceLine] = {}
+        for record, alloc in reads:
+            if alloc != NONE:
+                file, line, _ = log.lines[int(columns["line"][record])]
+                by_buffer.setdefault(log.allocations[alloc].name, SourceLine(file, line))
+        return by_buffer
+
+    def unlike(self, others: Sequence[Lineage]) -> tuple[set[SourceLine], set[SourceLine]]:
+        """Return the lines that made it and none of the others; else those that made the others, and not it.
+
+        Of the latter, only those of elements that the same operation stored, and that write to the buffers through
+        which it came: they might have written it, too.
+        """
+        if not self.records or not others or not all(other.records for other in others):
+            return set(), set()
+        only = self.lines.difference(*(other.lines for other in others))
+        if only and all(other.are_all for other in others):
+            return only, set()
+        buffers = {self._written(record) for record in self.records} - {""}
+        lacks = []
+        for other in (other for other in others if other.records[0] == self.records[0]):
+            # If its own records are not all, it only lacks what made the other last.
+            records = other.records if self.are_all else other.records[1:2]
+            lacks.append(_lines_of(self.run, (record for record in records if self._written(record) in buffers)))
+        return set(), set.intersection(*lacks) - self.lines if lacks else set()
+
+    def _written(self, record: int) -> str:
+        """Return the name of the buffer that a record writes, which each task may have of its own; else ""."""
+        alloc = int(self.run.columns["dst_alloc"][record])
+        return "" if alloc == NONE else self.run.log.allocations[alloc].name
+
+
+def lineage_of(run: Run, element: Element) -> Lineage:
+    """Return what made an element.
+
+    Of an instruction that is not elementwise, every operand counts with all of its bytes; of a scalar store and of an
+    instruction with a number, what its task last read to registers.
+    """
+    store = last_writer(run, element, len(run.log))
+    if store == NONE:
+        return Lineage(run, [], are_all=True)
+    made: dict[int, None] = {store: None}
+    todo, of_line, skipped = [(store, element.byte)], Counter[int](), False
     while todo and len(made) < _MOST_MAKERS:
         record, at = todo.pop(0)
         for maker, its_byte in _makers(run, record, at):
             line = int(run.columns["line"][maker])
-            if maker not in made and of_line[line] < _MOST_OF_A_LINE:
-                made[maker] = None
-                of_line[line] += 1
-                todo.append((maker, its_byte))
-    return list(made)
+            if maker in made:
+                continue
+            if of_line[line] == _MOST_OF_A_LINE:
+                skipped = True
+                continue
+            made[maker] = None
+            of_line[line] += 1
+            todo.append((maker, its_byte))
+    return Lineage(run, list(made), are_all=not (todo or skipped))
+
+
+def _lines_of(run: Run, records: Iterable[int]) -> set[SourceLine]:
+    lines = {run.log.lines[int(run.columns["line"][record])][:2] for record in records}
+    return {SourceLine(file, line) for file, line in lines if line}
 
 
 def _makers(run: Run, record: int, byte: int) -> list[tuple[int, int]]:
@@ -82,23 +164,26 @@ def _makers(run: Run, record: int, byte: int) -> list[tuple[int, int]]:
             Element(int(accesses.alloc[row]), int(accesses.low[row]), int(accesses.high[row] - accesses.low[row]))
             for row in np.flatnonzero((accesses.record == record) & ~accesses.write).tolist()
         ]
-    if elements:
-        writers = ((last_writer(run, element, record), element.byte) for element in elements)
-        return [(writer, at) for writer, at in writers if writer != NONE]
-    loaded = _loaded_before(run, record)
-    return [] if loaded == NONE else [(loaded, 0)]
+    writers = ((last_writer(run, element, record), element.byte) for element in elements)
+    made = [(writer, at) for writer, at in writers if writer != NONE]
+    return made + [(loaded, 0) for loaded in _loaded_before(run, record, has_operands=bool(elements))]
 
 
-def _loaded_before(run: Run, record: int) -> int:
-    """Return the record by which a task last read a register before a scalar store of its; NONE if there is none."""
+def _loaded_before(run: Run, record: int, *, has_operands: bool) -> list[int]:
+    """Return the records by which a task last read registers, of a few lines, before a record that uses a number."""
     columns, log = run.columns, run.log
-    if columns["pipe"][record] != SCALAR:
-        return NONE
+    if columns["pipe"][record] == SCALAR:
+        uses_number = not has_operands
+    else:
+        uses_number = log.ops[int(columns["op"][record])] in _WITH_NUMBERS and columns["b_alloc"][record] == NONE
+    if not uses_number:
+        return []
     before = np.flatnonzero(
         (columns["task"][:record] == columns["task"][record]) & (columns["a_alloc"][:record] != NONE)
     )
-    reads = ops_among(log, _TO_REGISTER)[columns["op"][before]] | (columns["pipe"][before] == SCALAR)
-    return int(before[reads][-1]) if reads.any() else NONE
+    reads = before[ops_among(log, _TO_REGISTER)[columns["op"][before]] | (columns["pipe"][before] == SCALAR)]
+    _, last = np.unique(columns["line"][reads[::-1]], return_index=True)
+    return [int(one) for one in reads[::-1][np.sort(last)[:_MOST_LINES_TO_REGISTERS]]]
 
 
 def _source_byte(run: Run, record: int, side: str, byte: int) -> int | None:

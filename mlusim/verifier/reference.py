@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Array
+from mlusim.arrays import Array, Integers
 from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError
 from mlusim.log import NONE, Log
@@ -17,7 +17,7 @@ from mlusim.units import group_digits
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.producer import Element, came_through, last_writer, sources_of
+from mlusim.verifier.producer import Element, last_writer, lineage_of, sources_of
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine
 
@@ -58,10 +58,17 @@ def differs(
         return None
     itemsize = result.dtype.itemsize
     positions = np.array(np.unravel_index(wrong, result.shape or (1,)))
-    first = output.offset + np.array(output.strides or (0,), np.int64) @ positions
+    first = _bytes_of(output, positions)
     starts, stops = union(first, first + itemsize)
     index = tuple(positions[:, 0].tolist()) if result.shape else ()
-    writer, read, through = _origin(log, identity, int(first[0]), result.dtype, repeat)
+    run = Run(log)
+    writer, read = _origin(run, identity, int(first[0]), result.dtype, repeat)
+    right = np.array(np.unravel_index(_right_beside(wrong, result.size), result.shape or (1,)))
+    elements = (Element(identity, int(byte), itemsize) for byte in (first[0], first[-1], *_bytes_of(output, right)))
+    made, last, *beside = (lineage_of(run, element) for element in elements)
+    only, lacks = made.unlike(beside)
+    lacking = f"let {_locations(lacks)} make this element, too: those beside it were made there, and are right"
+    through = made.made_at | last.made_at
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
@@ -72,30 +79,50 @@ def differs(
         location=read,
         rule=_rule(tolerance, absolute_tolerance),
         remedies=(
-            _check(through) + _if_rounding(result, expected, wrong) if writer else _nothing_writes(log, identity),
+            (*([lacking] if lacks else []), _check(through, only) + _if_rounding(result, expected, wrong))
+            if writer
+            else (_nothing_writes(run, identity),)
         ),
         fields={
             "tensor": allocation.name,
             "elements": len(wrong),
-            "through": [line.location for line in through],
-            "buffer": _stored(log, writer[0].record) if writer else "",
+            "through": [line.location for line in sorted(through)],
+            "read_at": {buffer: line.location for buffer, line in made.read_at.items()},
         },
     )
 
 
-def _check(through: Sequence[SourceLine]) -> str:
-    """Return what to check: the lines that made the bytes."""
+def _check(through: Collection[SourceLine], only: Collection[SourceLine]) -> str:
+    """Return what to check: the lines that made the bytes, and first those that did not make the right ones."""
     if not through:
         return "check where this store reads them"
     if len(through) == 1:
         return "check the operation that made these bytes"
-    *first, last = (line.location for line in through)
-    return f"check the operations that made these bytes, at {', '.join(first)} and {last}"
+    first = f": first {_locations(only)}, where those beside it, which are right, were not made" if only else ""
+    return f"check the operations that made these bytes, at {_locations(through)}{first}"
 
 
-def _nothing_writes(log: Log, identity: int) -> str:
+def _bytes_of(output: View, positions: Integers) -> Integers:
+    """Return the first bytes of elements of an output; `positions`: their coordinates, one element per column."""
+    return output.offset + np.array(output.strides or (0,), np.int64) @ positions
+
+
+def _right_beside(wrong: Integers, size: int) -> Integers:
+    """Return the flat positions of the last right element before the first wrong one, and of the first one after it."""
+    ends = np.flatnonzero(np.diff(np.append(wrong, size)) > 1)
+    after = int(wrong[ends[0]]) + 1 if len(ends) else size
+    return np.array([flat for flat in (int(wrong[0]) - 1, after) if 0 <= flat < size], np.int64)
+
+
+def _locations(lines: Iterable[SourceLine]) -> str:
+    """Return lines as a text, in the order of their files."""
+    locations = [line.location for line in sorted(lines)]
+    return " and ".join([", ".join(locations[:-1]), *locations[-1:]] if locations[1:] else locations)
+
+
+def _nothing_writes(run: Run, identity: int) -> str:
     """Return the remedy for an element that no operation writes, with the lines that write others of its tensor."""
-    run = Run(log)
+    log = run.log
     records = run.accesses.record[run.accesses.write & (run.accesses.alloc == identity)]
     lines = [log.lines[code][:2] for code in np.unique(run.columns["line"][records]).tolist()]
     others = [SourceLine(file, line).location for file, line in sorted(lines) if line]
@@ -104,12 +131,6 @@ def _nothing_writes(log: Log, identity: int) -> str:
     return f"write this element, too: no operation does; others of {log.allocations[identity].name} are written at " + (
         " and ".join(others)
     )
-
-
-def _stored(log: Log, record: int) -> str:
-    """Return the name of the buffer that a record reads; "" if it reads none."""
-    source = log.records.values(record)["a_alloc"]
-    return "" if source == NONE else log.allocations[source].name
 
 
 def _wrong(result: Array, expected: Array, tolerance: float, absolute_tolerance: float) -> Array:
@@ -158,28 +179,23 @@ def _if_rounding(result: Array, expected: Array, wrong: Array) -> str:
 
 
 def _origin(
-    log: Log, identity: int, byte: int, dtype: np.dtype[Any], repeat: Callable[[int], Mapping[int, Array]] | None
-) -> tuple[tuple[Site, ...], str, list[SourceLine]]:
-    """Return the last writer of an element with the producer of the bytes it stored, and the producer's operands.
-
-    Also returns the lines that made the element before its store, in the order of their files.
-    """
-    run, nbytes = Run(log), dtype.itemsize
+    run: Run, identity: int, byte: int, dtype: np.dtype[Any], repeat: Callable[[int], Mapping[int, Array]] | None
+) -> tuple[tuple[Site, ...], str]:
+    """Return the last writer of an element with the producer of the bytes it stored, and the producer's operands."""
+    log, nbytes = run.log, dtype.itemsize
     store = last_writer(run, Element(identity, byte, nbytes), len(log))
     if store == NONE:
-        return (), "", []
+        return (), ""
     wrote = site_of(log, store, "writes")
-    made_at = {log.lines[log.records.values(record)["line"]][:2] for record in came_through(run, store, byte)}
-    through = [SourceLine(file, line) for file, line in sorted(made_at) if line]
     stored = [source for source in sources_of(run, store, byte) if _is_on_chip(log, source)][:1]
     producer = last_writer(run, replace(stored[0], nbytes=nbytes), store) if stored else NONE
     if producer == NONE:
-        return (wrote,), "", through
+        return (wrote,), ""
     made = site_of(log, producer, "makes")
     reads = [source for source in sources_of(run, producer, stored[0].byte) if _is_on_chip(log, source)]
     values = repeat(made.start_ps) if reads and repeat is not None else {}
     texts = [text for read in reads if (text := _operand(log, producer, read, values.get(read.alloc), dtype))]
-    return (wrote, made), f"{made.operation} read {' and '.join(texts)}" if texts else "", through
+    return (wrote, made), f"{made.operation} read {' and '.join(texts)}" if texts else ""
 
 
 def _is_on_chip(log: Log, element: Element) -> bool:

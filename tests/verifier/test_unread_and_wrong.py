@@ -75,3 +75,93 @@ def test_a_wrong_value_names_every_line_that_made_it_through_registers_too():
         f"test_unread_and_wrong.py:{rows_by_registers.__code__.co_firstlineno + number}" for number in (4, 5, 6)
     )
     assert finding.remedy == f"check the operations that made these bytes, at {load}, {multiply} and {total}"
+
+
+NOT_THERE = "where those beside it, which are right, were not made"
+
+
+async def scaled_rows(core, x, factors, out, fault=""):
+    """Each row times a factor, which passes through a register."""
+    tile, factor = core.nram.alloc(8, x.dtype, "tile"), core.nram.alloc(8, x.dtype, "factor")
+    await core.memcpy(factor, factors)
+    for row in range(8):
+        await core.memcpy(tile, x[row])
+        scale = float(await core.load(factor[0 if fault == "first factor" else row]))
+        end = 7 if fault == "too short" else 8
+        core.mul(tile[:end], tile[:end], scale)
+        if fault == "once more" and row == 5:
+            core.mul(tile, tile, scale)
+        await core.memcpy(out[row], tile)
+
+
+@pytest.mark.parametrize(
+    ("fault", "remedy"),
+    [
+        ("first factor", "check the operations that made these bytes, at {2}, {4}, {5} and {7}"),
+        (
+            "too short",
+            "let {7} make this element, too: those beside it were made there, and are right",
+        ),
+        (
+            "once more",
+            "check the operations that made these bytes, at {2}, {4}, {5}, {7} and {9}: first {9}, " + NOT_THERE,
+        ),
+    ],
+)
+def test_a_wrong_value_is_compared_with_the_right_ones_beside_it(fault, remedy):
+    factors = np.arange(2, 10, dtype=np.float32)
+    arguments = X + 1, factors, Output.like(X)
+    reference = (X + 1) * factors[:, None]
+    assert verify(scaled_rows, *arguments, reference=reference, **ONE).ok
+    finding = the_only_error(scaled_rows, *arguments, fault, reference=reference, **ONE)
+    first = scaled_rows.__code__.co_firstlineno
+    assert finding.remedies[0] == remedy.format(*(f"test_unread_and_wrong.py:{first + line}" for line in range(1, 12)))
+
+
+def test_where_all_values_are_wrong_the_lines_of_the_last_are_named_with_those_of_the_first():
+    async def kernel(core, x, out, other=0):
+        a = core.nram.alloc(x.shape, x.dtype, "a")
+        await core.memcpy(a, x)
+        for row in range(7):
+            core.add(a[row + other], a[row], a[row + 1])
+        await core.memcpy(out, a)
+
+    x = np.random.default_rng(1).standard_normal((8, 8), np.float32)
+    reference = x.copy()
+    reference[:-1] += x[1:]
+    assert verify(kernel, x, Output.like(x), reference=reference, **ONE).ok
+    finding = the_only_error(kernel, x, Output.like(x), 1, reference=reference, **ONE)
+    load, add = (f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + number}" for number in (2, 4))
+    assert finding.remedy == f"check the operations that made these bytes, at {load} and {add}"
+
+
+def test_a_part_that_nothing_reads_is_compared_with_the_one_that_is_read():
+    async def kernel(core, x, y, out, fault=0):
+        a, b = core.nram.alloc((2, 8), x.dtype, "a"), core.nram.alloc(8, x.dtype, "b")
+        for row in range(8):
+            await core.memcpy(a[row % 2], x[row])
+            core.mul(b, a[row % 2], 2.0)
+            await core.memcpy(a[(row + 1) % 2], y[row])
+            core.add(b, b, a[(row + 1 + fault) % 2])
+            await core.memcpy(out[row], b)
+
+    assert verify(kernel, X, Y, Output.like(X), reference=2 * X + Y, **ONE).findings == ()
+    finding = the_only_error(kernel, X, Y, Output.like(X), 1, reference=2 * X + Y, **ONE)
+    load, add = (f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + number}" for number in (5, 6))
+    assert finding.remedies[0] == f"correct the part of a at {add} or {load}: nothing reads what memcpy writes there"
+
+
+def test_a_load_that_is_too_short_is_named_first_although_the_rest_is_updated_in_place():
+    async def load(core, tile, row):
+        await core.memcpy(tile[:4], row[:4])
+
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        await load(core, tile, x[0])
+        core.mul(tile, tile, 2.0)
+        core.add(tile, tile, 1.0)
+        await core.memcpy(out[0], tile)
+
+    finding = the_only_error(kernel, X[:1], Output((1, 8)), **ONE)
+    line = f"test_unread_and_wrong.py:{load.__code__.co_firstlineno + 1}"
+    assert finding.remedies[0] == f"correct the part of tile at {line}, which writes other bytes of it"
