@@ -98,9 +98,13 @@ def _loop_that_carries(run: Run, read: int, inner: tuple[int, int], file: str) -
 
 
 def lines_that_write(run: Run, read: int, first: int, end: int) -> set[tuple[str, int]]:
-    """Return the lines of the run, other than that of a read, that write between two bytes of its allocation."""
+    """Return the lines of the run, other than that of a read, that write between two bytes of its allocation.
+
+    An update in place does not count: it reads them, too.
+    """
     accesses = run.accesses
     line = run.columns["line"][accesses.record]
-    writes = accesses.write & (accesses.alloc == accesses.alloc[read]) & (line != line[read])
-    writes &= (accesses.low < end) & (accesses.high > first)
+    within = (accesses.alloc == accesses.alloc[read]) & (accesses.low < end) & (accesses.high > first)
+    updates = np.isin(accesses.record, accesses.record[within & ~accesses.write])
+    writes = within & accesses.write & ~updates & (line != line[read])
     return {run.log.lines[code][:2] for code in np.unique(line[writes]).tolist()}

@@ -139,8 +139,8 @@ def _wrong_parts(
 ) -> tuple[list[str], list[str]]:
     """Return the remedies for writes to a wrong part of the buffer: the likely ones, and the others.
 
-    Likely is one that replaces an unread result, or a copy beside bytes of a core's own buffer that nothing writes
-    in the whole run, or that only this copy writes, later.
+    Likely is one that replaces an unread result, or a copy beside bytes of a buffer on chip that nothing writes in the
+    whole run, or that only this copy writes, later.
     """
     likely: list[str] = []
     other: list[str] = []
@@ -153,15 +153,28 @@ def _wrong_parts(
     if beside.line and (replacing is None or (replacing.file, replacing.line) != (beside.file, beside.line)):
         location = location_of(beside.file, beside.line)
         written_by = lines_that_write(run, read.row, int(read.starts[0]), int(read.stops[-1]))
-        if allocation.memory in PRIVATE and not read.partly and written_by == {(beside.file, beside.line)}:
+        here = (beside.file, beside.line)
+        if (
+            allocation.memory in PRIVATE
+            and not read.partly
+            and here in written_by
+            and (len(written_by) == 1 or not _is_update(run, read.row))
+        ):
             reader = run.site(read.record, "").location
             likely.append(f"correct the part of {name} at {reader} or {location}, which writes these bytes only later")
             return likely, other
-        unlikely = beside.is_scalar or allocation.memory not in PRIVATE or written_by
+        unlikely = beside.is_scalar or allocation.memory not in (*PRIVATE, "sram") or written_by
         (other if unlikely else likely).append(
             f"correct the part of {name} at {location}, which writes other bytes of it"
         )
     return likely, other
+
+
+def _is_update(run: Run, read: int) -> bool:
+    """Return whether the operation of a read also writes its buffer."""
+    accesses = run.accesses
+    own = accesses.record == accesses.record[read]
+    return bool((accesses.write[own] & (accesses.alloc[own] == accesses.alloc[read])).any())
 
 
 def _sites(run: Run, effect: _Effect) -> tuple[Site, ...]:
