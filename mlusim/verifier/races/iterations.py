@@ -9,6 +9,8 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import FETCHING
+from mlusim.cores.synchronisation.barrier import BARRIERS, BarrierKind
+from mlusim.verifier.columns import ops_among
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import Lines, source_file
@@ -29,7 +31,22 @@ def in_intended_order(pair: Pair) -> Pair:
         loop = source.loop_around(first, last)
         if barrier_in(by_line, loop) if loop[0] else _pass_in_turn(by_line):
             return by_line.swapped if loop[0] and is_later(by_line.swapped, loop) else by_line
+        if (
+            not loop[0]
+            and _entered_once(by_line)
+            and not (by_line.writes[1] and is_fresh(by_line.run, by_line.rows[0]))
+        ):
+            return by_line
     return pair.swapped if pair.writes == (False, True) and is_fresh(pair.run, pair.rows[0]) else pair
+
+
+def _entered_once(pair: Pair) -> bool:
+    """Return whether neither of two tasks passes the other's line, and both lines are of the kernel: no helper's."""
+    order, log = pair.run.order, pair.run.log
+    lines = order.line[[*pair.positions]]
+    apart = not any(np.isin(lines[1 - at], order.line[order.of_task(task)]) for at, task in enumerate(pair.tasks))
+    kernels = {log.launches[log.tasks[task].launch].kernel for task in pair.tasks}
+    return apart and {function for *_, function in pair.sources} == kernels
 
 
 def _pass_in_turn(pair: Pair) -> bool:
@@ -46,13 +63,17 @@ def _pass_in_turn(pair: Pair) -> bool:
 
 
 def barrier_in(pair: Pair, loop: Lines) -> bool:
-    """Return whether a task of the race passes a barrier in each iteration of a loop, outside of its two lines."""
+    """Return whether a task of the race passes a barrier in each iteration of a loop, outside of its two lines.
+
+    Only barriers count in which both tasks take part.
+    """
     run, order, file = pair.run, pair.run.order, pair.sources[0][0]
     upper, lower = sorted(line for _, line, _ in pair.sources)
     apart = source_file(file).exclude_each_other(upper, lower)
+    of_both = ops_among(run.log, [name for name, kind in BARRIERS.items() if _meet_at(pair, kind)])
     for task in pair.tasks:
         own = order.of_task(task)
-        barriers = order.line[own][order.is_barrier[own]]
+        barriers = order.line[own][order.is_barrier[own] & of_both[order.op[own]]]
         iterations = len(_starts(run, task, file, loop))
         for code in np.unique(barriers).tolist():
             other_file, line, _ = run.log.lines[code]
@@ -60,6 +81,14 @@ def barrier_in(pair: Pair, loop: Lines) -> bool:
             if inside and (apart or not upper <= line < lower) and np.count_nonzero(barriers == code) >= iterations:
                 return True
     return False
+
+
+def _meet_at(pair: Pair, barrier: BarrierKind) -> bool:
+    """Return whether both tasks of a race take part in a barrier of a kind."""
+    one, other = (pair.run.log.tasks[task] for task in pair.tasks)
+    takes_part = {True: barrier.memory_cores, False: barrier.cores}
+    apart = barrier.within_cluster and one.cluster != other.cluster
+    return takes_part[one.is_memory_core] and takes_part[other.is_memory_core] and not apart
 
 
 def meet_between_barriers(pair: Pair) -> bool:

@@ -8,7 +8,7 @@ are therefore one missing sync, and are reported together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -54,7 +54,8 @@ class Race:
 
 def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point]]]:
     """Return one finding per missing sync, in the order of the races, with the locations where it could be added."""
-    remaining = {number: _points(run, race) for number, race in enumerate(races)}
+    copies = {site.at for race in races for site in race.finding.sites if _could_block(site)}
+    remaining = {number: _points(run, race, copies) for number, race in enumerate(races)}
     result: dict[int, tuple[Finding, set[Point]]] = {}
     while remaining:
         # The races that each sync at each location would fix; a wait for all pipes fixes whatever any other would.
@@ -80,7 +81,7 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
         if others or _at_one_call(finding):
             finding = _reported_together(finding, others, point)
         result[together[0]] = (_with_part(finding, [races[number] for number in (main, *together)]), shared)
-    return _fold_wrong_indices([result[number] for number in sorted(result)])
+    return _fold_overlaps(_fold_wrong_indices([result[number] for number in sorted(result)]))
 
 
 def _with_part(finding: Finding, races: Iterable[Race]) -> Finding:
@@ -112,6 +113,27 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
             common = next(site for site in main.sites if site.at in finding.lines)
             result[same] = replace(main.fold(finding), remedies=(_other_index(main, common),)), its_points
     return result
+
+
+def _fold_overlaps(races: Sequence[tuple[Finding, set[Point]]]) -> list[tuple[Finding, set[Point]]]:
+    """Return the races with those of one buffer folded that overlap in part only: its parts are misplaced."""
+    result: list[tuple[Finding, set[Point]]] = []
+    for finding, points in races:
+        same = next((at for at, (race, _) in enumerate(result) if _overlap_alike(race, finding)), None)
+        if same is None:
+            result.append((finding, points))
+            continue
+        main = result[same][0].fold(finding)
+        *first, last = sorted({site.at for race in main.unfolded for site in race.sites})
+        where = f"{', '.join(line.location for line in first)} and {last.location}"
+        part = f"correct the parts of {main.fields['buffer']} at {where}: only some of their bytes overlap"
+        result[same] = replace(main, remedies=(part, *result[same][0].remedies)), points
+    return result
+
+
+def _overlap_alike(one: Finding, other: Finding) -> bool:
+    buffers = {race.fields["buffer"] for finding in (one, other) for race in finding.unfolded}
+    return len(buffers) == 1 and all(race.fields["overlaps"] for race in (*one.unfolded, *other.unfolded))
 
 
 def _is_seldom(finding: Finding) -> bool:
@@ -148,14 +170,17 @@ def _other_index(finding: Finding, *sites: Site) -> str:
     )
 
 
-def _points(run: Run, race: Race) -> set[Point]:
+def _points(run: Run, race: Race, racing: Collection[SourceLine]) -> set[Point]:
     """Return the locations that a task passes between two operations, and the copies that could block instead.
 
-    The last time, a pipeline may pass fewer lines than the first time: it no longer loads. Functions that cannot wait
-    rank last.
+    These are its own, and of the copies that race, those that the task issues between the two: a blocking copy also
+    waits for what comes before it. The last time, a pipeline may pass fewer lines than the first time: it no longer
+    loads. Functions that cannot wait rank last.
     """
     copies = {Point(4, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
     passed = _passed(run, *race.first)
+    between = {(point.file, point.line) for point in passed if point.kind == "after"}
+    copies |= {Point(4, "copy", at.file, at.line) for at in racing if (at.file, at.line) in between and at.line}
     points = copies | (passed & _passed(run, *race.last) or passed)
     return {
         point

@@ -42,6 +42,11 @@ class Pair:
         return Pair(self.run, self.rows[::-1])
 
     @property
+    def lines(self) -> frozenset[int]:
+        """The numbers of their lines in the log."""
+        return frozenset(self.run.order.line[[*self.positions]].tolist())
+
+    @property
     def buffer(self) -> str:
         """The name of the first one's allocation."""
         return self.run.log.allocations[self.allocations[0]].name

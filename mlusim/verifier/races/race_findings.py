@@ -43,7 +43,7 @@ def within_task(pair: Pair, times: int) -> Finding:
     moves = next((site for site, row in zip(pair.sites, pair.rows, strict=True) if _is_move(pair, site, row)), None)
     moved = moves.location if moves is not None and "vector" in (first.pipe, second.pipe) else ""
     lane = int(pair.run.order.lane[pair.positions[0]])
-    fields = {"sync": LANE_SYNCS[lane][0], "buffer": pair.buffer}
+    fields = {"sync": LANE_SYNCS[lane][0], "buffer": pair.buffer, "overlaps": pair.shares_an_end()}
     if moved:
         fields["moves"] = moved
     one, other = pair.allocations

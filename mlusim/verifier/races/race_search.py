@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -63,8 +64,12 @@ def _races_between_tasks(run: Run) -> list[Finding]:
     found = [(in_intended_order(race.first), race.times) for race in _by_lines(run, a, b)]
     examined = [*zip(a[:_FIRST_PAIRS].tolist(), b[:_FIRST_PAIRS].tolist(), strict=True)]
     examined += zip(a[-_FIRST_PAIRS:].tolist(), b[-_FIRST_PAIRS:].tolist(), strict=True)
+    times = Counter[frozenset[int]]()
+    for pair, number in found:
+        times[pair.lines] += number
     remedies = TaskRemedies(
         run,
+        times=times,
         directions=frozenset(tuple(run.order.line[[*pair.positions]].tolist()) for pair, _ in found),
         across=_across_clusters(run, a, b),
         apart=all(differ(Pair(run, rows)) for rows in examined),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import SCALAR
+from mlusim.verifier.core_names import core_at
 from mlusim.verifier.findings import in_one_function, outermost_loop
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
@@ -28,12 +30,14 @@ class TaskRemedies:
 
     Attributes:
         run: the run.
+        times: how often two lines race, in either order.
         directions: the lines of the first and the second access of every race between tasks, in the intended order.
         across: whether tasks of different clusters of one union race.
         apart: whether tasks race in different iterations of a loop only.
     """
 
     run: Run
+    times: Mapping[frozenset[int], int]
     directions: frozenset[tuple[int, int]]
     across: bool
     apart: bool
@@ -56,7 +60,13 @@ class TaskRemedies:
         if pair.writes == (True, True):
             # With a barrier alone, one of the two writes would still be useless.
             special = [*atomic_like_others(pair), *special]
-            choices = [*special, _split_at(pair), *general, f"if both writes are intended, {barrier}"]
+            choices = [
+                *special,
+                *_by_one_task(pair),
+                _split_at(pair),
+                *general,
+                f"if both writes are intended, {barrier}",
+            ]
             if first.location == second.location and "memory core" in (first.task, second.task):
                 rule = "a union launch runs the kernel on the memory cores too"
                 choices.insert(0, self._without_memory_cores(compiled=first.is_compiled))
@@ -185,9 +195,10 @@ class TaskRemedies:
             return "between the two accesses", False
         begin, end = in_one_function(first, second)
         loop = self.loop(pair)
-        if loop and barrier_in(pair, source_file(first.file).loop_around(first.line, second.line)):
+        often = self._race_often(pair)
+        if often and loop and barrier_in(pair, source_file(first.file).loop_around(first.line, second.line)):
             return "between the two accesses", True
-        if not loop and meet_between_barriers(pair):
+        if often and not loop and meet_between_barriers(pair):
             return f"after {begin.location} and before {end.location}", True
         if outer := self._outer_loop(pair):
             return f"at the end of the loop at {location_of(begin.file, outer)}", False
@@ -207,6 +218,11 @@ class TaskRemedies:
             # The tasks that skip the first operation would skip a barrier next to it, too.
             return before, False
         return f"after {begin.location} and {before}", False
+
+    def _race_often(self, pair: Pair) -> bool:
+        """Return whether two lines race most of the times that they run: else only a few of these lack a barrier."""
+        line = self.run.order.line
+        return 2 * self.times[pair.lines] > min(int((line == number).sum()) for number in pair.lines)
 
     def _outer_loop(self, pair: Pair) -> int:
         """Return the first line of the innermost loop around both operations in which a barrier may stand; else 0.
@@ -253,6 +269,21 @@ def _read_too_early(pair: Pair) -> list[str]:
         return []
     where = " or ".join(dict.fromkeys(site.location for site in pair.sites))
     return [f"correct the part of {pair.buffer} at {where}: it is read before the iteration that writes it"]
+
+
+def _by_one_task(pair: Pair) -> list[str]:
+    """Return the remedy for one line with which several tasks write the same bytes, and no others, of a tensor."""
+    run, (site, other) = pair.run, pair.sites
+    accesses, codes = run.accesses, run.order.line[[*pair.positions]]
+    if codes[0] != codes[1] or "memory core" in (site.task, other.task):
+        return []
+    alike = accesses.write & (accesses.alloc == pair.allocations[0]) & (run.order.line_of[accesses.record] == codes[0])
+    low, high = (np.unique(edge[alike]) for edge in (accesses.low, accesses.high))
+    if len(low) > 1 or len(high) > 1:
+        return []
+    guard = "if (taskId == 0)" if site.is_compiled else f"if {core_at(site.at)}.task_id == 0:"
+    add = "`__bang_atomic_reduce_add`" if site.is_compiled else f"`{core_at(site.at)}.atomic_reduce_add`"
+    return [f"let one task alone write them, at {site.location}: `{guard}`; parts of a sum are added with {add}"]
 
 
 def _split_at(pair: Pair) -> str:

@@ -64,7 +64,12 @@ def test_two_writers_of_one_address_get_the_right_remedy():
         await core.memcpy(out[0], held)
 
     finding = only(verify(kernel, X, Output((1, 8)), dim=4), "task-race")
-    assert finding.remedy.startswith("give each task bytes of its own\nor, if both writes")
+    line = kernel.__code__.co_firstlineno + 5
+    assert finding.remedy.startswith(
+        f"let one task alone write them, at test_one_missing_sync.py:{line}: `if core.task_id == 0:`; parts of a sum "
+        "are added with `core.atomic_reduce_add`\n"
+        "or give each task bytes of its own\nor, if both writes"
+    )
 
 
 def test_a_sync_missing_at_the_end_of_a_pipelines_loop_is_one_finding():
