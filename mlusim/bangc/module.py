@@ -19,6 +19,7 @@ from mlusim.bangc.compiler.translation import translate
 from mlusim.bangc.compiler.unknown_names import not_simulated
 from mlusim.bangc.execution.device_variables import DeviceVariables
 from mlusim.bangc.execution.entry_points import EntryPoint, entry_point
+from mlusim.bangc.execution.file_variables import function_symbols
 from mlusim.bangc.execution.image import Image, Room, Runtime, load_runtime
 from mlusim.bangc.execution.runtime_layout import KINDS, SRAM
 from mlusim.cores.core import Kernel
@@ -146,6 +147,15 @@ class Module:
         if point is None:
             raise InputError(f"{self.path.name} has no entry {name!r} for {self.board.name}")
         return point
+
+    def is_kernel(self, address: int) -> bool:
+        """Whether the function at an address of the binary is an entry, or may be one."""
+        if any(point.function == address for point in self.points().values()):
+            return True
+        symbol = function_symbols(self.binary).get(address)
+        # The symbol of a template's instance contains its name, after the name's length.
+        names = (entry.name for entry in self._entries)
+        return symbol is None or any(symbol == name or f"{len(name)}{name}" in symbol for name in names)
 
     def for_board(self, on: Board) -> Module:
         """Return the same file for a board; compiled again if the compiled code would differ."""

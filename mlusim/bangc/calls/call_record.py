@@ -81,10 +81,11 @@ def _layout(codes: tuple[int, ...]) -> struct.Struct:
     return struct.Struct("<" + "".join(kinds))
 
 
-def call_of(words: Any) -> tuple[int, int, list[Any]]:
-    """Return the parts of a call record: address of the file's name, line, values."""
-    values = _layout(tuple(_codes(words))).unpack_from(words.cast("B"), _VALUES_BYTE)
-    return words[FILE_WORD], words[LINE_WORD], list(values)
+def call_of(words: Any) -> tuple[int, int, list[Any], list[int]]:
+    """Return the parts of a call record: address of the file's name, line, values, codes of their types."""
+    codes = _codes(words)
+    values = _layout(tuple(codes)).unpack_from(words.cast("B"), _VALUES_BYTE)
+    return words[FILE_WORD], words[LINE_WORD], list(values), codes
 
 
 def answer(words: Any, value: Any) -> None:

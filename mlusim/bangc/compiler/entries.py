@@ -46,9 +46,12 @@ class Entry:
 
 
 def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | None:
-    """Return the entry of the word at `position` and remove the word; None for a declaration without a body."""
+    """Return the entry of the word at `position`, and replace the word; None for a declaration without a body.
+
+    The body then begins with a check that it runs on the board: not inlined, so that a call by host code has a line.
+    """
     tokens = source.tokens
-    source.replace(position, position, "")
+    source.replace(position, position, "__attribute__((noinline))")
     opening = _opening_of_parameters(source, position)
     if opening < 0:
         return None
@@ -56,6 +59,8 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
     close = source.matching(opening)
     if close + 1 >= len(tokens) or tokens[close + 1].text != "{":
         return None
+    if close + 2 < len(tokens):
+        source.insert(close + 2, f"::mlusim::entered({quoted(name.text.removeprefix(OWN))}); ")
     before = tokens[source.start_of_statement(position) : position]
     template = 0
     if before and before[0].text == "template":

@@ -40,7 +40,7 @@ FIRST = VALUES_WORD
 # The distance below its stack that one function's local data may reach.
 _FARTHEST = 1 << 30
 # Arguments of `mlusim_leave`.
-_ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP, _TOO_MANY = range(8)
+_ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP, _TOO_MANY, _CALLED = range(9)
 
 
 @contextmanager
@@ -106,6 +106,10 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLin
     kind, line = first & 0xFF, first >> 8
     text = text_at(second)
     location = (file_at(third), line) if line else fault_location(module, image)
+    if kind == _CALLED:
+        lines = dict.fromkeys(place for place in active_lines(module, image) if not is_system(place[0]))
+        # The entry's own line comes first, then that of its caller.
+        location = next(iter([*lines][1:]), location)
     words = {
         _ABORT: f"{who} called abort()",
         _ASSERTION: f"assertion failed: {text}",
@@ -114,6 +118,7 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLin
         _UNDEFINED: f"{who} called {text}, which no file defines: name its source file too",
         _HEAP: f"{who} calls {text}: a kernel has no heap, nor what needs one, as std::vector; declare an array",
         _TOO_MANY: too_many_arrays(text),
+        _CALLED: f"{who} calls {text}, which is a kernel: launch it with {text}<<<dim, type, queue>>>(...)",
         _STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or one below",
     }
     if kind == _HEAP and text == "throw":
@@ -123,18 +128,19 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLin
 
 def fault_location(module: Module, image: Image) -> SourceLine | None:
     """Return the line of the fault: of the instruction, or of the innermost active call in the user's code."""
+    lines = active_lines(module, image)
+    return next((line for line in lines if not is_system(line[0])), lines[0] if lines else None)
+
+
+def active_lines(module: Module, image: Image) -> list[SourceLine]:
+    """Return the line of the fault and those of the active calls, outside our headers, the innermost first."""
     fault = image.runtime.fault
     # The runtime's own code runs on behalf of an access of the user's code.
     last = fault.accessed if image.runtime.has(fault.pc) else fault.pc
     # Active calls, then words of the stack that may be return addresses; only these if it was overwritten.
     returns = (word - image.base - 1 for word in fault.words[: fault.count] if 0 < word - image.base < image.size)
-    others: list[SourceLine | None] = []
-    for offset in ((last - image.base) if last else -1, *returns):
-        location = location_of(module, offset)
-        if location is not None and not is_system(location[0]):
-            return location
-        others.append(location)
-    return next(filter(None, others), None)
+    places = (location_of(module, offset) for offset in ((last - image.base) if last else -1, *returns))
+    return [place for place in places if place is not None]
 
 
 def location_of(module: Module, offset: int) -> SourceLine | None:
@@ -149,7 +155,7 @@ def _wild_access_error(task: CompiledTask, address: int, flags: int) -> MlusimEr
     for kind, base in enumerate(task.arrays.bases):
         if 0 <= address - base < ARENA_BYTES:
             return AccessError(
-                f"plain C++ {verb} {size} B{_in_memory(task.image, kind, address - base)}; check the index"
+                f"plain C++ {verb} {size} B{in_memory(task.image, kind, address - base)}; check the index"
             )
     try:
         allocation, offset = task.locate(address)
@@ -168,7 +174,7 @@ def _wild_access_error(task: CompiledTask, address: int, flags: int) -> MlusimEr
     )
 
 
-def _in_memory(image: Image, kind: int, offset: int) -> str:
+def in_memory(image: Image, kind: int, offset: int) -> str:
     """Describe a byte of an arena outside all arrays, relative to the array before it, or the first one."""
     room, memory = image.rooms[kind], KINDS[kind].value.upper()
     arrays = room.arena.arrays[: room.arena.count] if room else []

@@ -50,6 +50,18 @@ def file_variables(binary: Path) -> tuple[Variable, ...]:
     return tuple(variables)
 
 
+@lru_cache(maxsize=32)
+def function_symbols(binary: Path) -> dict[int, str]:
+    """Return the symbols of a binary's functions by address."""
+    from elftools.elf.elffile import ELFFile
+
+    with binary.open("rb") as file:
+        elf: Any = ELFFile(file)
+        table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
+        symbols = (symbol for symbol in table.iter_symbols() if symbol["st_info"]["type"] == "STT_FUNC")
+        return {int(symbol["st_value"]): symbol.name for symbol in symbols}
+
+
 def demangled(symbol: str) -> str:
     """Return the C++ name of a symbol if the C++ library is loaded."""
     try:

@@ -6,6 +6,7 @@ Execution:
   memory                   functions that allocate, copy and set memory; `copies_3d`: the rows of 3-D copies
 
 Checks:
+  argument_types           numbers in place of addresses, and results of another size
   missing_waits            memory used while a queued launch or copy may still use it
   spans                    the bytes that each call and launch uses
 """

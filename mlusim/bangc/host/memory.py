@@ -11,6 +11,7 @@ import numpy as np
 from mlusim.bangc.calls.host_calls import STATUS
 from mlusim.bangc.compiler.undeclared_names import constant_text
 from mlusim.bangc.execution.runtime_layout import Range
+from mlusim.bangc.host.argument_types import check_result
 from mlusim.bangc.host.copies_3d import volume_copy
 from mlusim.bangc.host.spans import Region
 from mlusim.cores.compute.convert import ROUND
@@ -56,12 +57,14 @@ class ProgramMemory:
         device: the simulated board.
         last_error: the status of the last function that failed.
         freed: device memory after `cnrtFree`: its name, by first address and end.
+        call: the name of the present call; the position and the type code of each of its arguments, by value.
         rooms: addresses that the present call passes, and the bytes from each to the end of its object, as far as the
             compiler knows.
     """
 
     def __init__(self, device: Device, block: Callable[[int], tuple[int, int] | None]) -> None:
         self.device = device
+        self.call: tuple[str, dict[Any, tuple[int, int]]] = "", {}
         self.rooms: list[tuple[int, int]] = []
         self._block = block
         self.last_error = 0
@@ -88,12 +91,15 @@ class ProgramMemory:
                     f"{on_device[0].allocation.name}, which is on the board: pass the address of a variable of the "
                     "program, as in cnrtMalloc(&pointer, size)"
                 )
+            name, arguments = self.call
+            if target in arguments and len(values) == 1 and isinstance(values[0], int | float):
+                check_result(name, *arguments[target], layout)
             content = struct.pack(layout, *values)
             ctypes.memmove(target, content, len(content))
 
-    def ranges(self, in_flight: list[tuple[int, int, int]]) -> tuple[Any, int]:
-        """Return device memory, and host memory in flight, sorted by address."""
-        blocks = sorted([*((base, view.nbytes, 0) for base, view in self._memory.items()), *in_flight])
+    def ranges(self, more: list[tuple[int, int, int]]) -> tuple[Any, int]:
+        """Return device memory, and more ranges, sorted by address."""
+        blocks = sorted([*((base, view.nbytes, 0) for base, view in self._memory.items()), *more])
         return (Range * max(len(blocks), 1))(*[Range(*block) for block in blocks]), len(blocks)
 
     def regions(self) -> list[Region]:

@@ -20,7 +20,18 @@ from mlusim.bangc.execution import faults
 from mlusim.bangc.execution.image import Image, Room
 from mlusim.bangc.execution.kernel import execute, gdram_map
 from mlusim.bangc.execution.lines import entry_function
-from mlusim.bangc.execution.runtime_layout import FINISHED, KINDS, LEFT, NULL_BYTES, PRINT, SIGNAL, UNSYNCED, WILD
+from mlusim.bangc.execution.runtime_layout import (
+    ARENA_BYTES,
+    FINISHED,
+    KINDS,
+    LEFT,
+    NULL_BYTES,
+    PRINT,
+    SIGNAL,
+    UNSYNCED,
+    WILD,
+)
+from mlusim.bangc.host.argument_types import check_addresses
 from mlusim.bangc.host.cnrt import Cnrt
 from mlusim.errors import AccessError, InputError, KernelError, MlusimError
 from mlusim.host.device import Device
@@ -78,6 +89,7 @@ class Program:
         image, library = self._image, self.module.runtime.library
         first, count = image.initializers
         image.record.limit_ticks = faults.PROGRAM_LIMIT_S
+        self._set_ranges()
         library.mlusim_start(image.address, library.mlusim_initialize, first, count)
         with image.loading():
             return self._drive()
@@ -123,21 +135,24 @@ class Program:
             error: MlusimError
             error, location = faults.left(module, image, _MAIN)
         elif why == WILD:
-            location = faults.location_of(module, second - image.base)
-            allocation = self._cnrt.at(first)
-            verb = "writes" if third & 1 else "reads"
-            where = (
-                f"byte {group_digits(allocation[1])} of {allocation[0].allocation.name}"
-                if allocation
-                else f"address {first:#x}"
-            )
-            error = AccessError(f"{verb} {where} directly: it is on the board; copy it with cnrtMemcpy")
+            location = faults.fault_location(module, image)
+            error = AccessError(f"{'writes' if third & 1 else 'reads'} {self._place(first)}")
         else:
             name = text_at(second)
             remedy = "launch the kernel with name<<<dim, type, queue>>>(...) instead of calling it"
             error = KernelError(f"host code uses the array {name}, which is in a core's memory: {remedy}")
             location = faults.fault_location(module, image)
         return self._located(error, location)
+
+    def _place(self, address: int) -> str:
+        """Describe an address that the program must not use directly, and what to do instead."""
+        for kind, room in enumerate(self._image.rooms):
+            if room is not None and 0 <= address - room.base < ARENA_BYTES:
+                where = faults.in_memory(self._image, kind, address - room.base)
+                return f"memory of a core{where}: only kernels can; pass the values to a kernel in memory of cnrtMalloc"
+        memory = self._cnrt.at(address)
+        where = f"byte {group_digits(memory[1])} of {memory[0].allocation.name}" if memory else f"address {address:#x}"
+        return f"{where} directly: it is on the board; copy it with cnrtMemcpy"
 
     def fault_error(self) -> MlusimError:
         """Return the error of the signal that ended it, in this process or a separate one."""
@@ -152,7 +167,7 @@ class Program:
     def _call(self, number: int) -> None:
         """Call a function of the runtime, or launch a kernel."""
         image, name = self._image, self._names[number]
-        file, line, values = call_of(image.words)
+        file, line, values, codes = call_of(image.words)
         location = (file_at(file) if file else str(self.module.path), line)
         try:
             if name == _LAUNCH:
@@ -162,13 +177,15 @@ class Program:
                 location = (file_at(values[1]), values[2])
                 raise KernelError(self.module.unknown_text(text_at(values[0])))
             else:
-                if name not in OF_FLOATS:
-                    values = [_whole(value) for value in values]
                 addresses = ADDRESSES.get(name, ())
                 count = len(values) - len(addresses)
                 values, rooms = values[:count], values[count:]
                 self._cnrt.rooms = [(values[k], room) for k, room in zip(addresses, rooms, strict=True)]
                 function = self._cnrt.function(name)
+                check_addresses(name, function, values, codes)
+                if name not in OF_FLOATS:
+                    values = [_whole(value) for value in values]
+                self._cnrt.call = name, {values[k]: (k, codes[k]) for k in range(count)}
                 self._cnrt.note(name, location, values)
                 status = function(*values)
         except MlusimError as error:
@@ -185,7 +202,8 @@ class Program:
 
     def _set_ranges(self) -> None:
         record, in_flight = self._image.record, self._cnrt.waits.in_flight()
-        ranges, record.range_count = self._cnrt.ranges(in_flight)
+        cores = [(room.base, ARENA_BYTES, 0) for room in self._image.rooms if room is not None]
+        ranges, record.range_count = self._cnrt.ranges([*cores, *in_flight])
         record.in_flight = len(in_flight)
         record.ranges, self._ranges = ctypes.cast(ranges, type(record.ranges)), ranges
 
@@ -208,6 +226,8 @@ class Program:
         blob = ctypes.string_at(content, size)
         called = self._kernel_name(text_at(name), function)
         word = _plain(called)
+        if function and not module.is_kernel(function - base):
+            raise InputError(f"{called}<<<...>>>: {word} is no kernel: declare it with __mlu_entry__")
 
         async def task(core: Core) -> None:
             image, gdram = module.image(core), gdram_map(core.issuer.chip)

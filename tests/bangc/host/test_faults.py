@@ -250,12 +250,62 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
     assert not is_system("/home/someone/kernels/handlers.cpp")
 
 
-def test_a_kernel_that_is_called_instead_of_launched_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "call", "message"),
+    [
+        (
+            "__mlu_entry__ void k(float *x) { }",
+            "k(x)",
+            r"main calls k, which is a kernel: launch it with k<<<dim, type, q",
+        ),
+        (
+            "template <class T> __mlu_entry__ void k(T *x) { x[0] = taskDim; }",
+            "k<float>(x)",
+            "main calls k, which is a k",
+        ),
+        (
+            "void k(float *x) { }",
+            "k<<<1, cnrtFuncTypeBlock>>>(x)",
+            r"k<<<...>>>: k is no kernel: declare it with __mlu_en",
+        ),
+        (
+            "__nram__ float tile[64];",
+            "tile[1] = 1",
+            r"writes memory of a core at byte 4 of tile \(NRAM\), which has 256 B: only kernels can; pass the",
+        ),
+        (
+            "",
+            "int n; cnrtMalloc(&n, 4)",
+            "cnrtMalloc stores a result of 8 B at its 1st argument, which points to a number of 4 B",
+        ),
+        (
+            "",
+            "cnrtMemGetInfo((size_t *)x, 3)",
+            "the 2nd argument of cnrtMemGetInfo is 3, a number: pass an address, such as",
+        ),
+        (
+            "",
+            "cnrtNotifierDuration(a, a, 1.5f)",
+            "the 3rd argument of cnrtNotifierDuration is 1.5, a number: pass an addr",
+        ),
+    ],
+)
+def test_what_the_host_cannot_do_is_an_error_at_its_line(tmp_path: Path, kernel: str, call: str, message: str) -> None:
     file = tmp_path / "called.mlu"
     file.write_text(
-        "#include <bang.h>\n__mlu_entry__ void k(float *x) {\n"
-        "  __nram__ float a[64];\n  __memcpy(a, x, 256, GDRAM2NRAM);\n}\n"
-        "int main() { k(nullptr); }\n"
+        f"#include <bang.h>\n{kernel}\nint main() {{\n  float *x; cnrtNotifier_t a; cnrtNotifierCreate(&a);\n"
+        f"  cnrtMalloc((void **)&x, 256);\n  {call};\n}}\n"
     )
-    with pytest.raises(MlusimError, match=r"called\.mlu:3: host code uses the array a, .*: launch the kernel with"):
+    with pytest.raises(MlusimError, match=rf"main, called\.mlu:6: {message}"):
         Program(bangc.compile(file), Device()).run()
+
+
+def test_an_instance_of_a_template_may_be_launched_by_its_address(tmp_path: Path) -> None:
+    file = tmp_path / "address.mlu"
+    file.write_text(
+        "#include <bang.h>\nnamespace {\n"
+        "template <class T> __mlu_global__ void first(T *x) { if (!__is_mpu()) *x = 1; }\n}\n"
+        "int main() {\n  float *x, y;\n  cnrtMalloc((void **)&x, 4);\n  void (*kernel)(float *) = first<float>;\n"
+        "  kernel<<<1, cnrtFuncTypeBlock>>>(x);\n  cnrtMemcpy(&y, x, 4, cnrtMemcpyDevToHost);\n  return int(y);\n}\n"
+    )
+    assert Program(bangc.compile(file), Device()).run() == 1

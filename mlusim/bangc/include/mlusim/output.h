@@ -108,6 +108,13 @@ MLUSIM_HEAP(void *, __cxa_allocate_exception, "throw", (size_t size), return, (s
 #undef MLUSIM_HEAP
 }
 
+namespace mlusim {
+// At the start of an entry: host code launches entries, and does not call them.
+MLUSIM_PLAIN inline void entered(const char *name) {
+    if (!mlusim_in_kernel) mlusim_leave(8, name, "", 0);
+}
+}  // namespace mlusim
+
 // Functions passed to `atexit`, and destructors of objects outside functions, the last one first. They may call CNRT, so
 // they run at the end of `main`, not when the file is unloaded; those of a kernel's copy of the file never run.
 struct mlusim_ending {
