@@ -13,12 +13,11 @@ from mlusim.analysis.spans import bin_edges
 from mlusim.analysis.style import BLACK, READ, WRITE, time_unit
 from mlusim.analysis.windows import pieces
 from mlusim.arrays import Integers, Numbers
-from mlusim.units import PS_PER_S
+from mlusim.units import GIGA, PS_PER_S
 
 _MAGNIFY_BELOW = 0.3
 _PANEL_PX = 340
 _ROUNDS, _TOLERANCE = 50, 0.005
-_BYTES_PER_GB = 10**9
 
 
 def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Numbers, Numbers]:
@@ -97,10 +96,10 @@ def bandwidth_of(records: LogColumns, bins: int = 300) -> Bandwidth:
     """Return the bandwidth of a run that took time, in equal time bins; fewer bins if the run is shorter than that."""
     edges_ps = bin_edges(records.start_of_run_ps, records.end_of_run_ps, bins)
     seconds = np.diff(edges_ps) / PS_PER_S
-    read, write = (nbytes / seconds / _BYTES_PER_GB for nbytes in bus_bytes_over_time(records, edges_ps))
-    peak = records.board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
+    read, write = (nbytes / seconds / GIGA for nbytes in bus_bytes_over_time(records, edges_ps))
+    peak = records.board.dram_bandwidth_bytes_per_s / GIGA
     moved = sum(int(part.bus_read_bytes.sum() + part.bus_write_bytes.sum()) for part in pieces(records))
-    return Bandwidth(edges_ps, read, write, peak, moved * PS_PER_S / records.time_ps / _BYTES_PER_GB)
+    return Bandwidth(edges_ps, read, write, peak, moved * PS_PER_S / records.time_ps / GIGA)
 
 
 def draw_bandwidth(records: LogColumns, title: str, about: str) -> Canvas:

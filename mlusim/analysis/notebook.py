@@ -10,7 +10,7 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.small_pictures import CURVE_PX, bandwidth_areas, share_bar, swatches
 from mlusim.analysis.style import BLACK, INK, PAPER
 from mlusim.analysis.summary import percent, us_text
-from mlusim.units import format_bytes, plural
+from mlusim.units import GIGA, format_bytes, plural
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -84,10 +84,10 @@ def table_html(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], 
 def _bandwidth(records: LogColumns, name: str) -> str:
     """Render bus bandwidth over time, under the board's peak."""
     peak = records.board.dram_bandwidth_bytes_per_s
-    label = f"DRAM bandwidth of {name} over time, of a peak of {peak / 1e9:g} GB/s"
+    label = f"DRAM bandwidth of {name} over time, of a peak of {peak / GIGA:g} GB/s"
     return (
         f"<div>DRAM bandwidth over {us_text(records.time_ps)}: read dark, write above it; the line is the peak, "
-        f"{peak / 1e9:g} GB/s</div>"
+        f"{peak / GIGA:g} GB/s</div>"
         f'<svg role="img" aria-label="{escape(label)}" width="{_WIDTH}" height="{CURVE_PX + 2}" '
         f'viewBox="0 -2 {_WIDTH} {CURVE_PX + 2}" style="max-width:100%">{"".join(bandwidth_areas(records, _WIDTH))}'
         f'<path d="M0 0H{_WIDTH}" stroke="{BLACK}" stroke-width="1.5"/></svg>'

@@ -10,7 +10,7 @@ from mlusim.analysis.provenance import MODEL, provenance
 from mlusim.files import source_name
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES
-from mlusim.units import KIB, PS_PER_US, format_bytes, group_digits, plural, short_bytes
+from mlusim.units import GIGA, KIB, MEGA, PS_PER_US, format_bytes, group_digits, plural, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.analysis.metrics import Metrics
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 FORMAT = "mlusim-summary/1"
-_HERTZ_PER_MHZ = 10**6
-_BYTES_PER_GB = 10**9
 _LINES = 5
 
 
@@ -44,7 +42,7 @@ def figures(result: Result) -> list[Row]:
         *_steady(result),
         Row("known error", "", result.known.text),
         _lower_bound(result),
-        Row("cycles", group_digits(metrics.cycles), f"at {board.clock_hz / _HERTZ_PER_MHZ:g} MHz"),
+        Row("cycles", group_digits(metrics.cycles), f"at {board.clock_hz / MEGA:g} MHz"),
     ]
     for name, nbytes in metrics.bytes_requested.items():
         table.append(
@@ -58,7 +56,7 @@ def figures(result: Result) -> list[Row]:
             else "nothing compulsory"
         )
         table.append(Row(f"DRAM bus, {name}", f"{group_digits(nbytes)} B", ratio))
-    peak = board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
+    peak = board.dram_bandwidth_bytes_per_s / GIGA
     vendors = metrics.vendor_io_efficiency
     differs = metrics.theory_io_bytes != sum(metrics.compulsory_bytes.values())
     table.append(
@@ -91,7 +89,7 @@ def _compute_rows(metrics: Metrics) -> list[Row]:
             Row("bottleneck", "unknown", "without the compute efficiency"),
         ]
     compute = (
-        f"of {metrics.peak_ops_per_s / _BYTES_PER_GB:g} Gop/s, the peak of the {metrics.peak_pipe} pipes"
+        f"of {metrics.peak_ops_per_s / GIGA:g} Gop/s, the peak of the {metrics.peak_pipe} pipes"
         if metrics.theory_ops
         else "the operator only moves data"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlusim.units import short_bytes
+from mlusim.units import GIGA, MEGA, PS_PER_NS, short_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,11 +88,11 @@ def short(column: str, value: Any) -> str:
     if not is_number(value):
         return str(value)
     if column.endswith("_bytes_per_s"):
-        return f"{value / 1e9:.6g} GB/s"
+        return f"{value / GIGA:.6g} GB/s"
     if column.endswith("_hz"):
-        return f"{value / 1e6:.6g} MHz"
+        return f"{value / MEGA:.6g} MHz"
     if column.endswith("_ps"):
-        return f"{value / 1e3:.6g} ns"
+        return f"{value / PS_PER_NS:.6g} ns"
     if column.endswith("_bytes"):
         return short_bytes(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)

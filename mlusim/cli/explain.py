@@ -11,6 +11,7 @@ from mlusim.cli.option_types import FILE
 from mlusim.cli.options import output_options
 from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
+from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from mlusim.explore.explanation import Explanation
@@ -54,13 +55,13 @@ def _print(explanation: Explanation, *, full: bool) -> None:
     show.print_text(f"{result.operator} on {result.board.name}: {us_text(result.time_ps)}")
     show.print_text(f"{us_text(explanation.above_ps)} above the lower bound of {us_text(result.lower_bound.time_ps)}\n")
     losses = sorted(explanation.losses_ps.items(), key=lambda item: -item[1])
-    rows = [(f"{value / 1e6:.2f}", LOSSES[name]) for name, value in losses if value]
+    rows = [(f"{value / PS_PER_US:.2f}", LOSSES[name]) for name, value in losses if value]
     if rows:
         show.print_columns(("us", "lost to"), rows, right=(0,))
     lines = explanation.lines if full else explanation.lines[:_SHOWN]
     cells = [
         (
-            f"{line.time_ps / 1e6:.2f}",
+            f"{line.time_ps / PS_PER_US:.2f}",
             f"{line.file}:{line.line}" if line.file else "",
             CAUSES[max(line.causes_ps, key=lambda name: line.causes_ps[name])],
             line.text,

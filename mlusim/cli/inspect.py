@@ -11,7 +11,7 @@ from mlusim.cli.option_types import FILE
 from mlusim.cli.options import output_options
 from mlusim.cli.provenance import print_json, provenance_of
 from mlusim.errors import InputError
-from mlusim.units import PS_PER_NS
+from mlusim.units import PS_PER_NS, PS_PER_S, PS_PER_US
 
 _HELP = """\
 Show one core of a saved run at one moment: its buffers, the last writer of each, and the operations in flight.
@@ -24,7 +24,7 @@ Examples:
   mlusim run tin_shift --shape 2,8,64,196 --save-run run.zip
   mlusim inspect run.zip --at 2.5us --core 5
 """
-_UNITS = {"": PS_PER_NS, "ps": 1, "ns": PS_PER_NS, "us": 10**6, "ms": 10**9, "s": 10**12}
+_UNITS = {"": PS_PER_NS, "ps": 1, "ns": PS_PER_NS, "us": PS_PER_US, "ms": 1000 * PS_PER_US, "s": PS_PER_S}
 
 
 @click.command(help=_HELP)

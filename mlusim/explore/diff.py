@@ -170,7 +170,7 @@ def _metrics(before: Result, after: Result) -> list[MetricChange]:
         }
         return {
             "time_us": result.time_us,
-            "lower_bound_us": result.lower_bound.time_ps / 1e6,
+            "lower_bound_us": result.lower_bound.time_ps / PS_PER_US,
             **{name: share for name, share in efficiencies.items() if share is not None},
             **{f"bus_{name}_bytes": value for name, value in metrics.bus_bytes.items()},
             **{f"{name}_bytes": value for name, value in metrics.bytes_requested.items()},

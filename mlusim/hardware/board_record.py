@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import BoardError, nearest
 from mlusim.hardware.checks import check_types, check_values
-from mlusim.units import cycles_to_ps
+from mlusim.units import GIGA, cycles_to_ps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -215,7 +215,7 @@ class Board:
         check_values(self)
 
     def __repr__(self) -> str:
-        rate = self.dram_bandwidth_bytes_per_s / 10**9
+        rate = self.dram_bandwidth_bytes_per_s / GIGA
         return f"<board {self.name}: {self.clusters} x {self.cores_per_cluster} cores, DRAM {rate:g} GB/s>"
 
     @property

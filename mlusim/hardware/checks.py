@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mlusim.errors import BoardError, shown
+from mlusim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from mlusim.hardware.board_record import Board
@@ -129,7 +130,7 @@ def _check_together(board: Board) -> None:
         delay_ps = board.cycles_ps(value) if item.name.endswith("_cycles") else value
         if item.name.endswith(("_cycles", "_ps")) and delay_ps > _MAX_DELAY_PS:
             raise BoardError(
-                f"{board.name}: {item.name} = {shown(value)} is a delay of more than {_MAX_DELAY_PS // 10**12:,} s; "
+                f"{board.name}: {item.name} = {shown(value)} is a delay of more than {_MAX_DELAY_PS // PS_PER_S:,} s; "
                 "no instruction of a chip takes that long"
             )
     for memory in ("nram", "sram"):

@@ -6,10 +6,7 @@ from dataclasses import fields
 from functools import cache
 
 from mlusim.hardware.board_record import Board
-from mlusim.units import format_bytes, format_ns, group_digits
-
-_HERTZ_PER_MHZ = 10**6
-_BYTES_PER_GB = 10**9
+from mlusim.units import GIGA, MEGA, format_bytes, format_ns, group_digits
 
 
 def board_rows(board: Board) -> list[tuple[str, str, str, str]]:
@@ -39,9 +36,9 @@ def value_text(name: str, value: str | float) -> str:
     if type(value) is float:
         return f"{value:g}"
     if name.endswith("_bytes_per_s"):
-        return f"{_grouped(value / _BYTES_PER_GB)} GB/s"
+        return f"{_grouped(value / GIGA)} GB/s"
     if name.endswith("_hz"):
-        return f"{_grouped(value / _HERTZ_PER_MHZ)} MHz"
+        return f"{_grouped(value / MEGA)} MHz"
     if name.endswith("_ps"):
         return format_ns(int(value))
     for ending, unit in _UNITS.items():

@@ -9,10 +9,12 @@ import numpy as np
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import ANY_SHAPE_BAR, NETWORK_BAR, Metrics
 from mlusim.analysis.style import BLACK, GREY, PURPLE, ROOF, ROOFS_TOGETHER
-from mlusim.units import GIB, KIB, PS_PER_S
+from mlusim.units import GIB, GIGA, KIB, PS_PER_S, PS_PER_US
 
 _POINTS = 60
 _MARGIN = 30.0
+# GB/s of a byte per picosecond.
+_PER_PS = PS_PER_S / GIGA
 
 
 class Roof(NamedTuple):
@@ -53,12 +55,12 @@ def roofline(records: LogColumns, metrics: Metrics) -> Roofline | None:
 def _compute(metrics: Metrics, operations: int) -> Roofline:
     """Operations per second over operations per byte of DRAM traffic."""
     seconds = metrics.time_ps / PS_PER_S
-    rate = operations / seconds / 1e9
+    rate = operations / seconds / GIGA
     bus, compulsory = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
     points = [Point("this run, by its compulsory bytes", operations / compulsory, rate)]
     if bus:
         points.append(Point("this run, by its bytes on the bus", operations / bus, rate))
-    peak_ops, peak_bytes = metrics.peak_ops_per_s / 1e9, metrics.peak_bandwidth_bytes_per_s / 1e9
+    peak_ops, peak_bytes = metrics.peak_ops_per_s / GIGA, metrics.peak_bandwidth_bytes_per_s / GIGA
     ridge = peak_ops / peak_bytes
     low = min(ridge, *(point.x for point in points)) / _MARGIN
     high = max(ridge, *(point.x for point in points)) * _MARGIN
@@ -81,36 +83,36 @@ def _movement(records: LogColumns, metrics: Metrics) -> Roofline:
     fixed_ps += board.dma_read_latency_ps * bool(metrics.bus_bytes["read"])
     fixed_ps += board.dma_write_latency_ps * bool(metrics.bus_bytes["write"])
     nbytes = sum(metrics.compulsory_bytes.values())
-    peak = metrics.peak_bandwidth_bytes_per_s / 1e9
+    peak = metrics.peak_bandwidth_bytes_per_s / GIGA
     low = min(nbytes / _MARGIN, KIB)
     x = np.geomspace(low, max(nbytes * _MARGIN, GIB), _POINTS)
     # Bytes per picosecond are terabytes per second.
-    alone = np.geomspace(low, min(2 * fixed_ps * peak / 1e3, x[-1]), 2) if fixed_ps else x[:0]
-    both = x / (fixed_ps + x / peak * 1e3) * 1e3
+    alone = np.geomspace(low, min(2 * fixed_ps * peak / _PER_PS, x[-1]), 2) if fixed_ps else x[:0]
+    both = x / (fixed_ps + x / peak * _PER_PS) * _PER_PS
 
     def line(name: str, colour: str, y: object, *, is_bar: bool = False) -> Roof:
         return Roof(name, colour, x.tolist(), np.broadcast_to(np.asarray(y, float), x.shape).tolist(), is_bar)
 
     roofs = [
         line("DRAM at its peak", BLACK, peak),
-        Roof("launch and latency alone", ROOF, alone.tolist(), (alone / max(fixed_ps, 1) * 1e3).tolist()),
+        Roof("launch and latency alone", ROOF, alone.tolist(), (alone / max(fixed_ps, 1) * _PER_PS).tolist()),
         line("both: fixed time, then bytes at peak", ROOFS_TOGETHER, both),
         line(f"vendor's bar for network shapes, {100 * NETWORK_BAR:.0f} %", GREY, NETWORK_BAR * peak, is_bar=True),
         line(f"vendor's bar for any shape, {100 * ANY_SHAPE_BAR:.0f} %", GREY, ANY_SHAPE_BAR * peak, is_bar=True),
     ]
-    achieved = nbytes / metrics.time_ps * 1e3
+    achieved = nbytes / metrics.time_ps * _PER_PS
     points = [Point("this run: compulsory bytes over its time", float(nbytes), achieved)]
     bus = sum(metrics.bus_bytes.values())
     if bus:
-        points.append(Point("this run: bytes on the bus over its time", float(bus), bus / metrics.time_ps * 1e3))
-    half = fixed_ps * peak / 1e3
+        points.append(Point("this run: bytes on the bus over its time", float(bus), bus / metrics.time_ps * _PER_PS))
+    half = fixed_ps * peak / _PER_PS
     why = (
         "The kernel's operations are not declared (theory_ops), so its compute roof is unknown."
         if metrics.theory_ops is None
         else "The operator only moves data, so its roof is bandwidth."
     )
     about = (
-        f"{why} Launch and latency take {fixed_ps / 1e6:.2f} us "
+        f"{why} Launch and latency take {fixed_ps / PS_PER_US:.2f} us "
         f"at any size: below {half / KIB:.4g} KiB they cost more than moving the bytes at the DRAM's peak."
     )
     return Roofline("bytes moved [B]", "bandwidth [GB/s]", roofs, points, about)

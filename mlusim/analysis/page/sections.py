@@ -18,7 +18,7 @@ from mlusim.analysis.page.tiles import tile_data, tile_map
 from mlusim.analysis.page.timeline import CauseSpans, cause_spans, timeline_data
 from mlusim.analysis.style import core_colours
 from mlusim.analysis.summary import figures, percent, split_rows, us_text
-from mlusim.units import PS_PER_US, format_ns, group_digits, plural, short_bytes
+from mlusim.units import GIGA, PS_PER_S, PS_PER_US, format_ns, group_digits, plural, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -146,7 +146,7 @@ class Sections:
         rows = [
             (
                 f"{esc(CAUSES[name])}",
-                f"{total / cores / 1e6:.2f}",
+                f"{total / cores / PS_PER_US:.2f}",
                 percent(total / metrics.core_time_ps),
             )
             for name, total in sorted(metrics.where_time_went.items(), key=lambda item: -item[1])
@@ -222,8 +222,8 @@ class Sections:
 
     def _bandwidth(self) -> str:
         metrics = self.result.metrics
-        mean = sum(metrics.bus_bytes.values()) / metrics.time_ps * 1e3
-        peak = metrics.peak_bandwidth_bytes_per_s / 1e9
+        mean = sum(metrics.bus_bytes.values()) / metrics.time_ps * (PS_PER_S / GIGA)
+        peak = metrics.peak_bandwidth_bytes_per_s / GIGA
         return self._chart(
             "bandwidth",
             "Bytes on the DRAM bus over time, including the reads of partial writes. The dotted rectangle is the lower "
