@@ -53,6 +53,10 @@ async def forgotten_rows(core: Core) -> None:
     core.memcpy_rows(tile[:4], tile[4:])  # named
 
 
+async def awaits_a_method(core: Core) -> None:
+    await core.sync  # named
+
+
 async def helper(core: Core) -> None:
     await core.sync()
 
@@ -311,6 +315,7 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
         "`await Foreign.*` awaits <something foreign>, which is not an awaitable of the simulator: ",
     ),
     (awaits_a_number, AwaitError, f"({_NOT_AWAITABLE}): {re.escape(AWAITABLE)}"),
+    (awaits_a_method, AwaitError, "(object method|'method' object) can't be .*: write its parentheses, as in `await"),
     (awaits_what_never_suspends, AwaitError, "there is nothing to wait for: the call returned None"),
     (zero_division, KernelError, "the kernel raised ZeroDivisionError: division by zero$"),
     (exits, KernelError, "the kernel raised SystemExit: 0$"),

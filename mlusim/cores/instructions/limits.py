@@ -206,7 +206,18 @@ def check_geometry(instruction: Instruction, operands: Sequence[Value], attribut
         views = [value for value in operands if isinstance(value, View)]
         sources = " and ".join(repr(view) for view in views[1:])
         of = f"{sources} to {views[0]!r}" if sources else repr(views[0])
-        raise OperandError(f"{instruction.name} of {of}: {complaint}")
+        raise OperandError(f"{instruction.name} of {of}: {complaint}{_repeated(instruction, extents)}")
+
+
+def _repeated(instruction: Instruction, extents: Sequence[Extent]) -> str:
+    """Return a remedy for operands that NumPy would broadcast: the instruction that repeats the last source."""
+    from mlusim.cores.instructions.table import INSTRUCTIONS
+
+    cyclic = f"cycle_{instruction.name.rstrip('_')}"
+    sizes = [extent.size for extent in extents]
+    if cyclic not in INSTRUCTIONS or sizes[0] != sizes[1] or not sizes[2] or sizes[0] % sizes[2]:
+        return ""
+    return f"; core.{INSTRUCTIONS[cyclic].signature} repeats seg along src"
 
 
 def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:

@@ -149,7 +149,8 @@ def _not_awaitable(error: BaseException) -> str:
             "there is nothing to wait for: the call returned None, as memcpy_async and vector instructions do; "
             f"{_AWAITABLE}"
         )
-    return f"{error}: {_AWAITABLE}"
+    called = "write its parentheses, as in `await core.sync()`; " if "method" in str(error) else ""
+    return f"{error}: {called}{_AWAITABLE}"
 
 
 def _wrong_call(owner: str, name: str, complaint: str) -> str:

@@ -74,6 +74,14 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
         (lambda core, t: core.__bang_half2int8_tz(t, t), r"core\.__bang_half2int8_tz .*: did you mean half2int8_tz\?"),
         (lambda core, t: core.add(t, t, "x"), r"add\(dst, src0, src1\): src1 is a view or a number, not 'x'$"),
         (
+            lambda core, t: core.sub(t, t, core.nram.alloc(16, t.dtype)),
+            r"sub of .*: operands must have the same number of elements; core\.cycle_sub\(dst, src, seg\) repeats seg",
+        ),
+        (
+            lambda core, t: core.sub(t, t, t[:48]),
+            r"sub of .*: operands must have the same number of elements$",
+        ),
+        (
             lambda core, t: core.cycle_add(t, t, t[:48]),
             r"cycle_add of .*: the number of elements of src must be a multiple of that of",
         ),
