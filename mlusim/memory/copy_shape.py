@@ -82,9 +82,14 @@ def _view_copy_shape(  # noqa: PLR0917 - a flat key is what makes the cache chea
     unit_bytes: int,
 ) -> CopyShape:
     if shape != src_shape or itemsize != src_itemsize:
+        rule = "both views need the same shape; slice or reshape() one of them"
+        if itemsize != src_itemsize:
+            rule = (
+                "a copy does not convert elements; copy to a buffer of the source's type and call core.convert there, "
+                "or view() one of them as the other's type"
+            )
         raise CopyError(
-            f"memcpy of {list(src_shape)} elements of {src_itemsize} B to {list(shape)} of {itemsize} B: both views "
-            "need the same shape and element size; slice, reshape() or view() one of them"
+            f"memcpy of {list(src_shape)} elements of {src_itemsize} B to {list(shape)} of {itemsize} B: {rule}"
         )
     loops, dst_phase, src_phase = _coalesce(shape, dst_strides, src_strides, dst_phase, src_phase)
     segment = itemsize
