@@ -119,8 +119,8 @@ def verify(
     outputs: dict[str, Array] = {}
     if stopped is None and data:
         outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
-        expected = _where_written(simulated.log, run.outputs, expected, outputs, partial=partial)
-        findings += differences(simulated.log, run.outputs, expected, outputs, tolerances, repeat)
+        written = _where_written(simulated.log, run.outputs, expected, outputs, partial=partial)
+        findings += differences(simulated.log, run.outputs, written, outputs, tolerances, repeat)
     report = check_log(
         simulated.log,
         simulated.board,
