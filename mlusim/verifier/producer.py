@@ -80,12 +80,12 @@ class Lineage:
     @property
     def lines(self) -> set[SourceLine]:
         """The lines of its records."""
-        return _lines_of(self.run, self.records)
+        return lines_of(self.run, self.records)
 
     @property
     def made_at(self) -> set[SourceLine]:
         """The lines of what made it before it was stored."""
-        return _lines_of(self.run, self.records[1:])
+        return lines_of(self.run, self.records[1:])
 
     @property
     def read_at(self) -> dict[str, SourceLine]:
@@ -115,7 +115,7 @@ class Lineage:
         for other in (other for other in others if other.records[0] == self.records[0]):
             # If its own records are not all, it only lacks what made the other last.
             records = other.records if self.are_all else other.records[1:2]
-            lacks.append(_lines_of(self.run, (record for record in records if self._written(record) in buffers)))
+            lacks.append(lines_of(self.run, (record for record in records if self._written(record) in buffers)))
         return set(), set.intersection(*lacks) - self.lines if lacks else set()
 
     def _written(self, record: int) -> str:
@@ -150,7 +150,8 @@ def lineage_of(run: Run, element: Element) -> Lineage:
     return Lineage(run, list(made), are_all=not (todo or skipped))
 
 
-def _lines_of(run: Run, records: Iterable[int]) -> set[SourceLine]:
+def lines_of(run: Run, records: Iterable[int]) -> set[SourceLine]:
+    """Return the lines of records, as far as they are known."""
     lines = {run.log.lines[int(run.columns["line"][record])][:2] for record in records}
     return {SourceLine(file, line) for file, line in lines if line}
 
@@ -166,18 +167,35 @@ def _makers(run: Run, record: int, byte: int) -> list[tuple[int, int]]:
         ]
     writers = ((last_writer(run, element, record), element.byte) for element in elements)
     made = [(writer, at) for writer, at in writers if writer != NONE]
-    return made + [(loaded, 0) for loaded in _loaded_before(run, record, has_operands=bool(elements))]
+    return (
+        made + [(loaded, 0) for loaded in _loaded_before(run, record)]
+        if _by_number(run, record, elements, made)
+        else made
+    )
 
 
-def _loaded_before(run: Run, record: int, *, has_operands: bool) -> list[int]:
-    """Return the records by which a task last read registers, of a few lines, before a record that uses a number."""
+def _by_number(run: Run, record: int, elements: Sequence[Element], made: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a record uses a number of its task: it stores one, computes with one, or copies from an input.
+
+    What a copy takes of an input may be at an address that the task has loaded.
+
+    Args:
+        run: the run.
+        record: the record.
+        elements: those that it computes from.
+        made: what wrote them.
+    """
+    pipe, name = int(run.columns["pipe"][record]), run.log.ops[int(run.columns["op"][record])]
+    if pipe == SCALAR:
+        return not elements
+    if name in _WITH_NUMBERS:
+        return bool(run.columns["b_alloc"][record] == NONE)
+    return is_copy(name, pipe) and not made
+
+
+def _loaded_before(run: Run, record: int) -> list[int]:
+    """Return the records by which a task last read registers, of a few lines, before a record."""
     columns, log = run.columns, run.log
-    if columns["pipe"][record] == SCALAR:
-        uses_number = not has_operands
-    else:
-        uses_number = log.ops[int(columns["op"][record])] in _WITH_NUMBERS and columns["b_alloc"][record] == NONE
-    if not uses_number:
-        return []
     before = np.flatnonzero(
         (columns["task"][:record] == columns["task"][record]) & (columns["a_alloc"][:record] != NONE)
     )

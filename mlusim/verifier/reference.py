@@ -17,12 +17,14 @@ from mlusim.units import group_digits
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.producer import Element, last_writer, lineage_of, sources_of
+from mlusim.verifier.producer import Element, last_writer, lineage_of, lines_of, sources_of
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
 _ROUNDING = 2.0**-10
+# Wrong elements, the first and the last among them, of which the lines that made them are named.
+_SAMPLE = 4
 
 
 def differs(
@@ -64,11 +66,15 @@ def differs(
     run = Run(log)
     writer, read = _origin(run, identity, int(first[0]), result.dtype, repeat)
     right = np.array(np.unravel_index(_right_beside(wrong, result.size), result.shape or (1,)))
-    elements = (Element(identity, int(byte), itemsize) for byte in (first[0], first[-1], *_bytes_of(output, right)))
-    made, last, *beside = (lineage_of(run, element) for element in elements)
+    sample = first[np.linspace(0, len(first) - 1, min(_SAMPLE, len(first)), dtype=np.int64)]
+    wrongly, beside = (
+        [lineage_of(run, Element(identity, int(byte), itemsize)) for byte in some]
+        for some in (sample, _bytes_of(output, right))
+    )
+    made = wrongly[0]
     only, lacks = made.unlike(beside)
     lacking = f"let {_locations(lacks)} make this element, too: those beside it were made there, and are right"
-    through = made.made_at | last.made_at
+    through = set().union(*(one.made_at for one in wrongly))
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
@@ -123,14 +129,16 @@ def _locations(lines: Iterable[SourceLine]) -> str:
 def _nothing_writes(run: Run, identity: int) -> str:
     """Return the remedy for an element that no operation writes, with the lines that write others of its tensor."""
     log = run.log
-    records = run.accesses.record[run.accesses.write & (run.accesses.alloc == identity)]
-    lines = [log.lines[code][:2] for code in np.unique(run.columns["line"][records]).tolist()]
-    others = [SourceLine(file, line).location for file, line in sorted(lines) if line]
-    if not others:
+    writes = np.flatnonzero(run.accesses.write)
+    of_tensors = np.array([allocation.memory == "gdram" for allocation in log.allocations], bool)
+    own = writes[run.accesses.alloc[writes] == identity]
+    others = own if len(own) else writes[of_tensors[run.accesses.alloc[writes]]]
+    lines = _locations(lines_of(run, run.accesses.record[others].tolist()))
+    if not lines:
         return "no operation writes this element"
-    return f"write this element, too: no operation does; others of {log.allocations[identity].name} are written at " + (
-        " and ".join(others)
-    )
+    names = sorted({log.allocations[alloc].name for alloc in np.unique(run.accesses.alloc[others]).tolist()})
+    what = f"others of {names[0]} are written" if len(own) else f"what is written is {' and '.join(names)},"
+    return f"write this element, too: no operation does; {what} at {lines}"
 
 
 def _wrong(result: Array, expected: Array, tolerance: float, absolute_tolerance: float) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from findings import ONE, the_only_error
-from mlusim import Output, verify
+from mlusim import InOut, Output, verify
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
 Y = X[::-1].copy()
@@ -165,3 +165,45 @@ def test_a_load_that_is_too_short_is_named_first_although_the_rest_is_updated_in
     finding = the_only_error(kernel, X[:1], Output((1, 8)), **ONE)
     line = f"test_unread_and_wrong.py:{load.__code__.co_firstlineno + 1}"
     assert finding.remedies[0] == f"correct the part of tile at {line}, which writes other bytes of it"
+
+
+def test_where_all_values_are_wrong_some_between_the_first_and_the_last_are_followed_too():
+    async def kernel(core, x, out, to=-1):
+        sums, row = core.nram.alloc((8, 8), x.dtype, "sums"), core.nram.alloc(8, x.dtype, "row")
+        core.write_zero(sums)
+        for k in range(8):
+            await core.memcpy(row, x[k])
+            core.add(sums[k if to < 0 else to], sums[k if to < 0 else to], row)
+        await core.memcpy(out, sums)
+
+    assert verify(kernel, X + 1, Output.like(X), reference=X + 1, **ONE).ok
+    finding = the_only_error(kernel, X + 1, Output.like(X), 2, reference=X + 1, **ONE)
+    zero, load, add = (f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + number}" for number in (2, 4, 5))
+    assert finding.remedy == f"check the operations that made these bytes, at {zero}, {load} and {add}"
+
+
+def test_the_load_of_an_address_is_named_with_the_copy_that_uses_it():
+    async def kernel(core, table, ids, out, first=4):
+        row = core.nram.alloc(8, table.dtype, "row")
+        wanted = await core.load_array(ids[first:])
+        for at in range(4):
+            await core.memcpy(row, table[int(wanted[at])])
+            await core.memcpy(out[at], row)
+
+    ids = np.array([0, 1, 2, 3, 7, 6, 5, 4], np.int32)
+    arguments = X, ids, Output((4, 8))
+    assert verify(kernel, *arguments, reference=X[ids[4:]], **ONE).ok
+    finding = the_only_error(kernel, *arguments, 0, reference=X[ids[4:]], **ONE)
+    load, copy = (f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + number}" for number in (2, 4))
+    assert finding.remedy == f"check the operations that made these bytes, at {load} and {copy}"
+
+
+def test_an_output_that_nothing_writes_is_told_what_is_written():
+    async def kernel(core, a, b):
+        tile = core.nram.alloc(8, a.dtype, "tile")
+        await core.memcpy(tile, a[0])
+        await core.memcpy(b[0], tile)
+
+    finding = the_only_error(kernel, InOut(X[:1] + 1), InOut(X[:1]), reference={"a": X[1:2]}, rewrites=True, **ONE)
+    line = f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + 3}"
+    assert finding.remedy == f"write this element, too: no operation does; what is written is b, at {line}"
