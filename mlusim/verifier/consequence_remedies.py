@@ -50,9 +50,13 @@ def _wrong_part(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
 
 def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Some cores wait in a barrier that others, which race, never reach."""
-    if cause.kind != "hang" or consequence.kind != "task-race" or consequence.fields["passed"] != 0:
+    if cause.kind != "hang" or consequence.kind != "task-race":
         return None
-    sync, late = consequence.fields["sync"], consequence.sites[-1]
+    sync, late, where = (consequence.fields["sync"], consequence.sites[-1], consequence.fields["where"])
+    if consequence.fields["passed"] != 0:
+        at_end = where.startswith("at the end of the loop") and sync in cause.fields.get("barriers", ())
+        who = "memory cores" if late.task == "memory core" else "cores"
+        return (f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies) if at_end else None
     is_precise = any(one in cause.remedy for one in ("once before", "reach the barrier", "at the beginning"))
     if is_precise or sync not in cause.fields.get("barriers", ()):
         return None
@@ -60,9 +64,11 @@ def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     if skipped := _skipped(cause, sync, late):
         return f"let all {who} reach the barrier {skipped}", *cause.remedies
     loops = source_file(late.file).loops_around(late.line)
-    begin = min((loop[0] for loop in loops), default=0)
+    begin, end = min(loops, default=(0, 0))
     waits = _waits_for(cause, sync, late)
-    if waits is not None and len(loops) == len(source_file(waits.file).loops_around(waits.line)) == 1:
+    passed = any(site.operation == sync and begin <= site.line <= end for site in cause.sites if site is not waits)
+    one_each = waits is not None and len(loops) == len(source_file(waits.file).loops_around(waits.line)) == 1
+    if one_each and not passed:
         # The others reach it in each iteration of their loop.
         where = f"at the beginning of the loop at {location_of(late.file, begin)}"
     else:
@@ -146,6 +152,11 @@ def _wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None
         return None
     tensor = cause.fields["tensor"]
     if tensor == consequence.fields["tensor"]:
+        if not cause.fields["is_partial"] or any(one.kind == "unselected" for one in cause.folded):
+            return None
+        where = " or ".join(dict.fromkeys(site.location for site in cause.sites))
+        return f"correct the part of {tensor} at {where}: it replaces what was written there before", *cause.remedies
+    if any(one.kind == "wrong-value" and one.fields["tensor"] == tensor for one in cause.folded):
         return None
     lines = " and ".join(dict.fromkeys(site.location for site in cause.sites))
     return f"read {tensor} after it is written at {lines}: nothing reads it", *cause.remedies
@@ -168,6 +179,23 @@ def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
     loop = outermost_loop(cause.sites[0]) if len(cause.lines) == 1 else ""
     gives = f"; the loop at {loop} gives each task its part" if loop and cause.kind == "task-race" else ""
     return f"{part}: other bytes of it are never written{gives}", *cause.remedies
+
+
+def _barrier_of_cores(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """A memory core passes a barrier of the MLU cores, with which it races."""
+    if consequence.kind != "memory-core":
+        return None
+    passed, (barrier, at) = consequence.sites[0], cause.fields["barrier_of_cores"]
+    places = " and ".join(dict.fromkeys((passed.location, at)))
+    sync = f"{cause.fields['sync']}()"
+    return f"{passed.call(sync)} in place of {passed.call(f'{barrier}()')} at {places}", *cause.remedies
+
+
+def _unselected(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """A line stores more elements than a filter selected."""
+    if consequence.kind != "unselected":
+        return None
+    return f"{consequence.remedy}, at {consequence.sites[0].location}", *cause.remedies
 
 
 def _read_elsewhere(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
@@ -195,6 +223,8 @@ _RULES: tuple[_Rule, ...] = (
     _wrong_value,
     _never_written,
     _read_elsewhere,
+    _barrier_of_cores,
+    _unselected,
 )
 
 

@@ -21,6 +21,7 @@ from mlusim.verifier.one_fault import (
     stopped_at,
     wrong_stage,
 )
+from mlusim.verifier.races.task_remedies import ONE_TASK
 from mlusim.verifier.source_file import SourceLine, function_around
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
@@ -85,7 +86,8 @@ def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
                 lines = " and ".join(dict.fromkeys(site.location for site in (*cause.sites, *finding.sites)))
                 one, other = (site.task for site in cause.sites)
                 number = f"correct the number that gives each task its part at {lines}: {one} and {other} have the same"
-                folded[at] = replace(folded[at], remedies=(number,))
+                alone = cause.remedy.partition("\n")[0]
+                folded[at] = replace(folded[at], remedies=(alone, number) if alone.startswith(ONE_TASK) else (number,))
     return folded
 
 
@@ -217,7 +219,10 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         # What tasks exchange, or keep from one iteration to the next, is wrong, too.
         return True
     writer = {site.at for site in wrong.sites[:1]}
-    displaced = {finding.kind for finding in wrongly if writer <= finding.lines} == {"never-written", "written-again"}
+    kinds = {finding.kind for finding in wrongly if writer <= finding.lines}
+    # Of a tensor that may be written in part, nothing tells which bytes are missing.
+    in_part = any(finding.fields.get("is_partial") for finding in wrongly)
+    displaced = "written-again" in kinds and (in_part or "never-written" in kinds)
     if displaced or any(finding.fields.get("beside_bytes") and writer <= finding.lines for finding in wrongly):
         # The address of the writer is wrong.
         return True
@@ -380,6 +385,19 @@ def _written_again(cause: Finding, again: Finding) -> bool:
     )
 
 
+def _memory_core(cause: Finding, passed: Finding) -> bool:
+    """Return whether a memory core passes a barrier of the cores in place of the one that would order a race."""
+    if cause.kind != "task-race":
+        return False
+    barrier, _ = cause.fields["barrier_of_cores"]
+    return bool(barrier) and passed.sites[0].operation.removeprefix("__") == barrier != cause.fields["sync"]
+
+
+def _unselected(cause: Finding, unselected: Finding) -> bool:
+    """Return whether the line that stores more than a filter selected writes its tensor again."""
+    return cause.kind == "written-again" and unselected.sites[0].at in cause.lines
+
+
 # By kind of consequence, a predicate: whether a cause explains it.
 _RULES: dict[str, Callable[[Finding, Finding], bool]] = {
     **dict.fromkeys(_STOPS, _stop),
@@ -392,6 +410,8 @@ _RULES: dict[str, Callable[[Finding, Finding], bool]] = {
     "never-written": _never_written,
     "written-again": _written_again,
     "not-planned": _not_planned,
+    "memory-core": _memory_core,
+    "unselected": _unselected,
     "unread": _unread,
     "unused": _unused,
 }

@@ -354,3 +354,88 @@ def test_an_index_of_a_copy_in_flight_that_ends_the_run_is_a_race(tmp_path: Path
         (finding,) = report.errors
         assert [finding.kind, *(one.kind for one in finding.folded)] == ["race", "access"]
         assert finding.remedy.startswith("`__sync_io()`, which waits for the IO pipe, between counts.mlu:5 and ")
+
+
+def _verify(folder: Path, lines: str, *arguments: Any, **options: Any) -> mlusim.verifier.report.Report:
+    """Return the report on a kernel, whose lines begin at line 2."""
+    file = folder / "kernel.mlu"
+    file.write_text(f"#include <bang.h>\n{lines}")
+    return mlusim.verify(bangc.compile(file)["kernel"], *arguments, dim=4, **options)
+
+
+def _only_finding(folder: Path, lines: str, *arguments: Any, **options: Any) -> mlusim.verifier.findings.Finding:
+    report = _verify(folder, lines, *arguments, **options)
+    assert len(report.findings) == 1, report.text()
+    return report.findings[0]
+
+
+def test_a_barrier_of_the_cores_in_both_branches_is_one_finding(tmp_path: Path) -> None:
+    lines = """__mlu_shared__ float box[4 * 64];
+__mlu_entry__ void kernel(const float *x, float *out) {
+  __nram__ float t[64];
+  if (__is_mpu()) {
+    __memcpy(box, x, sizeof(box), GDRAM2SRAM);
+    __sync_all_ipu();
+  } else {
+    __sync_all_ipu();
+    __memcpy(t, box + coreId * 64, sizeof(t), SRAM2NRAM);
+    __memcpy(out + coreId * 64, t, sizeof(t), NRAM2GDRAM);
+  }
+}
+"""
+    x = X[:4]
+    finding = _only_finding(tmp_path, lines, x, Output.like(x))
+    assert finding.remedies[0] == "`__sync_cluster()` in place of `__sync_all_ipu()` at kernel.mlu:7 and kernel.mlu:9"
+    mended = lines.replace("__sync_all_ipu", "__sync_cluster")
+    assert _verify(tmp_path, mended, x, Output.like(x), reference=x).findings == ()
+
+
+def test_a_sum_that_a_helper_adds_to_is_cleared_before_the_loop_that_calls_it(tmp_path: Path) -> None:
+    lines = """__mlu_func__ void add(float *sum, float *row) {
+  __bang_add(sum, sum, row, 64);
+}
+__mlu_entry__ void kernel(const float *x, float *out) {
+  if (__is_mpu() || taskId) return;
+  __nram__ float sum[64], row[64];
+  for (int i = 0; i < 4; ++i) {
+    __memcpy(row, x + i * 64, sizeof(row), GDRAM2NRAM);
+    add(sum, row);
+  }
+  __memcpy(out, sum, sizeof(sum), NRAM2GDRAM);
+}
+"""
+    finding = _only_finding(tmp_path, lines, X[:4], Output(64))
+    assert finding.remedies[0].startswith("write these bytes before kernel.mlu:8 (__memcpy, ")
+
+
+def test_a_filter_that_stores_too_much_or_at_the_wrong_place_is_one_finding(tmp_path: Path) -> None:
+    lines = """__mlu_entry__ void kernel(const float *x, float *out, int *number) {
+  if (__is_mpu() || taskId) return;
+  __nram__ float t[64], m[64], kept[64];
+  int total = 0;
+  for (int i = 0; i < 16; ++i) {
+    __memcpy(t, x + i * 64, sizeof(t), GDRAM2NRAM);
+    __bang_gt_scalar(m, t, 25.0f, 64);
+    int some = __bang_count(m, 64);
+    __bang_collect(kept, t, m, 64);
+    __memcpy(out + total, kept, some * sizeof(float), NRAM2GDRAM);
+    total += some;
+  }
+  *number = total;
+}
+"""
+    kept = X[X > 25]
+    reference = {"out": np.pad(kept, (0, 1088 - kept.size)), "number": np.array([kept.size], np.int32)}
+    arguments = X, Output(1088), Output(1, "int32")
+    assert _verify(tmp_path, lines, *arguments, partial=("out",), reference=reference).findings == ()
+    too_much = lines.replace("some * sizeof", "64 * sizeof")
+    finding = _only_finding(tmp_path, too_much, *arguments, partial=("out",))
+    assert finding.kind == "written-again"
+    assert finding.remedies[0].startswith("store as many elements as the filter returns, ")
+    in_place = lines.replace("total += some", "total = some")
+    finding = _only_finding(tmp_path, in_place, *arguments, partial=("out",), reference=reference)
+    assert finding.remedies[0] == "correct the part of out at kernel.mlu:11: it replaces what was written there before"
+    # The run in order, too, is compared with the elements that it writes itself.
+    early = lines.replace("__memcpy(t, ", "__memcpy_async(t, ")
+    report = _verify(tmp_path, early, *arguments, partial=("out",), reference=reference)
+    assert report.errors[0].remedy.startswith("`__sync_io()`"), report.text()

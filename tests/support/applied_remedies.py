@@ -82,9 +82,11 @@ def _statement(call: str) -> str:
     return f"{call};" if call.startswith("__") else call
 
 
-def _in_place(source: Source, new: str, old: str, at: str) -> list[Lines]:
-    line = source.lines[int(at) - 1]
-    return [source.with_line(int(at), line.replace(_name(old) + "(", _name(new) + "("))]
+def _in_place(source: Source, new: str, old: str, *numbers: str | None) -> list[Lines]:
+    lines = list(source.lines)
+    for number in filter(None, numbers):
+        lines[int(number) - 1] = lines[int(number) - 1].replace(_name(old) + "(", _name(new) + "(")
+    return [lines]
 
 
 def _name(call: str) -> str:
@@ -164,7 +166,7 @@ def _begun_with(source: Source, statement: str) -> list[Lines]:
 
 _CORES = r"(?:memory )?cores"
 _FORMS: dict[str, Callable[..., list[Lines]]] = {
-    rf"{CALL} in place of {CALL} at {AT}$": _in_place,
+    rf"{CALL} in place of {CALL} at {AT}(?: and {AT})?$": _in_place,
     rf"{CALL} in .*, after {AT} in the {_CORES}, before {AT} in the {_CORES}": _after_and_before,
     rf"{CALL} in .*, before {AT} in the {_CORES}, before {AT} in the {_CORES}": _before,
     rf"{CALL}.* between {AT} and (?:the atomic at )?{AT}": _between,

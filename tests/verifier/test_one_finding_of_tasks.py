@@ -104,3 +104,19 @@ def test_a_kernel_that_returns_at_once_is_one_finding():
     finding = the_only_error(kernel, X, Output.like(X), Output.like(X), dim=1, kind="BLOCK")
     assert finding.kind == "never-written"
     assert finding.remedy == "look for the condition under which the kernel returns: no task does anything"
+
+
+def test_tasks_that_all_write_two_outputs_are_told_to_let_one_do_it():
+    async def kernel(core, x, mean, total):
+        if core.is_memory_core:
+            return
+        tile, sums = core.nram.alloc((8, 8), x.dtype, "tile"), core.nram.alloc(8, x.dtype, "sums")
+        await core.memcpy(tile, x)
+        core.sum_rows(sums, tile)
+        await core.memcpy(total, sums)
+        core.mul(sums, sums, 0.125)
+        await core.memcpy(mean, sums)
+
+    finding = the_only_error(kernel, X, Output(8), Output(8), dim=4)
+    line = f"test_one_finding_of_tasks.py:{kernel.__code__.co_firstlineno + 6}"
+    assert finding.remedies[0].startswith(f"let one task alone write them, at {line}: `if core.task_id == 0:`")

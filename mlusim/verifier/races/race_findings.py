@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.log import MOVE
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.findings import Finding, Site, place_between
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS
+from mlusim.verifier.races.barrier_places import barrier_of_cores
 from mlusim.verifier.races.iterations import is_fresh
 from mlusim.verifier.races.lane_syncs import LANE_SYNCS, blocking_copy, on_the_vector_pipe, sync_after
 from mlusim.verifier.races.pair import Pair
@@ -94,9 +96,12 @@ def between_tasks(remedies: TaskRemedies, pair: Pair, times: int) -> Finding:
     """Return the finding on a race between two tasks, with a remedy of `remedies`; else as `within_task`."""
     first, second = _names(pair)
     sync, rule, choices = remedies.of(pair)
+    where = remedies.where(pair)[0] if sync in BARRIERS else ""
     region, nbytes = pair.region()
     fields = {"sync": sync, "buffer": pair.buffer, "polled": USE_ATOMICS in choices, "passed": pair.segments[1]}
     fields["splits_twice"] = is_split_twice(pair)
+    fields["barrier_of_cores"] = barrier_of_cores(pair)
+    fields["where"] = where
     if loop := remedies.loop(pair):
         fields["loop"] = loop
     return Finding(

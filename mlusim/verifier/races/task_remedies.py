@@ -21,6 +21,7 @@ from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import location_of, source_file
 
+ONE_TASK = "let one task alone write them"
 _OWN_BYTES = "give each task bytes of its own"
 
 
@@ -53,7 +54,7 @@ class TaskRemedies:
         if jobs[0] != jobs[1]:
             return _between_jobs(self.run.log.launches[jobs[0][0]].kind, special, general)
         sync, all_of = self._barrier(pair)
-        where, between_barriers = self._where(pair)
+        where, between_barriers = self.where(pair)
         wider = wider_barrier(pair, sync)
         barrier = f"{first.call(sync + '()', in_one_function(first, second)[0])} in {all_of}, {where}"
         rule = "cores run in parallel; only a barrier orders operations of different cores"
@@ -188,7 +189,7 @@ class TaskRemedies:
             begins_again = self.apart or (tuple(codes) in self.directions and is_later(pair, loop))
         return loop[0] if begins_again else 0
 
-    def _where(self, pair: Pair) -> tuple[str, bool]:
+    def where(self, pair: Pair) -> tuple[str, bool]:
         """Return where a barrier belongs, and whether both accesses are between the same barriers of an iteration."""
         first, second = pair.sites
         if first.location == second.location:
@@ -283,7 +284,7 @@ def _by_one_task(pair: Pair) -> list[str]:
         return []
     guard = "if (taskId == 0)" if site.is_compiled else f"if {core_at(site.at)}.task_id == 0:"
     add = "`__bang_atomic_reduce_add`" if site.is_compiled else f"`{core_at(site.at)}.atomic_reduce_add`"
-    return [f"let one task alone write them, at {site.location}: `{guard}`; parts of a sum are added with {add}"]
+    return [f"{ONE_TASK}, at {site.location}: `{guard}`; parts of a sum are added with {add}"]
 
 
 def _split_at(pair: Pair) -> str:

@@ -112,7 +112,8 @@ class Coverage:
             gaps = Gaps(self.run, identity, rows, cells, (writes == 0) & expected, plan)
             findings.append(gaps.finding(beside_bytes=cells.total((writes > 0) & ~expected)))
         if use.rewritten_bytes and not (allowed or allocation.workspace):
-            findings.append(written_again(self.run, allocation, cells, rewrites, rows, plan))
+            again = written_again(self.run, allocation, cells, rewrites, rows, plan)
+            findings.append(replace(again, fields=again.fields | {"is_partial": is_partial}))
         if plan is not None and (kind == _TILE).any():
             findings += misplaced(self.run, allocation, cells, joined, is_run, kind == _TILE, plan)
         return use, findings

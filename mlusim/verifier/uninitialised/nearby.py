@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.log import SCALAR
-from mlusim.verifier.findings import Site
+from mlusim.verifier.findings import Site, in_one_function
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import function_around, source_file
 
@@ -23,8 +23,9 @@ class Beside(NamedTuple):
 def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
     """Return the nearest write to other bytes of a buffer before a read of it.
 
-    Of equally near ones, a write that ends before the bytes comes first: it may be too short. Then the last one counts.
-    Its line is 0 if there is none, or no source, and for the line that reads.
+    An update in place counts only if there is no other write: it would have read the bytes, too. Of equally near ones,
+    a write that ends before the bytes comes first: it may be too short. Then the last one counts. Its line is 0 if
+    there is none, or no source, and for the line that reads.
 
     Args:
         run: the run.
@@ -38,6 +39,9 @@ def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
     before = before[line[accesses.record[before]] != line[record]]
     if not len(before):
         return Beside()
+    reads = accesses.record[(accesses.alloc == accesses.alloc[read]) & ~accesses.write]
+    fresh = before[~np.isin(accesses.record[before], reads)]
+    before = fresh if len(fresh) else before
     low, high = (edge[before].astype(np.int64) for edge in (accesses.low, accesses.high))
     behind, ahead = first - high, low - end
     distance = np.maximum(np.maximum(behind, ahead), 0)
@@ -69,7 +73,11 @@ def missing_write(run: Run, read: int, sites: tuple[Site, ...], beside: Beside) 
         (file, line), used = beside[:2], reads
     places = ((file, line), (used.file, used.line), (reads.file, reads.line))
     if len({(place[0], function_around(*place)) for place in places}) > 1:
-        return 0
+        # The line may be that of a call of the helper function which reads the bytes.
+        called, user = in_one_function(reads, used)
+        if called == reads.at or user != used.at or called.file != reads.file or (beside.line and not updates):
+            return 0
+        return source_file(called.file).begin_of_outermost(called.line, user.line)
     before = source_file(file).begin_of_outermost(line, used.line)
     inner = source_file(file).loop_around(reads.line, reads.line)
     writes = np.flatnonzero(accesses.meeting(read) & accesses.write & (accesses.record >= accesses.record[read]))

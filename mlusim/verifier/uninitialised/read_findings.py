@@ -139,8 +139,8 @@ def _wrong_parts(
 ) -> tuple[list[str], list[str]]:
     """Return the remedies for writes to a wrong part of the buffer: the likely ones, and the others.
 
-    Likely is one that replaces an unread result, or a copy beside bytes of a buffer on chip that nothing writes in the
-    whole run, or that only this copy writes, later.
+    Likely is one that replaces an unread result, or a copy beside bytes of a core's own buffer that nothing writes
+    in the whole run, or that only this copy writes, later. In SRAM, no other line may write the buffer.
     """
     likely: list[str] = []
     other: list[str] = []
@@ -163,7 +163,8 @@ def _wrong_parts(
             reader = run.site(read.record, "").location
             likely.append(f"correct the part of {name} at {reader} or {location}, which writes these bytes only later")
             return likely, other
-        unlikely = beside.is_scalar or allocation.memory not in (*PRIVATE, "sram") or written_by
+        alone = allocation.memory == "sram" and lines_that_write(run, read.row, 0, allocation.nbytes) == {here}
+        unlikely = beside.is_scalar or not (allocation.memory in PRIVATE or alone) or written_by
         (other if unlikely else likely).append(
             f"correct the part of {name} at {location}, which writes other bytes of it"
         )
