@@ -87,7 +87,9 @@ def test_a_timing_only_run_is_not_blamed_for_rows_that_it_does_not_know(name, st
 
 
 def test_no_operator_is_missing():
-    named = {name.split()[0] for name in CALLS} | {"flip"}  # flip is reverse
+    others = {"flip": "reverse", "tin_shift": "tin_shift_forward"}
+    assert all(getattr(ops, name) for name in others)
+    named = {name.split()[0] for name in CALLS} | {*others}
     assert named == {name for name in ops.__all__ if not name.startswith("plan_")}
 
 
