@@ -175,3 +175,30 @@ __mlu_entry__ void helped(const float *x, float *out, int n) {
     finding = the_only_error(mlusim.bangc.compile(file)["helped"], x, Output.like(x), 64, **ONE)
     assert [[call.line for call in site.called_at] for site in finding.sites] == [[17], [18]]
     assert "between helped.mlu:17 and helped.mlu:18" in finding.remedy
+
+
+def test_a_sync_missing_after_a_helper_belongs_around_its_call_not_inside():
+    async def kernel(core, x, out, sync=False):
+        def update(total, row, part):
+            core.mul(part, row, 2.0)
+            core.add(total, total, part)
+            core.add(part, part, row)
+            core.add(total, total, part)
+
+        rows = core.nram.alloc((2, 8), x.dtype, "rows")
+        total, part = core.nram.alloc(8, x.dtype, "total"), core.nram.alloc(8, x.dtype, "part")
+        core.write_zero(total)
+        await core.memcpy(rows[0], x[0])
+        for at in range(8):
+            if at < 7:
+                core.memcpy_async(rows[(at + 1) % 2], x[at + 1])
+            update(total, rows[at % 2], part)
+            if sync:
+                await core.sync()
+        await core.memcpy(out, total)
+
+    reference = 5 * X.sum(axis=0)
+    assert mlusim.verify(kernel, X, Output(8), True, reference=reference, **ONE).findings == ()
+    finding = the_only_error(kernel, X, Output(8), reference=reference, **ONE)
+    loop = f"test_call_sites.py:{kernel.__code__.co_firstlineno + 11}"
+    assert finding.remedies[0] == f"`await core.sync()`, which waits for all pipes, at the end of the loop at {loop}"

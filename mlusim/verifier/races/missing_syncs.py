@@ -18,7 +18,7 @@ from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site, between, in_one_function, place_between
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, blocking_copy, on_the_vector_pipe
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine, source_file
+from mlusim.verifier.source_file import SourceLine, function_around, source_file
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
@@ -56,6 +56,17 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
     """Return one finding per missing sync, in the order of the races, with the locations where it could be added."""
     copies = {site.at for race in races for site in race.finding.sites if _could_block(site)}
     remaining = {number: _points(run, race, copies) for number, race in enumerate(races)}
+    sites = [site for race in races for site in race.finding.sites]
+    racing = {(site.file, site.line) for site in sites}
+    helpers = {(site.file, function_around(site.file, site.line)) for site in sites if site.called_at}
+    # A lambda is in the function that calls it.
+    helpers -= {(call.file, function_around(call.file, call.line)) for site in sites for call in site.called_at}
+
+    def within_helper(point: Point) -> bool:
+        """Return whether a point is inside of a helper function that races, and next to none of its racing lines."""
+        line = point.file, point.line
+        return line not in racing and (point.file, function_around(*line)) in helpers
+
     result: dict[int, tuple[Finding, set[Point]]] = {}
     while remaining:
         # The races that each sync at each location would fix; a wait for all pipes fixes whatever any other would.
@@ -72,7 +83,14 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
             break
         # Prefer the sync that fixes the most races, then the one that waits for less, then that of the earliest race.
         (point, _), together = min(
-            fixed_by.items(), key=lambda item: (-len(item[1]), item[0][1] == FULL_SYNC, item[1][0], item[0])
+            fixed_by.items(),
+            key=lambda item: (
+                -len(item[1]),
+                item[0][1] == FULL_SYNC,
+                item[1][0],
+                within_helper(item[0][0]),
+                item[0],
+            ),
         )
         main = next((number for number in together if _is_next_to(point, races[number].finding)), together[0])
         others = [races[number].finding for number in together if number != main]
