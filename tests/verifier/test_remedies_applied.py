@@ -26,6 +26,17 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
         ("avgpool_rows-short", "correct the part of band at {0}:16, which writes other bytes of it"),
         ("outer_product_sram-asy", "wait for the copy at {0}:14: `await core.memcpy(...)`"),
         ("softmax_two_clusters-ws0", "correct the part of ws at {0}:15: other bytes of it are never written"),
+        ("halo_of_a_tile-noz", "write these bytes before {0}:10 "),
+        ("loads_in_turn-c", "correct the part of b at {0}:12 or {0}:9, which writes these bytes only later"),
+        ("csr_spmm-async", "wait for the copy at {0}:20: `await core.memcpy(...)`"),
+        (
+            "overlapping_slots-noN",
+            "correct the parts of ring at {0}:9, {0}:11 and {0}:13: only some of their bytes overlap",
+        ),
+        (
+            "memory_core_two_slots-ipu",
+            "`await core.sync_cluster()` in all cores of the cluster and its memory core, at the",
+        ),
         ("checksum_lock-none", "hold the same lock in every task from {0}:16 to {0}:18: `await core.lock(0)`"),
     ],
 )

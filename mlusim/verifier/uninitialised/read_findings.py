@@ -154,12 +154,7 @@ def _wrong_parts(
         location = location_of(beside.file, beside.line)
         written_by = lines_that_write(run, read.row, int(read.starts[0]), int(read.stops[-1]))
         here = (beside.file, beside.line)
-        if (
-            allocation.memory in PRIVATE
-            and not read.partly
-            and here in written_by
-            and (len(written_by) == 1 or not _is_update(run, read.row))
-        ):
+        if allocation.memory in PRIVATE and not read.partly and here in written_by and _writes_alike(run, read, here):
             reader = run.site(read.record, "").location
             likely.append(f"correct the part of {name} at {reader} or {location}, which writes these bytes only later")
             return likely, other
@@ -171,11 +166,19 @@ def _wrong_parts(
     return likely, other
 
 
-def _is_update(run: Run, read: int) -> bool:
-    """Return whether the operation of a read also writes its buffer."""
+def _writes_alike(run: Run, read: UninitialisedRead, line: tuple[str, int]) -> bool:
+    """Return whether a line writes just the bytes of a read in some iteration: they are a slot, not the edge of a tile.
+
+    Other lines may write them, too, unless the read belongs to an update, which would carry them on.
+    """
     accesses = run.accesses
-    own = accesses.record == accesses.record[read]
-    return bool((accesses.write[own] & (accesses.alloc[own] == accesses.alloc[read])).any())
+    own = accesses.record == accesses.record[read.row]
+    of_buffer = accesses.alloc == accesses.alloc[read.row]
+    first, end = int(read.starts[0]), int(read.stops[-1])
+    alike = of_buffer & accesses.write & (accesses.low == first) & (accesses.high == end)
+    lines = {run.log.lines[code][:2] for code in np.unique(run.columns["line"][accesses.record[alike]]).tolist()}
+    updates = bool((own & of_buffer & accesses.write).any())
+    return line in lines and not (updates and lines_that_write(run, read.row, first, end) != {line})
 
 
 def _sites(run: Run, effect: _Effect) -> tuple[Site, ...]:
