@@ -16,6 +16,8 @@ from mlusim.bangc.calls.type_codes import (
     POINTER,
     SIGNED,
     UNSIGNED,
+    code_of_dtype,
+    dtype_of_code,
     kind_of,
     nbytes_of,
     on_board,
@@ -23,7 +25,7 @@ from mlusim.bangc.calls.type_codes import (
 )
 from mlusim.cores.compute import vector
 from mlusim.cores.instructions.c_signatures import CSignature, c_signatures_of
-from mlusim.cores.instructions.conversion import ROUNDINGS
+from mlusim.cores.instructions.conversion import ROUNDINGS, conversion
 from mlusim.cores.instructions.int4 import int4_intrinsics
 from mlusim.cores.instructions.table import BY_INTRINSIC
 from mlusim.cores.instructions.vector_library import vector_casts, vector_functions
@@ -69,6 +71,11 @@ _ELEMENTS = {
     "unsigned_short": type_code(UNSIGNED, 2),
     "unsigned_int": type_code(UNSIGNED, 4),
 }
+# Intrinsics with these endings take a number as their second source, others a vector; these take either.
+_OF_NUMBERS = ("_scalar", "_const")
+_OF_EITHER = frozenset(
+    f"__bang_{name}" for name in ("div", "rem", "maximum", "fusion", "fcmpfilter", "sll", "srl", "sra")
+)
 # Numbers of arguments of conversions and fills with strides.
 _STRIDED_CONVERSIONS, _STRIDED_FILLS = (6, 7), (5, 7)
 
@@ -136,8 +143,9 @@ class SignatureCalls:
         self._name = name
         self._signatures = signatures
         self._element = _ELEMENTS.get(name.removeprefix("__nramset_")) if name.startswith("__nramset_") else None
-        # By the codes of its values: signature, arguments that decide how the call is read, and counts that are floats.
-        self._chosen: dict[tuple[int, ...], tuple[CSignature, list[int], list[int]]] = {}
+        # By the codes of its values: signature, arguments that decide how the call is read, counts that are floats, and
+        # the codes that the name determines.
+        self._chosen: dict[tuple[int, ...], tuple[CSignature, list[int], list[int], list[int]]] = {}
         # By these codes and arguments: what `_plan` returns.
         self._plans: dict[Any, tuple[CSignature, list[tuple[int, Any, bool]], list[Any]]] = {}
 
@@ -170,9 +178,10 @@ class SignatureCalls:
             if _segments(self._signatures, values) is not None:
                 return None
             signature = _choose(self._name, self._signatures, codes)
-            choice = signature, _deciding(signature, codes), _counts_given_as_floats(signature, codes)
+            floats = _counts_given_as_floats(signature, codes)
+            choice = signature, _deciding(signature, codes), floats, _named_types(self._name, signature, codes)
             self._chosen[types] = choice
-        signature, deciding, floats = choice
+        signature, deciding, floats, codes = choice
         if floats:
             # Converted as in C.
             values = tuple(int(value) if position in floats else value for position, value in enumerate(values))
@@ -242,12 +251,16 @@ def _segments(signatures: list[CSignature], values: tuple[Any, ...]) -> list[tup
 def _choose(name: str, signatures: list[CSignature], codes: list[int]) -> CSignature:
     """Return the signature with that many arguments and pointers in the same positions.
 
-    A number is accepted for a pointer: null is one. Raises `OperandError` for a pointer in the place of a number.
+    A number is accepted for a pointer: null is one. Raises `OperandError` for a pointer in the place of a number, and
+    for a number in the place of a vector.
     """
     fitting = [signature for signature in signatures if signature.fewest <= len(codes) <= len(signature.arguments)]
     for signature in fitting:
-        pairs = zip(signature.arguments, codes, strict=False)
+        pairs = list(zip(signature.arguments, codes, strict=False))
         if all(argument.number or (code >= POINTER) == bool(argument.shape) for argument, code in pairs):
+            for position, (argument, code) in enumerate(pairs):
+                if argument.number:
+                    _check_vector_or_number(name, signature, position, is_vector=code >= POINTER)
             return signature
     names = [argument.name for argument in fitting[0].arguments[: len(codes)]]
     for position, (argument, code) in enumerate(zip(fitting[0].arguments, codes, strict=False)):
@@ -257,6 +270,48 @@ def _choose(name: str, signatures: list[CSignature], codes: list[int]) -> CSigna
                 f"arguments are ({', '.join(names)})"
             )
     return fitting[0]
+
+
+def _check_vector_or_number(name: str, signature: CSignature, position: int, *, is_vector: bool) -> None:
+    """Raise `OperandError` for a vector in the place of a number or the reverse: the name says which (B)."""
+    takes_number = name.endswith(_OF_NUMBERS)
+    if is_vector != takes_number or name.startswith("__cn_vector_") or name in _OF_EITHER:
+        return
+    names = {other for other in BY_INTRINSIC if BY_INTRINSIC[other].name == signature.instruction.name}
+    others = sorted(other for other in names if other.endswith(_OF_NUMBERS) != takes_number)
+    passed, taken = ("a vector", "a number") if is_vector else ("a number", "a vector")
+    remedy = f"call {others[-1]}" if others else "pass a number" if takes_number else "fill an array with it"
+    raise OperandError(
+        f"{name}: argument {position + 1}, {signature.arguments[position].name}, is {taken}, and {passed} was passed; "
+        f"{remedy}"
+    )
+
+
+def _named_types(name: str, signature: CSignature, codes: list[int]) -> list[int]:
+    """Return the codes with the element types that the name of a conversion states.
+
+    Signs may differ: `char` has one or not, by the compiler. `__bang_int2float` also takes the bits of integers in an
+    array of floats (B). Raises `OperandError` for other types.
+    """
+    cast = conversion(name)
+    if cast is None:
+        return codes
+    named = list(codes)
+    for position, argument in enumerate(signature.arguments[: len(codes)]):
+        if argument.shape is None:
+            continue
+        wanted, passed = cast[argument.name == "dst"], dtype_of_code(codes[position])
+        code = POINTER | code_of_dtype(wanted)
+        integers = wanted.kind in "iu" and passed.kind in "iu" and kind_of(codes[position])
+        bits = name.startswith("__bang_int2float") and passed == cast[1]
+        if passed != wanted and not (passed.itemsize == wanted.itemsize and (integers or bits)):
+            has = passed.name if kind_of(codes[position]) else "void or a record"
+            raise OperandError(
+                f"{name}: {argument.name} must point to {wanted.name}, and a pointer to {has} was passed; cast the "
+                "pointer, or call the conversion of these types"
+            )
+        named[position] = code
+    return named
 
 
 def _refuse_int4(signature: CSignature, codes: list[int]) -> None:

@@ -46,6 +46,13 @@ def dtype_of_code(code: int) -> np.dtype[Any]:
     return _UINT8
 
 
+def code_of_dtype(dtype: np.dtype[Any]) -> int:
+    """Return the code of an element type."""
+    if dtype == BFLOAT16:
+        return type_code(BFLOAT, dtype.itemsize)
+    return type_code({kind: number for number, kind in _DTYPE_KINDS.items()}[dtype.kind], dtype.itemsize)
+
+
 def on_board(code: int) -> int:
     """Return the code of a number's type on the board, which has no double: a literal such as 0.5 is a float."""
     return type_code(FLOAT, 4) if code == type_code(FLOAT, 8) else code

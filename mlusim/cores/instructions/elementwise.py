@@ -233,7 +233,9 @@ ARITHMETIC: list[Instruction] = [
     _alone("square", np.square, "dst = src * src", _ARITHMETIC),
     _alone("abs", np.abs, "dst = the magnitude of src", _ARITHMETIC, intrinsics=("__bang_abs", "__bang_active_abs")),
     _alone("neg", np.negative, "dst = -src", _ARITHMETIC),
-    _alone("floor", np.floor, "dst = src rounded down", _ARITHMETIC, types=FLOATS, since=SERIES_3XX),
+    _alone(
+        "floor", np.floor, "dst = src rounded down", _ARITHMETIC, types=FLOATS, since=SERIES_3XX, overlap=Overlap.APART
+    ),
     _alone("ceil", np.ceil, "dst = src rounded up", _ARITHMETIC, types=FLOATS, since=SERIES_3XX),
     _alone(
         "round",

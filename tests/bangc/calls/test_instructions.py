@@ -123,3 +123,60 @@ def test_plain_cpp_sees_large_tiles_that_were_left_in_the_input(memory: Module, 
     again = np.ones(8192, np.int32)
     again[1:2049] = x[1:2049]
     assert device.download(out).tolist() == [*tiles.tolist(), *again.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            "__bang_add(a, a, 1.0f, 64)",
+            "__bang_add: argument 3, src1, is a vector, and a number was passed; call __bang_add_sc",
+        ),
+        (
+            "__bang_minimum(a, b, 1.0f, 64)",
+            "__bang_minimum: argument 3, src1, is a vector, and a number was passed; fill an arr",
+        ),
+        (
+            "__bang_mul_scalar(a, a, b, 64)",
+            "__bang_mul_scalar: argument 3, src1, is a number, and a vector was passed; call __bang_mul",
+        ),
+        (
+            "__bang_half2float(b, a, 64)",
+            "__bang_half2float: src must point to float16, and a pointer to float32 was passed; cast",
+        ),
+        (
+            "__bang_float2int(h, a, 64, 0)",
+            "__bang_float2int: dst must point to int32, and a pointer to float16 was passed",
+        ),
+        (
+            "__bang_float2half((void *)h, a, 64)",
+            "__bang_float2half: dst must point to float16, and a pointer to void or a record was",
+        ),
+        ("__bang_floor(a, a, 64)", "floor of .*: they overlap"),
+    ],
+)
+def test_operands_of_another_kind_or_type_are_errors(call: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "typed.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void k(float *x) {\n  __nram__ float a[64], b[64];\n  __nram__ half h[64];\n"
+        f"  if (__is_mpu()) return;\n  {call};\n}}\n"
+    )
+    device = Device()
+    device.launch(bangc.compile(file)["k"], device.alloc(64, "float32"), dim=1, kind="BLOCK")
+    with pytest.raises(OperandError, match=rf"typed\.mlu:6, at .*: {message}"):
+        device.synchronize()
+
+
+def test_the_name_of_a_conversion_states_its_types(tmp_path: Path) -> None:
+    file = tmp_path / "named.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void k(const int *x, float *y, const int8_t *z, half *w) {\n"
+        "  __nram__ float a[64];\n  __nram__ uint8_t c[64];\n  __nram__ half h[64];\n  if (__is_mpu()) return;\n"
+        "  __memcpy(a, x, 256, GDRAM2NRAM);\n  __bang_int2float(a, a, 64, 0);\n  __memcpy(y, a, 256, NRAM2GDRAM);\n"
+        "  __memcpy(c, z, 64, GDRAM2NRAM);\n  __bang_int82half(h, c, 64, 0);\n  __memcpy(w, h, 128, NRAM2GDRAM);\n}\n"
+    )
+    x, z = np.arange(-32, 32, dtype=np.int32), np.arange(-64, 0, dtype=np.int8)
+    outputs = mlusim.Output(64), mlusim.Output(64, "float16")
+    result = mlusim.run(bangc.compile(file)["k"], x, outputs[0], z, outputs[1], dim=1, kind="BLOCK")
+    assert result.outputs["y"].tolist() == x.tolist()
+    assert result.outputs["w"].tolist() == z.tolist()
