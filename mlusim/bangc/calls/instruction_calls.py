@@ -296,14 +296,15 @@ def _named_types(name: str, signature: CSignature, codes: list[int]) -> list[int
     cast = conversion(name)
     if cast is None:
         return codes
+    source, target, _ = cast
     named = list(codes)
     for position, argument in enumerate(signature.arguments[: len(codes)]):
         if argument.shape is None:
             continue
-        wanted, passed = cast[argument.name == "dst"], dtype_of_code(codes[position])
+        wanted, passed = target if argument.name == "dst" else source, dtype_of_code(codes[position])
         code = POINTER | code_of_dtype(wanted)
         integers = wanted.kind in "iu" and passed.kind in "iu" and kind_of(codes[position])
-        bits = name.startswith("__bang_int2float") and passed == cast[1]
+        bits = name.startswith("__bang_int2float") and passed == target
         if passed != wanted and not (passed.itemsize == wanted.itemsize and (integers or bits)):
             has = passed.name if kind_of(codes[position]) else "void or a record"
             raise OperandError(
