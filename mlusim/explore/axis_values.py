@@ -11,6 +11,7 @@ anything else, including a tuple, is a single one.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -65,9 +66,7 @@ def shapes(text: str) -> list[tuple[int, ...]]:
     if not bare:
         return [()]
     extents = [_item("shape", part, whole=True) for part in re.split(r"[,xX]", bare)]
-    count = 1
-    for values in extents:
-        count *= len(values)
+    count = math.prod(map(len, extents))
     _check_count("shape", text, count)
     return [tuple(int(extent) for extent in shape) for shape in product(*extents)]
 
