@@ -20,10 +20,10 @@ _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
 def check_addresses(name: str, function: Callable[..., int], values: Sequence[Any], codes: Sequence[int]) -> None:
     """Raise `InputError` for a number in place of an address; the driver's addresses are integers of 8 bytes."""
     for position in _positions(getattr(function, "__func__", function)):
-        if position >= len(values) or not values[position]:
+        if position >= len(values) or codes[position] & POINTER or not kind_of(codes[position]):
             continue
-        code, kind = codes[position], kind_of(codes[position])
-        if not code & POINTER and kind and (kind not in (SIGNED, UNSIGNED) or nbytes_of(code) < _ADDRESS_BYTES):
+        is_integer = kind_of(codes[position]) in (SIGNED, UNSIGNED)
+        if not is_integer or (values[position] and nbytes_of(codes[position]) < _ADDRESS_BYTES):
             raise InputError(
                 f"the {_ORDINALS[position]} argument of {name} is {values[position]:g}, a number: pass an address, "
                 "such as that of a variable, &variable"

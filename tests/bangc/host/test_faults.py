@@ -285,8 +285,8 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
         ),
         (
             "",
-            "cnrtNotifierDuration(a, a, 1.5f)",
-            "the 3rd argument of cnrtNotifierDuration is 1.5, a number: pass an addr",
+            "cnrtNotifierDuration(a, a, 0.0f)",
+            "the 3rd argument of cnrtNotifierDuration is 0, a number: pass an addr",
         ),
     ],
 )
