@@ -53,6 +53,8 @@ def extents_of(text: str) -> tuple[int, ...] | None:
 
 def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     """Return the extents of a shape."""
+    if type(shape) is int and shape >= 0:
+        return (shape,)
     values = as_tuple(shape)
     extents = values if isinstance(values, tuple) else (values,)
     try:

@@ -15,14 +15,14 @@ from mlusim.arrays import Array
 from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.deferred import MIN_BYTES, Deferred, Piece
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.reused import Bytes, aligned_bytes, on_chip_bytes, recycle, reused_bytes
+from mlusim.memory.reused import MIN_REUSED_BYTES, Bytes, aligned_bytes, on_chip_bytes, recycle, reused_bytes
 from mlusim.memory.sizes import MemorySize
 from mlusim.units import MIB, format_bytes, group_digits, round_up
 
 # Every byte of fresh memory has this value: NaN as a float, -1 as a signed integer, and rarely a correct result.
 POISON = 0xFF
-# Filling a large tensor costs the host as much as copying it. Larger off-chip allocations are not poisoned; the
-# verifier finds the bytes that a kernel left unwritten.
+# Filling a large tensor costs the host as much as copying it. Larger off-chip allocations are not poisoned, nor is
+# reused memory; the verifier finds the bytes that a kernel left unwritten.
 _POISONED_BYTES = 16 * MIB
 # The elements of a fresh buffer.
 _POISONED = np.array(POISON, np.uint8)
@@ -32,9 +32,21 @@ class Allocation:
     """A range of one memory, allocated by a kernel or the host.
 
     `address` is its offset in the memory in bytes; `buffer` contains its bytes, or is None in a timing-only run.
+    `is_poisoned`: its bytes were poisoned when it was fresh; those of large tensors in GDRAM are not.
     """
 
-    __slots__ = ("address", "buffer", "capacity", "freed", "identity", "memory", "name", "nbytes", "read_only")
+    __slots__ = (
+        "address",
+        "buffer",
+        "capacity",
+        "freed",
+        "identity",
+        "is_poisoned",
+        "memory",
+        "name",
+        "nbytes",
+        "read_only",
+    )
 
     def __init__(self, memory: Memory, identity: int, address: int, nbytes: int, capacity: int, name: str) -> None:
         self.memory = memory
@@ -46,14 +58,10 @@ class Allocation:
         self.buffer: Bytes | None = None
         self.read_only = False
         self.freed = False
+        self.is_poisoned = not memory.kind.off_chip or nbytes <= _POISONED_BYTES
 
     def __repr__(self) -> str:
         return f"<{self.name} in {self.memory.name}: {group_digits(self.nbytes)} B at {self.address}>"
-
-    @property
-    def is_poisoned(self) -> bool:
-        """Whether its bytes were poisoned when it was fresh: very large ones in GDRAM are not."""
-        return not self.memory.kind.off_chip or self.nbytes <= _POISONED_BYTES
 
     def bytes(self) -> Bytes:
         """Return the bytes. Raises an error if they were freed or the run is timing-only."""
@@ -217,8 +225,11 @@ class Memory:
 
     def _bytes(self, allocation: Allocation, *, overwritten: bool) -> Bytes:
         if self.kind.off_chip:
-            fresh = reused_bytes(allocation.nbytes) if overwritten else aligned_bytes(allocation.nbytes)
-            if allocation.nbytes <= _POISONED_BYTES:
+            if overwritten and allocation.nbytes >= MIN_REUSED_BYTES:
+                allocation.is_poisoned = False
+                return reused_bytes(allocation.nbytes)
+            fresh = aligned_bytes(allocation.nbytes)
+            if allocation.is_poisoned:
                 fresh.fill(POISON)
             return fresh
         # The padding belongs to the allocation: vector units of old boards work on whole 128 B.

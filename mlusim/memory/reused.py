@@ -3,7 +3,8 @@
 Results: the system clears fresh pages when they are first written. Written tile by tile, that takes as long as the
 copies themselves, so a run that repeats an earlier one takes up to half the time if it finds the memory of the earlier
 result. Reused bytes are those of an old result, not zeros: a kernel that leaves elements unwritten could look right.
-Therefore only tensors of which every element is known to be written get such memory (`Device.alloc(overwritten=True)`).
+Therefore only tensors of which every element is known to be written get such memory (`Device.alloc(overwritten=True)`),
+and it is not poisoned: that would take as long as writing the result.
 
 On-chip memories: mapping their memory anew takes longer than a small run, so it is allocated in blocks, and that of
 closed devices is reused. Pages are small: a core that uses 1 KB of its NRAM costs the host one page, where a large page
@@ -27,7 +28,7 @@ Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 # these down to multiples of 64 B.
 ADDRESS_BYTES = 512
 # The C library itself reuses smaller blocks.
-_MIN_BYTES = MIB
+MIN_REUSED_BYTES = MIB
 # Limit on the memory that is held for later results.
 _MAX_FREE_RESULT_BYTES = 256 * MIB
 # Bytes of results that no array refers to, by size.
@@ -62,7 +63,7 @@ def reused_bytes(nbytes: int) -> Bytes:
 
     The block is free again when the last array that refers to it is gone. At most 256 MiB are held free.
     """
-    if not _MIN_BYTES <= nbytes <= _MAX_FREE_RESULT_BYTES:
+    if not MIN_REUSED_BYTES <= nbytes <= _MAX_FREE_RESULT_BYTES:
         return aligned_bytes(nbytes)
     try:
         block = _free[nbytes].pop()

@@ -71,16 +71,16 @@ def test_at_most_256_mib_are_held() -> None:
     assert reused._free
 
 
-def test_a_small_reused_tensor_is_poisoned() -> None:
-    for _ in range(2):
+@pytest.mark.parametrize(("nbytes", "contents"), [(MIB - 1, 0xFF), (MIB, 3)])
+def test_only_a_tensor_too_small_for_reused_memory_is_poisoned(nbytes: int, contents: int) -> None:
+    for expected in (None, contents):
         device = Device("mlu370-x4")
-        tensor = device.alloc(MIB, "int32", overwritten=True)
+        tensor = device.alloc(nbytes, "uint8", overwritten=True)
         array = device.download(tensor)
-        assert (array == -1).all()
+        assert expected is None or (array == expected).all()
         array.fill(3)
         device.close()
         del device, tensor, array
-    assert reused._free
 
 
 def test_a_tensor_that_is_not_declared_as_overwritten_is_fresh() -> None:
