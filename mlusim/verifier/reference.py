@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.producer import Element, last_writer, lineage_of, lines_of, sources_of
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine
+from mlusim.verifier.source_file import SourceLine, locations_of
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
 _ROUNDING = 2.0**-10
@@ -73,7 +73,7 @@ def differs(
     )
     made = wrongly[0]
     only, lacks = made.unlike(beside)
-    lacking = f"let {_locations(lacks)} make this element, too: those beside it were made there, and are right"
+    lacking = f"let {locations_of(lacks)} make this element, too: those beside it were made there, and are right"
     through = set().union(*(one.made_at for one in wrongly))
     return Finding(
         kind="wrong-value",
@@ -104,8 +104,8 @@ def _check(through: Collection[SourceLine], only: Collection[SourceLine]) -> str
         return "check where this store reads them"
     if len(through) == 1:
         return "check the operation that made these bytes"
-    first = f": first {_locations(only)}, where those beside it, which are right, were not made" if only else ""
-    return f"check the operations that made these bytes, at {_locations(through)}{first}"
+    first = f": first {locations_of(only)}, where those beside it, which are right, were not made" if only else ""
+    return f"check the operations that made these bytes, at {locations_of(through)}{first}"
 
 
 def _bytes_of(output: View, positions: Integers) -> Integers:
@@ -120,12 +120,6 @@ def _right_beside(wrong: Integers, size: int) -> Integers:
     return np.array([flat for flat in (int(wrong[0]) - 1, after) if 0 <= flat < size], np.int64)
 
 
-def _locations(lines: Iterable[SourceLine]) -> str:
-    """Return lines as a text, in the order of their files."""
-    locations = [line.location for line in sorted(lines)]
-    return " and ".join([", ".join(locations[:-1]), *locations[-1:]] if locations[1:] else locations)
-
-
 def _nothing_writes(run: Run, identity: int) -> str:
     """Return the remedy for an element that no operation writes, with the lines that write others of its tensor."""
     log = run.log
@@ -133,7 +127,7 @@ def _nothing_writes(run: Run, identity: int) -> str:
     of_tensors = np.array([allocation.memory == "gdram" for allocation in log.allocations], bool)
     own = writes[run.accesses.alloc[writes] == identity]
     others = own if len(own) else writes[of_tensors[run.accesses.alloc[writes]]]
-    lines = _locations(lines_of(run, run.accesses.record[others].tolist()))
+    lines = locations_of(lines_of(run, run.accesses.record[others].tolist()))
     if not lines:
         return "no operation writes this element"
     names = sorted({log.allocations[alloc].name for alloc in np.unique(run.accesses.alloc[others]).tolist()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +53,12 @@ class SourceLine:
 def location_of(file: str, line: int) -> str:
     """Return a line as text: `kernel.py:41`."""
     return f"{source_name(file)}:{line}"
+
+
+def locations_of(lines: Iterable[SourceLine]) -> str:
+    """Return lines as text, in the order of their files: `kernel.py:41, kernel.py:43 and kernel.py:50`."""
+    locations = [line.location for line in sorted(lines)]
+    return " and ".join([", ".join(locations[:-1]), *locations[-1:]] if locations[1:] else locations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site, between, in_one_function, place_between
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, blocking_copy, on_the_vector_pipe
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine, function_around, source_file
+from mlusim.verifier.source_file import SourceLine, function_around, locations_of, source_file
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
@@ -142,8 +142,7 @@ def _fold_overlaps(races: Sequence[tuple[Finding, set[Point]]]) -> list[tuple[Fi
             result.append((finding, points))
             continue
         main = result[same][0].fold(finding)
-        *first, last = sorted({site.at for race in main.unfolded for site in race.sites})
-        where = f"{', '.join(line.location for line in first)} and {last.location}"
+        where = locations_of({site.at for race in main.unfolded for site in race.sites})
         part = f"correct the parts of {main.fields['buffer']} at {where}: only some of their bytes overlap"
         result[same] = replace(main, remedies=(part, *result[same][0].remedies)), points
     return result
