@@ -23,7 +23,7 @@ from mlusim.errors import (
     nearest,
     shown,
 )
-from mlusim.files import source_name
+from mlusim.files import source_name, written_by_author
 from mlusim.memory.not_numeric import missing_attribute
 from mlusim.memory.view import View
 from mlusim.units import format_ns, plural
@@ -69,7 +69,9 @@ def reported(task: Task, error: BaseException) -> BaseException:
         refused.__suppress_context__ = True
         return refused
     if isinstance(error, KeyboardInterrupt) or _quits_debugger(error):
-        error.add_note(location(task, source, task.now_ps))
+        # Those of `mlusim validate` are not the user's.
+        if written_by_author(task.file):
+            error.add_note(location(task, source, task.now_ps))
         return error
     # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
     if str(error).endswith(_NO_AWAIT):
