@@ -12,6 +12,7 @@ from mlusim.analysis.known_error import BEYOND, MEASURED, band_coverage
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import measure
 from mlusim.analysis.run_kind import kind_of
+from mlusim.cores.core import Core
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import PATH, fitted, rows
 from mlusim.host.device import Device
@@ -31,6 +32,19 @@ QUICK = [row for row in measurements() if row.name not in SLOW]
 # Loops of scalar loads: the source has no bytes, or counts what is staged.
 UNCOUNTED = {"scalar-nram-270", "matmul-scalar-nram-370x8", "matmul-scalar-nram-370x4"}
 THROUGH_SRAM = {"GDRAM2NRAM", "GDRAM2SRAM", "GDRAM2WRAM"}, {"NRAM2GDRAM", "SRAM2GDRAM"}
+
+
+def test_an_interrupt_of_a_measurement_names_no_place(monkeypatch):
+    """Its kernel is not the user's. Whichever operation it issues first is interrupted."""
+
+    def interrupt(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    for name in ("memcpy", "memcpy_async"):
+        monkeypatch.setattr(Core, name, interrupt)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        recreate(ROWS["copy-1.57MB"])
+    assert not hasattr(caught.value, "__notes__")
 
 
 @pytest.fixture(scope="module")
