@@ -24,6 +24,8 @@ _MAX_CORES = 4096
 ALIGNED_SIZE_BYTES = 128
 # Times are 64-bit integers of picoseconds, and a run sums many delays.
 _MAX_DELAY_PS = 10**15
+# For the same reason. Element-wise strided access, the slowest known, takes about 100 times as long as a transpose.
+_MIN_EFFICIENCY, _MAX_LATENCY_GROWTH = 0.001, 1000
 _UNIONS = (1, 2, 4, 8, 16)
 _POWERS_OF_TWO = frozenset({"dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"})
 _POSITIVE = frozenset(
@@ -84,8 +86,8 @@ def _check_type(board: Board, field_name: str, annotation: object) -> None:
 def _check_value(board: Board, field_name: str) -> None:
     value = getattr(board, field_name)
     if field_name.endswith("_efficiency"):
-        if not 0 < value <= 1:
-            raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be in (0, 1]")
+        if not _MIN_EFFICIENCY <= value <= 1:
+            raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be in [{_MIN_EFFICIENCY}, 1]")
     elif isinstance(value, int | float):
         if not value >= 0:
             raise BoardError(f"{board.name}: {field_name} = {shown(value)} must not be negative")
@@ -93,6 +95,8 @@ def _check_value(board: Board, field_name: str) -> None:
             raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be finite")
         if field_name in _POSITIVE and value == 0:
             raise BoardError(f"{board.name}: {field_name} = 0 must be positive")
+    if field_name == "dram_latency_growth" and value > _MAX_LATENCY_GROWTH:
+        raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be at most {_MAX_LATENCY_GROWTH}")
     if field_name.endswith("_spread") and not value < 1:
         raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be less than 1")
     if field_name in _POWERS_OF_TWO and value & (value - 1):

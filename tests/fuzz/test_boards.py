@@ -48,6 +48,8 @@ def use(board):
     changes=st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=3),
 )
 @example(base="mlu270-s4", changes={"dram_mixing_ps": 2**63})
+@example(base="mlu270-s4", changes={"dram_latency_growth": 1e300})
+@example(base="mlu270-s4", changes={"dram_mixed_efficiency": 1e-300})
 def test_a_changed_board_is_refused_or_works(base, changes):
     try:
         board = mlusim.board(base).replace(**changes)
