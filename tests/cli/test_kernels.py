@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -387,28 +386,6 @@ def test_a_board_given_as_an_argument_suggests_device_option(home):
 )
 def test_an_option_of_another_command_suggests_what_to_write(home, words, told):
     assert told in mlusim(*words, code=2)
-
-
-def test_to_quit_the_debugger_in_a_kernel_is_an_interrupt_and_not_a_bug(tmp_path, monkeypatch):
-    (tmp_path / "stop.py").write_text(
-        "import bdb\n\n\nasync def stop(core, x, out, tile=4):\n    raise bdb.BdbQuit  # what `q` in pdb raises\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    words = ("stop.py:stop", "--shape", "64")
-    for command in ("run", "verify", "compare"):
-        assert mlusim(command, *words, code=130) == "error: the debugger was quit\n"
-    assert mlusim("sweep", *words, "--no-db", "--workers", "0", code=130) == "error: the debugger was quit\n"
-    told = "a debugger has no terminal in a worker process: use `mlusim run`, or workers=0"
-    assert told in mlusim("sweep", *words, "--no-db", "--workers", "1", code=1)
-
-
-def test_an_interrupt_in_a_kernel_tells_where_it_was(tmp_path, monkeypatch):
-    (tmp_path / "stop.py").write_text(
-        "import signal\n\n\nasync def stop(core, x, out):\n    signal.raise_signal(signal.SIGINT)  # Ctrl-C\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    text = mlusim("run", "stop.py:stop", "--shape", "64", code=130)
-    assert re.fullmatch(r"error: interrupted: memory core of cluster 0, stop\.py:5, at [\d .]+ ns\n", text)
 
 
 def test_a_misspelt_option_has_no_other_remedy(home):
