@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -213,6 +214,14 @@ def test_more_time_than_the_log_can_hold_is_an_error():
         mlusim.SimulatedTimeError, match=r"takes \d+\.\d h of simulated .* exact up to 62\.49 h.* rates"
     ):
         mlusim.ops.reverse(np.zeros((400, 400), np.float32), 0, data=False, device=slow(1))
+
+
+@pytest.mark.parametrize("call", [partial(mlusim.run, check=True), mlusim.verify])
+def test_the_checker_refuses_times_that_the_log_cannot_hold(call):
+    board = mlusim.board("mlu270-s4").replace(dram_latency_growth=1e300)
+    x = np.zeros(64, np.float32)
+    with pytest.raises(mlusim.SimulatedTimeError, match=r"takes \d\.\d+e\+\d+ h of simulated time"):
+        call(copy, x, mlusim.Output.like(x), kind="BLOCK", dim=1, device=board)
 
 
 @pytest.mark.parametrize(("cycles", "count"), [(10**15, 1), (10**30, 1), (1, 10**15), (0, 10**30), (10**9, 10**9)])

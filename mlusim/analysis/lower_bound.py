@@ -169,7 +169,7 @@ def _most_ops_per_s(records: LogColumns, metrics: Metrics) -> int:
     for part in pieces(records):
         vector = part.pipe == VECTOR
         widest = np.maximum(itemsizes[part.dst_box[vector]], itemsizes[part.a_box[vector]])
-        narrowest = min(narrowest, int(widest.min(initial=narrowest, where=widest > 0)))
+        narrowest = min([narrowest, *np.unique(widest[widest > 0]).tolist()])
     per_cycle = board.vector_bytes_per_cycle // narrowest
     return max(metrics.peak_ops_per_s, per_cycle * board.cores * board.clock_hz)
 

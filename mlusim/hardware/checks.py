@@ -25,7 +25,7 @@ ALIGNED_SIZE_BYTES = 128
 # Times are 64-bit integers of picoseconds, and a run sums many delays.
 _MAX_DELAY_PS = 10**15
 # For the same reason. Element-wise strided access, the slowest known, takes about 100 times as long as a transpose.
-_MIN_EFFICIENCY, _MAX_LATENCY_GROWTH = 0.001, 1000
+_MIN_EFFICIENCY = 0.001
 _UNIONS = (1, 2, 4, 8, 16)
 _POWERS_OF_TWO = frozenset({"dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"})
 _POSITIVE = frozenset(
@@ -95,8 +95,6 @@ def _check_value(board: Board, field_name: str) -> None:
             raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be finite")
         if field_name in _POSITIVE and value == 0:
             raise BoardError(f"{board.name}: {field_name} = 0 must be positive")
-    if field_name == "dram_latency_growth" and value > _MAX_LATENCY_GROWTH:
-        raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be at most {_MAX_LATENCY_GROWTH}")
     if field_name.endswith("_spread") and not value < 1:
         raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be less than 1")
     if field_name in _POWERS_OF_TWO and value & (value - 1):

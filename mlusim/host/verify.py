@@ -12,7 +12,16 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
 from mlusim.cores.tasks.launch_checks import kernel_name
-from mlusim.errors import AllocationError, AwaitError, BoardError, InputError, LaunchError, MlusimError, shown
+from mlusim.errors import (
+    AllocationError,
+    AwaitError,
+    BoardError,
+    InputError,
+    LaunchError,
+    MlusimError,
+    SimulatedTimeError,
+    shown,
+)
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.references import Reference, as_tolerance, differences, expected_outputs
@@ -81,7 +90,8 @@ def verify(
 
     Returns the report: its `result` has the time and all figures of the run; `report.check()` raises
     `VerificationError` if it has errors. An error of the run itself (an access outside a view, a hang, an endless loop)
-    is reported as a finding, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched.
+    is reported as a finding, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched,
+    `SimulatedTimeError` for a run that takes longer than the log can hold.
     """
     check_operations(theory_ops)
     check_flags(data=data)
@@ -162,9 +172,12 @@ def _refused(idle: Device, kernel: Kernel, error: AwaitError) -> Report:
 
 
 def _error_of(device: Device) -> MlusimError | None:
-    """Run the queued launches; return the error that ended the run, if any."""
+    """Run the queued launches; return the error that ended the run, if any. Raises `SimulatedTimeError`."""
     try:
         device.synchronize()
+    except SimulatedTimeError:
+        # The checker cannot read its log.
+        raise
     except MlusimError as error:
         return error
     return None

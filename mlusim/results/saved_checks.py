@@ -152,7 +152,10 @@ def _check_references(log: Log) -> None:
         "a launch of its log is on no queue": all(0 <= launch.queue < _MAX_QUEUES for launch in log.launches),
         "a launch of its log has no grid": all(len(launch.dim) == 3 and min(launch.dim) > 0 for launch in log.launches),
         "an operand of its log has no geometry": all(
-            len(box.shape) == len(box.strides) <= MAX_RANK and box.itemsize > 0 and min(box.shape, default=0) >= 0
+            len(box.shape) == len(box.strides) <= MAX_RANK
+            and box.itemsize > 0
+            and min(box.shape, default=0) >= 0
+            and math.prod(box.shape) * box.itemsize < _LIMIT
             for box in log.boxes
         ),
         "an allocation of its log is of no task, or has no size": all(

@@ -306,7 +306,6 @@ def test_values_are_shown_with_their_unit(name: str, value: str | float, text: s
         ({"dram_mixed_efficiency": "0.9"}, r"^mlu585: dram_mixed_efficiency = '0\.9' must be a number, not str$"),
         ({"dram_mixed_efficiency": 1.5}, r"^mlu585: dram_mixed_efficiency = 1\.5 must be in \[0\.001, 1\]$"),
         ({"dram_mixed_efficiency": float("nan")}, r"^mlu585: dram_mixed_efficiency = nan must be in \[0\.001, 1\]$"),
-        ({"dram_latency_growth": 1e300}, r"^mlu585: dram_latency_growth = 1e\+300 must be at most 1000$"),
         ({"name": ""}, r"^: name = '' must be a string of printable characters$"),
         ({"name": "a\nb"}, r"name = 'a\\nb' must be a string of printable characters$"),
         ({"name": 3}, r"^a board: name = 3 must be a string of printable characters$"),

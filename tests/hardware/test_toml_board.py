@@ -108,7 +108,7 @@ def boards(draw: st.DrawFn) -> Board:
         "tensor_efficiency": draw(part),
         "dram_share_spread": draw(st.floats(0, 1, exclude_max=True)),
     }
-    values |= {"dram_latency_growth": draw(st.floats(0, 1000)), "dram_mixing_reach": draw(st.floats(0, 1e300))}
+    values |= {name: draw(st.floats(0, 1e300)) for name in ("dram_latency_growth", "dram_mixing_reach")}
     source = draw(st.text().filter(str.strip))
     return Board(sources=dict.fromkeys(KINDS, source), **values)
 

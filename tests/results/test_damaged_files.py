@@ -143,3 +143,16 @@ def test_a_launch_on_a_queue_of_a_damaged_number(tmp_path, saved):
     assert len(times) == 1
     for number in (-1, 2**40):
         assert "a launch of its log is on no queue" in refused(on_queue(number))
+
+
+def test_an_operand_larger_than_any_memory_is_damaged(tmp_path, saved):
+    path = tmp_path / "large.zip"
+    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "run.json":
+                head = json.loads(content)
+                head["log"]["tables"]["boxes"]["shape"][0][0] = 2**61
+                content = json.dumps(head).encode()
+            new.writestr(name, content)
+    assert "an operand of its log has no geometry" in refused(path)
