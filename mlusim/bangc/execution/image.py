@@ -46,9 +46,10 @@ NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 _STACK_BYTES = 1 << 20
 _HOST_STACK_BYTES = 1 << 23
 _RUNS = 1 << 12
-# Offsets of the program headers in a 64-bit ELF file, their size and number; a segment's type and a flag.
+# Offsets of the program headers in a 64-bit ELF file, their size and number; two types of segments, and a flag.
 _PROGRAM_HEADERS = (("<Q", 32), ("<H", 54), ("<H", 56))
-_LOADED, _DYNAMIC, _WRITTEN = 1, 2, 2
+_LOADED, _DYNAMIC = 1, 2
+_WRITTEN = 2
 # Tags of the dynamic segment: the address of the static initializers, and their size in bytes.
 _INITIALIZERS, _INITIALIZERS_SIZE = 25, 27
 
@@ -179,15 +180,17 @@ class Image:
         self._loading, self._is_host = loading, host
         with scratch_folder() as folder:
             copy = folder / f"{binary.stem}.so"
-            content, first, nbytes = _without_initializers(binary.read_bytes())
-            copy.write_bytes(content if host else binary.read_bytes())
+            content, first, nbytes = binary.read_bytes(), 0, 0
+            if host:
+                content, first, nbytes = _without_initializers(content)
+            copy.write_bytes(content)
             with nullcontext() if host else self.loading():
                 self.library: Any = _open(copy)
             for room in rooms:
                 if room is not None and room.at_file_scope is None:
                     room.at_file_scope = int(room.arena.count)
             self.base, self.size = _base(self.library._handle), _extent(binary)  # noqa: SLF001 - ctypes has no other way
-        self.initializers = (self.base + first, nbytes // 8) if host else (0, 0)
+        self.initializers = self.base + first, nbytes // 8
         self._written = [(address, size) for address, size, written in _segments(binary) if written]
         self._own = () if host else file_variables(binary)
         self._fresh = self._values()
