@@ -22,7 +22,16 @@ import numpy as np
 from mlusim.arrays import Array, Integers
 from mlusim.files import atomic_write, in_own_kernels, source_name, writing, written_by_author
 from mlusim.inputs import as_path
-from mlusim.log_tables import AllocationRecord, Box, LaunchRecord, LoopRecord, Remark, SkippedRecord, TaskRecord
+from mlusim.log_tables import (
+    AllocationRecord,
+    Box,
+    HostRecord,
+    LaunchRecord,
+    LoopRecord,
+    Remark,
+    SkippedRecord,
+    TaskRecord,
+)
 from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
 from mlusim.records import Records
 from mlusim.units import plural
@@ -86,15 +95,7 @@ class Log:
             record of a lookup, a bit for each element of its table, unless all are looked up.
         attributes: by record of an instruction whose result depends on them by position, its attributes by name.
         more_operands: operands beyond the three of a record, by record.
-        host_waits: the number of launches so far, at each time the host waited for all of them.
-        unordered: pairs of launches that a host program has not ordered, though the simulator waited between them.
-        host_writes: allocations, other than inputs, that the host has written.
-        host_parts: of those that a host program has written by CNRT, the bytes written: (first, end).
-        host_reads: allocations that a host program has copied back by CNRT.
-        host_read_parts: by allocation, the bytes that a BANG C program has copied back, or all bytes of one that a host
-            has downloaded as a whole: (first, end).
-        copied_back: what a host has downloaded as a whole, or a BANG C program has copied back, in order: the number of
-            launches so far, the allocation, and the bytes (first, end).
+        host: what the host did with the device's memory, and when it waited.
         windows: by allocation, the parts (offset, box) that were passed to launches.
         released: by allocation, the number of records when it was freed.
         loops: the counted loops, by record.
@@ -129,13 +130,7 @@ class Log:
         self._masks: dict[bytes, bytes] = {}
         self.attributes: dict[int, Mapping[str, Any]] = {}
         self.more_operands: dict[int, list[tuple[int, int, int]]] = {}
-        self.host_waits: list[int] = []
-        self.unordered: set[tuple[int, int]] = set()
-        self.host_writes: set[int] = set()
-        self.host_parts: dict[int, set[tuple[int, int]]] = {}
-        self.host_reads: set[int] = set()
-        self.host_read_parts: dict[int, set[tuple[int, int]]] = {}
-        self.copied_back: list[tuple[int, int, int, int]] = []
+        self.host = HostRecord()
         self.released: dict[int, int] = {}
         self.windows: dict[int, set[tuple[int, int]]] = {}
         self.swallowed: list[tuple[str, str, str, int]] = []
@@ -187,15 +182,15 @@ class Log:
         workspace.
         """
         written = self._named_in("dst_alloc")
-        only_read = self._named_in("a_alloc", "b_alloc") - self.host_reads - self.host_read_parts.keys()
-        given = self.host_writes | only_read
+        only_read = self._named_in("a_alloc", "b_alloc") - self.host.reads - self.host.read_parts.keys()
+        given = self.host.writes | only_read
         roles = {}
         for identity, record in enumerate(self.allocations):
             if record.task != NONE or record.memory != "gdram":
                 continue
             if record.read_only or (identity in given and identity not in written):
                 roles[identity] = "input"
-            elif record.workspace and identity not in self.host_reads:
+            elif record.workspace and identity not in self.host.reads:
                 roles[identity] = "workspace"
             else:
                 roles[identity] = "output"
@@ -303,9 +298,9 @@ class Log:
         self.records.joined(record, copy, start_ps)
 
     def copy_back(self, identity: int, first: int, end: int) -> None:
-        """Record that the host copies bytes of an allocation back, or all of it."""
-        self.host_read_parts.setdefault(identity, set()).add((first, end))
-        self.copied_back.append((len(self.launches), identity, first, end))
+        """Record that the host copies bytes of an allocation back."""
+        self.host.read_parts.setdefault(identity, set()).add((first, end))
+        self.host.copied_back.append((len(self.launches), identity, first, end))
 
     def remark(self, remark: Remark) -> None:
         """Add an observation; those of one kind and line are counted, and the first one is kept."""

@@ -1,9 +1,9 @@
-"""The entries of a log's tables: tasks, launches, allocations, boxes of operands, loops, remarks, skipped parts."""
+"""The tables of a log: tasks, launches, allocations, boxes of operands, loops, remarks, skipped parts, the host."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mlusim.units import ranges
 
@@ -67,6 +67,29 @@ class AllocationRecord:
     read_only: bool
     end_ps: int = -1
     workspace: bool = False
+
+
+@dataclass(slots=True)
+class HostRecord:
+    """What the host did with the device's memory, and when it waited. Bytes of an allocation are pairs (first, end).
+
+    Attributes:
+        waits: the number of launches so far, at each time the host waited for all of them.
+        unordered: pairs of launches that a host program has not ordered, though the simulator waited between them.
+        writes: allocations, other than inputs, that the host has written.
+        written_parts: of those that a host program has written by CNRT, the bytes written.
+        reads: allocations that a host program has copied back by CNRT.
+        read_parts: by allocation, the bytes that a BANG C program has copied back, or that were downloaded.
+        copied_back: the same in order: the number of launches so far, the allocation, the first byte, and the end.
+    """
+
+    waits: list[int] = field(default_factory=list)
+    unordered: set[tuple[int, int]] = field(default_factory=set)
+    writes: set[int] = field(default_factory=set)
+    written_parts: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
+    reads: set[int] = field(default_factory=set)
+    read_parts: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
+    copied_back: list[tuple[int, int, int, int]] = field(default_factory=list)
 
 
 # Never assigned to, but not frozen: a frozen one takes three times as long to make.

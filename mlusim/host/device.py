@@ -208,7 +208,7 @@ class Device(DeviceMemory):
         finally:
             self._running = False
         self._queued = []
-        self.log.host_waits.append(len(self.log.launches))
+        self.log.host.waits.append(len(self.log.launches))
 
     def _run(self) -> None:
         environment = self._chip.environment

@@ -80,7 +80,7 @@ class DeviceMemory:
             read_only=not writable,
         )
         if writable:
-            self.log.host_writes.add(allocation.identity)
+            self.log.host.writes.add(allocation.identity)
         if keep_data:
             allocation.buffer = adopt
         return _whole(View.of(allocation, array.shape, dtype))

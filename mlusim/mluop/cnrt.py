@@ -141,9 +141,9 @@ def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) ->
         # The two may overlap: NumPy assigns as if the source were read first.
         _bytes_of(dst, nbytes)[:] = _bytes_of(src, nbytes)
     if isinstance(dst, DevicePointer):
-        dst.device.log.host_writes.add(dst.allocation.identity)
+        dst.device.log.host.writes.add(dst.allocation.identity)
     elif isinstance(src, DevicePointer):
-        src.device.log.host_reads.add(src.allocation.identity)
+        src.device.log.host.reads.add(src.allocation.identity)
     return cnrtRet_t.cnrtSuccess
 
 

@@ -179,11 +179,11 @@ def _check_references(log: Log) -> None:
             for number in (
                 *log.released,
                 *log.windows,
-                *log.host_writes,
-                *log.host_parts,
-                *log.host_reads,
-                *log.host_read_parts,
-                *(number for _, number, _, _ in log.copied_back),
+                *log.host.writes,
+                *log.host.written_parts,
+                *log.host.reads,
+                *log.host.read_parts,
+                *(number for _, number, _, _ in log.host.copied_back),
                 *log.of_file,
             )
         ),
@@ -195,7 +195,7 @@ def _check_references(log: Log) -> None:
             0 <= box < len(log.boxes) for parts in log.windows.values() for _, box in parts
         ),
         "the host waits for launches that its log does not have": all(
-            0 <= count <= len(log.launches) for count in log.host_waits
+            0 <= count <= len(log.launches) for count in log.host.waits
         ),
     }
     for message, right in checks.items():

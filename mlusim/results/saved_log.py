@@ -11,7 +11,16 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.log import Log
-from mlusim.log_tables import AllocationRecord, Box, LaunchRecord, LoopRecord, Remark, SkippedRecord, TaskRecord
+from mlusim.log_tables import (
+    AllocationRecord,
+    Box,
+    HostRecord,
+    LaunchRecord,
+    LoopRecord,
+    Remark,
+    SkippedRecord,
+    TaskRecord,
+)
 from mlusim.records import COLUMNS
 from mlusim.results.saved_checks import check_log, tuples
 
@@ -22,9 +31,6 @@ Record = TypeVar("Record", bound="DataclassInstance")
 
 _RECORDS = {"tasks": TaskRecord, "launches": LaunchRecord, "allocations": AllocationRecord, "boxes": Box}
 _TABLES = _RECORDS | {"loops": LoopRecord}
-# Attributes of a log that are sets of numbers, and those that are sets of pairs of numbers, by number.
-_SETS = ("host_writes", "host_reads", "of_file", "seen")
-_PARTS = ("host_parts", "host_read_parts", "windows")
 # Columns with another name in files of an earlier version.
 _FORMER_NAMES = {"method": "how"}
 
@@ -72,11 +78,16 @@ def log_values(log: Log, names: Mapping[str, str], arrays: dict[str, Array]) -> 
         ),
         "lambdas": sorted((names[file], line) for file, line in log.lambdas),
         "tables": tables,
-        "host_waits": log.host_waits,
-        "unordered": sorted(log.unordered),
-        **{name: sorted(getattr(log, name)) for name in _SETS},
-        **{name: _part_values(getattr(log, name)) for name in _PARTS},
-        "copied_back": log.copied_back,
+        "host_waits": log.host.waits,
+        "unordered": sorted(log.host.unordered),
+        "host_writes": sorted(log.host.writes),
+        "host_reads": sorted(log.host.reads),
+        "of_file": sorted(log.of_file),
+        "seen": sorted(log.seen),
+        "host_parts": _part_values(log.host.written_parts),
+        "host_read_parts": _part_values(log.host.read_parts),
+        "windows": _part_values(log.windows),
+        "copied_back": log.host.copied_back,
         "released": sorted(log.released.items()),
         "swallowed": [(message, where, names[file], line) for message, where, file, line in log.swallowed],
         "remarks": [astuple(remark) for remark in log.remarks.values()],
@@ -107,6 +118,17 @@ def _add_selected(log: Log, arrays: dict[str, Array]) -> None:
 
 def _part_values(parts_by_number: Mapping[int, set[tuple[int, int]]]) -> list[tuple[int, ...]]:
     return [(number, *part) for number, parts in sorted(parts_by_number.items()) for part in sorted(parts)]
+
+
+def _numbers(values: Mapping[str, Any], name: str) -> set[int]:
+    return {int(number) for number in values.get(name, ())}
+
+
+def _parts(values: Mapping[str, Any], name: str) -> dict[int, set[tuple[int, int]]]:
+    parts: dict[int, set[tuple[int, int]]] = {}
+    for number, first, second in values.get(name, ()):
+        parts.setdefault(int(number), set()).add((int(first), int(second)))
+    return parts
 
 
 def _address_keys(log: Log) -> tuple[str, ...]:
@@ -147,19 +169,24 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
         log.attributes = {record: kinds[number] for record, number in array("log/attributes").tolist()}
     for number, *operand in array("log/more_operands").tolist():
         log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
-    log.host_waits = [int(count) for count in values["host_waits"]]
-    log.unordered = {(int(first), int(second)) for first, second in values.get("unordered", ())}
     # Runs saved by earlier versions lack some of the following.
+    log.host = HostRecord(
+        waits=[int(count) for count in values["host_waits"]],
+        unordered={(int(first), int(second)) for first, second in values.get("unordered", ())},
+        writes=_numbers(values, "host_writes"),
+        written_parts=_parts(values, "host_parts"),
+        reads=_numbers(values, "host_reads"),
+        read_parts=_parts(values, "host_read_parts"),
+        copied_back=[
+            (int(launches), int(number), int(first), int(end))
+            for launches, number, first, end in values.get("copied_back", ())
+        ],
+    )
+    log.of_file, log.seen = _numbers(values, "of_file"), _numbers(values, "seen")
+    log.windows = _parts(values, "windows")
     for file, line, caller, call in values.get("calls", ()):
         log.calls.setdefault((str(file), int(line)), set()).add((str(caller), int(call)))
     log.lambdas = {(str(file), int(line)) for file, line in values.get("lambdas", ())}
-    for name in _SETS:
-        setattr(log, name, {int(number) for number in values.get(name, ())})
-    for name in _PARTS:
-        for number, first, second in values.get(name, ()):
-            getattr(log, name).setdefault(int(number), set()).add((int(first), int(second)))
-    for launches, number, first, second in values.get("copied_back", ()):
-        log.copied_back.append((int(launches), int(number), int(first), int(second)))
     log.released = {int(number): int(count) for number, count in values.get("released", ())}
     for message, where, *source in values.get("swallowed", ()):
         file, line = source or ("", 0)

@@ -162,7 +162,7 @@ class _HostTimes:
     """Maps host times from the old clock to the new one, by the host's waits between them."""
 
     def __init__(self, old: Log, times: Sequence[int]) -> None:
-        ends = [max((launch.end_ps for launch in old.launches[:count]), default=0) for count in old.host_waits]
+        ends = [max((launch.end_ps for launch in old.launches[:count]), default=0) for count in old.host.waits]
         self._ends = np.array(ends, np.int64)
         self._times = times
 

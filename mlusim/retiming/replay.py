@@ -87,11 +87,7 @@ class Replay:
         self._origin: list[int] = []
         self._new_task = [NONE] * len(log.tasks)
         self._buffers = Buffers(log, old, device, self._records)
-        device.log.unordered |= log.unordered
-        device.log.host_writes |= log.host_writes
-        device.log.host_parts |= log.host_parts
-        device.log.host_reads |= log.host_reads
-        device.log.host_read_parts |= log.host_read_parts
+        device.log.host = replace(log.host, waits=[])
         device.log.lines, device.log.calls, device.log.lambdas = list(log.lines), dict(log.calls), set(log.lambdas)
         device.log.sources = dict(log.sources)
 
@@ -100,7 +96,7 @@ class Replay:
         old, device = self._log, self._device
         count = max((launch.queue for launch in old.launches), default=NONE) + 1
         queues = [device.queue() for _ in range(count)]
-        waits = [*old.host_waits]
+        waits = [*old.host.waits]
         if not waits or waits[-1] < len(old.launches):
             waits.append(len(old.launches))
         first = 0

@@ -21,8 +21,8 @@ def find_unused(run: Run) -> list[Finding]:
     in_use = set()
     for identity, record in enumerate(log.allocations):
         # Arrays of a file are for all its kernels. An operator without work launches nothing and accesses nothing.
-        wanted = identity in log.windows or identity in log.host_read_parts
-        outputs = is_output(record) and wanted and identity not in log.host_writes
+        wanted = identity in log.windows or identity in log.host.read_parts
+        outputs = is_output(record) and wanted and identity not in log.host.writes
         if record.nbytes and identity not in log.of_file and (record.task != NONE or (log.launches and not outputs)):
             key = (record.name, record.memory, "task" if record.task != NONE else f"host {identity}")
             names.setdefault(key, []).append(identity)

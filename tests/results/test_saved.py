@@ -293,17 +293,11 @@ def test_everything_of_a_log_is_saved():
         "selected",
         "attributes",
         "more_operands",
-        "host_waits",
-        "host_writes",
-        "host_reads",
+        "host",
         "loops",
         "byte_copies",
     }
     kept |= {
-        "host_parts",
-        "host_read_parts",
-        "copied_back",
-        "unordered",
         "released",
         "windows",
         "swallowed",

@@ -68,5 +68,5 @@ class DeviceVariables:
             )
             # Also in a timing-only run: compiled code accesses these bytes.
             made.buffer = content
-            chip.log.host_writes.add(made.identity)
+            chip.log.host.writes.add(made.identity)
             chip.log.of_file.add(made.identity)

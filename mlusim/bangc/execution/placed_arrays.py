@@ -181,7 +181,7 @@ class PlacedArrays:
             return memory.place(offset, size, name, _NO_RECORD, None)
         made = self._place(memory, name, offset, buffer)
         if array.initial:
-            self._log.host_writes.add(made.identity)
+            self._log.host.writes.add(made.identity)
         if number < (room.at_file_scope or 0) and len(self._module.entries) > 1:
             self._log.of_file.add(made.identity)
         return made

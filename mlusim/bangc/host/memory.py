@@ -193,8 +193,8 @@ class ProgramMemory:
         """Log that the host has written bytes of device memory."""
         log, identity = self.device.log, target.allocation.identity
         first = address - int(target.allocation.bytes().ctypes.data)
-        log.host_writes.add(identity)
-        log.host_parts.setdefault(identity, set()).add((first, first + size))
+        log.host.writes.add(identity)
+        log.host.written_parts.setdefault(identity, set()).add((first, first + size))
 
     def cnrtMemcpy(self, dst: int, src: int, size: int, direction: int) -> int:
         if size < 0:
@@ -217,7 +217,7 @@ class ProgramMemory:
             ctypes.memmove(dst, src, size)
         if source is not None and target is None:
             first = src - int(source.allocation.bytes().ctypes.data)
-            self.device.log.host_reads.add(source.allocation.identity)
+            self.device.log.host.reads.add(source.allocation.identity)
             self.device.log.copy_back(source.allocation.identity, first, first + size)
         if target is not None:
             self._written(target, dst, size)

@@ -95,7 +95,7 @@ class MissingWaits:
     ) -> None:
         """Handle a launch with the bytes of its arguments, and all device memory."""
         ordered = self._before.get(queue, set()) | self._assumed_done
-        self._log.unordered.update(
+        self._log.host.unordered.update(
             (pending.launch, launch)
             for number, pending in self._pending.items()
             if not pending.is_copy and pending.queue != queue and number not in ordered

@@ -15,7 +15,7 @@ def is_output(record: AllocationRecord) -> bool:
 
 def outputs_of(log: Log) -> list[bool]:
     """By allocation, return whether its bytes leave the board: an output, or memory that a program copies back."""
-    return [is_output(record) or number in log.host_read_parts for number, record in enumerate(log.allocations)]
+    return [is_output(record) or number in log.host.read_parts for number, record in enumerate(log.allocations)]
 
 
 def window_of(log: Log, identity: int) -> tuple[int, Box] | None:

@@ -308,9 +308,9 @@ class Order:
     def launches_in_order(self) -> Flags:
         """(launches, launches): whether the two are ordered, in either direction, or identical."""
         queue = np.array([record.queue for record in self.log.launches], np.int64)
-        waits = np.searchsorted(np.array(self.log.host_waits, np.int64), np.arange(len(queue)), side="right")
+        waits = np.searchsorted(np.array(self.log.host.waits, np.int64), np.arange(len(queue)), side="right")
         ordered: Flags = (queue[:, None] == queue) | (waits[:, None] != waits)
-        for one, other in self.log.unordered:
+        for one, other in self.log.host.unordered:
             ordered[[one, other], [other, one]] = False
         return ordered
 

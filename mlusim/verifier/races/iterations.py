@@ -145,6 +145,6 @@ def is_fresh(run: Run, row: int) -> bool:
     """Return whether neither the host nor an earlier operation has written any byte of a read."""
     log, accesses = run.log, run.accesses
     alloc = int(accesses.alloc[row])
-    if log.allocations[alloc].read_only or alloc in log.host_writes or alloc in log.host_parts:
+    if log.allocations[alloc].read_only or alloc in log.host.writes:
         return False
     return not (accesses.meeting(row) & accesses.write & (accesses.record < accesses.record[row])).any()

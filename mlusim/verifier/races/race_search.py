@@ -209,7 +209,7 @@ def _span_between(pair: Pair) -> Span:
     jobs = {run.order.job[task] for task in pair.tasks}
     queues = sorted({run.log.launches[launch].queue for launch, *_ in jobs})
     if len(queues) > 1:
-        return Span(("queues", *queues, bisect_right(run.log.host_waits, min(jobs)[0])), 0, 1)
+        return Span(("queues", *queues, bisect_right(run.log.host.waits, min(jobs)[0])), 0, 1)
     if len(jobs) > 1 or lines[0][0] != lines[1][0] or lines[0][1] == lines[1][1]:
         # No barrier can order these, or the location cannot be derived from the log alone.
         return Span(("alone", *pair.rows), 0, 1)

@@ -121,7 +121,7 @@ class TaskRemedies:
         Each byte is stored once, so no task needs what another has made, and a barrier would give wrong values.
         """
         (first, second), alloc = pair.sites, pair.allocations[0]
-        given = alloc in self.run.log.host_writes or alloc in self.run.log.host_parts
+        given = alloc in self.run.log.host.writes
         if not given or first.file != second.file or any(pair.segments):
             return []
         loop = source_file(first.file).loop_around(first.line, second.line)

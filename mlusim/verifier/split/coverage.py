@@ -58,15 +58,15 @@ class Coverage:
         roles = self.run.log.roles()
         uses = []
         for identity, allocation in enumerate(self.run.log.allocations):
-            is_copied_back = identity in self.run.log.host_read_parts
+            is_copied_back = identity in self.run.log.host.read_parts
             if allocation.task != NONE or not allocation.nbytes or not (self.run.log.launches or is_copied_back):
                 continue
             rows = np.flatnonzero(self.run.accesses.alloc == identity)
             passed = (identity in self.run.log.windows and is_output(allocation)) or is_copied_back
-            passed &= identity not in self.run.log.host_writes
+            passed &= identity not in self.run.log.host.writes
             if not len(rows) and identity != output and not passed:
                 use = TensorUse.untouched(allocation, is_input=roles.get(identity) == "input")
-            elif roles.get(identity) == "input" and (allocation.read_only or identity in self.run.log.host_writes):
+            elif roles.get(identity) == "input" and (allocation.read_only or identity in self.run.log.host.writes):
                 # What kernels only read, and nobody has written, is an output that is never written.
                 use = self._input(identity, allocation, rows)
             else:
@@ -104,11 +104,11 @@ class Coverage:
             expected_bytes=cells.total(expected),
         )
         findings: list[Finding] = []
-        is_workspace = allocation.workspace and identity not in self.run.log.host_read_parts
+        is_workspace = allocation.workspace and identity not in self.run.log.host.read_parts
         if is_workspace or identity in self.run.accesses.unknown:
             return use, findings
         is_partial = _is_named(allocation, self.partial) and use.bytes_written > 0
-        if use.unwritten_bytes and identity not in self.run.log.host_writes and not is_partial:
+        if use.unwritten_bytes and identity not in self.run.log.host.writes and not is_partial:
             gaps = Gaps(self.run, identity, rows, cells, (writes == 0) & expected, plan)
             findings.append(gaps.finding(beside_bytes=cells.total((writes > 0) & ~expected)))
         if use.rewritten_bytes and not (allowed or allocation.workspace):
@@ -165,7 +165,7 @@ class Coverage:
 
     def _windows(self, identity: int) -> Accesses:
         """Return the parts of a tensor that launches get, or that a program copies back, unless it is all of it."""
-        parts = self.run.log.host_read_parts.get(identity)
+        parts = self.run.log.host.read_parts.get(identity)
         if parts is not None:
             spans = [] if (0, self.run.log.allocations[identity].nbytes) in parts else sorted(parts)
             lengths = [Geometry(0, end - first, ()) for first, end in spans]

@@ -173,7 +173,7 @@ class Gaps:
         for number in readers:
             own = launch == number
             written, read = (set(accesses.alloc[own & side].tolist()) for side in (accesses.write, ~accesses.write))
-            filled = sorted((written - read) & log.host_writes)
+            filled = sorted((written - read) & log.host.writes)
             if filled:
                 given, at = log.allocations[filled[0]].name, log.launches[number].launched_at
                 name = log.allocations[self.identity].name

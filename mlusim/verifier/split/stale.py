@@ -21,11 +21,11 @@ def find_stale(run: Run) -> list[Finding]:
     place, and launches that write bytes for the first time go on where others ended.
     """
     copies: dict[int, list[tuple[int, int, int]]] = {}
-    for launches, identity, first, end in run.log.copied_back:
+    for launches, identity, first, end in run.log.host.copied_back:
         copies.setdefault(identity, []).append((launches, first, end))
     found = []
     for identity, own in copies.items():
-        if len({launches for launches, _, _ in own}) > 1 and identity not in run.log.host_writes:
+        if len({launches for launches, _, _ in own}) > 1 and identity not in run.log.host.writes:
             hint = _of_tensor(run, identity, own)
             found += [] if hint is None else [hint]
     return found

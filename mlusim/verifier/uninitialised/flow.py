@@ -121,7 +121,7 @@ class Flow:
     def _host_waits(self) -> list[int]:
         """Return the records before which the host may have read the outputs."""
         launch = np.array([task.launch for task in self._log.tasks], np.int64)[self._columns["task"]]
-        later = [np.flatnonzero(launch >= count) for count in self._log.host_waits]
+        later = [np.flatnonzero(launch >= count) for count in self._log.host.waits]
         return [int(uses[0]) for uses in later if len(uses)]
 
     def _propagate(self, record: int) -> bool:

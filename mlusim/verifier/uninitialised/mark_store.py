@@ -180,7 +180,7 @@ class MarkStore:
                     self.effects.setdefault(mark, self._stored.get((alloc, mark), NONE))
 
     def _read_by_the_host(self, alloc: int) -> frozenset[int]:
-        parts = self._log.host_read_parts.get(alloc)
+        parts = self._log.host.read_parts.get(alloc)
         if parts == {(0, self._log.allocations[alloc].nbytes)}:
             parts = None
         if parts is None and alloc in self.whole:

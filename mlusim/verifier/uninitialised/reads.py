@@ -81,7 +81,7 @@ def _read(accesses: Accesses, row: int, starts: Integers, stops: Integers, *, pa
 def _left_by_the_host(log: Log) -> dict[int, Ranges]:
     """By allocation that the host has written in part, return the bytes that it has not written: starts and stops."""
     left = {}
-    for identity, parts in log.host_parts.items():
+    for identity, parts in log.host.written_parts.items():
         first, end = np.array(sorted(parts), np.int64).T
         starts = np.append(0, np.maximum.accumulate(end))
         stops = np.append(first, log.allocations[identity].nbytes)
@@ -110,7 +110,7 @@ def _candidates(run: Run, left: dict[int, Ranges]) -> Integers:
     """
     log, columns, accesses = run.log, run.columns, run.accesses
     known = np.array([record.read_only for record in log.allocations], bool)
-    known[[*log.host_writes, *accesses.unknown]] = True
+    known[[*log.host.writes, *accesses.unknown]] = True
     known[[identity for identity in left if identity not in accesses.unknown]] = False
     rows = np.flatnonzero(~known[accesses.alloc] & ~scratch_rows(log, columns, accesses))
     if log.seen:
