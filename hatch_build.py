@@ -59,7 +59,7 @@ MODULES = (
     "mlusim/memory/layout.py",
     "mlusim/memory/link.py",
     "mlusim/memory/loaded_link.py",
-    "mlusim/memory/loops.py",
+    "mlusim/memory/loop_costs.py",
     "mlusim/memory/quick_link.py",
     "mlusim/memory/row_copy.py",
     "mlusim/memory/shares.py",

@@ -97,10 +97,10 @@ class HostRecord:
 class LoopRecord:
     """The parameters of a counted loop, other than its operands: enough to time the loop on another board.
 
-    `method` is `blocking`, `queued`, `runs` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop
-    over elements, or `empty` for a loop without rows to copy. `loads`, `operations` and `additions` count the scalar
-    instructions that compute the addresses of one iteration, `extra_cycles` any other work. `iterations`, `selected`
-    and `unread` are those of `mlusim.cores.counted.row_loop.RowLoop`.
+    `method` is `blocking`, `queued`, `runs` or `instruction` (of `mlusim.memory.loop_costs.rows_cost`), `scalar` for a
+    loop over elements, or `empty` for a loop without rows to copy. `loads`, `operations` and `additions` count the
+    scalar instructions that compute the addresses of one iteration, `extra_cycles` any other work. `iterations`,
+    `selected` and `unread` are those of `mlusim.cores.counted.row_loop.RowLoop`.
     """
 
     method: str

@@ -58,7 +58,7 @@ KERNEL_FACING = {
     "mlusim.memory.copy_shape",
     "mlusim.memory.copy_limits",
     "mlusim.memory.kinds",
-    "mlusim.memory.loops",
+    "mlusim.memory.loop_costs",
     "mlusim.memory.timing",
     "mlusim.memory.view",
     "mlusim.units",

@@ -3,7 +3,7 @@
 matplotlib is imported only inside functions, when a picture is requested.
 
 Figures:
-  log_columns              the log as arrays; `windows`: a long one in parts, `launch_log`: that of one launch
+  log_columns              the log as arrays; `log_parts`: a long one in parts, `launch_log`: that of one launch
   metrics, totals          time, bytes, efficiencies; sums over all records, and by tensor (`tensor_bytes`)
   distinct_bytes           the bytes of each tensor that moved at least once
   breakdown, by_line       time by cause and by source line; `intervals`: sets of time intervals

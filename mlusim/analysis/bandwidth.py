@@ -8,10 +8,10 @@ import numpy as np
 
 from mlusim.analysis.canvas import Canvas
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.spans import bin_edges
 from mlusim.analysis.style import BLACK, READ, WRITE, time_unit
-from mlusim.analysis.windows import pieces
 from mlusim.arrays import Integers, Numbers
 from mlusim.units import GIGA, PS_PER_S
 

@@ -13,7 +13,7 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import clip, intervals, no_intervals, union
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.windows import windows
+from mlusim.analysis.log_parts import windows
 from mlusim.arrays import Integers
 from mlusim.log import NONE
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlusim.analysis.intervals import intervals, lengths, no_intervals, union
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.windows import PIECE, pieces
+from mlusim.analysis.log_parts import PIECE, pieces
 from mlusim.arrays import Integers
 from mlusim.memory.layout import is_contiguous
 

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.lower_bound import LOSSES, PARAMETERS_OF_LOSS, LowerBound
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.run_kind import kind_of
-from mlusim.analysis.windows import pieces
 from mlusim.errors import BoardError
 from mlusim.hardware import Board
 from mlusim.hardware.calibrated import Row, rows

@@ -26,8 +26,8 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.intervals import gaps, intervals, union
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_parts import pieces, windows
 from mlusim.analysis.metrics import Metrics
-from mlusim.analysis.windows import pieces, windows
 from mlusim.arrays import Integers
 from mlusim.hardware import Board
 from mlusim.log import VECTOR

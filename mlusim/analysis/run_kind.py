@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.metrics import Metrics
-from mlusim.analysis.windows import pieces
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import TENSOR, VECTOR

@@ -11,8 +11,8 @@ import numpy as np
 
 from mlusim.analysis.intervals import intervals, no_intervals, union
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_parts import windows
 from mlusim.analysis.style import BLACK, GREEN, ORANGE, PURPLE, READ, SKY, WRITE, YELLOW
-from mlusim.analysis.windows import windows
 from mlusim.arrays import Integers, Numbers
 from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlusim.analysis.distinct_bytes import distinct_bytes
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.windows import pieces
+from mlusim.analysis.log_parts import pieces
 from mlusim.arrays import Integers
 from mlusim.log import NONE
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.windows import pieces
+from mlusim.analysis.log_parts import pieces
 from mlusim.arrays import Integers
 from mlusim.log import NONE
 from mlusim.log_tables import Box

@@ -1,4 +1,4 @@
-"""Sums over all records of a run, in parts of its log: see `mlusim.analysis.windows`."""
+"""Sums over all records of a run, in parts of its log: see `mlusim.analysis.log_parts`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from mlusim.analysis.breakdown import where_time_went
 from mlusim.analysis.intervals import clip, intervals, lengths, union
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
-from mlusim.analysis.windows import pieces, windows
+from mlusim.analysis.log_parts import pieces, windows
 from mlusim.arrays import Integers
 from mlusim.log import PIPES, SCALAR, SYNC
 from mlusim.memory.kinds import MemoryKind

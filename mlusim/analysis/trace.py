@@ -14,8 +14,8 @@ import numpy as np
 
 from mlusim.analysis.bandwidth import bandwidth_of
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
+from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.provenance import MODEL
-from mlusim.analysis.windows import pieces
 from mlusim.files import source_name
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
 from mlusim.units import PS_PER_US

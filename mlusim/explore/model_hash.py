@@ -13,7 +13,7 @@ MODEL = (
     *(f"analysis/{name}.py" for name in ("breakdown", "extrapolation", "intervals", "lower_bound")),
     *(
         f"analysis/{name}.py"
-        for name in ("distinct_bytes", "log_columns", "metrics", "tensor_bytes", "totals", "windows")
+        for name in ("distinct_bytes", "log_columns", "log_parts", "metrics", "tensor_bytes", "totals")
     ),
     *("explore/axes.py", "explore/axis_values.py", "explore/kernel_call.py", "explore/point.py"),
 )

@@ -15,7 +15,7 @@ Bytes:
 Cost of a copy:
   copy_shape, copy_limits  segments and strides of a copy; the limits of the hardware
   bus, timing              bytes on the DRAM bus; start-up, work and rate
-  loops, bin_costs         loops of equal small instructions; sorting into bins
+  loop_costs, bin_costs    loops of equal small instructions; sorting into bins
 
 Shared bandwidth:
   flow                     a transfer in flight, and the limits of a link and its ports

@@ -1,6 +1,6 @@
 """Row numbers that a scalar loop computes from index tuples in NRAM.
 
-The instructions of the loop include this arithmetic (see `mlusim.memory.loops` for its cost); this module computes all
+The instructions of the loop include this arithmetic (`mlusim.memory.loop_costs`: its cost); this module computes all
 row numbers at once. Not modelled: overflow of the 64-bit registers.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from mlusim.arrays import Array, Flags, Integers
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
-from mlusim.memory.loops import AddressInstructions, address_instructions
+from mlusim.memory.loop_costs import AddressInstructions, address_instructions
 from mlusim.memory.view import View
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from mlusim.hardware import Board
-from mlusim.memory.loops import AddressInstructions, scalar_copy_cycles
+from mlusim.memory.loop_costs import AddressInstructions, scalar_copy_cycles
 from mlusim.units import ceil_div
 
 # Bin numbers have 16 bits, which NumPy sorts by radix.

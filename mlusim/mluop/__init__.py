@@ -21,7 +21,7 @@ Functions:
   tin_shift                the operator
 
 What they share:
-  types, report            the vendor's enumerations; a status for the program, and the reason in the log
+  types, refusals          the vendor's enumerations; a status for the program, and the reason in the log
 """
 
 from mlusim.mluop.cnrt import DevicePointer, cnrtFree, cnrtMalloc, cnrtMemcpy

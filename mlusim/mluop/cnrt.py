@@ -23,7 +23,7 @@ from mlusim.errors import AllocationError, InputError
 from mlusim.host.device import Device
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
-from mlusim.mluop.report import first_refusal, refuse
+from mlusim.mluop.refusals import first_refusal, refuse
 from mlusim.mluop.types import c_integer, cnrtMemTransDir_t, cnrtRet_t, is_member
 from mlusim.units import group_digits
 

@@ -8,7 +8,7 @@ from operator import index
 from typing import Any
 
 from mlusim.memory.layout import contiguous_strides
-from mlusim.mluop.report import LOGGER, refuse
+from mlusim.mluop.refusals import LOGGER, refuse
 from mlusim.mluop.types import ELEMENT_TYPES, c_integer, is_member, mluOpDataType_t, mluOpStatus_t, mluOpTensorLayout_t
 from mlusim.units import group_digits
 

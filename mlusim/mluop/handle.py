@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlusim.host.device import Device
-from mlusim.mluop.report import refuse
+from mlusim.mluop.refusals import refuse
 from mlusim.mluop.types import mluOpStatus_t
 from mlusim.ops.tin_shift import FORWARD
 from mlusim.results.result import Result

@@ -13,7 +13,7 @@ from mlusim.errors import MlusimError
 from mlusim.mluop.cnrt import DevicePointer, device_fault
 from mlusim.mluop.descriptor import LARGE_TENSOR_NUM, descriptor_fault, mluOpTensorDescriptor
 from mlusim.mluop.handle import handle_fault, mluOpHandle
-from mlusim.mluop.report import first_refusal, refuse
+from mlusim.mluop.refusals import first_refusal, refuse
 from mlusim.mluop.types import ELEMENT_TYPES, mluOpDataType_t, mluOpStatus_t
 from mlusim.ops.operator import Operator, apply_on_device
 from mlusim.ops.tin_shift import BACKWARD, FORWARD

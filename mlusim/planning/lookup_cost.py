@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mlusim.hardware import Board
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import Direction
-from mlusim.memory.loops import address_instructions, rows_cost, scalar_copy_cycles
+from mlusim.memory.loop_costs import address_instructions, rows_cost, scalar_copy_cycles
 from mlusim.memory.timing import copy_cost
 from mlusim.planning.box_sizes import Extents, segments
 from mlusim.planning.cost import Cost, transferred

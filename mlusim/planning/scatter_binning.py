@@ -15,7 +15,7 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.memory.bin_costs import MAX_BINS, bin_counter_cycles, bin_levels, scalar_bins_cycles
-from mlusim.memory.loops import address_instructions
+from mlusim.memory.loop_costs import address_instructions
 from mlusim.memory.view import View
 from mlusim.planning.box_sizes import Extents, blocks, count_boxes
 from mlusim.planning.cost import Cost

@@ -35,7 +35,7 @@ from mlusim.host.device import Device
 from mlusim.log import ASYNCHRONOUS, BLOCKING, MOVE, NONE, ON_INTEGERS, SCALAR, VECTOR, Log
 from mlusim.log_tables import LoopRecord, Remark
 from mlusim.memory.kinds import Direction
-from mlusim.memory.loops import AddressInstructions
+from mlusim.memory.loop_costs import AddressInstructions
 from mlusim.memory.view import Pointer, View
 from mlusim.records import COLUMNS
 from mlusim.retiming.buffers import Buffers, Operand

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.analysis import distinct_bytes, windows
+from mlusim.analysis import distinct_bytes, log_parts
 from mlusim.hardware import board
 
 X4 = board("mlu370-x4")
@@ -27,7 +27,7 @@ def table():
 def piece(request, monkeypatch):
     """A log in parts has the figures of a log that is read at once."""
     if request.param:
-        monkeypatch.setattr(windows, "PIECE", request.param)
+        monkeypatch.setattr(log_parts, "PIECE", request.param)
         monkeypatch.setattr(distinct_bytes, "PIECE", request.param)
 
 

@@ -17,6 +17,7 @@ from mlusim import records as log_records
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.by_line import time_by_line
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_parts import windows
 from mlusim.analysis.lower_bound import mixed_ps
 from mlusim.analysis.metrics import measure
 from mlusim.analysis.page.timeline import CauseSpans, cause_spans
@@ -27,7 +28,6 @@ from mlusim.analysis.tile_grid import TileGrid, logged_writers
 from mlusim.analysis.timeline_picture import draw_two_timelines
 from mlusim.analysis.totals import Totals
 from mlusim.analysis.trace import trace_events
-from mlusim.analysis.windows import windows
 from mlusim.cores.core import Core
 from mlusim.errors import InputError
 from mlusim.host.device import Device
@@ -62,7 +62,7 @@ DEVICE = device_of()
 
 def read_by(piece: int) -> AbstractContextManager[Any]:
     """Read logs in pieces of so many records."""
-    return patch("mlusim.analysis.windows.PIECE", piece)
+    return patch("mlusim.analysis.log_parts.PIECE", piece)
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_windows_give_the_same_pictures_as_the_whole_log(monkeypatch: pytest.Mon
         }
 
     whole = made()
-    monkeypatch.setattr("mlusim.analysis.windows.PIECE", 60)
+    monkeypatch.setattr("mlusim.analysis.log_parts.PIECE", 60)
     parts = made()
     assert len(RunSpans(records).counts) > 5
     assert parts.pop("trace") == whole.pop("trace")
@@ -152,7 +152,7 @@ def test_long_logs_are_never_read_by_whole_columns(monkeypatch: pytest.MonkeyPat
         return found
 
     monkeypatch.setattr(log_records.Records, "column", watched)
-    monkeypatch.setattr("mlusim.analysis.windows.PIECE", 60)
+    monkeypatch.setattr("mlusim.analysis.log_parts.PIECE", 60)
     monkeypatch.setattr("mlusim.log._PIECE", 60)
     result = DEVICE.result()
     str(result)

@@ -12,10 +12,10 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.by_line import LineTime
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.page.parts import esc
 from mlusim.analysis.style import CAUSE_COLOURS
 from mlusim.analysis.summary import percent
-from mlusim.analysis.windows import pieces
 from mlusim.arrays import Integers
 from mlusim.files import source_name
 from mlusim.units import group_digits

@@ -14,9 +14,9 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import clip, gaps, intervals, no_intervals, union
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
+from mlusim.analysis.log_parts import most_windows, windows
 from mlusim.analysis.page.embed import pack
 from mlusim.analysis.style import CAUSE_COLOURS, time_unit
-from mlusim.analysis.windows import most_windows, windows
 from mlusim.arrays import Integers
 from mlusim.files import source_name
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR

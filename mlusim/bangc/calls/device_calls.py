@@ -19,7 +19,7 @@ from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP, atomic, set
 from mlusim.cores.synchronisation import syncs
 from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES
 from mlusim.errors import AccessError, OperandError
-from mlusim.memory.loops import NO_ADDRESS
+from mlusim.memory.loop_costs import NO_ADDRESS
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 

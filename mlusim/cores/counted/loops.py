@@ -29,7 +29,7 @@ from mlusim.errors import OperandError
 from mlusim.log import NO_OPERAND, NONE, SCALAR
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.loops import NO_ADDRESS, AddressInstructions, scalar_copy_cycles
+from mlusim.memory.loop_costs import NO_ADDRESS, AddressInstructions, scalar_copy_cycles
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def scalar_copy(
             None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
         extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
 
-    For a repeated destination the last value remains. Cost: `mlusim.memory.loops.scalar_copy_cycles`. Raises
+    For a repeated destination the last value remains. Cost: `mlusim.memory.loop_costs.scalar_copy_cycles`. Raises
     `OperandError` or `AccessError` for operands or rows outside, or sides that overlap.
     """
     for view, write in ((dst, True), (src, False)):
@@ -150,7 +150,8 @@ def copy_rows(
             issued back to back (`__memcpy_async`) and only the last is awaited.
 
     The rows are copied in order, so for a repeated destination row the last value remains. The bus units of each row
-    are charged separately; time: `mlusim.memory.loops.rows_cost`. Raises `CopyError`, `OperandError` or `AccessError`.
+    are charged separately; time: `mlusim.memory.loop_costs.rows_cost`. Raises `CopyError`, `OperandError` or
+    `AccessError`.
     """
     for view in (dst, src):
         check_view("memcpy_rows", view)

@@ -17,7 +17,7 @@ from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy_limits import check_row
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
-from mlusim.memory.loops import NO_ADDRESS
+from mlusim.memory.loop_costs import NO_ADDRESS
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def by_offsets(
 
     The offsets and the mask are read at issue: ASSUMED, the sources do not specify it.
 
-    Runs on the IO pipe, or the Move pipe within NRAM. Time: `mlusim.memory.loops.rows_cost`, independent of the values
-    of offsets and mask. Raises `OperandError` before arch 592, `AccessError` for a row outside its tensor.
+    Runs on the IO pipe, or the Move pipe within NRAM. Time: `mlusim.memory.loop_costs.rows_cost`, whatever offsets and
+    mask. Raises `OperandError` before arch 592, `AccessError` for a row outside its tensor.
     """
     if not issuer.board.has_gather:
         raise OperandError(
@@ -109,7 +109,7 @@ def copy_loop(
         name: name of the operation.
         dst, src: views whose first axis is the rows.
         loop: the rows, and the cost of their addresses.
-        method: `blocking`, `queued`, `runs` or `instruction`, as in `mlusim.memory.loops.rows_cost`.
+        method: `blocking`, `queued`, `runs` or `instruction`, as in `mlusim.memory.loop_costs.rows_cost`.
         mask: mask of a gather or scatter, for the log.
     """
     direction = _checked_direction(issuer, name, dst, src, method)

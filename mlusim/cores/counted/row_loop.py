@@ -14,7 +14,7 @@ from mlusim.memory import element_loops
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import Direction
-from mlusim.memory.loops import NO_ADDRESS, AddressInstructions, row_units, run_units, worst_row_units
+from mlusim.memory.loop_costs import NO_ADDRESS, AddressInstructions, row_units, run_units, worst_row_units
 from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.view import View, byte_span
 from mlusim.units import ceil_div

@@ -23,7 +23,7 @@ from mlusim.memory.clock import Clock
 from mlusim.memory.flow import LinkLimits
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.loaded_link import dram_link
-from mlusim.memory.loops import rows_cost
+from mlusim.memory.loop_costs import rows_cost
 from mlusim.memory.quick_link import QuickLink
 from mlusim.memory.reused import Bytes
 from mlusim.memory.sizes import memory_sizes
@@ -123,7 +123,7 @@ class Chip:
         quiet: the context in which instructions compute, without NumPy's warnings. Entering it costs a tenth of
             `np.errstate`.
         refuses_repetition: whether a run is refused that long repeats itself (`mlusim.cores.tasks.endless`).
-        rows_cost: `mlusim.memory.loops.rows_cost` on the board, cached.
+        rows_cost: `mlusim.memory.loop_costs.rows_cost` on the board, cached.
         copy_geometries, vector_calls, vector_geometries: results that depend only on the geometry of copies and vector
             instructions, cached for all cores.
         running: the task whose kernel runs.

@@ -21,6 +21,6 @@ What repeats:
 What is skipped:
   skips                    the periods that each task skips
   fast_forward             a task skips operations
-  declared_loop, pattern   loops declared by `Core.loop`; the records of their iterations
-  expand                   the times of skipped operations
+  declared_loop            loops declared by `Core.loop`; `predicted_iterations`: their records
+  skipped_times            the times of skipped operations
 """

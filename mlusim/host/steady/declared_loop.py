@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.host.steady.pattern import BEFORE
+from mlusim.host.steady.predicted_iterations import BEFORE
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.tasks.task import Task
     from mlusim.host.steady.fast_forward import FastForward
-    from mlusim.host.steady.pattern import Pattern
+    from mlusim.host.steady.predicted_iterations import PredictedIterations
 
 Item = TypeVar("Item")
 # The most iterations of a period.
@@ -46,14 +46,14 @@ class DeclaredLoop(Generic[Item]):
         # The end of the regular iterations: those that are known, and cost as much as the issued ones.
         self._regular = len(along)
         self._forward: FastForward | None = None
-        self._pattern: Pattern | None = None
+        self._predicted: PredictedIterations | None = None
 
     def __iter__(self) -> Iterator[Item]:
         items, task = self._items, self.task
         count, add = len(items), self.begins.append
         while True:
-            if self._forward is not None and self._pattern is not None:
-                self.index += self._forward.skip(self._pattern, self.index)
+            if self._forward is not None and self._predicted is not None:
+                self.index += self._forward.skip(self._predicted, self.index)
                 if self._forward.done:
                     self._forward = None
             index = self.index
@@ -79,10 +79,12 @@ class DeclaredLoop(Generic[Item]):
             return 0
         return self.begins[-1] + (self._regular - self.index + 1) // iterations * operations
 
-    def limit(self, pattern: Pattern | None) -> bool:
+    def limit(self, predicted: PredictedIterations | None) -> bool:
         """Set the end of its regular iterations, as far as known; return whether it is earlier than assumed."""
         before, task = self._regular, self.task.index
-        self._regular = pattern.regular_until(task, self.index) if pattern is not None and pattern.covers(task) else 0
+        self._regular = (
+            predicted.regular_until(task, self.index) if predicted is not None and predicted.covers(task) else 0
+        )
         return self._regular < before - BEFORE
 
     @cached_property
@@ -96,9 +98,9 @@ class DeclaredLoop(Generic[Item]):
             return np.empty((0, 1), np.int64)
         return np.stack(columns, axis=1)
 
-    def skip(self, forward: FastForward, pattern: Pattern) -> None:
+    def skip(self, forward: FastForward, predicted: PredictedIterations) -> None:
         """Skip iterations from the next one on."""
-        self._forward, self._pattern = forward, pattern
+        self._forward, self._predicted = forward, predicted
 
 
 def _columns(items: Sequence[Any]) -> list[Integers]:

@@ -1,7 +1,7 @@
 """Lets a running task skip operations: they are logged but not simulated, take no time, and nothing waits.
 
 By default, its kernel issues them. In a loop declared by `Core.loop`, most iterations need not even be issued: their
-records follow from a `Pattern`, and the loop continues after them.
+records follow from a `PredictedIterations`, and the loop continues after them.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlusim.arrays import Array
-from mlusim.host.steady.pattern import BEFORE
+from mlusim.host.steady.predicted_iterations import BEFORE
 from mlusim.log import NONE
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
-    from mlusim.host.steady.pattern import Pattern
+    from mlusim.host.steady.predicted_iterations import PredictedIterations
 
 _TASK_TIMES = ("now_ps", "waited_for", "pending_io", "pending_move")
 _UNIT_TIMES = ("vector_free_ps", "vector_record", "compute_copied_ps", "compute_copy_record", "stored_ps")
@@ -84,11 +84,11 @@ class FastForward:
         issuer.at_check = self._end
         issuer.next_check = task.operations + self.operations
 
-    def skip(self, pattern: Pattern, iteration: int) -> int:
+    def skip(self, predicted: PredictedIterations, iteration: int) -> int:
         """Log the next iterations of a declared loop, and return their number; called before each of its iterations.
 
         Args:
-            pattern: the records of iterations.
+            predicted: the records of iterations.
             iteration: index of the iteration.
         """
         issuer = self._issuer
@@ -100,14 +100,14 @@ class FastForward:
             if self._issued < _ISSUED:
                 return 0
             self._compare()
-        known = min(pattern.known_from(issuer.task.index, iteration), self._end_iteration - iteration)
+        known = min(predicted.known_from(issuer.task.index, iteration), self._end_iteration - iteration)
         count = min(known, self._longest) - _ISSUED
         # A kernel may swap its buffers at the end of each iteration.
-        count -= count % pattern.buffers
+        count -= count % predicted.buffers
         if count < _FEWEST:
             return 0
-        rows = pattern.rows(issuer.task.index, iteration, count + _ISSUED)
-        skipped = count * pattern.operations
+        rows = predicted.rows(issuer.task.index, iteration, count + _ISSUED)
+        skipped = count * predicted.operations
         issuer.log.records.extend(rows[:skipped])
         issuer.task.operations += skipped
         self._expected, self._issued = rows[skipped:], 0

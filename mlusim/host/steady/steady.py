@@ -7,8 +7,8 @@ from typing import Protocol
 
 from mlusim.errors import InputError, MlusimError
 from mlusim.host.device import Device
-from mlusim.host.steady.expand import expand
 from mlusim.host.steady.refusals import without_loops
+from mlusim.host.steady.skipped_times import fill_in_times
 from mlusim.host.steady.watch import ALLOWED, Watch
 from mlusim.inputs import check_flags
 from mlusim.log import Log
@@ -44,7 +44,7 @@ def timed(run: Run, why: str = "") -> tuple[Device, Log]:
             if not watch.skips:
                 device.log.unsteady = watch.why or watch.waits_for or without_loops(device.log)
                 return device, device.log
-            bound_ps = expand(device.log, watch.skips)
+            bound_ps = fill_in_times(device.log, watch.skips)
             if bound_ps is not None and bound_ps <= ALLOWED * max(launch.end_ps for launch in device.log.launches):
                 return device, device.log
         why = "its tasks do not repeat the same operations until the end"

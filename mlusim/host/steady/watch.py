@@ -17,7 +17,7 @@ import numpy as np
 from mlusim.host.steady.declared_loop import DeclaredLoop
 from mlusim.host.steady.fast_forward import FastForward
 from mlusim.host.steady.pace import pace_of
-from mlusim.host.steady.pattern import Pattern
+from mlusim.host.steady.predicted_iterations import PredictedIterations
 from mlusim.host.steady.refusals import unfit
 from mlusim.host.steady.skips import Skip, SkippedPart, periods_of_groups, periods_of_team, take_out, waits_in_pipe
 from mlusim.host.steady.task_group import TaskGroup
@@ -212,9 +212,9 @@ class Watch:
         bound_ps += difference_ps
         if bound_ps > allowed_ps / _RESERVE or min(own_periods.values()) < 1:
             return _MORE_EVENTS
-        by_task, pattern = self._pattern(loops)
+        by_task, predicted = self._predicted(loops)
         declared_loops = [self._declared_loop_of(loop.task) for loop in loops]
-        shorter = [declared.limit(pattern) for declared in declared_loops if declared is not None]
+        shorter = [declared.limit(predicted) for declared in declared_loops if declared is not None]
         if any(shorter):
             return self._look()
         parts = self._parts(loops, own_periods, shares=any(group.shares for group in groups))
@@ -232,8 +232,8 @@ class Watch:
             assert task.issuer is not None
             declared, iterations = by_task.get(task.index, (None, 0))
             forward = FastForward(task.issuer, part.operations, iterations * part.operations // part.period)
-            if declared is not None and pattern is not None:
-                declared.skip(forward, pattern)
+            if declared is not None and predicted is not None:
+                declared.skip(forward, predicted)
             parts[task.index] = part._replace(forward=forward)
         self.skips.append(Skip(now, round(length_ps), bound_ps, parts))
         return _MORE_EVENTS
@@ -257,7 +257,9 @@ class Watch:
                 parts[loop.task.index] = SkippedPart(loop.position, periods * length, length, None, most)
         return parts
 
-    def _pattern(self, loops: list[TaskLoop]) -> tuple[dict[int, tuple[DeclaredLoop[Any], int]], Pattern | None]:
+    def _predicted(
+        self, loops: list[TaskLoop]
+    ) -> tuple[dict[int, tuple[DeclaredLoop[Any], int]], PredictedIterations | None]:
         """Return the declared loops of tasks, with the iterations of a period, and what their iterations issue."""
         by_task: dict[int, tuple[DeclaredLoop[Any], int]] = {}
         operations = set()
@@ -272,4 +274,4 @@ class Watch:
         records = {loop.task.index: loop.records for loop in loops}
         log, unit = self._chip.log, self._chip.board.dram_unit_bytes
         declared_loops = {task: declared for task, (declared, _) in by_task.items()}
-        return by_task, Pattern(log, declared_loops, records, int(each), unit)
+        return by_task, PredictedIterations(log, declared_loops, records, int(each), unit)

@@ -23,7 +23,7 @@ _REPEATED = 12
 _SAME_COST = 3 * SAME_COST
 
 
-def expand(log: Log, skips: Sequence[Skip]) -> float | None:
+def fill_in_times(log: Log, skips: Sequence[Skip]) -> float | None:
     """Complete a log with the times of its skipped operations.
 
     Returns the bound of the error of the run's time, in picoseconds; None if the skipped operations are not repeats of

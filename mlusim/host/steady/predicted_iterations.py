@@ -36,7 +36,7 @@ _UNKNOWN, _SAME_COST = 8, 2 * SAME_COST
 _ALLOCATIONS, _OFFSETS = ("dst_alloc", "a_alloc", "b_alloc"), ("dst_offset", "a_offset", "b_offset")
 
 
-class Pattern:
+class PredictedIterations:
     """The iterations of the loops that tasks are executing.
 
     Args:
