@@ -55,6 +55,8 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     """Return the extents of a shape."""
     if type(shape) is int and shape >= 0:
         return (shape,)
+    if isinstance(shape, set | frozenset):
+        raise InputError(f"{what} {shown(shape)}: a set has no order; pass a tuple, such as (2, 8, 256, 196)")
     values = as_tuple(shape)
     extents = values if isinstance(values, tuple) else (values,)
     try:
@@ -129,6 +131,12 @@ def as_count(what: str, value: Any, *, least: int = 1) -> int:
     if number is None or isinstance(value, bool) or number < least:
         raise InputError(f"{what}={shown(value)}: pass an integer of at least {least}")
     return number
+
+
+def check_is(what: str, value: object, kind: type, remedy: str) -> None:
+    """Raise `InputError` for a value that is not of a class; `remedy` says how to get one that is."""
+    if not isinstance(value, kind):
+        raise InputError(f"{what}={shown(value)} is not a {kind.__name__}: {remedy}")
 
 
 def check_operations(theory_ops: Any) -> int | None:

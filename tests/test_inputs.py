@@ -312,7 +312,7 @@ def test_theory_ops_must_be_an_integer(operations):
         lambda: mlusim.run(wait, theory_ops=operations),
         lambda: mlusim.verify(wait, theory_ops=operations),
         lambda: device.result(theory_ops=operations),
-        lambda: mlusim.sweep(wait, shape=4, theory_ops=[operations]),
+        lambda: mlusim.sweep(copy, shape=4, theory_ops=[operations]),
     ):
         with pytest.raises(mlusim.InputError, match=message):
             call()

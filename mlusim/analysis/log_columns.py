@@ -7,7 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
+from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
+from mlusim.inputs import check_is
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.layout import is_contiguous
@@ -15,6 +17,12 @@ from mlusim.memory.timing import start_up_ps
 from mlusim.records import COLUMNS
 
 DIRECTION_NAMES = tuple(direction.name for direction in Direction)
+
+
+def check_run(run: object) -> None:
+    """Raise `InputError` for an object that is not the result of a run."""
+    if not all(hasattr(run, name) for name in ("operator", "log", "board")):
+        raise InputError(f"{shown(run)} is not a result: pass what mlusim.run or device.result() returns")
 
 
 class LogColumns:
@@ -58,6 +66,8 @@ class LogColumns:
     b_box: Integers
 
     def __init__(self, log: Log, board: Board) -> None:
+        check_is("log", log, Log, "pass the log of a result or a device, such as result.log")
+        check_is("board", board, Board, "pass the board of the result or the device, such as result.board")
         self.log = log
         self.board = board
         self.chosen: slice | Integers = slice(0, log.count)

@@ -17,7 +17,9 @@ from mlusim.arrays import Integers
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
 from mlusim.cores.instructions.tensor_pipe import peak_ops_per_cycle
 from mlusim.dtypes import INT8, dtype_of
+from mlusim.errors import InputError
 from mlusim.hardware import Board
+from mlusim.inputs import as_count, as_mapping, check_operations
 from mlusim.log import NONE, Log
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import PS_PER_S, PS_PER_US, ps_to_cycles, round_up
@@ -121,6 +123,7 @@ def measure(
     tensor pipe it is that pipe's peak.
     """
     records = LogColumns(log, board)
+    theory_ops = check_operations(theory_ops)
     time_ps = records.time_ps
     totals = Totals(records)
     roles = log.roles()
@@ -129,6 +132,14 @@ def measure(
         tensor_bytes = {"read": _bytes_of_role(log, roles, "input"), "write": _bytes_of_role(log, roles, "output")}
         compulsory = _compulsory_bytes(records, roles)
     else:
+        tensor_bytes = {
+            direction: as_count(f"tensor_bytes: {direction}", nbytes, least=0)
+            for direction, nbytes in as_mapping("tensor_bytes", tensor_bytes).items()
+        }
+        if tensor_bytes.keys() != bus.keys():
+            raise InputError(
+                f"tensor_bytes has {[*tensor_bytes]}: pass the bytes of inputs, 'read', and outputs, 'write'"
+            )
         compulsory = {direction: min(nbytes, bus[direction] or nbytes) for direction, nbytes in tensor_bytes.items()}
     theory_io_bytes = sum(tensor_bytes.values())
     peak_pipe = "tensor" if TENSOR_OPERATIONS.intersection(totals.operations) else "vector"

@@ -44,8 +44,9 @@ def result_html(result: Result) -> str:
         facts.insert(0, ("split", f"strategy {plan.strategy}, tier {plan.tier}; {plural(plan.tasks, 'task')}"))
     if result.stopped:
         facts.insert(0, ("stopped", result.stopped))
-    if result.output is not None:
-        facts.append(("output", f"{result.output.dtype} {list(result.output.shape)}"))
+    outputs = result.outputs or ({} if result.output is None else {"output": result.output})
+    for name, array in outputs.items():
+        facts.append((name if len(outputs) > 1 else "output", f"{array.dtype} {list(array.shape)}"))
     body = _table(facts)
     if metrics.time_ps:
         names = [name for name, total in metrics.where_time_went.items() if total]

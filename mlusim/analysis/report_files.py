@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from mlusim.analysis.bandwidth import draw_bandwidth
-from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_columns import LogColumns, check_run
 from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.provenance import provenance
@@ -45,6 +45,7 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
     installed.
     """
     target = as_path(directory)
+    check_run(result)
     # Without plotly, no directory is made.
     plotly_bundle()
     try:

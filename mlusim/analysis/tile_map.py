@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from mlusim.analysis.canvas import WIDTH, Canvas, rgb, width_of
@@ -13,10 +11,9 @@ from mlusim.analysis.style import core_colours
 from mlusim.analysis.tile_grid import TileGrid
 from mlusim.analysis.tile_writers import axis_label, tile_writers
 from mlusim.arrays import Integers
+from mlusim.inputs import as_text, check_is
+from mlusim.planning.plan import Plan
 from mlusim.units import group_digits, plural
-
-if TYPE_CHECKING:
-    from mlusim.planning.plan import Plan
 
 _FEW_TILES = 64
 _BRIGHT = 127
@@ -32,6 +29,9 @@ _CIVIDIS = """
 
 def draw_tile_map(records: LogColumns, plan: Plan, title: str = "Tile map", about: str = "") -> Canvas:
     """Draw core and iteration in two panels: as planned and, below, as logged if that differs."""
+    check_is("records", records, LogColumns, "pass LogColumns(result.log, result.board)")
+    check_is("plan", plan, Plan, "pass the plan of a result; a kernel of your own has none")
+    title, about = as_text("title", title), as_text("about", about)
     writers = tile_writers(records, plan)
     if writers is None:
         canvas = Canvas(title, about)

@@ -18,6 +18,7 @@ from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.spans import KINDS, LANES, RunSpans, Spans, bin_edges, covered_fraction, shares
 from mlusim.analysis.style import INK, PAPER, time_unit
 from mlusim.arrays import Integers, Numbers
+from mlusim.inputs import as_text, check_is
 
 # Cores in a timeline, and in each of two below each other.
 MAX_UNITS, _UNITS_OF_TWO = 16, 8
@@ -40,6 +41,8 @@ _START_UP, _WAITING = ([name for name, _ in KINDS].index(waits) for waits in ("D
 
 def draw_timeline(records: LogColumns, title: str, about: str = "") -> Canvas:
     """Draw the timeline of at most `MAX_UNITS` cores and memory cores, evenly selected from the active ones."""
+    check_is("records", records, LogColumns, "pass LogColumns(result.log, result.board)")
+    title, about = as_text("title", title), as_text("about", about)
     run = RunSpans(records)
     # A memory core that only started and returned would be an empty row.
     active = np.flatnonzero(run.counts.any(axis=0))

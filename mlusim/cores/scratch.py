@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import AllocationError, InputError
+from mlusim.errors import AllocationError, InputError, shown
 from mlusim.inputs import as_shape
 from mlusim.memory.allocation import Allocation, Memory, fits_message
 from mlusim.memory.kinds import MemoryKind
@@ -87,6 +87,10 @@ class Scratch:
 
     def adopt(self, allocation: Allocation) -> None:
         """Take ownership of an allocation placed by a front end: it is freed when the task ends."""
+        if not isinstance(allocation, Allocation):
+            raise AllocationError(
+                f"adopt({shown(allocation)}): it takes an allocation, which only a front end makes; use alloc"
+            )
         self._owned.append(allocation)
 
     @contextmanager

@@ -20,7 +20,7 @@ from mlusim.explore.user_kernels import UserKernel, kernel_of
 from mlusim.files import is_kernel_name
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.steady.steady import check_steady
-from mlusim.inputs import as_count, as_mapping, as_shape, as_texts, as_tuple, check_choice, check_operations
+from mlusim.inputs import as_count, as_mapping, as_shape, as_text, as_texts, as_tuple, check_choice, check_operations
 from mlusim.ops.commands import Command, command_of
 
 _LAUNCH = ("dim", "kind", "theory_ops")
@@ -53,9 +53,10 @@ def axes_of(
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
     seed = as_count("seed", seed, least=0)
     # One text is a list of one. Elements that are no text are reported with the forms that an argument may have.
-    if isinstance(arguments, str) or not isinstance(as_tuple(arguments), tuple):
-        arguments = as_texts("arguments", arguments)
+    listed = as_tuple(arguments)
+    arguments = listed if isinstance(listed, tuple) else as_texts("arguments", arguments)
     check_steady(steady=steady, data=data)
+    kernel_version = as_text("kernel_version", kernel_version)
     operation = by_name(operation)
     if is_operator(operation):
         _check_has_none(operation, arguments=arguments, settings=of_kernel)
@@ -221,10 +222,14 @@ def _whole(name: str, values: Any) -> list[int | None]:
     limits: list[Any] = []
     for limit in several(values):
         limits += numbers(name, limit) if isinstance(limit, str) else [limit]
-    for limit in limits:
-        if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 1):
-            raise InputError(f"{name}: {shown(limit)} is not a whole number above 0")
-    return [*dict.fromkeys(None if limit is None else int(limit) for limit in limits)]
+    return [*dict.fromkeys(None if limit is None else _above_0(name, limit) for limit in limits)]
+
+
+def _above_0(name: str, value: Any) -> int:
+    try:
+        return as_count(name, value)
+    except InputError:
+        raise InputError(f"{name}: {shown(value)} is not a whole number above 0") from None
 
 
 def _board_values(parameter: str, values: Any) -> list[Any]:

@@ -10,7 +10,8 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.dtypes import raw_dtype
-from mlusim.errors import InputError, MlusimError
+from mlusim.errors import InputError, MlusimError, shown
+from mlusim.inputs import as_texts
 from mlusim.results.result import Result
 from mlusim.units import PS_PER_US, group_digits
 
@@ -62,9 +63,14 @@ def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list
 
     Raises `MlusimError` if two outputs differ in any bit, `InputError` without strategies, and the errors of the runs.
     """
+    if not callable(operation):
+        raise InputError(
+            f"operation={shown(operation)} is not a function: pass one that takes a strategy, such as "
+            "functools.partial(mlusim.ops.reverse, x, 0)"
+        )
     rows: list[Row] = []
     first: tuple[str, Result] | None = None
-    for strategy in strategies:
+    for strategy in as_texts("strategies", [*strategies] if isinstance(strategies, Mapping) else strategies):
         try:
             result = operation(strategy=strategy)
         except MlusimError as error:

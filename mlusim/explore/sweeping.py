@@ -17,7 +17,7 @@ from mlusim.explore.runner import Runner
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 from mlusim.explore.table import data_frame, write_table
 from mlusim.explore.table_cells import MOST_ROWS, sweep_cells
-from mlusim.inputs import as_count, as_file, as_path, as_paths, as_text, as_texts, as_tuple, check_flags
+from mlusim.inputs import as_count, as_file, as_path, as_paths, as_text, as_texts, check_flags
 from mlusim.progress import Bar
 from mlusim.units import plural
 
@@ -356,10 +356,9 @@ def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     """Return the shard's index, from 0, and the number of shards."""
     if shard is None:
         return 0, 1
-    numbers = as_tuple(shard)
-    if not isinstance(numbers, tuple) or len(numbers) != 2:
+    if not isinstance(shard, tuple | list) or len(shard) != 2:
         raise InputError(f"shard={shown(shard)}: give (part, parts), such as (1, 4)")
-    part, parts = (as_count("shard", number) for number in numbers)
+    part, parts = (as_count("shard", number) for number in shard)
     if not 1 <= part <= parts:
         raise InputError(f"shard {part}/{parts}: parts are numbered from 1 to {parts}")
     return part - 1, parts

@@ -167,6 +167,7 @@ def tune(
         settings=settings,
         arguments=arguments,
     )
+    axes.count()
     if own:
         _check_single(axes, allowed=(*map(axes.column, axes.options), *axes.launch))
         return _tune_kernel(axes, name, device, db=db, workers=workers, client=client, progress=progress)

@@ -241,6 +241,12 @@ def _check_kernel(name: str, parameters: Sequence[inspect.Parameter]) -> None:
     """Raise `InputError` for a kernel without a parameter for its core."""
     if all(parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD) for parameter in parameters):
         raise InputError(f"{name} takes no core, the first parameter of a kernel: write async def {name}(core, ...)")
+    for parameter in parameters[1:]:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise InputError(
+                f"{name}(core, *{parameter.name}): here arguments are given to parameters by name, and "
+                f"*{parameter.name} has none: write one parameter for each tensor, such as {name}(core, x, out)"
+            )
 
 
 def _check_launching(function: Function, name: str, required: tuple[str, ...]) -> None:

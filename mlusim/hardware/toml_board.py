@@ -27,7 +27,7 @@ from mlusim.errors import BoardError, InputError
 from mlusim.files import read_text
 from mlusim.hardware.board_record import Board
 from mlusim.hardware.presets import find_preset
-from mlusim.inputs import as_path
+from mlusim.inputs import as_path, check_is
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -101,6 +101,7 @@ def to_toml(board: Board) -> str:
 
     Sources become comments because the text is meant to be edited: when read back, the source of a value is the file.
     """
+    check_is("board", board, Board, "pass mlusim.board(NAME)")
     lines = ["# A board of mlusim: every parameter, without a base."]
     for key, kind in _KINDS.items():
         source = board.sources.get(key)

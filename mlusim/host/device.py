@@ -25,7 +25,7 @@ from mlusim.cores.core import Kernel
 from mlusim.cores.machine.chip import Chip
 from mlusim.cores.tasks.closing import close_forgotten
 from mlusim.cores.tasks.launch import Job, Launch, Queue
-from mlusim.cores.tasks.launch_checks import UNIONS, as_grid
+from mlusim.cores.tasks.launch_checks import as_grid, clusters_of, kernel_name
 from mlusim.cores.tasks.source_line import hide_internals
 from mlusim.cores.tasks.unawaited import watch_discarded
 from mlusim.dtypes import dtype_of
@@ -155,6 +155,7 @@ class Device(DeviceMemory):
             raise LaunchError(
                 "launch inside a kernel: only the host launches kernels; call the other kernel with `await`"
             )
+        clusters_of(kind, kernel_name(kernel))
         grid = self.default_dim(kind) if dim is None else as_grid(dim)
         if queue is not None and getattr(queue, "chip", None) is not self._chip:
             what = (
@@ -174,8 +175,11 @@ class Device(DeviceMemory):
         return launch
 
     def default_dim(self, kind: str) -> tuple[int, int, int]:
-        """Return the default grid of a task type: one task per core, in as many unions as the board holds."""
-        union = UNIONS.get(kind, 0) if isinstance(kind, str) else 0
+        """Return the default grid of a task type: one task per core, in as many unions as the board holds.
+
+        Raises `LaunchError` for an unknown task type.
+        """
+        union = clusters_of(kind)
         if not union:
             return (self.board.cores, 1, 1)
         return (union * self.board.cores_per_cluster, max(self.board.clusters // union, 1), 1)

@@ -66,6 +66,10 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
                 "function that returns one"
             )
         references = {outputs[0]: references}
+    if not references and outputs:
+        raise InputError(
+            f"the reference is empty: name an output, {' or '.join(outputs)}, or pass None for no reference"
+        )
     unknown = sorted(set(references) - set(outputs))
     if unknown:
         raise InputError(f"the reference names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")

@@ -136,7 +136,7 @@ def by_name(
     `of` is the function that was called, for the message of the `TypeError` about an unknown setting.
     """
     names = parameter_names(kernel, len(arguments))
-    if not settings:
+    if not settings or not inspect.iscoroutinefunction(kernel):  # the launch refuses what is not a kernel
         return dict(zip(names, arguments, strict=True)), {}
     _check_settings(kernel, names, settings, of)
     bound = inspect.signature(kernel).bind_partial(None, *arguments, **settings)

@@ -147,6 +147,7 @@ def verify(
             report = replace(report, findings=with_result_in_order(report.findings, is_right=is_right))
     result = simulated.result(report.name, theory_ops=theory_ops)
     result.plan, result.repeat = plan, repeat
+    result.outputs = outputs
     if len(outputs) == 1:
         result.output = next(iter(outputs.values()))
     report = replace(with_findings(report, findings), outputs=outputs, result=result)

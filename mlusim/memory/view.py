@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from operator import index as as_index
 from typing import Any
 
 import numpy as np
@@ -331,11 +330,11 @@ class Pointer:
     def __copy__(self) -> Pointer:
         return self + 0
 
-    def __add__(self, elements: int) -> Pointer:
-        return Pointer(self.allocation, self.offset + as_index(elements) * self.dtype.itemsize, self.dtype)
+    def __add__(self, elements: Any) -> Pointer:
+        return Pointer(self.allocation, self.offset + _distance(elements) * self.dtype.itemsize, self.dtype)
 
-    def __sub__(self, elements: int) -> Pointer:
-        return self + -as_index(elements)
+    def __sub__(self, elements: Any) -> Pointer:
+        return self + -_distance(elements)
 
     def __repr__(self) -> str:
         return f"<{dtype_name(self.dtype)}* into {self.allocation.name} ({self.memory.value}) at byte {self.offset}>"
@@ -348,6 +347,15 @@ restore_docstring(Pointer)
 def byte_span(view: View) -> tuple[int, int]:
     """Return the range [first, last) of bytes of its allocation that a view spans, gaps included."""
     return view.offset + view.layout.low, view.offset + view.layout.high
+
+
+def _distance(elements: Any) -> int:
+    """Return the distance that a pointer moves."""
+    if not isinstance(elements, int | np.integer):
+        raise AccessError(
+            f"a pointer moves by whole elements, and {shown(elements)} is not an integer: divide by //, or round it"
+        )
+    return int(elements)
 
 
 def _extents(shape: Any) -> tuple[int, ...]:

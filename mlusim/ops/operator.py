@@ -191,8 +191,8 @@ def _as_input(operator: Operator, tensor: TensorSchema, value: ArrayLike) -> Arr
     """Return an input as an array. A list of Python's integers takes the element type of the tensor if they fit."""
     array = as_array(f"{operator.name}: {tensor.name}", value)
     if isinstance(value, list | tuple) and tensor.dtype not in ("", "index"):
-        typed = array.astype(tensor.dtype)
-        return typed if array.dtype.kind == "i" and np.array_equal(typed, array) else array
+        typed = array.astype(tensor.dtype) if array.dtype.kind == "i" else array
+        return typed if np.array_equal(typed, array) else array
     return array
 
 

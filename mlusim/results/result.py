@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mlusim.analysis.by_line import LineTime, time_by_line
 from mlusim.analysis.extrapolation import Extrapolation, extrapolation_of
@@ -15,7 +15,7 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LowerBound, lower_bound_of
 from mlusim.analysis.metrics import Metrics, measure
 from mlusim.arrays import Array
-from mlusim.errors import InputError, shown
+from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board
 from mlusim.inputs import as_count, check_flags
 from mlusim.log import Log
@@ -36,8 +36,6 @@ class Result(RunFigures):
 
     Attributes:
         operator: its name; for a device, the names of its kernels.
-        output: the result array, bit-exact; None after a timing-only run, for a device, and for a loaded run that was
-            saved without it.
         board: the board.
         plan: the split that ran; None for the user's own kernels.
         outputs: the result arrays of a user's kernel, by name; empty for an operator.
@@ -64,8 +62,7 @@ class Result(RunFigures):
         sources: Mapping[str, str] | None = None,
     ) -> None:
         self.operator = operator
-        # `| Any` is `| None` without a test for it at each use, as typeshed has it for `re.Match.group`.
-        self.output: Array | Any = output
+        self._output = output
         self.board = board
         self.plan = plan
         self.log = log
@@ -82,6 +79,30 @@ class Result(RunFigures):
     def __getstate__(self) -> dict[str, Any]:
         # A run can be repeated only in its own process: the kernel may be a local function.
         return self.__dict__ | {"repeat": None}
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if hasattr(type(self), name):  # a property, whose own error this is
+            object.__getattribute__(self, name)
+        known = [known for known in (*vars(self), *dir(type(self))) if not known.startswith("_")]
+        near = nearest(name, known, most=2, cutoff=0.5)
+        raise AttributeError(f"a result has no {name!r}: {near}help(mlusim.Result) lists all", name=name, obj=self)
+
+    # `| Any` is `| None` without a test for it at each use, as typeshed has it for `re.Match.group`.
+    @property
+    def output(self) -> Array | Any:
+        """The result array, bit-exact.
+
+        None after a timing-only run, for a device, and for a loaded run that was saved without it. Raises `InputError`
+        for a run with several outputs, which `outputs` has by name.
+        """
+        if self._output is None and len(self.outputs) > 1:
+            names = [*self.outputs]
+            raise InputError(f"the run has {len(names)} outputs, {', '.join(names)}: take result.outputs[{names[0]!r}]")
+        return self._output
+
+    @output.setter
+    def output(self, array: Array) -> None:
+        self._output = array
 
     def memory_at(self, time_ns: float, core: int = 0) -> MemoryState:
         """Return the state of a core's memories at a time: buffers, their last writers, operations in flight.
@@ -147,6 +168,11 @@ class Result(RunFigures):
         from mlusim.results.saved import write
 
         check_flags(output=output)
+        if output and len(self.outputs) > 1:
+            raise InputError(
+                f"a saved run holds one output, and this one has {len(self.outputs)}: save them with "
+                "np.savez('outputs.npz', **result.outputs)"
+            )
         return write(self, path, output=output)
 
     @property

@@ -196,6 +196,15 @@ def test_a_buffer_allocated_in_a_loop_fills_the_memory() -> None:
         run_alone(kernel)
 
 
+@pytest.mark.parametrize("memory", ["nram", "ldram"])
+def test_only_allocations_are_adopted(memory: str) -> None:
+    async def kernel(core: Core) -> None:
+        getattr(core, memory).adopt("x")
+
+    with pytest.raises(AllocationError, match=PLACE + r"adopt\('x'\): it takes an allocation, .*; use alloc$"):
+        run_alone(kernel)
+
+
 def test_a_memory_larger_than_this_machine_can_hold() -> None:
     async def kernel(core: Core) -> None:
         core.nram.alloc(64, np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_columns import LogColumns, check_run
 from mlusim.analysis.page import charts
 from mlusim.analysis.page.embed import asset, plotly_bundle, script_json
 from mlusim.analysis.page.footer import footer
@@ -29,6 +29,7 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
 
     Raises `InputError` if plotly is not installed.
     """
+    check_run(result)
     body = Sections(result, LogColumns(result.log, result.board))
     sections = "\n".join(body.all())
     title = f"{result.operator} on {result.board.name}"

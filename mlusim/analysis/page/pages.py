@@ -16,7 +16,7 @@ from mlusim.analysis.small_pictures import share_bar, swatches
 from mlusim.analysis.summary import percent, us_text
 from mlusim.errors import InputError, shown
 from mlusim.files import atomic_write, directory_for, utf8
-from mlusim.inputs import as_path
+from mlusim.inputs import as_path, check_is
 from mlusim.units import short_bytes
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
     Each file is written atomically. Raises `InputError` if they cannot be written or plotly is not installed.
     """
     target = as_path(directory)
+    check_is("results", results, Mapping, "pass a dictionary of names and results")
     for name in results:
         if not isinstance(name, str) or name in {"", ".", ".."} or any(letter in name for letter in "/\\\0"):
             raise InputError(

@@ -120,7 +120,19 @@ def check_launch(
         raise LaunchError(f"{name}: dim {shown(axes[0] if alone else axes)}: {_GRID}")
     if min(dim) < 1 or max(dim) > MAX_GRID:
         raise LaunchError(f"{name}: dim {dim}: each axis of a grid must be 1 to {MAX_GRID}; loop inside the kernel")
-    return 0 if isinstance(kind, str) and kind == "BLOCK" else _union_of(chip.board, name, dim, kind)
+    union = clusters_of(kind, name)
+    if union:
+        _check_union(chip.board, name, dim, union)
+    return union
+
+
+def clusters_of(kind: object, name: str = "") -> int:
+    """Return n of the task type UNIONn, or 0 for BLOCK. Raises `LaunchError` for another; `name` is the kernel's."""
+    union = (UNIONS | {"BLOCK": 0}).get(kind) if isinstance(kind, str) else None
+    if union is None:
+        where = f"{name}: " if name else ""
+        raise LaunchError(f"{where}task type {shown(kind)}: choose one of BLOCK, {', '.join(UNIONS)}")
+    return union
 
 
 def _check_kernel(kernel: Kernel, name: str) -> None:
@@ -141,21 +153,17 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
         )
 
 
-def _union_of(board: Board, name: str, dim: tuple[int, int, int], kind: str) -> int:
-    """Return n of the task type UNIONn. Raises `LaunchError` if the board, or the grid, does not allow it."""
-    union = UNIONS.get(kind) if isinstance(kind, str) else None
-    if union is None:
-        raise LaunchError(f"{name}: task type {shown(kind)}: choose one of BLOCK, {', '.join(UNIONS)}")
+def _check_union(board: Board, name: str, dim: tuple[int, int, int], union: int) -> None:
+    """Raise `LaunchError` if the board, or the grid, does not allow a union of so many clusters."""
     if union > min(board.max_union, board.clusters):
         raise LaunchError(
-            f"{name}: {kind} needs {plural(union, 'cluster')} at once; {board.name} takes at most "
+            f"{name}: UNION{union} needs {plural(union, 'cluster')} at once; {board.name} takes at most "
             f"UNION{board.max_union} and has {plural(board.clusters, 'cluster')}"
         )
     cores = board.cores_per_cluster
     width = union * cores
     if dim[0] % width:
         raise LaunchError(
-            f"{name}: dim.x = {dim[0]} for {kind}: it must be a multiple of {width} ({plural(cores, 'core')} x "
+            f"{name}: dim.x = {dim[0]} for UNION{union}: it must be a multiple of {width} ({plural(cores, 'core')} x "
             f"{plural(union, 'cluster')}); try {round_up(dim[0], width)}"
         )
-    return union
