@@ -302,12 +302,91 @@ static PyObject *sort_into_bins(PyObject *module, PyObject *const *args, Py_ssiz
     return PyErr_Occurred() ? NULL : PyBool_FromLong(done);
 }
 
+/* The rows of lookups whose values are all in their windows, and, if `selected` is given, the numbers of these lookups.
+   Returns how many there are, or -1 for a value outside its axis. An axis is extent, start, stop and step. The compiler
+   makes a loop of its own for a single column, and for lookups of which all are selected. */
+#define DEFINE_RESOLVE(INDEX, ROW)                                                                                     \
+    static inline Py_ssize_t any_##INDEX##_##ROW(const char *index, const int64_t *axes, const Py_ssize_t columns,     \
+                                                 const int64_t *positions, uint64_t base, ROW *rows,                   \
+                                                 int64_t *selected, Py_ssize_t count)                                  \
+    {                                                                                                                  \
+        Py_ssize_t found = 0;                                                                                          \
+        int wrong = 0;                                                                                                 \
+        for (Py_ssize_t i = 0; i < count; i++) {                                                                       \
+            uint64_t row = base + (positions ? positions[i] : 0);                                                      \
+            int inside = 1;                                                                                            \
+            for (Py_ssize_t k = 0; k < columns; k++) {                                                                 \
+                const uint64_t extent = axes[4 * k], start = axes[4 * k + 1], stop = axes[4 * k + 2];                  \
+                INDEX given;                                                                                           \
+                memcpy(&given, index + (i * columns + k) * sizeof given, sizeof given);                                \
+                /* Negative values count from the end. As unsigned numbers, wrong ones exceed every extent. */         \
+                const uint64_t value = given + (extent & (uint64_t)((int64_t)given >> 63));                            \
+                wrong |= value >= extent;                                                                              \
+                inside &= value - start < stop - start;                                                                \
+                row += (value - start) * (uint64_t)axes[4 * k + 3];                                                    \
+            }                                                                                                          \
+            rows[found] = (ROW)row;                                                                                    \
+            if (selected)                                                                                              \
+                selected[found] = i;                                                                                   \
+            found += selected ? inside : 1;                                                                            \
+        }                                                                                                              \
+        return wrong ? -1 : found;                                                                                     \
+    }                                                                                                                  \
+                                                                                                                       \
+    static Py_ssize_t resolve_##INDEX##_##ROW(const char *index, const int64_t *axes, Py_ssize_t columns,              \
+                                              const int64_t *positions, int64_t base, ROW *rows, int64_t *selected,    \
+                                              Py_ssize_t count)                                                        \
+    {                                                                                                                  \
+        if (columns > 1)                                                                                               \
+            return any_##INDEX##_##ROW(index, axes, columns, positions, base, rows, selected, count);                  \
+        const int64_t axis[4] = {axes[0], axes[1], axes[2], axes[3]};                                                  \
+        if (selected)                                                                                                  \
+            return any_##INDEX##_##ROW(index, axis, 1, positions, base, rows, selected, count);                        \
+        return any_##INDEX##_##ROW(index, axis, 1, positions, base, rows, NULL, count);                                \
+    }
+
+DEFINE_RESOLVE(int32_t, int32_t)
+DEFINE_RESOLVE(int32_t, int64_t)
+DEFINE_RESOLVE(int64_t, int64_t)
+
+/* rows_of_lookups(index, axes, positions, base, rows, selected) */
+static PyObject *rows_of_lookups(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    if (!has_arguments("rows_of_lookups", given, 6))
+        return NULL;
+    const int64_t base = PyLong_AsLongLong(args[3]);
+    const int positional = args[2] != Py_None, windowed = args[5] != Py_None;
+    PyObject *arrays[5] = {args[0], args[1], args[4], args[positional ? 2 : 1], args[windowed ? 5 : 4]};
+    Py_buffer buffers[5], *index = &buffers[0], *axes = &buffers[1], *rows = &buffers[2], *positions = &buffers[3],
+                          *selected = &buffers[4];
+    if (PyErr_Occurred() || !get_buffers(arrays, buffers, 5, 4 | 16))
+        return NULL;
+    const Py_ssize_t columns = axes->len / 32, count = rows->len / rows->itemsize;
+    Py_ssize_t found = 0;
+#define RESOLVE(INDEX, ROW)                                                                                            \
+    found = resolve_##INDEX##_##ROW(index->buf, axes->buf, columns, positional ? positions->buf : NULL, base,          \
+                                    rows->buf, windowed ? selected->buf : NULL, count)
+    if ((index->itemsize != 4 && index->itemsize != 8) || (rows->itemsize != index->itemsize && rows->itemsize != 8) ||
+        axes->itemsize != 8 || columns < 1 || index->len / index->itemsize != count * columns ||
+        (positional && positions->len != 8 * count) || (windowed && selected->len != 8 * count))
+        PyErr_SetString(PyExc_TypeError, "rows_of_lookups: the arrays do not fit together");
+    else if (index->itemsize == 4 && rows->itemsize == 4)
+        RESOLVE(int32_t, int32_t);
+    else if (index->itemsize == 4)
+        RESOLVE(int32_t, int64_t);
+    else
+        RESOLVE(int64_t, int64_t);
+    release_buffers(buffers, 5);
+    return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(found);
+}
+
 static PyMethodDef functions[] = {
     {"scatter_rows", (PyCFunction)(void (*)(void))scatter_rows, METH_FASTCALL, NULL},
     {"rows_of_runs", (PyCFunction)(void (*)(void))rows_of_runs, METH_FASTCALL, NULL},
     {"units_of_runs", (PyCFunction)(void (*)(void))units_of_runs, METH_FASTCALL, NULL},
     {"copy_runs", (PyCFunction)(void (*)(void))copy_runs, METH_FASTCALL, NULL},
     {"sort_into_bins", (PyCFunction)(void (*)(void))sort_into_bins, METH_FASTCALL, NULL},
+    {"rows_of_lookups", (PyCFunction)(void (*)(void))rows_of_lookups, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Array, Flags, Integers
+from mlusim.arrays import Integers
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
+from mlusim.memory import element_loops
 from mlusim.memory.loop_costs import AddressInstructions, address_instructions
 from mlusim.memory.view import View
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+_INT64_MAX = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,11 @@ class AddressPattern:
         self.reach = sum((extent - 1) * step for extent, step in zip(shape, steps, strict=True))
         self.bound = self.reach + sum(axis.extent * max(axis.step, 1) for axis in axes)
         self.reach += sum((axis.stop - axis.start - 1) * axis.step for axis in axes)
+
+    @cached_property
+    def table(self) -> Integers:
+        """The axes as `element_loops.rows_of_lookups` takes them."""
+        return np.array([(axis.extent, axis.start, axis.stop, axis.step) for axis in self.axes], np.int64)
 
     @cached_property
     def positions(self) -> Integers:
@@ -160,55 +166,40 @@ class Addresses:
         pattern = self.pattern
         if not self.axes:
             return pattern.positions + self.base, None
-        narrow = self.index is not None and self.index.dtype == _INT32 and self.base + pattern.bound < 1 << 31
-        row_type = _INT32 if narrow else _INT64
-        rows: Integers | int = self.base
-        if pattern.positional:
-            rows = pattern.positions + self.base if self.base else pattern.positions
-        inside: Flags | None = None
-        for column, axis in enumerate(self.axes):
-            values = _wrapped(self._columns(name)[:, column], axis.extent, name, column, row_type)
-            if axis.narrowed:
-                within = (values >= axis.start) & (values < axis.stop)
-                inside = within if inside is None else inside & within
-            if axis.start:
-                values -= axis.start
-            if axis.step != 1:
-                values *= axis.step
-            if isinstance(rows, np.ndarray):
-                values += rows.astype(values.dtype, copy=False)
-            elif rows:
-                values += rows
-            rows = values
-        if inside is None:
-            return values, None
-        selected = np.flatnonzero(inside)
-        return values[selected], selected
+        index = self._values(name)
+        narrow = index.dtype == _INT32 and self.base + pattern.bound < 1 << 31
+        rows = np.empty(self.count, _INT32 if narrow else _INT64)
+        selected = np.empty(self.count, _INT64) if pattern.narrowed else None
+        positions = pattern.positions if pattern.positional else None
+        found = element_loops.rows_of_lookups(index, pattern.table, positions, self.base, rows, selected)
+        if found < 0:
+            self._check_values(name, index)
+        if selected is None:
+            return rows, None
+        return rows[:found].copy(), selected[:found].copy()
 
-    def _columns(self, name: str) -> Array:
+    def _values(self, name: str) -> Integers:
+        """Return the index values, flattened, as int32 or int64."""
         for view in (self.index, self.origin):
             if view is not None and view.allocation.buffer is not None:
-                return view.typed().reshape(self.count, len(self.axes))
+                values = np.ascontiguousarray(view.typed()).reshape(-1)
+                if values.dtype in (_INT32, _INT64):
+                    return values
+                # Of uint64, the largest value of int64 exceeds every extent as well.
+                return (np.minimum(values, _INT64_MAX) if values.dtype == np.uint64 else values).astype(_INT64)
         raise MissingDataError(
             f"{name} by {self.index!r}, which has a size but no bytes in a timing-only run: upload the index with its "
             "bytes (keep_data=True) and name it as origin, or run with data"
         )
 
-
-def _wrapped(values: Array, extent: int, name: str, column: int, dtype: np.dtype[Any]) -> Integers:
-    """Return a new array of index values in a type that holds them, negative values counted from the end."""
-    # As unsigned numbers, negative values exceed every extent: most indices need one pass.
-    if int(np.maximum.reduce(values.view(f"u{values.itemsize}"))) < extent:
-        return values.astype(dtype)
-    # The reductions of `min` and `max`, without their calls in Python.
-    low, high = int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
-    if low < -extent or high >= extent:
-        bad = np.argmax((values < -extent) | (values >= extent))
-        raise AccessError(
-            f"{name}: index {int(values[bad])} of lookup {int(bad)}, column {column}, is outside an axis of {extent}"
-        )
-    wrapped: Integers = values.astype(dtype)
-    if low < 0:
-        # The sign bit, spread over the word, selects the extent without a branch.
-        wrapped += (wrapped >> (8 * wrapped.itemsize - 1)) & extent
-    return wrapped
+    def _check_values(self, name: str, index: Integers) -> None:
+        """Raise `AccessError` for the first value outside its axis."""
+        for column, axis in enumerate(self.axes):
+            values = index[column :: len(self.axes)]
+            bad = (values < -axis.extent) | (values >= axis.extent)
+            if bad.any():
+                lookup = int(bad.argmax())
+                raise AccessError(
+                    f"{name}: index {values[lookup]} of lookup {lookup}, column {column}, is outside an axis of "
+                    f"{axis.extent}"
+                )

@@ -28,6 +28,47 @@ def scatter_rows(to: Array, rows: Integers, values: Array) -> None:
     to.reshape(-1).view(values.dtype).reshape(-1, *values.shape[1:])[rows.astype(np.int64, copy=False)] = values
 
 
+def rows_of_lookups(
+    index: Integers, axes: Integers, positions: Integers | None, base: int, rows: Integers, selected: Integers | None
+) -> int:
+    """Store the row that each lookup addresses, of lookups whose values are all within their windows.
+
+    The row is base + its position + the sum of (value - start) * step over its values.
+
+    Args:
+        index: int32 or int64, contiguous: the values of the first lookup, of the second, ...
+        axes: int64 of (values of a lookup, 4), contiguous: extent, start and stop of the window, step.
+        positions: int64, contiguous, one for each lookup; None for zeros.
+        base: row at position 0 if all values are at the start of their windows.
+        rows: int64, or int32 if the index is int32 and all results fit. Receives the rows.
+        selected: int64; receives the number of the lookup of each row. None if all values are within their windows.
+
+    Returns the number of rows, or -1 for a value outside -extent .. extent - 1; `rows` and `selected` are undefined
+    beyond it.
+    """
+    rows[...] = base
+    if positions is not None:
+        rows += positions.astype(rows.dtype, copy=False)
+    inside: Any = True
+    for column, (extent, start, stop, step) in enumerate(axes.tolist()):
+        given = index[column :: len(axes)]
+        if len(given) and (given.min() < -extent or given.max() >= extent):
+            return -1
+        values = given.astype(rows.dtype)
+        # The sign bit, spread over the word, selects the extent without a branch.
+        values += (values >> (8 * values.itemsize - 1)) & extent
+        if (start, stop) != (0, extent):
+            inside &= (values >= start) & (values < stop)
+        values -= start
+        values *= step
+        rows += values
+    if selected is None:
+        return len(rows)
+    numbers = np.flatnonzero(np.broadcast_to(inside, len(rows)))
+    selected[: len(numbers)], rows[: len(numbers)] = numbers, rows[numbers]
+    return len(numbers)
+
+
 def rows_of_runs(begins: Integers, lengths: Integers) -> int:
     """Return the number of rows of runs; 0 if a run has none, or begins before the end of the previous one.
 
@@ -148,5 +189,5 @@ if not TYPE_CHECKING:
     with suppress(ImportError):
         from mlusim.memory import _element_loops as in_c
 
-        scatter_rows, sort_into_bins = in_c.scatter_rows, in_c.sort_into_bins
+        rows_of_lookups, scatter_rows, sort_into_bins = in_c.rows_of_lookups, in_c.scatter_rows, in_c.sort_into_bins
         rows_of_runs, units_of_runs, copy_runs = in_c.rows_of_runs, in_c.units_of_runs, in_c.copy_runs

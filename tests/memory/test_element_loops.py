@@ -38,7 +38,14 @@ VALUES = st.sampled_from(["u1", "u2", "u4", "i8", "V16"])
 
 def test_the_compiled_package_uses_c():
     assert (IN_C is not None) == is_compiled()
-    for name in ("rows_of_runs", "units_of_runs", "copy_runs", "scatter_rows", "sort_into_bins"):
+    for name in (
+        "copy_runs",
+        "rows_of_lookups",
+        "rows_of_runs",
+        "scatter_rows",
+        "sort_into_bins",
+        "units_of_runs",
+    ):
         assert getattr(element_loops, name) is getattr(IN_C or element_loops, name)
 
 
@@ -63,6 +70,45 @@ def test_of_values_for_one_row_the_last_remains(loops, dtype, row_type, row, row
 def test_a_row_outside_is_an_error(loops, row):
     with pytest.raises(IndexError, match="index"):
         loops.scatter_rows(np.zeros(7, np.float32), np.array([0, row]), np.ones(2, np.float32))
+
+
+@st.composite
+def axis_of_lookups(draw):
+    """extent, start, stop, step; the window is often the whole axis."""
+    extent = draw(st.integers(1, 9) | st.integers(1, (1 << 20) + 1))
+    start = draw(st.just(0) | st.integers(0, extent - 1))
+    return extent, start, draw(st.just(extent) | st.integers(start + 1, extent)), draw(st.integers(0, 300))
+
+
+@pytest.mark.parametrize("loops", LOOPS)
+@pytest.mark.parametrize(("index_type", "row_type"), [("i4", "i4"), ("i4", "i8"), ("i8", "i8")])
+@given(
+    st.lists(axis_of_lookups(), min_size=1, max_size=3), st.integers(0, 40), st.booleans(), st.integers(0), st.data()
+)
+def test_lookups_within_their_windows_have_rows(loops, index_type, row_type, axes, count, positional, seed, data):
+    rng = np.random.default_rng(seed)
+    index = np.stack([rng.integers(-extent, extent, count) for extent, *_ in axes], axis=1).astype(index_type)
+    positions = rng.integers(0, 1000, count) if positional else None
+    expected = []
+    for lookup, values in enumerate(index.tolist()):
+        row = 7 + (int(positions[lookup]) if positional else 0)
+        wrapped = [value % extent for value, (extent, *_) in zip(values, axes, strict=True)]
+        row += sum((value - start) * step for value, (_, start, _, step) in zip(wrapped, axes, strict=True))
+        if all(start <= value < stop for value, (_, start, stop, _) in zip(wrapped, axes, strict=True)):
+            expected.append((row, lookup))
+    windowed = any((start, stop) != (0, extent) for extent, start, stop, _ in axes)
+    rows, selected = np.empty(count, row_type), np.empty(count, np.int64) if windowed else None
+    arguments = index.reshape(-1), np.array(axes, np.int64), positions, 7, rows, selected
+    assert loops.rows_of_lookups(*arguments) == len(expected)
+    assert rows[: len(expected)].tolist() == [row for row, _ in expected]
+    if windowed:
+        assert selected[: len(expected)].tolist() == [lookup for _, lookup in expected]
+    if count:
+        column = data.draw(st.integers(0, len(axes) - 1))
+        extent, limits = axes[column][0], np.iinfo(index_type)
+        wrong = data.draw(st.sampled_from([limits.min, -extent - 1, extent, limits.max]))
+        index[data.draw(st.integers(0, count - 1)), column] = wrong
+        assert loops.rows_of_lookups(index.reshape(-1), *arguments[1:]) == -1
 
 
 @pytest.mark.parametrize("loops", LOOPS)
@@ -198,6 +244,11 @@ def test_in_c_arrays_that_do_not_fit_are_an_error():
         IN_C.scatter_rows(values, integers)
     with pytest.raises(TypeError, match="one length for each begin"):
         IN_C.copy_runs(values, values.copy(), integers, integers[:2])
+    for index, axes, rows in ((integers[:3], integers, integers), (integers, integers.astype(np.int32), integers)):
+        with pytest.raises(TypeError, match="rows_of_lookups: the arrays do not fit together"):
+            IN_C.rows_of_lookups(index, axes, None, 0, rows + 0, None)
+    with pytest.raises(TypeError, match="rows_of_lookups: the arrays do not fit together"):
+        IN_C.rows_of_lookups(integers, integers, None, 0, np.empty(4, np.int32), None)
     for runs in ((integers, integers[:2]), (integers, values.astype(np.int32))):
         with pytest.raises(TypeError, match="one length for each begin"):
             IN_C.rows_of_runs(*runs)
