@@ -172,3 +172,27 @@ def test_a_gather_on_mlu590_takes_55_to_60_ns_for_each_element_of_a_core():
 
     time_ps = launched("mlu590-m9", gather, MIB, 4 * count, data=True, dim=1, kind="BLOCK")
     assert 55 <= time_ps / count / PS_PER_NS <= 60
+
+
+@pytest.mark.parametrize(("rows", "width", "measured_us"), [(4608, 1024, 106), (18432, 512, 350)])
+def test_rows_copied_by_blocking_copies_on_mlu590_m9(rows, width, measured_us):
+    """mlu-ops' moe_dispatch_backward_data: each row is loaded from anywhere, scaled and stored, by 48 tasks.
+
+    Which of its rows are valid is not stated. Invalid ones are skipped, so a row takes at least the measured time.
+    """
+    nbytes = width * 4
+    anywhere = np.random.default_rng(0).permutation(rows * 5 // 4)[:rows].tolist()
+
+    async def scale(core, x, out):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(width, "float32")
+        share = rows // core.task_dim
+        for row in range(core.task_id * share, (core.task_id + 1) * share):
+            core.scalar(3 * core.board.scalar_nram_cycles)  # whether it is valid, its place, and its factor
+            await core.memcpy(tile.view("int8"), x[anywhere[row] * nbytes : (anywhere[row] + 1) * nbytes])
+            core.mul(tile, tile, 2.0)
+            await core.memcpy(out[row * nbytes : (row + 1) * nbytes], tile.view("int8"))
+
+    time_ps = launched("mlu590-m9", scale, rows * nbytes * 5 // 4, -rows * nbytes, dim=48)
+    assert 0.84 * measured_us < time_ps / PS_PER_US < measured_us
