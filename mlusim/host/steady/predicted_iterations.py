@@ -57,50 +57,53 @@ class PredictedIterations:
         self.operations = operations
         self.buffers = 1
         self._buffers = _Buffers(log)
-        values = {task: loop.values for task, loop in loops.items()}
-        columns = max(own.shape[1] for own in values.values())
-        values = {task: own for task, own in values.items() if own.shape[1] == columns}
+        items = {task: loop.values for task, loop in loops.items()}
+        columns = max(own.shape[1] for own in items.values())
+        items = {task: own for task, own in items.items() if own.shape[1] == columns}
         # The items of all tasks, one task after the other, and the index of each in its loop.
-        self._items = np.concatenate([*values.values()])
-        self._index = np.concatenate([np.arange(len(own)) for own in values.values()])
-        ends = np.cumsum([0, *map(len, values.values())]).tolist()
-        self._range = dict(zip(values, pairwise(ends), strict=True))
-        issued, numbers = [], []
-        for task, (first, end) in self._range.items():
-            begins = np.array(loops[task].begins)
-            # The latest iteration is incomplete.
-            last = min(len(begins) - 1, end - first)
-            chosen = np.arange(max(last - _LATEST, _WARM), max(last, _WARM))
-            chosen = chosen[np.diff(begins)[chosen] == operations]
-            issued.append(first + chosen)
-            numbers.append(records[task][begins[chosen][:, np.newaxis] + np.arange(operations)])
-        self._issued, learnt = np.concatenate(issued), np.concatenate(numbers)
-        # By item: whether it is known, an issued iteration of its class, and the offsets of its operands.
+        self._items = np.concatenate([*items.values()])
+        self._index = np.concatenate([np.arange(len(own)) for own in items.values()])
+        ends = np.cumsum([0, *map(len, items.values())]).tolist()
+        self._range = dict(zip(items, pairwise(ends), strict=True))
+        # The items of the issued iterations from which classes are determined, and the records of each.
+        issued = [self._issued_by(task, loops[task], records[task]) for task in self._range]
+        self._issued, numbers = (np.concatenate(parts) for parts in zip(*issued, strict=True))
+        self._rows = log.records.rows(numbers)
+        # By item: whether it is known, the issued iteration whose records it repeats, and the offsets of its operands.
         self._known = np.zeros(len(self._items), bool)
-        self._like = np.zeros(len(self._items), np.int64)
+        self._example = np.zeros(len(self._items), np.int64)
         self._offsets = np.zeros((len(self._items), operations * len(_OFFSETS)), np.int64)
-        self._rows = log.records.rows(learnt)
-        if len(learnt) and _is_plain(log, learnt):
-            costs = log.records.column("alone_ps", learnt.reshape(-1)).reshape(learnt.shape)
+        if len(numbers) and _is_plain(log, numbers):
+            costs = log.records.column("alone_ps", numbers.reshape(-1)).reshape(numbers.shape)
             typical = np.median(costs, axis=0)
             self._typical = (np.abs(costs - typical) <= _SAME_COST * typical).all(axis=1)
-            self._learn(unit)
+            self._predict(unit)
         self._unknown = np.flatnonzero(np.append(~self._known, True))
 
-    def _learn(self, unit: int) -> None:
+    def _issued_by(self, task: int, loop: DeclaredLoop[Any], records: Integers) -> tuple[Integers, Integers]:
+        """Return the items of the latest iterations issued by a task, and (iterations, operations) their records."""
+        first, end = self._range[task]
+        begins = np.array(loop.begins)
+        # The latest iteration is incomplete.
+        last = min(len(begins) - 1, end - first)
+        chosen = np.arange(max(last - _LATEST, _WARM), max(last, _WARM))
+        chosen = chosen[np.diff(begins)[chosen] == self.operations]
+        return first + chosen, records[begins[chosen][:, np.newaxis] + np.arange(self.operations)]
+
+    def _predict(self, unit: int) -> None:
+        """Divide the items into classes, and determine which of them are known, and their offsets."""
         rows = self._rows
         buffers = np.stack([self._buffers.coded(rows[name]) for name in _ALLOCATIONS], axis=2)
         offsets = np.stack([rows[name] for name in _OFFSETS], axis=2)
         # Offsets in a buffer belong to the class; those in GDRAM depend on the item.
         contents = np.dstack([rows["instruction"], rows["line"], np.where(buffers < NONE, offsets, 0)])
         offsets = offsets.reshape(len(rows), -1)
-        self.buffers, self._phase, kind, differ = self._classes(contents, buffers)
-        self._like_phase = np.unique(self._phase[self._issued], return_index=True)[1]
-        issued_kinds = kind[self._issued]
-        by_kind = np.argsort(kind, kind="stable")
-        bounds = np.searchsorted(kind[by_kind], np.arange(int(kind.max()) + 2))
+        self.buffers, self._phase, classes, differ = self._classes(contents, buffers)
+        self._example_of_phase = np.unique(self._phase[self._issued], return_index=True)[1]
+        by_class = np.argsort(classes, kind="stable")
+        bounds = np.searchsorted(classes[by_class], np.arange(int(classes.max()) + 2))
         for number, (first, end) in enumerate(pairwise(bounds.tolist())):
-            members, issued = by_kind[first:end], np.flatnonzero(issued_kinds == number)
+            members, issued = by_class[first:end], np.flatnonzero(classes[self._issued] == number)
             if not differ[issued].any() and not self._fit(members, issued, offsets, unit):
                 self._fit_by_task(members, issued, offsets, unit)
         self._known &= (self._index >= BEFORE) & (self._phase >= 0)
@@ -119,11 +122,11 @@ class PredictedIterations:
         for count in _BUFFERS:
             # The buffers used depend on the index of the iteration; or the whole iteration does.
             phase = self._numbered([self._index % count])
-            for kind in (distances, self._numbered([distances, phase])):
-                differ = _differ(contents, kind[self._issued]) | _differ(buffers, phase[self._issued])
+            for classes in (distances, self._numbered([distances, phase])):
+                differ = _differ(contents, classes[self._issued]) | _differ(buffers, phase[self._issued])
                 if not differ.any():
-                    return count, phase, kind, differ
-        return count, phase, kind, differ
+                    return count, phase, classes, differ
+        return count, phase, classes, differ
 
     def _fit_by_task(self, members: Integers, issued: Integers, offsets: Integers, unit: int) -> None:
         """Determine the addresses of a class that differ by task; arguments as those of `_fit`."""
@@ -154,7 +157,7 @@ class PredictedIterations:
         along = away @ axes.T
         predicted = offsets[base] + np.rint(along @ steps).astype(np.int64)
         self._offsets[members] = predicted
-        self._like[members] = base
+        self._example[members] = base
         if not (self._offsets[self._issued[issued]] == offsets[issued]).all():
             return False
         self._known[members] = (np.abs(away - along @ axes) < 0.5).all(axis=1) & (
@@ -169,22 +172,14 @@ class PredictedIterations:
 
     def _numbered(self, columns: Sequence[Integers]) -> Integers:
         """Number the rows of a table, given by columns, by value; NONE for rows of no issued iteration."""
-        not_issued = np.zeros(len(columns[0]), bool)
-
-        def coded(values: Integers) -> tuple[Integers, int]:
-            """Return the index of each value among those of the issued iterations, and the number of these."""
-            known = np.unique(values[self._issued])
-            codes = np.searchsorted(known, values).clip(max=len(known) - 1)
-            np.logical_or(not_issued, known[codes] != values, out=not_issued)
-            return codes, len(known)
-
-        numbers = np.zeros(len(not_issued), np.int64)
+        numbers, is_issued = np.zeros(len(self._items), np.int64), np.ones(len(self._items), bool)
         for column in columns:
-            codes, count = coded(column)
+            codes, known = _codes(column, column[self._issued])
+            pairs = numbers * (int(codes.max()) + 1) + codes
             # Numbered again, so that the numbers stay small.
-            numbers, _ = coded(numbers * count + codes)
-        numbers[not_issued] = NONE
-        return numbers
+            numbers, known_pairs = _codes(pairs, pairs[self._issued])
+            is_issued &= known & known_pairs
+        return np.where(is_issued, numbers, NONE)
 
     def covers(self, task: int) -> bool:
         """Return whether any iteration of a task's loop is known."""
@@ -202,7 +197,7 @@ class PredictedIterations:
         """Return the first iteration, from `iteration` on, whose cost differs from those issued, or that is unknown."""
         first, end = self._range[task]
         own = slice(first + iteration, end)
-        unlike = self._known[own] & ~self._typical[self._like[own]]
+        unlike = self._known[own] & ~self._typical[self._example[own]]
         unknown = np.cumsum(~self._known[own])
         unlike[:-_UNKNOWN] |= unknown[_UNKNOWN:] - unknown[:-_UNKNOWN] == _UNKNOWN
         return iteration + int(np.argmax(np.append(unlike, True)))
@@ -211,8 +206,8 @@ class PredictedIterations:
         """Return the records of `count` known iterations, from `iteration` on, without valid times."""
         first = self._range[task][0] + iteration
         items = slice(first, first + count)
-        rows = self._rows[self._like[items]]
-        of_phase = self._rows[self._like_phase[self._phase[items]]]
+        rows = self._rows[self._example[items]]
+        of_phase = self._rows[self._example_of_phase[self._phase[items]]]
         offsets = self._offsets[items].reshape(count, -1, len(_OFFSETS))
         for number, (allocation, offset) in enumerate(zip(_ALLOCATIONS, _OFFSETS, strict=True)):
             rows[allocation] = self._buffers.of(task, self._buffers.coded(of_phase[allocation]))
@@ -241,6 +236,13 @@ class _Buffers:
         """Return the allocations of a task with these codes."""
         own = self._own.get(task, np.zeros(1, np.int64))
         return np.where(codes < NONE, own[(NONE - 1 - codes).clip(0, len(own) - 1)], codes)
+
+
+def _codes(values: Integers, among: Integers) -> tuple[Integers, Flags]:
+    """Return the index of each value in the distinct values of `among`, and whether it is one of these."""
+    distinct = np.unique(among)
+    codes = np.searchsorted(distinct, values).clip(max=len(distinct) - 1)
+    return codes, distinct[codes] == values
 
 
 def _differ(values: Integers, classes: Integers) -> Flags:
