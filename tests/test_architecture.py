@@ -222,15 +222,24 @@ def test_rich_and_click_are_imported_where_used() -> None:
             assert not (top and module.split(".")[0] in ("rich", "click")), f"{path.name}:{line}: {module}"
 
 
+_A_RUN = """
+import numpy as np, mlusim
+async def kernel(core, x):
+    await core.memcpy(core.nram.alloc(4, 'int8'), x)
+mlusim.run(kernel, np.zeros(4, np.int8), dim=1, kind='BLOCK')
+"""
+
+
 @pytest.mark.parametrize(
     "program",
     [
         "import mlusim",
         "import mlusim; mlusim.Device; mlusim.Core",
         "import mlusim.host.device, mlusim.log, mlusim.cores.core",
+        _A_RUN,
     ],
 )
-def test_an_import_is_cheap(program: str) -> None:
+def test_an_import_and_a_run_are_cheap(program: str) -> None:
     """No pictures, tables or command lines come with the board."""
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     code = f"{program}\nimport sys; print(*sorted({{m.split('.')[0] for m in sys.modules}}))"
@@ -240,23 +249,6 @@ def test_an_import_is_cheap(program: str) -> None:
     assert not {"matplotlib", "plotly", "rich", "click", "pandas", "scipy", "PIL", "hypothesis", "pytest"} & set(
         done.stdout.split()
     )
-
-
-def test_a_run_needs_no_picture_and_no_table() -> None:
-    code = (
-        "import sys, numpy as np, mlusim.host.device\n"
-        "async def kernel(core, x):\n"
-        "    await core.memcpy(core.nram.alloc(4, 'int8'), x)\n"
-        "device = mlusim.host.device.Device()\n"
-        "device.launch(kernel, device.upload(np.zeros(4, np.int8)), dim=1, kind='BLOCK')\n"
-        "device.synchronize()\n"
-        "print(*sorted({m.split('.')[0] for m in sys.modules}))\n"
-    )
-    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=60
-    )
-    assert not {"matplotlib", "rich", "click"} & set(done.stdout.split())
 
 
 def test_kernels_use_no_global_state() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernel_lines import at
 from mlusim.cores.copies.memcpy import _view_copy
 from mlusim.cores.core import Core
 from mlusim.errors import AccessError, AllocationError, CopyError, KernelError
@@ -26,12 +26,6 @@ QUICK = settings(max_examples=120, deadline=None, suppress_health_check=[HealthC
 
 async def one_copy(core: Core, dst: Any, src: Any, *rest: Any) -> None:
     await core.memcpy(dst, src, *rest)
-
-
-def line_of(text: str) -> int:
-    """Number of the line of this file that contains the text."""
-    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
-    return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +50,10 @@ def line_of(text: str) -> int:
 def test_a_refused_copy_names_task_line_and_time(run: Any, rest: tuple[Any, ...], message: str) -> None:
     device = Device()
     x, out = device.upload(np.zeros(100, np.int32)), device.alloc(100, np.int32)
-    line = line_of("await core.memcpy(dst, src, *rest)")
+    line = at(one_copy, "await core.memcpy")
     with pytest.raises(KernelError) as caught:
         run(one_copy, out, x, *rest, device=device)
-    place = f"task 0 (cluster 0, core 0), test_refused_copies.py:{line}, at {format_ns(device.board.kernel_start_ps)}: "
+    place = f"task 0 (cluster 0, core 0), {line}, at {format_ns(device.board.kernel_start_ps)}: "
     assert str(caught.value).startswith(place + message)
     assert isinstance(caught.value, CopyError | AccessError)
 

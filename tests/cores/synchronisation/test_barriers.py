@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from kernel_lines import at
 from mlusim.cores.core import Core
 from mlusim.errors import HangError, InputError, KernelError
 from mlusim.hardware import board
@@ -164,11 +164,6 @@ def hang(run: Any, kernel: Any, *, dim: Any = 4, kind: str = "UNION1") -> str:
     return str(caught.value)
 
 
-def line_of(text: str) -> int:
-    lines = Path(__file__).read_text(encoding="utf-8").splitlines(keepends=True)
-    return next(number for number, line in enumerate(lines, 1) if text in line)
-
-
 async def memory_core_leaves(core: Core) -> None:
     if core.is_memory_core:
         return
@@ -177,9 +172,9 @@ async def memory_core_leaves(core: Core) -> None:
 
 
 def test_a_returned_memory_core_makes_sync_cluster_hang(run: Any) -> None:
-    line = line_of("# the memory core has left\n")
+    line = at(memory_core_leaves, "# the memory core has left")
     assert hang(run, memory_core_leaves) == (
-        f"deadlock: 4 tasks wait forever: tasks 0 to 3 wait in sync_cluster at test_barriers.py:{line}, the first "
+        f"deadlock: 4 tasks wait forever: tasks 0 to 3 wait in sync_cluster at {line}, the first "
         f"since {format_ns(X4.kernel_start_ps + 2 * ISSUE)}. Already returned: memory core of cluster 0. {ADVICE}"
     )
 
@@ -195,11 +190,11 @@ def test_a_returned_core_makes_barriers_hang(run: Any, name: str) -> None:
     async def kernel(core: Core) -> None:
         await a_core_leaves(core, name)
 
-    line = line_of("# core 2 has left\n")
+    line = at(a_core_leaves, "# core 2 has left")
     text = hang(run, kernel)
     assert text.startswith(
         f"deadlock: 4 tasks wait forever: memory core of cluster 0 and tasks 0, 1, 3 wait in {name} at "
-        f"test_barriers.py:{line}, the first since "
+        f"{line}, the first since "
     )
     assert text.endswith(f". Already returned: task 2 (cluster 0, core 2). {ADVICE}")
 

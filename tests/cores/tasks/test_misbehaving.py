@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import mlusim
+from kernel_lines import at
 from kernel_runs import run_alone
 from misbehaving_kernels import (
     CASES,
@@ -46,31 +47,24 @@ from mlusim.errors import (
 from mlusim.host.device import Device
 
 
-def named_line(kernel: Any) -> str:
-    """The file and line of a kernel that its error must name."""
-    lines, first = inspect.getsourcelines(kernel)
-    number = next(number for number, line in enumerate(lines) if line.rstrip().endswith("# named"))
-    return f"{Path(inspect.getfile(kernel)).name}:{first + number}"
-
-
 @pytest.mark.parametrize(
     ("kernel", "error", "message"), [*CASES, *MISNAMED], ids=lambda item: getattr(item, "__name__", "")
 )
 def test_the_error_names_the_line_in_a_test(kernel: Any, error: type[MlusimError], message: str) -> None:
-    place = rf"^task 0 \(cluster 0, core 0\), {re.escape(named_line(kernel))}, at [\d .]+ ns: "
+    place = rf"^task 0 \(cluster 0, core 0\), {re.escape(at(kernel, '# named'))}, at [\d .]+ ns: "
     with pytest.raises(error, match=place + message):
         run_alone(kernel)
 
 
 @pytest.mark.parametrize(("kernel", "name"), COROUTINES, ids=lambda item: getattr(item, "__name__", ""))
 def test_a_coroutine_that_is_never_awaited_is_an_error(kernel: Any, name: str) -> None:
-    message = f"{named_line(kernel)}: `{name}(...)` was never awaited, so it never ran: write `await {name}(...)`"
+    message = f"{at(kernel, '# named')}: `{name}(...)` was never awaited, so it never ran: write `await {name}(...)`"
     with pytest.raises(AwaitError, match=f"^{re.escape(message)}$"):
         run_alone(kernel)
 
 
 def test_a_forgotten_await_in_a_helper_is_reported_there() -> None:
-    with pytest.raises(AwaitError, match=rf"{named_line(forgotten_helper)}: `helper\(\.\.\.\)` was never awaited"):
+    with pytest.raises(AwaitError, match=rf"{at(forgotten_helper, '# named')}: `helper\(\.\.\.\)` was never awaited"):
         run_alone(calls_a_forgetful_helper)
 
 

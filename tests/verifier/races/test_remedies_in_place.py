@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 
 from findings import ONE, X, kinds_of, the_only_error
+from kernel_lines import at
 from mlusim import InOut, Output, verify
 
 FLAG = np.zeros(1, np.int32)
-
-
-def at(kernel, text):
-    """The line of a kernel that contains a text, as findings name it."""
-    lines, first = inspect.getsourcelines(kernel)
-    number = next(number for number, line in enumerate(lines, first) if text in line)
-    return f"{inspect.getsourcefile(kernel).rpartition('/')[2]}:{number}"
 
 
 async def swap(core, x, own=True):

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 
 import mlusim
 from findings import X, the_only_error
+from kernel_lines import at
 from mlusim import InOut, Output
-
-
-def line_of(kernel, text):
-    """The line of a kernel that contains a text."""
-    lines, first = inspect.getsourcelines(kernel)
-    return next(number for number, line in enumerate(lines, first) if text in line)
 
 
 def stages(slot, *, barrier):
@@ -41,7 +34,7 @@ def test_a_barrier_of_two_branches_belongs_at_the_end_of_their_loop():
     assert finding.title == "task 0 reads box before the memory core of cluster 0 is known to have written it"
     assert finding.remedy.partition("\n")[0] == (
         "`await core.sync_cluster()` in all cores of the cluster and its memory core, at the end of the loop at "
-        f"test_task_remedies.py:{line_of(kernel, 'for step')}"
+        + at(kernel, "for step")
     )
     mlusim.verify(stages(lambda step: step % 2, barrier=True), X, Output.like(X), reference=X, dim=4).check()
 
@@ -122,7 +115,7 @@ def test_tasks_that_update_one_row_need_a_lock_or_an_atomic():
             await core.memcpy(total, held)
 
     finding = the_only_error(kernel, X, InOut(np.zeros(8, np.float32)), dim=4)
-    load, store = (f"test_task_remedies.py:{line_of(kernel, text)}" for text in ("held, total", "total, held"))
+    load, store = (at(kernel, text) for text in ("held, total", "total, held"))
     assert finding.remedy.startswith(f"hold the same lock in every task from {load} to {store}: ")
     assert "\nor, if it is a sum, a maximum or the like, update it with an atomic" in finding.remedy
     assert "sync" not in finding.remedy
@@ -175,7 +168,7 @@ def test_a_store_behind_the_atomic_that_announces_it():
             await core.memcpy(out, tile)
 
     finding = the_only_error(kernel, X, Output((4, 8)), InOut(np.zeros(1, np.int32)), Output(8), dim=4)
-    store, atomic = (f"test_task_remedies.py:{line_of(kernel, text)}" for text in ("parts[core", "atomic_add"))
+    store, atomic = (at(kernel, text) for text in ("parts[core", "atomic_add"))
     assert finding.remedy.startswith(f"let {store} come before the atomic at {atomic}, if that tells the other task")
 
 
@@ -199,7 +192,7 @@ def test_tasks_that_wait_for_each_other_by_atomics_have_an_order_of_their_own():
 
     finding = the_only_error(kernel, X, Output((4, 8)), InOut(np.zeros(4, np.int32)), dim=4)
     assert [site.role for site in finding.sites] == ["writes", "reads"]
-    store, atomic = (f"test_task_remedies.py:{line_of(kernel, text)}" for text in ("memcpy(sums[task]", "reduce_add"))
+    store, atomic = (at(kernel, text) for text in ("memcpy(sums[task]", "reduce_add"))
     assert finding.remedy.startswith(f"let {store} come before the atomic at {atomic}, if that tells the other task")
 
 
@@ -261,9 +254,7 @@ def test_a_barrier_stands_where_all_tasks_pass_it(place):
     elif place == "inside":
         assert the_only_error(kernel, *arguments, dim=4).kind == "hang"
     else:
-        store, branch = (
-            f"test_task_remedies.py:{line_of(kernel, text)}" for text in ("edge[core.task_id],", "if core.task_id:")
-        )
+        store, branch = (at(kernel, text) for text in ("edge[core.task_id],", "if core.task_id:"))
         assert the_only_error(kernel, *arguments, dim=4).remedy.startswith(
             f"`await core.sync_all_ipu()` in all cores of the union, after {store} and before {branch}\n"
         )
