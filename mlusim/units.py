@@ -101,3 +101,10 @@ def format_ns(time_ps: int) -> str:
     nanoseconds, rest = divmod(time_ps, PS_PER_NS)
     fraction = f".{rest:03d}".rstrip("0") if rest else ""
     return f"{group_digits(nanoseconds)}{fraction} ns"
+
+
+def format_us(time_ps: float) -> str:
+    """Format a time in microseconds: `1 840.77 us`; small positive times are shown as `< 0.01 us`."""
+    if 0 < time_ps < 0.005 * PS_PER_US:
+        return "< 0.01 us"
+    return f"{time_ps / PS_PER_US:,.2f} us".replace(",", " ")

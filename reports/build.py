@@ -31,8 +31,8 @@ from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
 from mlusim.analysis.small_pictures import CURVE_PX, bandwidth_areas, cause_rectangles
 from mlusim.analysis.style import BLACK, CAUSE_COLOURS, INK, PAPER, READ, WRITE, time_unit
-from mlusim.analysis.summary import percent, us_text
-from mlusim.units import short_bytes
+from mlusim.analysis.summary import percent
+from mlusim.units import format_us, short_bytes
 from mlusim.verifier.check import check_log
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def words(case: Any, run: Result) -> str:
 def figures(run: Result) -> tuple[str, str, str, str]:
     """Return time, time over its lower bound, io_efficiency and bytes on the bus."""
     times = f"{run.time_ps / run.lower_bound.time_ps:.2f}" if run.lower_bound.time_ps else ""
-    return us_text(run.time_ps), times, percent(run.io_efficiency), short_bytes(sum(run.bus_bytes.values()))
+    return format_us(run.time_ps), times, percent(run.io_efficiency), short_bytes(sum(run.bus_bytes.values()))
 
 
 def readme(cases: Iterable[Any], runs: dict[str, Result]) -> str:
@@ -181,7 +181,7 @@ def small_picture(result: Result, longest_ps: int, width: int = 420) -> str:
     """
     metrics, records = result.metrics, LogColumns(result.log, result.board)
     name = f"{result.operator} on {result.board.name}"
-    label = escape(f"{name}: DRAM bandwidth over {us_text(metrics.time_ps)}, and where the time went")
+    label = escape(f"{name}: DRAM bandwidth over {format_us(metrics.time_ps)}, and where the time went")
     body = f'<text x="0" y="20" font-family="sans-serif" font-size="13" fill="{INK}">nothing ran: no byte moved</text>'
     if metrics.time_ps:
         part = (width - _LEFT - _RIGHT) * metrics.time_ps / longest_ps

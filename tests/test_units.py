@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlusim.units import format_bytes, group_digits, plural, short_bytes, signed
+from mlusim.units import format_bytes, format_us, group_digits, plural, short_bytes, signed
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,11 @@ def test_digits_are_grouped(value: int, text: str) -> None:
 def test_bytes_have_the_largest_unit_that_fits(count: int, short: str, exact: str) -> None:
     assert short_bytes(count) == short
     assert format_bytes(count) == exact
+
+
+@pytest.mark.parametrize(
+    ("time_ps", "text"),
+    [(0, "0.00 us"), (1, "< 0.01 us"), (4_999, "< 0.01 us"), (5_000, "0.01 us"), (1_234_567_890, "1 234.57 us")],
+)
+def test_microseconds_have_two_decimals_and_grouped_digits(time_ps: int, text: str) -> None:
+    assert format_us(time_ps) == text

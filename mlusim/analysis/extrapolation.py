@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mlusim.log import Log
-from mlusim.units import PS_PER_US, group_digits
+from mlusim.units import format_us, group_digits
 
 
 class Extrapolation(NamedTuple):
@@ -32,7 +32,7 @@ class Extrapolation(NamedTuple):
         return (
             f"{self.skipped_ps / time_ps:.0%} of the time ({group_digits(self.operations)} operations) is extrapolated "
             f"from a steady state; the time may be off by {self.bound_ps / time_ps:.2%} "
-            f"({self.bound_ps / PS_PER_US:.2f} us)"
+            f"({format_us(self.bound_ps)})"
         ).replace("%", " %")
 
     def to_json(self) -> dict[str, Any] | None:

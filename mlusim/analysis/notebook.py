@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.small_pictures import CURVE_PX, bandwidth_areas, share_bar, swatches
 from mlusim.analysis.style import BLACK, INK, PAPER
-from mlusim.analysis.summary import percent, us_text
-from mlusim.units import GIGA, format_bytes, plural
+from mlusim.analysis.summary import percent
+from mlusim.units import GIGA, format_bytes, format_us, plural
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -29,10 +29,10 @@ def result_html(result: Result) -> str:
     metrics, bound, board = result.metrics, result.lower_bound, result.board
     bus, compulsory = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
     facts = [
-        ("time", f"{us_text(metrics.time_ps)}, by the model ({result.known.text})"),
+        ("time", f"{format_us(metrics.time_ps)}, by the model ({result.known.text})"),
         (
             "lower bound",
-            us_text(bound.time_ps)
+            format_us(bound.time_ps)
             + (f", the run takes {result.time_ps / bound.time_ps:.3g} x" if bound.time_ps else ""),
         ),
         ("io_efficiency", f"{percent(metrics.io_efficiency)}; {metrics.verdict}"),
@@ -87,7 +87,7 @@ def _bandwidth(records: LogColumns, name: str) -> str:
     peak = records.board.dram_bandwidth_bytes_per_s
     label = f"DRAM bandwidth of {name} over time, of a peak of {peak / GIGA:g} GB/s"
     return (
-        f"<div>DRAM bandwidth over {us_text(records.time_ps)}: read dark, write above it; the line is the peak, "
+        f"<div>DRAM bandwidth over {format_us(records.time_ps)}: read dark, write above it; the line is the peak, "
         f"{peak / GIGA:g} GB/s</div>"
         f'<svg role="img" aria-label="{escape(label)}" width="{_WIDTH}" height="{CURVE_PX + 2}" '
         f'viewBox="0 -2 {_WIDTH} {CURVE_PX + 2}" style="max-width:100%">{"".join(bandwidth_areas(records, _WIDTH))}'

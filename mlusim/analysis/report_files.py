@@ -14,7 +14,7 @@ from mlusim.analysis.log_columns import LogColumns, check_run
 from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.provenance import provenance
-from mlusim.analysis.summary import percent, to_json, us_text
+from mlusim.analysis.summary import percent, to_json
 from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline_picture import draw_timeline
 from mlusim.analysis.trace import stream_trace
@@ -22,6 +22,7 @@ from mlusim.analysis.traffic import draw_traffic
 from mlusim.errors import InputError
 from mlusim.files import atomic_write, directory_for, utf8
 from mlusim.inputs import as_path
+from mlusim.units import format_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ def draw(result: Result) -> dict[str, Canvas]:
     metrics = result.metrics
     plan = result.plan
     run = f"{result.operator} on {result.board.name}"
-    about = f"{us_text(metrics.time_ps)} by the model, io_efficiency {percent(metrics.io_efficiency)}"
+    about = f"{format_us(metrics.time_ps)} by the model, io_efficiency {percent(metrics.io_efficiency)}"
     tile_map = {}
     if plan is not None:
         shape = " x ".join(map(str, plan.output_shape))

@@ -10,7 +10,7 @@ from mlusim.analysis.provenance import MODEL, provenance
 from mlusim.files import source_name
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES
-from mlusim.units import GIGA, KIB, MEGA, PS_PER_US, format_bytes, group_digits, plural, short_bytes
+from mlusim.units import GIGA, KIB, MEGA, PS_PER_US, format_bytes, format_us, group_digits, plural, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.analysis.metrics import Metrics
@@ -38,7 +38,7 @@ def figures(result: Result) -> list[Row]:
     """Return the rows of time, bytes, efficiencies with the vendor's verdict, and bottleneck."""
     metrics, board = result.metrics, result.board
     table = [
-        Row("time", us_text(metrics.time_ps), f"model of {board.name}, not a measurement"),
+        Row("time", format_us(metrics.time_ps), f"model of {board.name}, not a measurement"),
         *_steady(result),
         Row("known error", "", result.known.text),
         _lower_bound(result),
@@ -138,7 +138,7 @@ def _causes(result: Result) -> list[Row]:
         Row(
             "where time went" if position == 0 else "",
             percent(total / metrics.core_time_ps),
-            f"{CAUSES[name]} ({total / cores / PS_PER_US:.2f} us per core on average)",
+            f"{CAUSES[name]} ({format_us(total / cores)} per core on average)",
         )
         for position, (name, total) in enumerate(shares)
         if total
@@ -150,7 +150,7 @@ def _lower_bound(result: Result) -> Row:
     by_compute = bound.compute_ps > bound.io_ps
     what = "the operator's work on all cores" if by_compute else "compulsory bytes at peak bandwidth"
     times = f"; the run takes {result.time_ps / bound.time_ps:.2f} x" if bound.time_ps else ""
-    return Row("lower bound", us_text(bound.time_ps), f"{what}{times}")
+    return Row("lower bound", format_us(bound.time_ps), f"{what}{times}")
 
 
 def _losses(result: Result) -> list[Row]:
@@ -159,10 +159,10 @@ def _losses(result: Result) -> list[Row]:
     if not above_ps:
         return []
     uncertain = ", ".join(most_sensitive_to(result.board, bound, result.metrics))
-    table = [Row("above the bound", us_text(above_ps), f"most sensitive to {uncertain}" if uncertain else "")]
+    table = [Row("above the bound", format_us(above_ps), f"most sensitive to {uncertain}" if uncertain else "")]
     for name, total in sorted(bound.losses_ps.items(), key=lambda item: -item[1]):
         if total:
-            table.append(Row("", us_text(total // cores), f"{LOSSES[name]} ({percent(total / cores / above_ps)})"))
+            table.append(Row("", format_us(total // cores), f"{LOSSES[name]} ({percent(total / cores / above_ps)})"))
     return table
 
 
@@ -179,14 +179,6 @@ def _lines(result: Result) -> list[Row]:
             note = f"{location} {line.function}: mostly {CAUSES[main_cause]}"
             table.append(Row("" if table else "time by line", share, note))
     return table
-
-
-def us_text(time_ps: int) -> str:
-    """Format a time in microseconds: `40.77 us`; small positive times are shown as `< 0.01 us`."""
-    if 0 < time_ps < 0.005 * PS_PER_US:
-        return "< 0.01 us"
-    whole, _, fraction = f"{time_ps / PS_PER_US:.2f}".partition(".")
-    return f"{group_digits(int(whole))}.{fraction} us"
 
 
 def percent(share: float | None) -> str:

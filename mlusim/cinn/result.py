@@ -16,7 +16,7 @@ from mlusim.hardware import Board
 from mlusim.log import Log
 from mlusim.results.figures import RunFigures
 from mlusim.results.result import Result
-from mlusim.units import group_digits, plural
+from mlusim.units import format_us, group_digits, plural
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +115,7 @@ class NetResult(RunFigures):
 
     def __repr__(self) -> str:
         operators = plural(len(self.steps), "operator")
-        return f"<result of net {self.name!r} on {self.board.name}: {self.time_us:.2f} us, {operators}>"
+        return f"<result of net {self.name!r} on {self.board.name}: {format_us(self.time_ps)}, {operators}>"
 
 
 def _figures(run: Result | NetResult) -> tuple[str, str, str, str]:

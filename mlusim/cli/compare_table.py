@@ -66,8 +66,8 @@ def print_comparison(
 
 def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
     from mlusim.analysis.breakdown import CAUSES
-    from mlusim.analysis.summary import percent, us_text
-    from mlusim.units import short_bytes
+    from mlusim.analysis.summary import percent
+    from mlusim.units import format_us, short_bytes
 
     shares = sorted(row.where_time_went.items(), key=lambda item: -item[1])[: _CAUSES_SHOWN if full else 1]
     went = "; ".join(f"{CAUSES[cause]} {percent(spent / row.core_time_ps)}" for cause, spent in shares if spent)
@@ -78,7 +78,7 @@ def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
     return (
         name,
         *((str(row.tier),) if tiers else ()),
-        us_text(row.time_ps),
+        format_us(row.time_ps),
         speed,
         percent(row.io_efficiency),
         *(sizes if full else ()),

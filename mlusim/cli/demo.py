@@ -110,12 +110,13 @@ def demo(
 def _write_film(folder: Path, clips: Array, shifted: Array, result: Result) -> Path:
     """Write a picture of the first clip before and after, and return its path."""
     from mlusim.analysis.demo_picture import draw_film
-    from mlusim.analysis.summary import us_text
+    from mlusim.units import format_us
 
     film = draw_film(
         [("before", pictures(clips[0])), ("after", pictures(shifted[0]))],
         f"Red, green and blue shifted by {', '.join(f'{shift:+d}' for shift in _SHIFTS[0])} frames",
-        f"{result.operator} on {result.board.name}, strategy {result.strategy}: {us_text(result.time_ps)} by the model",
+        f"{result.operator} on {result.board.name}, strategy {result.strategy}: "
+        f"{format_us(result.time_ps)} by the model",
     )
     path = folder / "film.png"
     write_bytes("--report", path, film.png())

@@ -70,12 +70,12 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
 def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> None:
     from mlusim.analysis.breakdown import CAUSES
     from mlusim.analysis.page.difference import figure_cells
-    from mlusim.analysis.summary import us_text
+    from mlusim.units import format_us
 
     before, after = difference.before, difference.after
     change = f" ({signed(100 * (after.time_ps / before.time_ps - 1), 1)} %)" if before.time_ps else ""
     for letter, result, name in zip("AB", (before, after), difference.names, strict=True):
-        show.print_text(f"{letter}  {us_text(result.time_ps)}  {name}")
+        show.print_text(f"{letter}  {format_us(result.time_ps)}  {name}")
     show.print_text(f"\n{_signed(difference.time_ps)} us{change}, per core on average:\n")
     causes = sorted((item for item in difference.causes_ps.items() if item[1]), key=lambda item: -abs(item[1]))
     if causes:

@@ -49,11 +49,12 @@ def explain(*, run: str, full: bool, as_json: bool, quiet: bool) -> None:
 def _print(explanation: Explanation, *, full: bool) -> None:
     from mlusim.analysis.breakdown import CAUSES
     from mlusim.analysis.lower_bound import LOSSES
-    from mlusim.analysis.summary import us_text
+    from mlusim.units import format_us
 
     result = explanation.result
-    show.print_text(f"{result.operator} on {result.board.name}: {us_text(result.time_ps)}")
-    show.print_text(f"{us_text(explanation.above_ps)} above the lower bound of {us_text(result.lower_bound.time_ps)}\n")
+    show.print_text(f"{result.operator} on {result.board.name}: {format_us(result.time_ps)}")
+    bound = format_us(result.lower_bound.time_ps)
+    show.print_text(f"{format_us(explanation.above_ps)} above the lower bound of {bound}\n")
     losses = sorted(explanation.losses_ps.items(), key=lambda item: -item[1])
     rows = [(f"{value / PS_PER_US:.2f}", LOSSES[name]) for name, value in losses if value]
     if rows:

@@ -107,15 +107,15 @@ def _change(text: str) -> tuple[str, Any]:
 
 
 def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: str) -> str:
-    from mlusim.analysis.summary import us_text
+    from mlusim.units import format_us
 
     board = result.board.name
     if parameters:
         board += f" with {', '.join(f'{name} = {value}' for name, value in parameters.items())}"
     change = f" ({signed(100 * (result.time_ps / recorded.time_ps - 1), 1)} %)" if recorded.time_ps else ""
     lines = [
-        f"{result.operator}: {us_text(recorded.time_ps)} on {recorded.board.name}, as recorded",
-        f"{us_text(result.time_ps)}{change} on {board}",
+        f"{result.operator}: {format_us(recorded.time_ps)} on {recorded.board.name}, as recorded",
+        f"{format_us(result.time_ps)}{change} on {board}",
     ]
     if split:
         lines.append(f"The recorded split was kept; a new run on that board would use another: {split}.")

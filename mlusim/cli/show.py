@@ -136,14 +136,15 @@ def print_summary(result: Result, rows: Iterable[Row]) -> None:
 
 def print_suggestions(title: str, suggestions: Sequence[Suggestion], result: Result) -> None:
     """Print what to try for a run."""
-    from mlusim.analysis.summary import percent, us_text
+    from mlusim.analysis.summary import percent
+    from mlusim.units import format_us
 
     if suggestions:
         print_text(f"\n{title}. Predictions, with one loss removed:")
     for suggestion in suggestions:
         saved = percent(1 - suggestion.time_ps / result.time_ps)
         print_text(
-            f"  {us_text(suggestion.time_ps)} ({saved} less) if {suggestion.assumption}:\n      {suggestion.change}"
+            f"  {format_us(suggestion.time_ps)} ({saved} less) if {suggestion.assumption}:\n      {suggestion.change}"
         )
 
 

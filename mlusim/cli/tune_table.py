@@ -45,7 +45,7 @@ def _has_plans(tuning: Tuning) -> bool:
 
 def _notes(tuning: Tuning) -> list[str]:
     """Return the lines below the table: what was tried, and how good the best is."""
-    from mlusim.analysis.summary import us_text
+    from mlusim.units import format_us
 
     best = tuning.best
     tried = f"{plural(len(tuning.rows), 'plan' if _has_plans(tuning) else 'setting')} ran"
@@ -56,7 +56,7 @@ def _notes(tuning: Tuning) -> list[str]:
     notes = [tried]
     if not _has_plans(tuning):
         notes += [f"could not run: {settings}: {message}" for settings, _, message in tuning.refused[:_REASONS]]
-    bound = us_text(round(best["lower_bound_us"] * PS_PER_US))
+    bound = format_us(round(best["lower_bound_us"] * PS_PER_US))
     over = f"{best['time_us'] / best['lower_bound_us']:.2f} x " if best["lower_bound_us"] else ""
     early = ", so the search ended early" if tuning.at_lower_bound else ""
     notes.append(f"the best takes {over}the lower bound of {bound}{early}")

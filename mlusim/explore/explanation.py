@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.lower_bound import LOSSES
-from mlusim.analysis.summary import us_text
 from mlusim.explore.diff import shares, source_text
 from mlusim.explore.suggestions import Suggestion, what_to_try
 from mlusim.files import source_name
 from mlusim.results.result import Result
+from mlusim.units import format_us
 
 
 class LineTime(NamedTuple):
@@ -52,7 +52,7 @@ class Explanation:
     what_to_try: Sequence[Suggestion]
 
     def __repr__(self) -> str:
-        above = f"{us_text(self.above_ps)} above the lower bound"
+        above = f"{format_us(self.above_ps)} above the lower bound"
         if self.above_ps:
             above += f", most of it {LOSSES[max(self.losses_ps, key=lambda name: self.losses_ps[name])]}"
         return f"<explanation of {self.result.operator} on {self.result.board.name}: {above}>"

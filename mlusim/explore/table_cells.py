@@ -58,13 +58,14 @@ def sweep_cells(rows: Sequence[Row], axes: Sequence[str], *, full: bool, most_wo
 
 def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
     """Return the columns of figures: header, and the text of a completed row."""
-    from mlusim.analysis.summary import percent, us_text
+    from mlusim.analysis.summary import percent
+    from mlusim.units import format_us
 
     columns: dict[str, Callable[[Row], str]] = {}
     if operators:
         columns["tier"] = lambda row: str(row.get("tier", ""))
     columns |= {
-        "time": lambda row: us_text(row["time_ps"]),
+        "time": lambda row: format_us(row["time_ps"]),
         "io_eff.": lambda row: percent(row["io_efficiency"]),
         "bus/min.": lambda row: f"{row['traffic_ratio']:.2f} x",
     }
@@ -73,7 +74,7 @@ def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
             columns["plan"] = lambda row: str(row.get("plan_strategy", ""))
             columns["tiles"] = lambda row: str(row.get("tiles", ""))
         columns |= {
-            "bound": lambda row: us_text(round(row["lower_bound_us"] * PS_PER_US)),
+            "bound": lambda row: format_us(round(row["lower_bound_us"] * PS_PER_US)),
             "read": lambda row: short_bytes(row["bus_read_bytes"]),
             "written": lambda row: short_bytes(row["bus_write_bytes"]),
             "NRAM": lambda row: short_bytes(row["peak_nram_bytes"]),
@@ -90,7 +91,7 @@ def tuning_cells(rows: Sequence[Row], axes: Sequence[str], *, full: bool) -> Cel
         axes: for a kernel: the settings with several values.
         full: all columns, and whole reasons.
     """
-    from mlusim.analysis.summary import us_text
+    from mlusim.units import format_us
 
     # An operator's rows have plans with tiers; a kernel's do not.
     plans = "tier" in rows[0]
@@ -99,7 +100,7 @@ def tuning_cells(rows: Sequence[Row], axes: Sequence[str], *, full: bool) -> Cel
     for row in rows:
         cells = _plan_cells(row, full=full) if plans else [str(row.get(axis, "")) for axis in settings]
         why = row["why"] if full else row["why"].partition(";")[0].partition(":")[0]
-        lines.append([*cells, us_text(row["time_ps"]), "best" if row is rows[0] else _slower(row["slower"]), why])
+        lines.append([*cells, format_us(row["time_ps"]), "best" if row is rows[0] else _slower(row["slower"]), why])
     heads = [*settings, "time", "", "why it is slower"]
     first_number, keys = (1, 2) if plans else (0, len(axes))
     return Cells(heads, lines, [*range(first_number, len(heads) - 1)], keys)

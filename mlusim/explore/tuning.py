@@ -21,7 +21,7 @@ from mlusim.explore.table_cells import MOST_ROWS, tuning_cells
 from mlusim.hardware import Board
 from mlusim.inputs import check_flags
 from mlusim.progress import Bar
-from mlusim.units import plural
+from mlusim.units import format_us, plural
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -81,8 +81,8 @@ class Tuning:
         best = self.best
         chosen = _settings(best, self.axes) if self.axes else str(best.get("plan_strategy", ""))
         return (
-            f"<tuning of {self.operator} on {self.board.name}: best {chosen or 'as it is'}, {best['time_us']:.2f} us, "
-            f"{plural(len(self.rows), 'plan')} ran>"
+            f"<tuning of {self.operator} on {self.board.name}: best {chosen or 'as it is'}, "
+            f"{format_us(best['time_ps'])}, {plural(len(self.rows), 'plan')} ran>"
         )
 
     def _repr_html_(self) -> str:

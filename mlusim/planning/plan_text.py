@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.units import PS_PER_US, format_bytes, group_digits, plural
+from mlusim.units import format_bytes, format_us, group_digits, plural
 
 if TYPE_CHECKING:
     from mlusim.planning.plan import Plan
@@ -47,7 +47,7 @@ def explain(plan: Plan) -> str:
     else:
         lines.append("  tiles      none")
     if plan.predicted_ps is not None:
-        lines.append(f"  predicted  {plan.predicted_ps / PS_PER_US:.2f} us by the board's cost functions")
+        lines.append(f"  predicted  {format_us(plan.predicted_ps)} by the board's cost functions")
     return "\n".join(lines)
 
 

@@ -30,7 +30,7 @@ from mlusim.planning.reverse_groups import Group, Method, coalesce, method_of
 from mlusim.planning.search import Candidate, best_by_strategy, strategies_to_try
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, in_turn, max_loops
 from mlusim.planning.tiles import Tiles
-from mlusim.units import PS_PER_US, ceil_div, group_digits, plural, round_up
+from mlusim.units import ceil_div, format_us, group_digits, plural, round_up
 
 STRATEGIES: dict[str, str] = {
     "auto": "the strategy with the shortest predicted time",
@@ -270,7 +270,7 @@ def _comparison(fastest: dict[str, _Candidate], groups: tuple[Group, ...]) -> st
         method = candidate.split.method
         passes = len(method.passes)
         loads = "contiguous" if method.segment == candidate.split.cut.pivot else _segments(method, groups)
-        parts.append(f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us ({loads}, {plural(passes, 'mirror')})")
+        parts.append(f"{name} {format_us(candidate.predicted_ps)} ({loads}, {plural(passes, 'mirror')})")
     return f"predicted: {', '.join(parts)}"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mlusim.hardware import Board
-from mlusim.units import PS_PER_US
+from mlusim.units import format_us
 
 Split = TypeVar("Split")
 
@@ -63,7 +63,7 @@ def best_by_strategy(candidates: Iterable[Candidate[Split]]) -> dict[str, Candid
 
 def predicted_text(fastest: Mapping[str, Candidate[Any]]) -> str:
     """Format the predicted times of the strategies, for the reason of a plan."""
-    times = (f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us" for name, candidate in fastest.items())
+    times = (f"{name} {format_us(candidate.predicted_ps)}" for name, candidate in fastest.items())
     return f"predicted: {', '.join(times)}"
 
 

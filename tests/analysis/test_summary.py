@@ -7,17 +7,18 @@ import pytest
 
 import mlusim
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.summary import FORMAT, percent, rows, to_json, us_text
+from mlusim.analysis.summary import FORMAT, percent, rows, to_json
 from mlusim.explore.diff import diff
 from mlusim.planning.plan import Plan
 from mlusim.planning.tiles import Tiles
 from mlusim.results.result import Result
+from mlusim.units import format_us
 
 
 def test_rows_contain_the_key_figures(result):
     table = {row.label: row for row in rows(result) if row.label}
     metrics = result.metrics
-    assert table["time"].value == us_text(metrics.time_ps)
+    assert table["time"].value == format_us(metrics.time_ps)
     assert table["cycles"].note == "at 1000 MHz"
     assert table["GDRAM2NRAM requested"].value.replace(" ", "") == f"{metrics.bytes_requested['GDRAM2NRAM']}B"
     assert {"NRAM2GDRAM requested", "DRAM bus, read", "DRAM bus, write", "compute_efficiency", "peak NRAM"} <= set(
@@ -38,14 +39,6 @@ def test_rows_contain_the_key_figures(result):
 )
 def test_percent(share, text):
     assert percent(share) == text
-
-
-@pytest.mark.parametrize(
-    ("time_ps", "text"),
-    [(0, "0.00 us"), (1, "< 0.01 us"), (4_999, "< 0.01 us"), (5_000, "0.01 us"), (1_234_567_890, "1 234.57 us")],
-)
-def test_us_text(time_ps, text):
-    assert us_text(time_ps) == text
 
 
 SCHEMA = {

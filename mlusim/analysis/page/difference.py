@@ -12,11 +12,11 @@ from mlusim.analysis.page.footer import origin
 from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
 from mlusim.analysis.small_pictures import share_bar, swatches
-from mlusim.analysis.summary import percent, us_text
+from mlusim.analysis.summary import percent
 from mlusim.analysis.timeline_picture import draw_two_timelines
 from mlusim.errors import InputError
 from mlusim.files import atomic_write, directory_for, utf8
-from mlusim.units import PS_PER_US, group_digits, signed
+from mlusim.units import PS_PER_US, format_us, group_digits, signed
 
 if TYPE_CHECKING:
     from mlusim.explore.diff import Difference, MetricChange
@@ -50,7 +50,7 @@ def difference_page(difference: Difference, tries: Sequence[Suggestion]) -> str:
             (
                 name,
                 esc(names[name]),
-                us_text(result.time_ps),
+                format_us(result.time_ps),
                 share_bar(result.metrics, longest_ps, 420, 18),
             )
             for name, result in runs.items()
@@ -103,7 +103,7 @@ def _tries(result: Result, tries: Sequence[Suggestion]) -> str:
         (
             esc(suggestion.change),
             esc(suggestion.assumption),
-            us_text(suggestion.time_ps),
+            format_us(suggestion.time_ps),
             f"{percent(1 - suggestion.time_ps / result.time_ps)}",
         )
         for suggestion in tries

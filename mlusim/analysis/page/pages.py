@@ -13,11 +13,11 @@ from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.page.parts import esc, head, table
 from mlusim.analysis.small_pictures import share_bar, swatches
-from mlusim.analysis.summary import percent, us_text
+from mlusim.analysis.summary import percent
 from mlusim.errors import InputError, shown
 from mlusim.files import atomic_write, directory_for, utf8
 from mlusim.inputs import as_path, check_is
-from mlusim.units import short_bytes
+from mlusim.units import format_us, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -102,7 +102,7 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
         esc(result.operator),
         f'<span class="name">{esc(result.board.name)}</span>',
         esc(result.strategy or _launched(result)),
-        us_text(metrics.time_ps),
+        format_us(metrics.time_ps),
         times,
         percent(metrics.io_efficiency),
         short_bytes(sum(metrics.bus_bytes.values())),

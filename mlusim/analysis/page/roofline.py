@@ -9,7 +9,7 @@ import numpy as np
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.metrics import ANY_SHAPE_BAR, NETWORK_BAR, Metrics
 from mlusim.analysis.style import BLACK, GREY, PURPLE, ROOF, ROOFS_TOGETHER
-from mlusim.units import GIB, GIGA, KIB, PS_PER_S, PS_PER_US
+from mlusim.units import GIB, GIGA, KIB, PS_PER_S, format_us
 
 _POINTS = 60
 _MARGIN = 30.0
@@ -112,7 +112,7 @@ def _movement(records: LogColumns, metrics: Metrics) -> Roofline:
         else "The operator only moves data, so its roof is bandwidth."
     )
     about = (
-        f"{why} Launch and latency take {fixed_ps / PS_PER_US:.2f} us "
+        f"{why} Launch and latency take {format_us(fixed_ps)} "
         f"at any size: below {half / KIB:.4g} KiB they cost more than moving the bytes at the DRAM's peak."
     )
     return Roofline("bytes moved [B]", "bandwidth [GB/s]", roofs, points, about)

@@ -17,8 +17,8 @@ from mlusim.analysis.page.tensors import tensor_row, tensor_traffic
 from mlusim.analysis.page.tiles import tile_data, tile_map
 from mlusim.analysis.page.timeline import CauseSpans, cause_spans, timeline_data
 from mlusim.analysis.style import core_colours
-from mlusim.analysis.summary import figures, percent, split_rows, us_text
-from mlusim.units import GIGA, PS_PER_S, PS_PER_US, format_ns, group_digits, plural, short_bytes
+from mlusim.analysis.summary import figures, percent, split_rows
+from mlusim.units import GIGA, PS_PER_S, PS_PER_US, format_ns, format_us, group_digits, plural, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -81,13 +81,13 @@ class Sections:
         bus = sum(metrics.bus_bytes.values())
         compulsory = sum(metrics.compulsory_bytes.values())
         times = (
-            f"{result.time_ps / bound.time_ps:.2f} x the lower bound of {us_text(bound.time_ps)}"
+            f"{result.time_ps / bound.time_ps:.2f} x the lower bound of {format_us(bound.time_ps)}"
             if bound.time_ps
             else ""
         )
         cores = len({(task.cluster, task.core) for task in result.log.tasks if not task.is_memory_core})
         cards = [
-            ("Time", us_text(metrics.time_ps), times or f"lower bound {us_text(bound.time_ps)}"),
+            ("Time", format_us(metrics.time_ps), times or f"lower bound {format_us(bound.time_ps)}"),
             ("io_efficiency", percent(metrics.io_efficiency), metrics.verdict),
             (
                 "On the DRAM bus",
@@ -121,8 +121,8 @@ class Sections:
         name = bound.largest_loss
         share = bound.losses_ps[name] / result.board.cores / above
         return (
-            f"The run takes {us_text(above)} more than its lower bound; the largest part of that, {percent(share)}, is "
-            f"<em>{esc(LOSSES[name])}</em>."
+            f"The run takes {format_us(above)} more than its lower bound; the largest part of that, {percent(share)}, "
+            f"is <em>{esc(LOSSES[name])}</em>."
         )
 
     def _time(self) -> str:
@@ -134,7 +134,7 @@ class Sections:
             "losses",
             "The lower bound, and the time above it by cause, per core on average. DRAM losses have "
             f"shades of the colour of bandwidth contention.{esc(uncertain)}",
-            f"Lower bound {us_text(bound.time_ps)} of {us_text(result.time_ps)}. {self._spoken_losses()}",
+            f"Lower bound {format_us(bound.time_ps)} of {format_us(result.time_ps)}. {self._spoken_losses()}",
             charts.losses(bound, cores),
         )
         chart = self._chart(
@@ -164,7 +164,7 @@ class Sections:
     def _spoken_losses(self) -> str:
         bound, cores = self.result.lower_bound, self.result.board.cores
         losses = sorted(bound.losses_ps.items(), key=lambda item: -item[1])
-        return "; ".join(f"{LOSSES[name]} {us_text(total // cores)}" for name, total in losses if total)
+        return "; ".join(f"{LOSSES[name]} {format_us(total // cores)}" for name, total in losses if total)
 
     def _timeline(self) -> str:
         spans = cause_spans(self.records)
@@ -187,7 +187,7 @@ class Sections:
             "timeline",
             "Drag to zoom in, double-click for the whole run. Where a column of pixels covers several spans, they are "
             "stacked in proportion to their time." + _merged(spans),
-            f"{len(units)} cores and memory cores over {us_text(self.records.time_ps)}, coloured by cause.",
+            f"{len(units)} cores and memory cores over {format_us(self.records.time_ps)}, coloured by cause.",
         )
         return (
             '<div class="controls"><label>Show <select id="timeline-choice"><option value="all">all cores, where '
@@ -298,7 +298,7 @@ class Sections:
 def _merged(spans: CauseSpans) -> str:
     if not spans.merged:
         return f" All {group_digits(len(spans))} spans are shown."
-    within = us_text(spans.within_ps) if spans.within_ps >= PS_PER_US else format_ns(spans.within_ps)
+    within = format_us(spans.within_ps) if spans.within_ps >= PS_PER_US else format_ns(spans.within_ps)
     return (
         f" The run has {group_digits(spans.merged)} spans, too many for a page: those shorter than {within} are summed "
         "by lane and cause over intervals of that length, which leaves "
