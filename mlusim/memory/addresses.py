@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mlusim.arrays import Integers
+from mlusim.arrays import Array, Integers
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.memory import element_loops
@@ -20,7 +20,6 @@ from mlusim.memory.loop_costs import AddressInstructions, address_instructions
 from mlusim.memory.view import View
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
-_INT64_MAX = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,28 +170,24 @@ class Addresses:
         rows = np.empty(self.count, _INT32 if narrow else _INT64)
         selected = np.empty(self.count, _INT64) if pattern.narrowed else None
         positions = pattern.positions if pattern.positional else None
-        found = element_loops.rows_of_lookups(index, pattern.table, positions, self.base, rows, selected)
+        found = element_loops.rows_of_lookups(_signed(index), pattern.table, positions, self.base, rows, selected)
         if found < 0:
             self._check_values(name, index)
         if selected is None:
             return rows, None
         return rows[:found].copy(), selected[:found].copy()
 
-    def _values(self, name: str) -> Integers:
-        """Return the index values, flattened, as int32 or int64."""
+    def _values(self, name: str) -> Array:
+        """Return the index values, flattened."""
         for view in (self.index, self.origin):
             if view is not None and view.allocation.buffer is not None:
-                values = np.ascontiguousarray(view.typed()).reshape(-1)
-                if values.dtype in (_INT32, _INT64):
-                    return values
-                # Of uint64, the largest value of int64 exceeds every extent as well.
-                return (np.minimum(values, _INT64_MAX) if values.dtype == np.uint64 else values).astype(_INT64)
+                return np.ascontiguousarray(view.typed()).reshape(-1)
         raise MissingDataError(
             f"{name} by {self.index!r}, which has a size but no bytes in a timing-only run: upload the index with its "
             "bytes (keep_data=True) and name it as origin, or run with data"
         )
 
-    def _check_values(self, name: str, index: Integers) -> None:
+    def _check_values(self, name: str, index: Array) -> None:
         """Raise `AccessError` for the first value outside its axis."""
         for column, axis in enumerate(self.axes):
             values = index[column :: len(self.axes)]
@@ -203,3 +198,10 @@ class Addresses:
                     f"{name}: index {values[lookup]} of lookup {lookup}, column {column}, is outside an axis of "
                     f"{axis.extent}"
                 )
+
+
+def _signed(values: Array) -> Integers:
+    """Return integers as int32 or int64; numbers that exceed int64 become its largest, which exceeds every axis too."""
+    if values.dtype in (_INT32, _INT64):
+        return values
+    return (np.minimum(values, np.iinfo(np.int64).max) if values.dtype == np.uint64 else values).astype(_INT64)

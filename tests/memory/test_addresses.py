@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlusim.errors import AccessError
 from mlusim.memory.addresses import Addresses, IndexedAxis
 from mlusim.memory.allocation import Memory
 from mlusim.memory.kinds import MemoryKind
@@ -33,7 +34,7 @@ def axes(draw: st.DrawFn) -> IndexedAxis:
     base=st.integers(0, 3) | st.integers((1 << 31) - 3, (1 << 31) + 3),
     data=st.data(),
 )
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.int64, np.uint64])
 def test_rows_equal_those_of_unlimited_integers(
     dtype: type,
     columns: list[IndexedAxis],
@@ -68,3 +69,13 @@ def test_rows_equal_those_of_unlimited_integers(
     assert rows.tolist() == expected
     assert inside is None or inside.tolist() == selected
     assert inside is not None or len(selected) == count
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("i1", -8), ("i4", 7), ("i8", -(1 << 63)), ("u8", (1 << 64) - 1)])
+def test_a_value_outside_its_axis_is_an_error(dtype: str, value: int) -> None:
+    memory = Memory(MemoryKind.NRAM, "the NRAM", 1 << 10)
+    index = View.of(memory.allocate(np.dtype(dtype).itemsize * 6, "index", 0), (3, 2), np.dtype(dtype))
+    index.typed()[...] = [[0, 0], [0, value], [0, 0]]
+    axes = tuple(IndexedAxis(extent=7, step=1, start=0, stop=7) for _ in range(2))
+    with pytest.raises(AccessError, match=f"^a loop: index {value} of lookup 1, column 1, is outside an axis of 7$"):
+        Addresses((3,), (1,), index=index, axes=axes).resolve("a loop")
