@@ -14,6 +14,8 @@ from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline_picture import draw_timeline
 from mlusim.explore.compare import compare
 from mlusim.hardware.toml_board import to_toml
+from mlusim.planning import split
+from mlusim.validation.report import validate
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 RUN = mlusim.ops.reverse(X, 0)
@@ -31,6 +33,10 @@ async def copy(core, x, out, rows=1):
 
 async def copy_all(core, *tensors):
     await copy(core, *tensors)
+
+
+def plan_of(**options):
+    return mlusim.Plan.from_tiles(PLAN.tiles, (4, 6), **options)
 
 
 def sweep(**axes):
@@ -70,6 +76,27 @@ def test_an_object_of_another_class_is_named(call, message, value, tmp_path, mon
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: split.buffer_bytes(BOARD, 0), r"^buffer_bytes: buffers=0: pass an integer of at least 1$"),
+        (
+            lambda: split.buffer_bytes("mlu370-x4"),
+            r"^buffer_bytes: board='mlu370-x4' is not a Board: pass mlusim\.board",
+        ),
+        (lambda: split.max_loops(370), r"^max_loops: board=370 is not a Board"),
+        (lambda: split.union1_launch(BOARD, -1), r"^union1_launch: units=-1: pass an integer of at least 0$"),
+        (lambda: split.run_lengths(7, 0), r"^runs: tasks=0: pass an integer of at least 1$"),
+        (lambda: split.in_turn([1.5], 2), r"^in_turn: sizes=\[1\.5\]: pass the size of each item, a list of integers$"),
+        (lambda: split.boxes(3, [0]), r"^boxes: cuts=3: pass a list with an item for each axis$"),
+        (lambda: plan_of(tier="a"), r"^the tier of the plan='a': pass an integer of at least 1$"),
+        (lambda: plan_of(reason=None), r"^the reason of the plan=None is not text$"),
+        (lambda: plan_of(parameters=3), r"^the parameters of the plan=3 is not a Mapping: pass names and values"),
+        (lambda: mlusim.cinn.NetBuilder(3), r"^NetBuilder: name=3 is not text$"),
+        (
+            lambda: mlusim.cinn.NetBuilder("n").create_input("int8", b"x"),
+            r"create_input: shape b'x' must be a sequence of integers",
+        ),
+        (lambda: mlusim.verifier.checked("no").__enter__(), r"^on='no': choose True or False$"),
+        (lambda: mlusim.verify(copy, X, mlusim.Output.like(X)).text(hints="no"), r"^hints='no': choose True or False$"),
+        (lambda: [*validate(["copy", "nope"])], r"^no measurement begins with 'nope'; choose one of copy-8\.4MB, "),
         (lambda: measure(LOG, BOARD, theory_ops=1.5), r"^theory_ops=1\.5: pass an integer of at least 0$"),
         (
             lambda: measure(LOG, BOARD, tensor_bytes={"read": 1}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from operator import index as as_index
 from os import PathLike
 from typing import Any
 
@@ -13,7 +12,7 @@ from mlusim.cinn.program import Program
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board, board
-from mlusim.inputs import as_shape
+from mlusim.inputs import as_shape, as_text, as_tuple
 from mlusim.ops.argument_errors import explained
 from mlusim.ops.bitcast_convert import BITCAST_CONVERT
 from mlusim.ops.cast import CAST
@@ -48,7 +47,7 @@ class NetBuilder:
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = as_text("NetBuilder: name", name)
         self._variables: dict[str, Variable] = {}
         self._inputs: list[Variable] = []
         self._instructions: list[Instruction] = []
@@ -62,13 +61,9 @@ class NetBuilder:
             shape: extents, 0 or more each.
             name: unique in the net.
         """
-        try:
-            extents = tuple(as_index(extent) for extent in shape)
-        except TypeError:
-            raise InputError(
-                f"create_input: shape {shown(shape)} must be a sequence of integers, such as (8, 24)"
-            ) from None
-        extents = as_shape("create_input: shape", extents)
+        if not isinstance(as_tuple(shape), tuple):
+            raise InputError(f"create_input: shape {shown(shape)} must be a sequence of integers, such as (8, 24)")
+        extents = as_shape("create_input: shape", shape)
         variable = self._new("create_input", name, extents, dtype_of(type))
         self._inputs.append(variable)
         return variable

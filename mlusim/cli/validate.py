@@ -11,7 +11,7 @@ from mlusim.cli.files import check_file
 from mlusim.cli.option_types import NEW_FILE, complete_from
 from mlusim.cli.options import full_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
-from mlusim.errors import InputError, choose_one
+from mlusim.errors import InputError
 from mlusim.units import signed
 
 if TYPE_CHECKING:
@@ -53,20 +53,17 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
     from mlusim.progress import Bar
     from mlusim.validation import report
 
-    known = _names()
-    for name in names:
-        if not any(row.startswith(name) for row in known):
-            raise InputError(f"no measurement begins with {name!r}; {choose_one(name, known)}")
+    rows = report.chosen(names)
     if plot is not None:
         if Path(plot).suffix.lower() not in {".svg", ".png"}:
             raise InputError(f"--plot {plot}: name a .svg or .png file")
         check_file("--plot", plot)
     outcomes = []
-    with Bar("validating", len(report.chosen(names)), shown=not (quiet or as_json)) as bar:
+    with Bar("validating", len(rows), shown=not (quiet or as_json)) as bar:
         for outcome in report.validate(names, causes=as_json):
             outcomes.append(outcome)
             bar.step(outcome.row.name)
-    outcomes.sort(key=lambda outcome: known.index(outcome.row.name))
+    outcomes.sort(key=lambda outcome: rows.index(outcome.row))
     if plot is not None:
         from mlusim.analysis.accuracy import save_accuracy
 

@@ -19,7 +19,7 @@ from mlusim.cores.tasks.launch_checks import as_grid
 from mlusim.dtypes import dtype_of
 from mlusim.errors import PlanError, shown
 from mlusim.hardware import Board, board
-from mlusim.inputs import as_shape
+from mlusim.inputs import as_count, as_shape, as_text, check_is
 from mlusim.planning import plan_text
 from mlusim.planning.tiles import Tile, Tiles, check_cover
 from mlusim.units import format_bytes, plural
@@ -98,6 +98,12 @@ class Plan:
         """
         if not isinstance(tiles, Tiles):
             raise PlanError(f"tiles={shown(tiles)} are not tiles: pass mlusim.Tiles(task, start, stop, nram_bytes)")
+        for what, text in {"name": name, "strategy": strategy, "reason": reason, "kind": kind}.items():
+            as_text(f"the {what} of the plan", text)
+        as_count("the tier of the plan", tier)
+        check_is(
+            "the parameters of the plan", {} if parameters is None else parameters, Mapping, "pass names and values"
+        )
         target = board(device)
         itemsize = dtype_of(dtype).itemsize
         largest = int(np.argmax(tiles.elements())) if len(tiles) else -1

@@ -1,7 +1,6 @@
 """The common parts of planners: buffers, grids, distribution to tasks, and boxes as columns.
 
-`cut`, `cut_evenly`, `boxes`, `in_turn` and `in_runs` serve planners of users too, and raise `InputError` for arguments
-that no split has.
+They serve planners of users too, and raise `InputError` for arguments that no split has.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
-from mlusim.inputs import as_count
+from mlusim.inputs import as_array, as_count, check_is
 from mlusim.memory.copy_limits import MAX_SEGNUM
 from mlusim.units import ceil_div
 
@@ -21,23 +20,29 @@ Cuts = tuple[Integers, Integers]
 
 # The remedy if NRAM is too small. A caller who set an NRAM limit should raise that limit instead.
 MORE_NRAM = "give the board more nram_bytes or fewer nram_reserved_bytes"
+_A_BOARD = "pass mlusim.board(NAME), or the board of a device"
 # segnum is the number of segments minus one (B), so one strided copy transfers up to this many rows.
 MAX_SEGMENTS = MAX_SEGNUM + 1
 
 
 def max_loops(board: Board) -> int:
     """Return the number of loops over segments that one `__memcpy` supports: one before arch 300 (B)."""
+    check_is("max_loops: board", board, Board, _A_BOARD)
     return 2 if board.has_3d_memcpy else 1
 
 
 def buffer_bytes(board: Board, buffers: int = 1) -> int:
     """Return the bytes of each of `buffers` equal NRAM buffers, rounded down to the alignment of allocations."""
+    check_is("buffer_bytes: board", board, Board, _A_BOARD)
+    as_count("buffer_bytes: buffers", buffers)
     alignment = board.vector_alignment_bytes
     return board.nram_usable_bytes // buffers // alignment * alignment
 
 
 def union1_launch(board: Board, units: int) -> tuple[str, tuple[int, int, int]]:
     """Return task type and grid: one task per core, on no more clusters than `units` can occupy."""
+    check_is("union1_launch: board", board, Board, _A_BOARD)
+    as_count("union1_launch: units", units, least=0)
     clusters = min(board.clusters, max(ceil_div(units, board.cores_per_cluster), 1))
     return "UNION1", (board.cores_per_cluster, clusters, 1)
 
@@ -49,20 +54,23 @@ def in_turn(sizes: Integers, tasks: int) -> Integers:
     differ by more than the largest item.
     """
     as_count("in_turn: tasks", tasks)
-    task = np.empty(len(sizes), np.int64)
-    task[np.argsort(-np.asarray(sizes), kind="stable")] = np.arange(len(sizes)) % tasks
+    items = as_array("in_turn: sizes", sizes)
+    if items.ndim != 1 or (len(items) and items.dtype.kind not in "iu"):
+        raise InputError(f"in_turn: sizes={shown(sizes)}: pass the size of each item, a list of integers")
+    task = np.empty(len(items), np.int64)
+    task[np.argsort(-items.astype(np.int64), kind="stable")] = np.arange(len(items)) % tasks
     return task
 
 
 def in_runs(count: int, tasks: int) -> Integers:
     """Divide `count` items into one contiguous run per task, as evenly as possible; return the task of each item."""
-    as_count("in_runs: count", count, least=0)
-    as_count("in_runs: tasks", tasks)
-    return np.repeat(np.arange(tasks), run_lengths(count, tasks))
+    return np.repeat(np.arange(as_count("in_runs: tasks", tasks)), run_lengths(count, tasks))
 
 
 def run_lengths(count: int, tasks: int) -> Integers:
     """Return the length of each task's run in `in_runs`."""
+    as_count("runs: count", count, least=0)
+    as_count("runs: tasks", tasks)
     quotient, remainder = divmod(count, tasks)
     return np.where(np.arange(tasks) < remainder, quotient + 1, quotient)
 
@@ -90,6 +98,9 @@ def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integer
         cuts: the parts of each axis.
         order: loop order of the axes, outermost first.
     """
+    for name, value in (("cuts", cuts), ("order", order)):
+        if not isinstance(value, Sequence | np.ndarray):
+            raise InputError(f"boxes: {name}={shown(value)}: pass a list with an item for each axis")
     if sorted(order) != list(range(len(cuts))):
         raise InputError(f"boxes: order={shown(list(order))} for the cuts of {len(cuts)} axes: name each axis once")
     parts = [len(cuts[axis][0]) for axis in order]

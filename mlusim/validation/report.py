@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from loky import cpu_count
 
+from mlusim.errors import InputError, choose_one, shown
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import Row
 from mlusim.hardware.calibrated import rows as fitted_rows
+from mlusim.inputs import as_texts, check_flags
 from mlusim.processes import interrupts_later, without_interrupts, worker_pool
 from mlusim.validation.measurements import BOUND, READ_OFF, Measurement, measurements
 
@@ -71,6 +73,7 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
         workers: processes, this one included; by default one per core, or only this one for a few measurements.
         causes: whether to compute what dominated each run, which takes a tenth of the time.
     """
+    check_flags(causes=causes)
     rows = chosen(only)
     if workers is None:
         workers = cpu_count() if len(rows) > _MAX_IN_PROCESS else 1
@@ -123,8 +126,13 @@ def _take(take: Callable[[], Measurement]) -> Measurement | None:
 
 
 def chosen(only: Sequence[str]) -> list[Measurement]:
-    """Return the measurements whose name has one of these prefixes; empty: all."""
-    return [row for row in measurements() if not only or row.name.startswith(tuple(only))]
+    """Return the measurements whose name has one of these prefixes; empty: all. Raises `InputError` for none."""
+    prefixes = as_texts("only", only)
+    names = [row.name for row in measurements()]
+    for prefix in prefixes:
+        if not any(name.startswith(prefix) for name in names):
+            raise InputError(f"no measurement begins with {shown(prefix)}; {choose_one(prefix, names)}")
+    return [row for row in measurements() if not prefixes or row.name.startswith(prefixes)]
 
 
 def _nbytes(row: Measurement) -> int:

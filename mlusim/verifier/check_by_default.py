@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from sys import _getframe
 from typing import Any
 
+from mlusim.inputs import check_flags
+
 _default: ContextVar[bool] = ContextVar("mlusim_check", default=False)
 _devices: ContextVar[list[Any] | None] = ContextVar("mlusim_devices", default=None)
 
@@ -15,6 +17,7 @@ _devices: ContextVar[list[Any] | None] = ContextVar("mlusim_devices", default=No
 @contextmanager
 def checked(on: bool = True) -> Iterator[None]:  # noqa: FBT001, FBT002 - a switch
     """Verify every operator that runs in the `with` block, unless called with `check=False`. For test suites."""
+    check_flags(on=on)
     token = _default.set(on)
     try:
         yield

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlusim.errors import InputError, VerificationError
-from mlusim.inputs import as_path
+from mlusim.inputs import as_path, check_flags
 from mlusim.log import Log
 from mlusim.units import group_digits, plural, short_bytes
 from mlusim.verifier.findings import ERROR, HINT, Finding
@@ -92,6 +92,7 @@ class Report:
 
     def text(self, *, colour: bool = False, hints: bool = True) -> str:
         """Format for the terminal; `colour` adds ANSI codes; without `hints`, only errors and figures."""
+        check_flags(colour=colour, hints=hints)
         shown = self.findings if hints else self.errors
         lines = [self._headline(colour=colour)]
         for finding in shown:
