@@ -16,6 +16,7 @@ from mlusim.verifier.races.conflicts import between_tasks, within_tasks
 from mlusim.verifier.races.lane_syncs import sync_after
 from mlusim.verifier.races.releases import TRANSFERS, in_flight
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import source_file
 
 # The purpose of a sync usually shows in the first operations of a log, so these are checked first.
 _FIRST_OPERATIONS = 2000
@@ -87,7 +88,7 @@ def find_unawaited(run: Run) -> list[Finding]:
 def find_redundant(run: Run) -> list[Finding]:
     """Find syncs that order nothing on the paths that ran, given the other syncs. Requires a log without races.
 
-    A sync that waits for the last copies of a task is not redundant.
+    A sync that waits for the last copies of a task is not redundant. One in a loop that no task repeats is left out.
     """
     if {"gather", "scatter"} & set(run.log.ops):
         # Their offsets are read at issue, so a sync may establish an order that no pipe shows.
@@ -97,6 +98,8 @@ def find_redundant(run: Run) -> list[Finding]:
     findings = []
     unawaited = len(_unawaited(order))
     for lines in _groups_of_lines(run):
+        if any(_is_in_a_single_turn(run, line) for line in lines):
+            continue
         without = order.without([*dropped, *lines])
         if len(_unawaited(without)) > unawaited or _needed(run.but(order=without)):
             continue
@@ -136,6 +139,13 @@ def _groups_of_lines(run: Run) -> Iterator[list[int]]:
         group = next((members for members in together if line in members), {line})
         if line == min(group):
             yield sorted(group)
+
+
+def _is_in_a_single_turn(run: Run, line: int) -> bool:
+    """Return whether a line is in a loop, and no task passes it twice."""
+    file, number, _ = run.log.lines[line]
+    loops = source_file(file).loops_around(number)
+    return bool(loops) and int(np.bincount(run.order.task[run.order.line == line]).max()) == 1
 
 
 def _needed(run: Run) -> bool:

@@ -32,6 +32,20 @@ def test_hints_are_not_errors():
     )
 
 
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_sync_in_a_loop_that_no_task_repeats_may_be_for_its_next_turn(rows):
+    async def kernel(core, x, out):
+        held = core.nram.alloc(8, x.dtype, "held")
+        for row in range(core.task_id, x.shape[0], core.task_dim):
+            await core.memcpy(held, x[row])
+            core.memcpy_async(out[row], held)
+            await core.sync_io()
+            await core.sync()
+
+    found = verify(kernel, X[:rows], Output((rows, 8)), kind="BLOCK", dim=2).findings
+    assert [finding.kind for finding in found] == ["redundant-sync"] * (rows > 2)
+
+
 def test_a_buffer_that_some_tasks_use_is_used():
     async def kernel(core, x, out):
         held = [core.nram.alloc(8, x.dtype, f"held {turn}") for turn in range(2)]
