@@ -41,13 +41,12 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A race within a task: the positions of its two operations, the first and the last time, and its finding.
+    """A race within a task: the positions of its two operations, several times, and its finding.
 
     `part`: the remedy if a part of the buffer is wrong there; empty if nothing tells so.
     """
 
-    first: tuple[int, int]
-    last: tuple[int, int]
+    positions: Sequence[tuple[int, int]]
     finding: Finding
     part: str = ""
 
@@ -116,7 +115,7 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
     result: list[tuple[Finding, set[Point]]] = []
     for finding, points in races:
         seldom = _is_seldom(finding) or (_is_partial(finding) and finding.fields["leaves_unread"])
-        same = next((at for at, (race, _) in enumerate(result) if seldom and _share_a_line(race, finding)), None)
+        same = next((at for at, (race, _) in enumerate(result) if _share_a_line(race, finding, seldom=seldom)), None)
         if same is None:
             index = _other_index(finding, *finding.sites)
             named = finding
@@ -129,7 +128,8 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
         else:
             main, its_points = result[same]
             common = next(site for site in main.sites if site.at in finding.lines)
-            result[same] = replace(main.fold(finding), remedies=(_other_index(main, common),)), its_points
+            remedies = (_other_index(main, common),) if seldom and _is_seldom(main) else main.remedies
+            result[same] = replace(main.fold(finding), remedies=remedies), its_points
     return result
 
 
@@ -174,8 +174,10 @@ def _is_partial(finding: Finding) -> bool:
     return partial and not all(race.fields["first_executions"] for race in races)
 
 
-def _share_a_line(one: Finding, other: Finding) -> bool:
-    return _is_seldom(one) and one.fields["buffer"] == other.fields["buffer"] and bool(one.lines & other.lines)
+def _share_a_line(one: Finding, other: Finding, *, seldom: bool) -> bool:
+    """Return whether two races have a line in common, of which an index is wrong, or which replaces unread results."""
+    wrong = (seldom and _is_seldom(one)) or one.fields["replaces_unread"]
+    return wrong and one.fields["buffer"] == other.fields["buffer"] and bool(one.lines & other.lines)
 
 
 def _other_index(finding: Finding, *sites: Site) -> str:
@@ -195,10 +197,10 @@ def _points(run: Run, race: Race, racing: Collection[SourceLine]) -> set[Point]:
     loads. Functions that cannot wait rank last.
     """
     copies = {Point(4, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
-    passed = _passed(run, *race.first)
+    passed, *later = (_passed(run, *positions) for positions in race.positions)
     between = {(point.file, point.line) for point in passed if point.kind == "after"}
     copies |= {Point(4, "copy", at.file, at.line) for at in racing if (at.file, at.line) in between and at.line}
-    points = copies | (passed & _passed(run, *race.last) or passed)
+    points = copies | (passed.intersection(*later) or passed)
     return {
         point
         if source_file(point.file).can_wait(point.line, run.calls(point.file))

@@ -38,10 +38,10 @@ _FIRST_ROWS = 1 << 12
 
 
 class _Occurrences(NamedTuple):
-    """All times that two source lines race: the first and the last pair of accesses, and their number."""
+    """All times that two source lines race: the first pair, the last one of its task and of all, and their number."""
 
     first: Pair
-    last: Pair
+    last: tuple[Pair, Pair]
     times: int
 
 
@@ -112,7 +112,7 @@ def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
     """Return the race of two lines; `one` and `other` are all accesses there that race."""
     first, last, times = occurrences
     run = first.run
-    passed = [(_last_before(run, pair.rows[1], one, other), pair.positions[1]) for pair in (first, last)]
+    passed = [(_last_before(run, pair.rows[1], one, other), pair.positions[1]) for pair in (first, *last)]
     finding = within_task(first, times)
     which = replaces_unread(run, first.rows)
     unread = {"leaves_unread": _leaves_unread(first), "replaces_unread": bool(which)}
@@ -125,7 +125,7 @@ def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
     elif first.writes == (False, True) and leaves_most_unread(run, first.rows[1]):
         where = " or ".join(dict.fromkeys(site.location for site in finding.sites))
         part = f"correct the part of {first.buffer} at {where}: nothing reads most of what the second of them writes"
-    return Race(passed[0], passed[1], finding, part)
+    return Race(passed, finding, part)
 
 
 def _executions(run: Run, one: Integers, other: Integers) -> dict[str, Any]:
@@ -235,15 +235,16 @@ def _by_lines(run: Run, a: Integers, b: Integers) -> list[_Occurrences]:
     first, kind, _ = group_rows(line[one[pairs]], line[other[pairs]], memory[pairs], lane)
     # Count the operations that come too early, not all their conflicts.
     times = np.bincount(kind[group_rows(kind, one[pairs])[0]])
-    last = np.zeros_like(first)
+    last, last_of_task = np.zeros_like(first), np.zeros_like(first)
     np.maximum.at(last, kind, np.arange(len(kind)))
-    ends = sorted(zip(first.tolist(), last.tolist(), times.tolist(), strict=True))
-    rows = a[pairs], b[pairs]
-    return [_Occurrences(_pair(run, *rows, begin), _pair(run, *rows, end), count) for begin, end, count in ends]
-
-
-def _pair(run: Run, a: Integers, b: Integers, number: int) -> Pair:
-    return Pair(run, (int(a[number]), int(b[number])))
+    task = run.order.task_of[one[pairs]]
+    own = np.flatnonzero(task == task[first[kind]])
+    np.maximum.at(last_of_task, kind[own], own)
+    ends = sorted(zip(first.tolist(), last_of_task.tolist(), last.tolist(), times.tolist(), strict=True))
+    examined = [
+        ([Pair(run, (int(a[pairs[at]]), int(b[pairs[at]]))) for at in numbers], count) for *numbers, count in ends
+    ]
+    return [_Occurrences(begin, (of_task, end), count) for (begin, of_task, end), count in examined]
 
 
 def _collect(run: Run, batches: Iterable[Pairs]) -> Pairs:

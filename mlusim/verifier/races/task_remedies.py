@@ -204,7 +204,9 @@ class TaskRemedies:
         if outer := self._outer_loop(pair):
             return f"at the end of the loop at {location_of(begin.file, outer)}", False
         if loop:
-            return f"at the end of the loop at {first.location.rpartition(':')[0]}:{loop}", False
+            # A barrier at the end comes too late for what is written before the loop.
+            side = "beginning" if any(line < loop for line in self._firsts(pair)) else "end"
+            return f"at the {side} of the loop at {first.location.rpartition(':')[0]}:{loop}", False
         if begins := self._loop_that_continues(pair):
             return f"at the beginning of the loop at {location_of(end.file, begins)}", False
         if paths := on_both_paths(pair):
@@ -244,12 +246,16 @@ class TaskRemedies:
         0 if there is none.
         """
         (file, before, _), (other_file, line, _) = pair.sources
-        code = int(self.run.order.line[pair.positions[1]])
-        sources = [self.run.log.lines[one] for one, other in self.directions if other == code]
         source = source_file(file)
-        loops = [source.loop_around(line, later) for name, later, _ in sources if name == file and later >= line]
+        loops = [source.loop_around(line, later) for later in self._firsts(pair) if later >= line]
         around = [begin for begin, end in loops if begin and not begin <= before <= end]
         return min(around, default=0) if file == other_file else 0
+
+    def _firsts(self, pair: Pair) -> list[int]:
+        """Return the lines of the file of the first access that race with the second one, and come before it."""
+        code = int(self.run.order.line[pair.positions[1]])
+        sources = (self.run.log.lines[one] for one, other in self.directions if other == code)
+        return [line for file, line, _ in sources if file == pair.sources[0][0]]
 
     def _without_memory_cores(self, *, compiled: bool) -> str:
         """Return how to leave out the memory cores, which the barriers of a union or cluster count."""
