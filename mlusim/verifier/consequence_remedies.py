@@ -110,8 +110,10 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
         return order, *cause.remedies
-    if cause.kind == "wrong-value" and buffer in cause.fields["read_at"]:
-        where = f"{cause.fields['read_at'][buffer]} or {late.location}"
+    read_at = cause.fields["read_at"].get(buffer, "") if cause.kind == "wrong-value" else ""
+    # A line above has read the buffer before.
+    if read_at and int(read_at.rpartition(":")[2]) >= late.line:
+        where = f"{read_at} or {late.location}"
         part = f"correct the part of {buffer} at {where}: nothing reads what {late.operation} writes there"
         return part, *cause.remedies
     if cause.kind != "never-written":

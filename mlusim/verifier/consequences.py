@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from mlusim.verifier.consequence_remedies import remedies_with
-from mlusim.verifier.findings import PRIVATE, Finding
+from mlusim.verifier.findings import PRIVATE, Finding, outermost_loop
 from mlusim.verifier.one_fault import (
     called_at_stop,
     exchanged,
@@ -125,7 +125,7 @@ def _race(cause: Finding, race: Finding) -> bool:
         if race.writes_twice and len(race.lines) == 1:
             # The part that a line stores is wrong in other tasks, too.
             return race.lines == {at} or (race.kind == "task-race" and _of_function(race, at))
-        return race.fields["buffer"] == cause.fields.get("buffer") and at in race.lines
+        return at in race.lines
     if cause.kind != "uninitialised" or race.kind not in ("race", "task-race"):
         return False
     reader = cause.sites[0].at
@@ -207,9 +207,11 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     if cause.kind == "swallowed" or any(finding.kind in _CAUSES for finding in cause.unfolded):
         return True
     if cause.kind == "wrong-value":
-        # Outputs that nothing writes lack the same store; others may have been computed by the same line.
-        nothing_writes = not cause.sites and not wrong.sites
-        return nothing_writes or bool({*cause.fields["through"]} & {*wrong.fields["through"]})
+        # Outputs that nothing writes lack the same store; others may have been computed by the same line or loop.
+        if not (cause.sites and wrong.sites):
+            return not cause.sites and not wrong.sites
+        loops = {outermost_loop(one.sites[0]) for one in (cause, wrong)}
+        return bool({*cause.fields["through"]} & {*wrong.fields["through"]}) or (len(loops) == 1 and "" not in loops)
     structural = [finding for finding in cause.unfolded if finding.kind in ("never-written", "written-again")]
     wrongly = [finding for finding in structural if finding.fields["tensor"] == wrong.fields["tensor"]]
     if len(wrongly) < len(structural):
@@ -242,7 +244,7 @@ def _unread(cause: Finding, unread: Finding) -> bool:
     if cause.kind == "wrong-value":
         return True
     if lacks_write(cause):
-        return unread.sites[0].owner == cause.sites[0].owner
+        return unread.times > 1 or unread.sites[0].owner == cause.sites[0].owner
     races = (race for race in cause.unfolded if race.kind == "race")
     same = (race for race in races if race.fields["buffer"] == unread.fields["buffer"])
     return any(unread.sites[0].at in race.lines and unread.sites[0].operation != "memcpy" for race in same)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Array, Integers
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError
 from mlusim.log import NONE, Log
@@ -18,8 +19,9 @@ from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.producer import Element, last_writer, lineage_of, lines_of, sources_of
+from mlusim.verifier.replaced import replaced_by
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine, locations_of
+from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
 _ROUNDING = 2.0**-10
@@ -85,7 +87,11 @@ def differs(
         location=read,
         rule=_rule(tolerance, absolute_tolerance),
         remedies=(
-            (*([lacking] if lacks else []), _check(through, only) + _if_rounding(result, expected, wrong))
+            (
+                *([lacking] if lacks else []),
+                *_replaced_first(run, writer),
+                _check(through, only) + _turns(writer[0]) + _if_rounding(result, expected, wrong),
+            )
             if writer
             else (_nothing_writes(run, identity),)
         ),
@@ -98,6 +104,20 @@ def differs(
     )
 
 
+def _replaced_first(run: Run, sites: tuple[Site, ...]) -> list[str]:
+    """Return the remedy for a store of what has replaced another result that nothing had read."""
+    if len(sites) == 1:
+        return []
+    stores, makes = sites
+    alloc = int(run.columns["a_alloc"][stores.record])
+    lost = replaced_by(run, makes.record, alloc)
+    if lost < 0:
+        return []
+    other, buffer = run.site(lost, ""), run.log.allocations[alloc].name
+    why = f"the first of them replaces what {other.operation} wrote at {other.location} before anything reads it"
+    return [f"correct the part of {buffer} at {makes.location} or {stores.location}: {why}"]
+
+
 def _check(through: Collection[SourceLine], only: Collection[SourceLine]) -> str:
     """Return what to check: the lines that made the bytes, and first those that did not make the right ones."""
     if not through:
@@ -106,6 +126,12 @@ def _check(through: Collection[SourceLine], only: Collection[SourceLine]) -> str
         return "check the operation that made these bytes"
     first = f": first {locations_of(only)}, where those beside it, which are right, were not made" if only else ""
     return f"check the operations that made these bytes, at {locations_of(through)}{first}"
+
+
+def _turns(store: Site) -> str:
+    """Return, for a store that adds to what is there, the loop that repeats it: one of its turns may be missing."""
+    loops = source_file(store.file).loops_around(store.line) if store.operation in ATOMIC_NAMES else []
+    return f", and how often the loop at {location_of(store.file, max(loops)[0])} adds to them" if loops else ""
 
 
 def _bytes_of(output: View, positions: Integers) -> Integers:

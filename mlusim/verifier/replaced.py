@@ -29,7 +29,7 @@ def replaces_unread(run: Run, rows: tuple[int, int]) -> str:
     for name, row in zip(("first", "second"), rows, strict=True):
         same_line = line_of[record[near]] == line_of[record[row]]
         writes = near[same_line & accesses.write[near]].tolist()
-        if any(_replaces(accesses, near, write) for write in (*writes[:_FIRST_EXECUTIONS], *writes[-1:])):
+        if any(_replaced(accesses, near, write) >= 0 for write in (*writes[:_FIRST_EXECUTIONS], *writes[-1:])):
             return name
     return ""
 
@@ -57,7 +57,14 @@ def replaced_before(run: Run, read: int) -> int:
     accesses, near = run.accesses, _of_task_and_buffer(run, read)
     writes = near[accesses.write[near] & (accesses.record[near] < accesses.record[read])].tolist()
     examined = (*writes[:_FIRST_WRITES], *writes[-1:])
-    return next((write for write in examined if _replaces(accesses, near, write)), -1)
+    return next((write for write in examined if _replaced(accesses, near, write) >= 0), -1)
+
+
+def replaced_by(run: Run, record: int, alloc: int) -> int:
+    """Return the operation whose result in an allocation another one replaces before anything reads it; or -1."""
+    accesses = run.accesses
+    writes = np.flatnonzero((accesses.record == record) & (accesses.alloc == alloc) & accesses.write).tolist()
+    return max((_replaced(accesses, _of_task_and_buffer(run, write), write) for write in writes), default=-1)
 
 
 def _of_task_and_buffer(run: Run, row: int) -> Integers:
@@ -67,8 +74,8 @@ def _of_task_and_buffer(run: Run, row: int) -> Integers:
     return np.flatnonzero(of_task & (accesses.alloc == accesses.alloc[row]))
 
 
-def _replaces(accesses: Accesses, near: Integers, row: int) -> bool:
-    """Return whether the last earlier operation of its task on the bytes of a write wrote the same bytes.
+def _replaced(accesses: Accesses, near: Integers, row: int) -> int:
+    """Return the last earlier operation of its task on the bytes of a write, if it wrote the same bytes; else -1.
 
     An operation that reads the bytes that it writes uses what it replaces. A fill may clear what a copy then fills.
 
@@ -82,9 +89,9 @@ def _replaces(accesses: Accesses, near: Integers, row: int) -> bool:
     rows = rows[record[rows] <= record[row]]
     own = record[rows] == record[row]
     if own.all() or not accesses.write[rows[own]].all():
-        return False
+        return -1
     last = rows[~own]
     last = last[record[last] == record[last].max()]
     same = (accesses.low[last] == accesses.low[row]) & (accesses.high[last] == accesses.high[row])
     is_fill = accesses.write[record == record[last[0]]].all()
-    return bool((accesses.write[last] & same).any()) and not is_fill
+    return int(record[last[0]]) if (accesses.write[last] & same).any() and not is_fill else -1

@@ -1,7 +1,7 @@
 """Results on chip that nothing reads: a store of another buffer, or operations in the wrong order.
 
 A source line is reported if nothing reads what it writes in any iteration. So the last load of a loop that loads ahead
-is not reported.
+is not reported. A line that updates a buffer, such as that of a sum, is no reader of its own results.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find_unread(run: Run) -> list[Finding]:
     count = _FIRST_ROWS
     while doubtful.any() and len(rows):
         part = rows[:count]
-        doubtful[line[part[are_read(accesses.where(part), doubtful[line[part]])]]] = False
+        doubtful[line[part[are_read(accesses.where(part), doubtful[line[part]], line[part])]]] = False
         if count >= len(rows):
             break
         count *= 8
@@ -68,55 +68,60 @@ def find_unread(run: Run) -> list[Finding]:
     return findings
 
 
-def are_read(accesses: Accesses, wanted: Flags) -> Integers:
+def are_read(accesses: Accesses, wanted: Flags, line: Integers | None = None) -> Integers:
     """Return the wanted writes of which a later operation may read something, before a write replaces all of it.
 
     "May": the bytes between an access's first and last count as accessed. A write replaces what lies within it if it is
     one run of bytes, or writes the same bytes.
+
+    line: the source line of each access; if given, what an update reads of the results of its own line does not count.
     """
     # Operations read before they write, so a read of the same operation comes first.
     time = joint(accesses.record, accesses.write, 2)
-    following = _next_of_same_bytes(accesses, time)
+    buffer = joint(accesses.record, accesses.alloc, int(accesses.alloc.max(initial=0)) + 1)
+    updates = ~accesses.write & np.isin(buffer, buffer[accesses.write])
+    following = _next_of_same_bytes(accesses, time, np.flatnonzero(~updates))
     writes = np.flatnonzero(wanted & accesses.write)
     next_of = following[writes]
-    is_read = (next_of != NONE) & ~accesses.write[next_of]
-    found, writes, next_of = writes[is_read], writes[~is_read], next_of[~is_read]
     # By allocation, then in time.
     latest = int(time.max(initial=0)) + 1
     key = joint(accesses.alloc, time, latest + 1)
-    until = np.where(next_of == NONE, joint(accesses.alloc[writes], latest, latest + 1), key[next_of])
+    until = np.where(next_of == NONE, joint(accesses.alloc[writes], latest, latest + 1), key[next_of] + 1)
     reads = np.flatnonzero(~accesses.write)
     pairs = _between(reads, key, key[writes], until)
     if pairs is None:
-        return np.concatenate([found, writes])
+        return writes
     number, read = pairs
     write = writes[number]
     meet = (accesses.low[write] < accesses.high[read]) & (accesses.low[read] < accesses.high[write])
+    if line is not None:
+        meet &= ~updates[read] | (line[read] != line[write])
     first_read = np.full(len(writes), NONE, np.int64)
     # In descending order, so that the first read is assigned last.
     first_read[number[meet][::-1]] = key[read[meet]][::-1]
-    writes, first_read = writes[first_read != NONE], first_read[first_read != NONE]
+    found: Integers = writes[first_read != NONE]
+    first_read = first_read[first_read != NONE]
     replacing = np.flatnonzero(accesses.write & accesses.single_run[accesses.geometry])
-    pairs = _between(replacing, key, key[writes] + 1, first_read)
+    pairs = _between(replacing, key, key[found] + 1, first_read)
     if pairs is None:
-        return np.concatenate([found, writes])
+        return found
     number, other = pairs
-    write = writes[number]
+    write = found[number]
     within = (accesses.low[other] <= accesses.low[write]) & (accesses.high[write] <= accesses.high[other])
-    return np.concatenate([found, np.delete(writes, np.unique(number[within]))])
+    return np.delete(found, np.unique(number[within]))
 
 
-def _next_of_same_bytes(accesses: Accesses, time: Integers) -> Integers:
-    """By access, the next one of the same bytes, or NONE."""
+def _next_of_same_bytes(accesses: Accesses, time: Integers, rows: Integers) -> Integers:
+    """By access, the next one of the same bytes, or NONE; among the accesses in `rows`."""
     # A run of bytes may have several geometries, as bytes of a copy and as elements.
     gaps = np.where(accesses.single_run[accesses.geometry], NONE, accesses.geometry)
     columns = accesses.alloc, accesses.low, accesses.high, gaps
-    by_bytes = np.lexsort((time, *reversed(columns)))
+    by_bytes = rows[np.lexsort((time[rows], *(column[rows] for column in reversed(columns))))]
     same = np.ones(max(len(by_bytes) - 1, 0), bool)
     for column in columns:
         ordered = column[by_bytes]
         same &= ordered[1:] == ordered[:-1]
-    following = np.full(len(by_bytes), NONE, np.int64)
+    following = np.full(len(time), NONE, np.int64)
     following[by_bytes[:-1][same]] = by_bytes[1:][same]
     return following
 

@@ -188,3 +188,23 @@ def test_a_filter_that_stores_too_much_or_at_the_wrong_place_is_one_finding(tmp_
     early = lines.replace("__memcpy(t, ", "__memcpy_async(t, ")
     report = _verify(tmp_path, early, *arguments, partial=("out",), reference=reference)
     assert report.errors[0].remedy.startswith("`__sync_io()`"), report.text()
+
+
+def test_a_load_into_another_buffer_is_one_finding_with_the_load_that_it_replaces(tmp_path: Path) -> None:
+    lines = """__mlu_entry__ void kernel(const float *a, const float *b, float *out) {
+  if (__is_mpu()) return;
+  __nram__ float x[64], y[64];
+  for (int row = taskId; row < 16; row += taskDim) {
+    __memcpy_async(x, a + row * 64, 256, GDRAM2NRAM);
+    __memcpy_async(y, b + row * 64, 256, GDRAM2NRAM);
+    __sync_io();
+    __bang_mul(x, x, y, 64);
+    out[row] = __bang_sum(x, 64);
+  }
+}
+"""
+    assert _verify(tmp_path, lines, X, X, Output(16), reference=(X * X).sum(1)).ok
+    finding = _only_finding(tmp_path, lines.replace("(y, b", "(x, b"), X, X, Output(16))
+    assert finding.remedies[0] == (
+        "read x in place of y, or correct the destination at kernel.mlu:6: nothing reads what it writes"
+    )

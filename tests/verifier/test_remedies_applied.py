@@ -37,6 +37,29 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
             "memory_core_two_slots-ipu",
             "`await core.sync_cluster()` in all cores of the cluster and its memory core, at the",
         ),
+        (
+            "ring_declared-two",
+            "correct the part of a at {0}:10 or {0}:17: the first of them replaces what sub wrote at {0}:14 before",
+        ),
+        ("ring_declared-odd", "`await core.sync()`, which waits for all pipes, at the end of the loop at {0}:7"),
+        (
+            "blocks_ahead-none",
+            "`await core.sync_cluster()` in all cores of the cluster and its memory core, at the beginning of the loop",
+        ),
+        (
+            "stages_of_three-aab",
+            "correct the part of a at {0}:9 or {0}:12: the first of them replaces what was written",
+        ),
+        (
+            "stages_of_three-two",
+            "correct the buffer at {0}:9: it fills the others that {0}:12 reads in turn, and not c",
+        ),
+        ("segment_sums-row", "read acc, or correct the destination at {0}:12: nothing reads what it writes"),
+        ("butterflies-a", "read b, or correct the destination at {0}:24: nothing reads what it writes"),
+        (
+            "sums_and_counts-last",
+            "check the operation that made these bytes, and how often the loop at {0}:11 adds to them",
+        ),
         ("checksum_lock-none", "hold the same lock in every task from {0}:16 to {0}:18: `await core.lock(0)`"),
     ],
 )

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlusim.log import SCALAR
+from mlusim.log import NONE, SCALAR
 from mlusim.verifier.findings import Site, in_one_function
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import function_around, source_file
+from mlusim.verifier.source_file import function_around, location_of, source_file
 
 
 class Beside(NamedTuple):
@@ -116,3 +116,15 @@ def lines_that_write(run: Run, read: int, first: int, end: int) -> set[tuple[str
     updates = np.isin(accesses.record, accesses.record[within & ~accesses.write])
     writes = within & accesses.write & ~updates & (line != line[read])
     return {run.log.lines[code][:2] for code in np.unique(line[writes]).tolist()}
+
+
+def fills_in_turn(run: Run, read: int) -> str:
+    """Return the one line that fills the other buffers which a task reads in turn by the line of a read; or ""."""
+    columns, accesses = run.columns, run.accesses
+    record = accesses.record[read]
+    alike = (columns["line"] == columns["line"][record]) & (run.order.task_of == run.order.task_of[record])
+    side = "a_alloc" if columns["a_alloc"][record] == accesses.alloc[read] else "b_alloc"
+    others = np.setdiff1d(columns[side][alike], [accesses.alloc[read], NONE])
+    written = accesses.record[np.isin(accesses.alloc, others) & accesses.write]
+    codes = np.unique(columns["line"][written[~alike[written]]]).tolist()
+    return location_of(*run.log.lines[codes[0]][:2]) if len(codes) == 1 else ""

@@ -19,7 +19,7 @@ from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
 from mlusim.verifier.uninitialised.marks import is_copy
-from mlusim.verifier.uninitialised.nearby import Beside, lines_that_write, missing_write, write_beside
+from mlusim.verifier.uninitialised.nearby import Beside, fills_in_turn, lines_that_write, missing_write, write_beside
 from mlusim.verifier.uninitialised.reads import (
     Ranges,
     UninitialisedRead,
@@ -150,6 +150,9 @@ def _wrong_parts(
     if replacing is not None:
         why = "it replaces what was written there before anything reads it"
         likely.append(f"correct the part of {name} at {replacing.location}: {why}")
+    if allocation.memory in PRIVATE and not beside.line and (line := fills_in_turn(run, read.row)):
+        reader = run.site(read.record, "").location
+        likely.append(f"correct the buffer at {line}: it fills the others that {reader} reads in turn, and not {name}")
     if beside.line and (replacing is None or (replacing.file, replacing.line) != (beside.file, beside.line)):
         location = location_of(beside.file, beside.line)
         written_by = lines_that_write(run, read.row, int(read.starts[0]), int(read.stops[-1]))
