@@ -87,7 +87,7 @@ def _verdict(same: float, unwritten: float, logged: Writers) -> str:
 
 
 def axis_label(grid: TileGrid, first: int, last: int) -> str:
-    """Return an axis label such as `axes 0 and 1 (2 x 8)`; columns also name the axes inside a cell."""
+    """Return an axis label such as `axes 0 to 1 of the output (2 x 8)`; columns also name the axes inside a cell."""
     extents = " x ".join(str(extent) for extent in grid.shape[first:last])
     inner = grid.shape[len(grid.shape) - grid.inner :]
     elements = "element" if math.prod(inner) == 1 else "elements"
