@@ -166,7 +166,9 @@ class Plan:
         return self.tiles.of_task(task)
 
     def elements_by_task(self) -> Integers:
-        """(tasks,) output elements that each task writes."""
+        """(tasks,) output elements that each task writes. Raises `PlanError` for a tile of a negative task."""
+        if len(self.tiles) and self.tiles.task.min() < 0:
+            self._check_tasks()
         return np.bincount(self.tiles.task, self.tiles.elements(), minlength=self.tasks).astype(np.int64)
 
     def check(self) -> None:
@@ -184,13 +186,16 @@ class Plan:
                 f"{format_bytes(int(self.tiles.nram_bytes.max()))} of NRAM and {whose} "
                 f"{format_bytes(self.allowed_nram_bytes)}; make the tiles smaller"
             )
+        self._check_tasks()
+        check_cover(self.tiles, self.output_shape)
+
+    def _check_tasks(self) -> None:
         for task in (int(self.tiles.task.min()), int(self.tiles.task.max())) if len(self.tiles) else ():
             if not 0 <= task < self.tasks:
                 raise PlanError(
                     f"{self.operator}: a tile is assigned to task {task}, and the grid has tasks 0 to "
                     f"{self.tasks - 1}; assign it to one of these, or change dim"
                 )
-        check_cover(self.tiles, self.output_shape)
 
     def to_json(self, *, boxes: bool = True) -> dict[str, Any]:
         """Return the plan as JSON types; the unit of a number is the suffix of its key. `boxes`: include every tile."""

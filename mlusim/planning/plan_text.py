@@ -22,7 +22,7 @@ def explain(plan: Plan) -> str:
         f"{plan.operator} on {plan.board.name}, strategy {plan.strategy}",
         f"  output     {list(plan.output_shape)} of {plan.itemsize} B",
         f"  unit       {plan.unit}: {format_bytes(plan.unit_bytes)}; usable NRAM {format_bytes(usable)}{limit}",
-        f"  tier       {plan.tier} ({TIER_NAMES[plan.tier]}): {plan.reason}",
+        f"  tier       {plan.tier} ({TIER_NAMES.get(plan.tier, 'unknown')}): {plan.reason}",
         *(f"             {line}" for line in plan.arithmetic),
         f"  launch     {plan.kind}, dim {plan.dim}: {plural(plan.tasks, 'task')} on {plan.board.cores} cores"
         if plan.tier
@@ -40,7 +40,7 @@ def explain(plan: Plan) -> str:
             ),
             (
                 f"  balance    busiest task {group_digits(busiest * plan.itemsize)} B, mean "
-                f"{group_digits(round(mean * plan.itemsize))} B: {100 * mean / busiest:.1f} % even; "
+                f"{group_digits(round(mean * plan.itemsize))} B: {100 * mean / busiest if busiest else 0:.1f} % even; "
                 f"{plural(int((per_task == 0).sum()), 'task')} idle"
             ),
         ]

@@ -43,6 +43,8 @@ class Tiles:
 
     def __init__(self, task: Any, start: Any, stop: Any, nram_bytes: Any) -> None:
         self.task: Integers = _column("task", task)
+        if self.task.ndim != 1:
+            raise PlanError(f"task of Tiles has shape {list(self.task.shape)}: give one task for each tile")
         count = len(self.task)
         self.start: Integers = _corners("start", start, count)
         self.stop: Integers = _corners("stop", stop, count)
@@ -121,6 +123,10 @@ def _corners(name: str, bounds: Any, count: int) -> Integers:
     if array.ndim == 2 and len(array) != count:
         boxes = "1 box" if len(array) == 1 else f"{len(array)} boxes"
         raise PlanError(f"{plural(count, 'task')} for {boxes}: each tile has one task and one box")
+    if array.ndim != 2 and array.size % max(count, 1):
+        raise PlanError(
+            f"{name} of Tiles has shape {list(array.shape)} for {plural(count, 'task')}: it is (tiles, rank)"
+        )
     return array if array.ndim == 2 else array.reshape(count, array.size // max(count, 1))
 
 

@@ -83,6 +83,8 @@ def test_tiles_of_a_task_that_does_not_exist_are_an_error(task):
         ({"task": (0, 1, 2)}, "^3 tasks for 2 boxes: each tile has one task and one box$"),
         ({"task": (0,), "start": ((0, 0),)}, "^1 task for 2 boxes: "),
         ({"task": ("a", "b")}, r"^task of Tiles is \('a', 'b'\): it must be an array of integers$"),
+        ({"task": ((0, 1), (2, 3))}, r"^task of Tiles has shape \[2, 2\]: give one task for each tile$"),
+        ({"start": (1,)}, r"^start of Tiles has shape \[1\] for 2 tasks: it is \(tiles, rank\)$"),
         ({"task": 0}, "^task of Tiles is 0: pass an array with an entry for each tile$"),
         ({"stop": 3}, "^stop of Tiles is 3: pass an array with an entry for each tile$"),
         ({"start": ((0, 0), (2,))}, "^start of Tiles is .*: it must be an array of integers$"),
@@ -95,6 +97,13 @@ def test_tiles_of_a_task_that_does_not_exist_are_an_error(task):
 def test_columns_that_are_no_tiles_are_refused(columns, message):
     with pytest.raises(PlanError, match=message):
         own(**columns)
+
+
+def test_a_plan_that_is_wrong_can_be_explained():
+    assert "tier       7 (unknown)" in own(tier=7).explain()
+    assert "0.0 % even" in own(start=((2, 3), (5, 3))).explain()
+    with pytest.raises(PlanError, match=r"a tile is assigned to task -1, and the grid has tasks 0 to 31;"):
+        own(task=(-1, 0)).explain()
 
 
 def test_whole_floats_are_integers():
