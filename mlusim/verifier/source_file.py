@@ -232,6 +232,15 @@ class SourceFile:
         around = (part[0] for part in (*self.loops, *self.ifs) if _within(line, part) and not _within(other, part))
         return min(around, default=line)
 
+    def decides(self, line: int, other: int) -> bool:
+        """Return whether another line is in a branch that a line above is not in, or both are an `if` of one line."""
+        below = any(_within(other, part) and not _within(line, part) for part in self.conditional)
+        return (line < other and below) or any(line == other == begin for begin, _ in self.ifs)
+
+    def end_of_block(self, line: int, other: int) -> int:
+        """Return the last line of the loop or `if` that begins at a line and is around another one, or the other."""
+        return max((end for begin, end in (*self.loops, *self.ifs) if begin == line <= other <= end), default=other)
+
     def is_passed_every_iteration(self, loop: Lines, line: int) -> bool:
         """Return whether a line of a loop is neither in a loop nor in a branch inside of it."""
         inside = [part for part in (*self.loops, *self.conditional) if _within(line, part)]

@@ -133,7 +133,8 @@ def _written_before(source: Source, number: str) -> list[Lines]:
 
 
 def _locked(source: Source, first: str, last: str, lock: str, unlock: str) -> list[Lines]:
-    return [source.with_lines(source.before(int(first), lock), source.after(int(last), unlock))]
+    end = source.end_of_statement(int(last)), [source.indent(int(first)) + _statement(unlock)]
+    return [source.with_lines(source.before(int(first), lock), end)]
 
 
 def _moved(source: Source, number: str, before: str) -> list[Lines]:

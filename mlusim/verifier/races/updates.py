@@ -12,7 +12,7 @@ from mlusim.verifier.columns import ops_among
 from mlusim.verifier.core_names import core_at
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import location_of
+from mlusim.verifier.source_file import location_of, source_file
 
 
 def times_stored(run: Run, alloc: int) -> Integers:
@@ -55,7 +55,8 @@ def lock_or_atomic(pair: Pair, racing: frozenset[int]) -> tuple[str, str]:
     begin, end = "the load", "the store"
     if first.line < second.line:
         lines = _lines_of_update(pair, racing)
-        begin, end = location_of(first.file, lines[0]), location_of(second.file, lines[1])
+        last = source_file(first.file).end_of_block(*lines) if first.file == second.file else lines[1]
+        begin, end = location_of(first.file, lines[0]), location_of(second.file, last)
     held = f"hold the same lock in every task from {begin} to {end}: {lock}, {unlock}"
     atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else f"`{core_at(first.at)}.atomic_reduce_add`"
     return (

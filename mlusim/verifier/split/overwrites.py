@@ -3,8 +3,9 @@
 A second write is not an error if it is an update, which reads what it replaces (an atomic, or a load, an addition and a
 store; a part is enough, such as the largest value so far of a row that holds it), or if it overwrites an initial fill
 with a constant. Nor is an exchange without the old value after another atomic: it releases a lock, or resets a counter.
-Tasks may also set a flag to a number by such exchanges, one after the other. In a tensor through which tasks exchange
-values, a task may write its own slot again.
+Nor is a store that goes with an update under a lock, in a branch below its load, such as that of the index of the
+largest value so far. Tasks may also set a flag to a number by such exchanges, one after the other. In a tensor through
+which tasks exchange values, a task may write its own slot again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from mlusim.verifier.accesses.table import FILLS, Accesses
 from mlusim.verifier.columns import joint, ops_among
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import source_file
 from mlusim.verifier.split.plan_comparison import site_in_tile
 
 # Writes among which the one that filled a buffer is searched first.
@@ -116,6 +118,7 @@ class Overwrites:
                 again = np.flatnonzero((before != NONE) & (written_by != NONE))
                 again = again[~self._may_replace(before[again], written_by[again])]
                 again = again[~self._decides(joined, rows, before[again], written_by[again])]
+                again = again[~self._decides_under_lock(before[again], written_by[again])]
                 lost += counts * np.bincount(cell[again], minlength=len(lost))
         lost_writes = np.zeros(len(cells), np.int64)
         lost_writes[wanted] = lost[of_set]
@@ -178,6 +181,30 @@ class Overwrites:
             meet = (joined.low[load] < joined.high[write]) & (joined.high[load] > joined.low[write])
             found[part[meet & (task[record[load]] == task[record[write]])]] = True
         return np.asarray(found[of_pair.reshape(-1)], bool)
+
+    def _decides_under_lock(self, earlier: Integers, later: Integers) -> Flags:
+        """By pair of records, whether a scalar load of what tasks update under the lock of both decides the second.
+
+        It goes with the update, as the index of the largest value so far does.
+        """
+        run, order, accesses = self.run, self.run.order, self.run.accesses
+        locks = order.locks_held
+        if not len(later) or not locks.any():
+            return np.zeros(len(later), bool)
+        at = order.position[accesses.record]
+        updated = np.isin(accesses.alloc, accesses.alloc[accesses.write & (locks[at] != 0)])
+        loads = np.flatnonzero(~accesses.write & updated & (order.lane[at] == SCALAR) & (locks[at] != 0))
+        pairs, of_pair = np.unique(np.stack([earlier, later], axis=1), axis=0, return_inverse=True)
+        begin, end = (np.searchsorted(accesses.record[loads], pairs[:, side]) for side in (0, 1))
+        held = np.bitwise_and.reduce(locks[order.position[pairs]], axis=1)
+        decided = np.zeros(len(pairs), bool)
+        for number in np.flatnonzero(held).tolist():
+            own = loads[begin[number] : end[number]]
+            own = own[(locks[at[own]] & held[number] != 0) & (order.task[at[own]] == order.task_of[pairs[number, 1]])]
+            file, line, _ = run.log.lines[int(order.line_of[pairs[number, 1]])]
+            sources = {run.source(load)[:2] for load in own.tolist()}
+            decided[number] = any(name == file and source_file(file).decides(above, line) for name, above in sources)
+        return np.asarray(decided[of_pair.reshape(-1)], bool)
 
     def _is_fill(self, records: Integers) -> Flags:
         """By record, whether it writes a single value: a fill, or a copy of a buffer that a fill wrote."""
