@@ -63,7 +63,8 @@ def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     who = "memory cores" if late.task == "memory core" else "cores"
     if skipped := _skipped(cause, sync, late):
         return f"let all {who} reach the barrier {skipped}", *cause.remedies
-    loops = source_file(late.file).loops_around(late.line)
+    first, source = consequence.sites[0], source_file(late.file)
+    loops = source.loops_around(late.line)
     begin, end = min(loops, default=(0, 0))
     waits = _waits_for(cause, sync, late)
     passed = any(site.operation == sync and begin <= site.line <= end for site in cause.sites if site is not waits)
@@ -72,7 +73,9 @@ def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
         # The others reach it in each iteration of their loop.
         where = f"at the beginning of the loop at {location_of(late.file, begin)}"
     else:
-        where = f"once before {f'the loop at {location_of(late.file, begin)}' if begin else late.location}"
+        all_pass = source.line_passed_by_all(first.line, late.line) if first.file == late.file else late.line
+        before = min(begin or late.line, all_pass)
+        where = f"once before {'the loop at ' if before == begin else ''}{location_of(late.file, before)}"
     return f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies
 
 

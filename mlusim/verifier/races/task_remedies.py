@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,11 @@ from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_fresh, 
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import location_of, source_file
+from mlusim.verifier.source_file import SourceLine, location_of, source_file
 
 ONE_TASK = "let one task alone write them"
 _OWN_BYTES = "give each task bytes of its own"
+_IS_MEMORY_CORE = re.compile(r"\b(?:is_memory_core|__is_mpu)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class TaskRemedies:
         one, other = (self.run.log.tasks[task] for task in pair.tasks)
         if one.is_memory_core and other.is_memory_core:
             return "sync_all_mpu", "all memory cores of the union"
-        memory_cores = self._memory_cores_work(one.launch)
+        memory_cores = self._memory_cores_work(one.launch) or _memory_cores_stay(pair)
         alike = one.cluster == other.cluster and not self.across
         if alike and memory_cores:
             return "sync_cluster", "all cores of the cluster and its memory core"
@@ -264,6 +266,16 @@ class TaskRemedies:
             return f"guard this line by `{guard}`; the memory core has to reach the barriers"
         leaves = "if (__is_mpu()) return;" if compiled else "if core.is_memory_core: return"
         return f"begin it with `{leaves}`"
+
+
+def _memory_cores_stay(pair: Pair) -> bool:
+    """Return whether the function of a race tells memory cores from others, and does not let them return."""
+    file, line, _ = pair.sources[0]
+    source = source_file(file)
+    (begin, end), _ = source.function(line)
+    tests = [at for at in range(begin, end + 1) if _IS_MEMORY_CORE.search(SourceLine(file, at).source)]
+    left = (part for part in source.ifs if part[0] in tests and any(part[0] <= at <= part[1] for at in source.returns))
+    return bool(tests) and not any(left)
 
 
 def _read_too_early(pair: Pair) -> list[str]:
