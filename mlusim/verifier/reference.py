@@ -155,7 +155,7 @@ def _nothing_writes(run: Run, identity: int) -> str:
     others = own if len(own) else writes[of_tensors[run.accesses.alloc[writes]]]
     lines = locations_of(lines_of(run, run.accesses.record[others].tolist()))
     if not lines:
-        return "no operation writes this element"
+        return "write this element: no operation writes an output; look for a condition that is never true"
     names = sorted({log.allocations[alloc].name for alloc in np.unique(run.accesses.alloc[others]).tolist()})
     what = f"others of {names[0]} are written" if len(own) else f"what is written is {' and '.join(names)},"
     return f"write this element, too: no operation does; {what} at {lines}"
