@@ -74,3 +74,22 @@ def test_a_retimed_run_has_the_findings_of_the_run(kernel, kind, board):
     assert found[0] == found[1]
     if board == "mlu370-x4":
         assert reports[0].text() == reports[1].text()
+
+
+def test_a_retimed_run_tells_results_of_an_earlier_launch():
+    async def rows(core, out, count):
+        tile = core.nram.alloc(64, out.dtype, "tile")
+        core.fill(tile, count)
+        for row in range(count):
+            await core.memcpy(out[row], tile)
+
+    device = mlusim.Device()
+    out = device.alloc((8, 64), "float32")
+    for count in (8, 4):
+        device.launch(rows, out, count, kind="BLOCK", dim=1)
+        device.synchronize()
+        device.download(out)
+    again = mlusim.retime(device.result(), "mlu590-h8", keep_split=True)
+    for run in (device, again):
+        report = check_log(run.log, run.board, name="rows", plan=None, rewrites=True)
+        assert [hint.kind for hint in report.hints] == ["stale"]
