@@ -61,10 +61,10 @@ def in_own_kernels(file: str) -> bool:
 
 
 @cache
-def written_by_author(file: str, own: str = "") -> bool:
-    """Return whether a file is `own`, or belongs neither to the simulator, apart from its kernels, nor to a library."""
+def written_by_author(file: str, kernel_file: str = "") -> bool:
+    """Return whether a file is `kernel_file`, one of mlusim's own kernels, or outside mlusim and all libraries."""
     # "<string>" and the like are methods that Python generates, such as those of dataclasses.
-    return file == own or in_own_kernels(file) or not file.startswith(("<", *_INSIDE))
+    return file == kernel_file or in_own_kernels(file) or not file.startswith(("<", *_INSIDE))
 
 
 @contextmanager
@@ -106,12 +106,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 @contextmanager
 def directory_for(path: Path) -> Iterator[None]:
     """Create a directory, and its parents, for the files of the block. If it fails, those left empty are removed."""
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
-        for folder in made:
+        for folder in missing:
             with suppress(OSError):
                 folder.rmdir()
         raise

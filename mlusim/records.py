@@ -219,10 +219,10 @@ class Records:
 
     def joined(self, record: int, copy: int, start_ps: int) -> None:
         """Make a record part of another copy, whose record has the bytes and operands."""
-        of = dict(zip(INSTRUCTION, self._instructions[self._int32s[record * _INT32S]], strict=True))
+        instruction = dict(zip(INSTRUCTION, self._instructions[self._int32s[record * _INT32S]], strict=True))
         nothing = dict.fromkeys(("count", "bytes_requested", "bus_read_bytes", "bus_write_bytes"), 0)
-        of |= nothing | dict.fromkeys(("dst_box", "a_box", "b_box"), NONE)
-        self._int32s[record * _INT32S] = self.instruction(*(of[name] for name in INSTRUCTION))
+        instruction |= nothing | dict.fromkeys(("dst_box", "a_box", "b_box"), NONE)
+        self._int32s[record * _INT32S] = self.instruction(*(instruction[name] for name in INSTRUCTION))
         for column in _ALLOCATIONS:
             self._int32s[record * _INT32S + column] = NONE
         for column in _OFFSETS:
@@ -233,8 +233,8 @@ class Records:
     def values(self, record: int) -> dict[str, int]:
         """Return one record by column name."""
         row = self._rows[record]
-        of = dict(zip(INSTRUCTION, self._instructions[int(row["instruction"])], strict=True))
-        return {name: of[name] if name in of else int(row[name]) for name in COLUMNS}
+        instruction = dict(zip(INSTRUCTION, self._instructions[int(row["instruction"])], strict=True))
+        return {name: instruction[name] if name in instruction else int(row[name]) for name in COLUMNS}
 
     def op(self, record: int) -> int:
         """Return the operation of one record."""

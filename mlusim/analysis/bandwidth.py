@@ -32,10 +32,10 @@ def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Numbers, 
     across = []
     for part in pieces(records):
         transfers, first, last = _transfers(part, edges)
-        whole = first == last
+        in_one_bin = first == last
         for row, nbytes in enumerate(transfers[:2]):
-            inside[row] += _by_bin(first[whole], nbytes[whole], edges)
-        across.append(np.concatenate([transfers, [first, last]])[:, ~whole])
+            inside[row] += _by_bin(first[in_one_bin], nbytes[in_one_bin], edges)
+        across.append(np.concatenate([transfers, [first, last]])[:, ~in_one_bin])
     read, write, start, end, first, last = np.concatenate(across, axis=1)
     cells = (last - first + 1).astype(np.int64)
     transfer = np.repeat(np.arange(len(cells)), cells)

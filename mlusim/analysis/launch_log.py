@@ -68,8 +68,8 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
     part.attributes = selected(log.attributes)
     part.loops = selected(log.loops)
     part.joined = {call: int(new_record[copy]) for call, copy in selected(log.joined).items()}
-    for record, further in selected(log.more_operands).items():
-        identity, offset, box = np.array(further, np.int64).T
+    for record, extra in selected(log.more_operands).items():
+        identity, offset, box = np.array(extra, np.int64).T
         moved = (*allocations.of(identity, offset), box)
         part.more_operands[record] = list(zip(*(column.tolist() for column in moved), strict=True))
     part.byte_copies = [*selected(dict.fromkeys(log.byte_copies))]

@@ -52,13 +52,13 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
     try:
         # All files are renamed to their final names together, when the last one is complete.
         with directory_for(target), ExitStack() as files:
-            made = _write_all(result, lambda name: files.enter_context(atomic_write(target / name)))
+            written = _write_all(result, lambda name: files.enter_context(atomic_write(target / name)))
     except OSError as error:
         raise InputError(
             f"cannot write the report to {target}: {error.strerror or error}; name a directory that can be written "
             "and has room"
         ) from error
-    return [target / name for name in made]
+    return [target / name for name in written]
 
 
 def draw(result: Result) -> dict[str, Canvas]:

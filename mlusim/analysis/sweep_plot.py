@@ -200,9 +200,9 @@ def _hidden_by(lines: list[dict[Any, float]], *, logarithmic: bool) -> list[int]
     values = [value for line in heights for value in line.values()]
     height = max(values, default=0.0) - (min(values, default=0.0) if logarithmic else 0.0)
 
-    def coincide(one: dict[Any, float], other: dict[Any, float]) -> bool:
-        shared = one.keys() & other.keys()
-        close = sum(abs(one[x] - other[x]) <= _COINCIDENCE * height for x in shared)
+    def coincide(first: dict[Any, float], second: dict[Any, float]) -> bool:
+        shared = first.keys() & second.keys()
+        close = sum(abs(first[x] - second[x]) <= _COINCIDENCE * height for x in shared)
         return bool(shared) and close >= min(2, len(shared))
 
     return [sum(coincide(line, other) for other in heights[number + 1 :]) for number, line in enumerate(heights)]

@@ -38,9 +38,9 @@ class Scale:
         """Return the position of a value."""
         return self._positions[value]
 
-    def between(self, one: float, other: float) -> float:
+    def between(self, left: float, right: float) -> float:
         """Return the visual midpoint of two positions."""
-        return float((one * other) ** 0.5 if self.log else (one + other) / 2)
+        return float((left * right) ** 0.5 if self.log else (left + right) / 2)
 
     def apply(self, axes: Axes) -> None:
         """Set limits, scale and ticks; the ticks are the values themselves if these are few."""

@@ -236,8 +236,8 @@ def _magnified(run: RunSpans, shown: Integers) -> tuple[LogColumns, Spans, int, 
     """
     records = run.records
     core = int(shown[run.counts[:, shown].sum(axis=0).argmax()])
-    own = np.flatnonzero(run.counts[:, core])
-    part, every = run.at(int(own[len(own) // 2]) if len(own) else 0, shown)
+    blocks = np.flatnonzero(run.counts[:, core])
+    part, every = run.at(int(blocks[len(blocks) // 2]) if len(blocks) else 0, shown)
     tasks = np.flatnonzero(records.task_unit == core)
     longest = tasks[np.argmax(records.task_end_ps[tasks] - records.task_start_ps[tasks])] if len(tasks) else 0
     spans = every.where((every.unit == core) & (part.task[every.record] == longest))

@@ -32,11 +32,11 @@ _COUNTER_BINS = 500
 _BATCH_EVENTS = 20_000
 
 
-def stream_trace(records: LogColumns, stream: TextIO, made: Mapping[str, Any] | None = None) -> None:
-    """Write the trace as one JSON object to an open text stream; `made` is the provenance of the run."""
+def stream_trace(records: LogColumns, stream: TextIO, provenance: Mapping[str, Any] | None = None) -> None:
+    """Write the trace as one JSON object to an open text stream; `provenance` is the provenance of the run."""
     about: dict[str, Any] = {"board": records.board.name, "model": MODEL}
-    if made is not None:
-        about["provenance"] = made
+    if provenance is not None:
+        about["provenance"] = provenance
     stream.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
     separator = ""
     for piece in _pieces(trace_events(records)):

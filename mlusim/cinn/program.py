@@ -182,12 +182,12 @@ class _Run:
         outputs = {}
         if device.data:
             # A downloaded array refers to the simulated bytes, and an input's are the caller's: return each only once.
-            taken = {*self._uploaded}
+            uploaded = {*self._uploaded}
             for variable in program.outputs:
                 view = self._views[variable]
                 array = device.download(view)
-                outputs[variable.name] = array.copy() if view.allocation in taken else array
-                taken.add(view.allocation)
+                outputs[variable.name] = array.copy() if view.allocation in uploaded else array
+                uploaded.add(view.allocation)
         named = {*self._uploaded, *(self._views[variable].allocation for variable in program.outputs)}
         self._free(len(program))
         self._mark_intermediates({allocation.identity for allocation in named})

@@ -74,7 +74,7 @@ def _compare(
     full: bool,
     as_json: bool,
     quiet: bool,
-    **own: Any,
+    **attributes: Any,
 ) -> None:
     from mlusim.explore.axis_values import boards_of
     from mlusim.explore.compare import compare as run_all
@@ -83,13 +83,15 @@ def _compare(
 
     check_steady(steady=steady, data=not no_data)
     boards = boards_of(device)
-    operator, _ = command.choose(own)
-    arrays = read_inputs(command, own, boards, data=not no_data)
+    operator, _ = command.choose(attributes)
+    arrays = read_inputs(command, attributes, boards, data=not no_data)
     listed = [name.strip() for text in strategies for name in text.split(",")]
     named = () if "all" in listed else tuple(dict.fromkeys(listed))
     # Errors are reported before the first run.
     calls, refused = _prepared(
-        product(boards, named or operator.strategies), partial(command.prepare, own, arrays), labelled=len(boards) > 1
+        product(boards, named or operator.strategies),
+        partial(command.prepare, attributes, arrays),
+        labelled=len(boards) > 1,
     )
     if refused and (named or not calls):
         first = next(iter(refused.values()))
@@ -195,20 +197,21 @@ def _compare_kernels(
 
 
 def _calls(
-    kernel_name: str, *, settings: Sequence[str], dim: Sequence[tuple[int, ...]], kind: list[str] | None, **own: Any
+    kernel_name: str, *, settings: Sequence[str], dim: Sequence[tuple[int, ...]], kind: list[str] | None, **options: Any
 ) -> list[tuple[str, KernelCall]]:
     """Return a call per combination of settings and launches, each with a label of its differences."""
     from dataclasses import replace
 
     from mlusim.explore.user_kernels import kernel_of
 
-    base = call_of(kernel_name, {**own, "settings": (), "dim": None, "kind": None})
+    base = call_of(kernel_name, {**options, "settings": (), "dim": None, "kind": None})
     axes: dict[str, list[Any]] = settings_of(kernel_of(kernel_name), settings)
     lists = [*axes.items(), *given(dim=list(dim), kind=kind).items()]  # a setting may also be named dim or kind
     results = []
     for values in product(*(several for _, several in lists)):
         pairs = [(name, value) for (name, _), value in zip(lists, values, strict=True)]
-        label = ", ".join(f"{name}={value}" for (name, value), (_, of) in zip(pairs, lists, strict=True) if len(of) > 1)
+        swept = [pair for pair, (_, listed) in zip(pairs, lists, strict=True) if len(listed) > 1]
+        label = ", ".join(f"{name}={value}" for name, value in swept)
         results.append((label, replace(base, settings=dict(pairs[: len(axes)]), launch=dict(pairs[len(axes) :]))))
     return results
 

@@ -91,11 +91,11 @@ def is_device_or_fifo(path: Path) -> bool:
     return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(path: Path, other: Path) -> bool:
     try:
-        return one.samefile(other)
+        return path.samefile(other)
     except OSError:
-        return one.resolve() == other.resolve()
+        return path.resolve() == other.resolve()
 
 
 def check_output(text: str, inputs: Iterable[str]) -> Path:

@@ -131,10 +131,10 @@ def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list
         lines.append(f"wrote {outputs.saved}: the run")
     if outputs.operations is not None:
         written["csv"] = str(_write_csv(result, outputs.operations))
-        beside = (
+        provenance = (
             "" if is_device_or_fifo(outputs.operations) else f", and {outputs.operations.name}.json: their provenance"
         )
-        lines.append(f"wrote {outputs.operations}: {plural(result.log.count, 'operation')}{beside}")
+        lines.append(f"wrote {outputs.operations}: {plural(result.log.count, 'operation')}{provenance}")
     return written, lines
 
 

@@ -94,10 +94,10 @@ def _run(
     steady: bool,
     dma: str,
     nram_limit: int | None,
-    **own: Any,
+    **options: Any,
 ) -> None:
-    inputs = [own[tensor.flag_name] for tensor in command.operator.inputs if own[tensor.flag_name] is not None]
-    outputs = Outputs.of(own, inputs)
+    inputs = [options[tensor.flag_name] for tensor in command.operator.inputs if options[tensor.flag_name] is not None]
+    outputs = Outputs.of(options, inputs)
     if outputs.arrays and (no_data or dry_run):
         raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")
     if dry_run:
@@ -106,9 +106,9 @@ def _run(
         from mlusim.host.steady.steady import check_steady
 
         check_steady(steady=steady, data=not no_data, check=check)
-    record, _ = command.choose(own)
-    arrays = read_inputs(command, own, [device], data=not no_data)
-    call = command.prepare(own, arrays, device, strategy, nram_limit)
+    record, _ = command.choose(options)
+    arrays = read_inputs(command, options, [device], data=not no_data)
+    call = command.prepare(options, arrays, device, strategy, nram_limit)
     if (explain or dry_run) and outputs.is_printed:
         show.print_text(call.plan.explain() + ("" if dry_run else "\n"))
     if dry_run:

@@ -140,8 +140,8 @@ Examples:
 
 
 def _sweep_operator(command: Command, **options: Any) -> None:
-    own = {attribute.name: options.pop(attribute.name) for attribute in command.all_attributes}
-    values = {name: _flat(value) for name, value in own.items()}
+    attributes = {attribute.name: options.pop(attribute.name) for attribute in command.all_attributes}
+    values = {name: _flat(value) for name, value in attributes.items()}
     values = {name: value for name, value in values.items() if value not in (None, [])}
     types: list[Any] = _flat(options.pop("element_type"))
     if types:
@@ -164,9 +164,9 @@ def _sweep_kernel(
 
     kernel = bind_compile_options(kernel, options)
     values = given(dtype=_flat(element_type), dim=list(dim), kind=kind, theory_ops=theory_ops)
-    own = kernel_of(kernel).settings
+    parameters = kernel_of(kernel).settings
     for name, text in _varied(options["vary"]).items():
-        if name in own:
+        if name in parameters:
             raise InputError(f"--vary {name}={text}: {name} is a parameter of the kernel; write --set {name}={text}")
     chosen = settings_of(kernel_of(kernel), settings)
     _sweep(kernel, values, settings=chosen, arguments=arg, **options)

@@ -42,14 +42,14 @@ def _make_operator(command: Command) -> click.Command:
         "--shape", required=True, type=SHAPE, metavar="SHAPE", help="Shape of the inputs: 2,8,256,196."
     )
     strategies = strategies_option(command, "Strategies, separated by commas. [default: all]")
-    own = options_of(command.all_attributes)
+    attributes = options_of(command.all_attributes)
     return OperatorCommand(
         command,
         _tune_operator,
         about=f"Find the fastest strategy and tiles of {command.name}. {SUMMARIES[command.name]}",
         example=f"mlusim tune {command.name} {command.operator.example_usage}",
         sections={
-            "What to tune": (shape, dtype, device_name_option, strategies, *own),
+            "What to tune": (shape, dtype, device_name_option, strategies, *attributes),
             "Execution": (seed_option, *_EXECUTION_OPTIONS),
             "Output": _OUTPUT_OPTIONS,
         },

@@ -142,8 +142,8 @@ class Axes:
         ):
             more = {"strategy": strategy} if strategy is not None else {}
             more |= {"nram_limit_bytes": limit} if limit is not None else {}
-            own = {self.column(name): value for name, value in options.items()}
-            shown = {name: _cell(value) for name, value in {**own, **launch}.items() if value is not None}
+            settings = {self.column(name): value for name, value in options.items()}
+            shown = {name: _cell(value) for name, value in {**settings, **launch}.items() if value is not None}
             yield Point(
                 axes=self,
                 shape=shape,

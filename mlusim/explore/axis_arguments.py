@@ -46,9 +46,9 @@ def axes_of(
     settings: Mapping[str, Any] | None = None,
 ) -> Axes:
     """Return the validated axes for these arguments of `sweep`. Raises `InputError` and `BoardError`."""
-    own = {name: several(value) for name, value in options.items()}
+    swept = {name: several(value) for name, value in options.items()}
     of_kernel = {name: several(value) for name, value in as_mapping("settings", settings).items()}
-    empty = [name for name, values in (*own.items(), *of_kernel.items()) if not values]
+    empty = [name for name, values in (*swept.items(), *of_kernel.items()) if not values]
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
     seed = as_count("seed", seed, least=0)
@@ -60,11 +60,11 @@ def axes_of(
     operation = by_name(operation)
     if is_operator(operation):
         _check_has_none(operation, arguments=arguments, settings=of_kernel)
-        axes = _operator(operation, own, shape=shape, dtype=dtype, strategy=strategy)
+        axes = _operator(operation, swept, shape=shape, dtype=dtype, strategy=strategy)
     else:
         kernel = kernel_of(operation, kernel_version)
         _check_arguments(kernel, arguments, shape)
-        axes = _own_kernel(kernel, own, of_kernel, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
+        axes = _own_kernel(kernel, swept, of_kernel, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
     varied = {parameter: _board_values(parameter, values) for parameter, values in as_mapping("vary", vary).items()}
     return replace(
         axes,

@@ -103,10 +103,10 @@ def _row(name: str, result: Result) -> Row:
     )
 
 
-def _check_equal(first: str, one: Result, second: str, other: Result) -> None:
-    for name, array in _outputs(one).items():
+def _check_equal(first: str, result: Result, second: str, other: Result) -> None:
+    for name, array in _outputs(result).items():
         if name in (others := _outputs(other)):
-            _check_arrays(f"{one.operator}: {first!r} and {second!r}", array, others[name])
+            _check_arrays(f"{result.operator}: {first!r} and {second!r}", array, others[name])
 
 
 def _outputs(result: Result) -> Mapping[str, Array]:

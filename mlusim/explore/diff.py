@@ -100,11 +100,11 @@ def _options(result: Result) -> list[str]:
     """Return the options of a run's command that say what runs."""
     words = shlex.split(result.made_by.get("command") or "")
     pairs = [word.partition("=")[::2] if word.startswith("--") and "=" in word else (word, "") for word in words]
-    found = []
+    options = []
     for (option, value), (following, _) in pairwise([*pairs, ("", "")]):
         if option in _OPTIONS:
-            found.append(f"{_OPTIONS[option]}{value or following}")
-    return found
+            options.append(f"{_OPTIONS[option]}{value or following}")
+    return options
 
 
 def diff(before: Result, after: Result) -> Difference:

@@ -100,9 +100,9 @@ class KernelCall:
         values = self.values(board, data=data)
         only = {name: values.pop(name) for name in keyword_names(function)}
         # These names are parameters of `run`, so they cannot be passed by keyword.
-        taken = {name: only.pop(name) for name in [*only] if name in OF_A_RUN}
-        if taken:
-            function = partial(function, **taken)
+        bound = {name: only.pop(name) for name in [*only] if name in OF_A_RUN}
+        if bound:
+            function = partial(function, **bound)
             function.__name__ = self.kernel.name  # type: ignore[attr-defined]  # a partial takes any attribute
         return function, list(values.values()), {**self.launch, "theory_ops": self.theory_ops, **only}
 

@@ -93,13 +93,13 @@ def kernel_python(point: Point, device: Any) -> str:
     if kernel and kernel.launches:
         settings = [f"{name}={value!r}" for name, value in point.options.items()]
         words = ["device", repr(point.shape), repr(dtype_name(point.dtype)), *settings]
-        made = f"device = mlusim.Device({_device_name(device, point.board)!r}, data=False)"
-        return f"{made}; {name}({', '.join(words)}); device.synchronize()"
+        device_call = f"device = mlusim.Device({_device_name(device, point.board)!r}, data=False)"
+        return f"{device_call}; {name}({', '.join(words)}); device.synchronize()"
     tensors = kernel.tensors if kernel else ()
     # A setting called as a parameter of `run` is bound before.
-    taken = [f"{name}={value!r}" for name, value in point.options.items() if name in OF_A_RUN]
+    bound = [f"{name}={value!r}" for name, value in point.options.items() if name in OF_A_RUN]
     words = [
-        f"functools.partial({', '.join([name, *taken])})" if taken else name,
+        f"functools.partial({', '.join([name, *bound])})" if bound else name,
         *tensors,
         f"device={_device_name(device, point.board)!r}",
     ]

@@ -55,8 +55,8 @@ def from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
             "`# coding: gbk`"
         ) from None
     name = name or _only_kernel(path, text)
-    whole = path.resolve()
-    return execute(whole, text, name, file), name, {"file": str(whole), "text": text}
+    resolved = path.resolve()
+    return execute(resolved, text, name, file), name, {"file": str(resolved), "text": text}
 
 
 def _only_kernel(path: Path, text: str) -> str:
@@ -97,8 +97,8 @@ def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
     function: Function | None = module.__dict__.get(name)
     if not callable(function):
         functions = {key: value for key, value in vars(module).items() if inspect.isfunction(value) and key[:1] != "_"}
-        own = [key for key, value in functions.items() if value.__code__.co_filename == str(path)]
-        has = f"it has {', '.join(own)}" if own else "it defines no functions"
+        defined = [key for key, value in functions.items() if value.__code__.co_filename == str(path)]
+        has = f"it has {', '.join(defined)}" if defined else "it defines no functions"
         raise InputError(f"{shown} has no function {name!r}: {has}")
     return function
 

@@ -30,9 +30,9 @@ def setting_values(name: str, text: str, default: Any) -> list[Any] | None:
 def with_texts_parsed(values: Mapping[str, list[Any]], defaults: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the values of settings, with a text for a setting of another type replaced by the values that it lists."""
     parsed: dict[str, list[Any]] = {}
-    for name, given in values.items():
+    for name, several in values.items():
         parsed[name] = []
-        for value in given:
+        for value in several:
             listed = setting_values(name, value, defaults[name]) if isinstance(value, str) else None
             parsed[name] += [value] if listed is None else listed
     return parsed

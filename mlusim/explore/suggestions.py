@@ -97,7 +97,7 @@ def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
     board removes, imbalance and excess bytes, are subtracted. Returns only changes that save time, the largest saving
     first.
     """
-    suggestions = [one for one in (_evenly(result), _each_byte_once(result)) if one.time_ps < result.time_ps]
+    suggestions = [item for item in (_evenly(result), _each_byte_once(result)) if item.time_ps < result.time_ps]
     for loss, total in sorted(result.lower_bound.losses_ps.items(), key=lambda item: -item[1]):
         if not total or loss not in _REMEDIES or (loss == "launch" and _launched_once(result)):
             continue

@@ -52,7 +52,7 @@ class Sweep:
     def __init__(
         self,
         outcomes: Iterable[Outcome],
-        of: Axes | None = None,
+        axes: Axes | None = None,
         *,
         found: int = 0,
         host_s: float = 0.0,
@@ -63,11 +63,11 @@ class Sweep:
         self.rows: list[dict[str, Any]] = [
             {**outcome.row, "status": outcome.status, "message": outcome.message} for outcome in outcomes
         ]
-        self.axes = [] if of is None else of.columns()
-        self._figures = [] if of is None else of.figures()
-        self.operator = "" if of is None else of.operator
-        self.boards = () if of is None else tuple(of.boards)
-        self.made_by: dict[str, Any] = {} if of is None else {"seed": of.seed}
+        self.axes = [] if axes is None else axes.columns()
+        self._figures = [] if axes is None else axes.figures()
+        self.operator = "" if axes is None else axes.operator
+        self.boards = () if axes is None else tuple(axes.boards)
+        self.made_by: dict[str, Any] = {} if axes is None else {"seed": axes.seed}
         self.found = found
         self.damaged = list(damaged)
         self.host_s = host_s

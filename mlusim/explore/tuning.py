@@ -152,8 +152,8 @@ def tune(
     check_not_loading()
     check_flags(progress=progress)
     name = by_name(operator)
-    own = not is_operator(name)
-    if strategy is None and not own:
+    is_kernel = not is_operator(name)
+    if strategy is None and not is_kernel:
         strategy = "all"
     axes = axes_of(
         name,
@@ -168,7 +168,7 @@ def tune(
         arguments=arguments,
     )
     axes.count()
-    if own:
+    if is_kernel:
         _check_single(axes, allowed=(*map(axes.column, axes.options), *axes.launch))
         return _tune_kernel(axes, name, device, db=db, workers=workers, client=client, progress=progress)
     _check_single(axes)

@@ -94,8 +94,8 @@ def _of_reference(reference: Callable[..., Any], error: Exception) -> str:
 def as_tolerance(name: str, value: Any) -> float:
     """Return a tolerance. Raises `InputError` for anything but a number of at least 0."""
     if not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
-        of = "relative to the reference" if name == "tolerance" else "the largest difference itself"
-        raise InputError(f"{name}={shown(value)}: it must be a number of at least 0, {of}")
+        meaning = "relative to the reference" if name == "tolerance" else "the largest difference itself"
+        raise InputError(f"{name}={shown(value)}: it must be a number of at least 0, {meaning}")
     return float(value)
 
 

@@ -129,16 +129,16 @@ def synchronize(device: Device, *, check: bool) -> None:
 
 
 def by_name(
-    kernel: Kernel, arguments: Sequence[Any], settings: Mapping[str, Any], of: Callable[..., Any] = run
+    kernel: Kernel, arguments: Sequence[Any], settings: Mapping[str, Any], caller: Callable[..., Any] = run
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arguments of a call by parameter: the positional ones, and the keyword-only ones.
 
-    `of` is the function that was called, for the message of the `TypeError` about an unknown setting.
+    `caller` is the function that was called, for the message of the `TypeError` about an unknown setting.
     """
     names = parameter_names(kernel, len(arguments))
     if not settings or not inspect.iscoroutinefunction(kernel):  # the launch refuses what is not a kernel
         return dict(zip(names, arguments, strict=True)), {}
-    _check_settings(kernel, names, settings, of)
+    _check_settings(kernel, names, settings, caller)
     bound = inspect.signature(kernel).bind_partial(None, *arguments, **settings)
     bound.apply_defaults()
     placed = bound.args[1:]
@@ -192,7 +192,9 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
     return uploaded
 
 
-def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any], of: Callable[..., Any]) -> None:
+def _check_settings(
+    kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any], caller: Callable[..., Any]
+) -> None:
     """Raise `TypeError`, as Python functions do, for a parameter that the kernel does not have."""
     parameters = [*inspect.signature(kernel).parameters.values()][1:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -207,10 +209,10 @@ def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str,
         if setting in names:
             raise TypeError(f"{name}: {setting} is given twice, by position and by name")
         if setting not in known:
-            own = keyword_names(of)
+            keywords = keyword_names(caller)
             has = f"{name} has {', '.join(known)}" if known else f"{name} has no parameter left"
             meant = LAUNCH_SETTINGS.get(setting.lower())
-            near = f"did you mean {meant}? " if meant in own else nearest(setting, [*known, *own])
+            near = f"did you mean {meant}? " if meant in keywords else nearest(setting, [*known, *keywords])
             raise TypeError(
-                f"{name} has no parameter {setting!r}: {near}{has}; mlusim.{of.__name__} has {', '.join(own)}"
+                f"{name} has no parameter {setting!r}: {near}{has}; mlusim.{caller.__name__} has {', '.join(keywords)}"
             )

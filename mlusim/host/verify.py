@@ -104,8 +104,8 @@ def verify(
         dim, kind = plan.dim, plan.kind
 
     def start(**parameters: int) -> tuple[Device, Uploaded]:
-        on, effect = board(device).replace(**parameters), "complete" if parameters else dma
-        started = Device(on, data=data, dma=effect, max_operations=max_operations, stall_s=stall_s)
+        target, effect = board(device).replace(**parameters), "complete" if parameters else dma
+        started = Device(target, data=data, dma=effect, max_operations=max_operations, stall_s=stall_s)
         started.chip.refuses_repetition = True
         return started, launch(started, kernel, placed, named, dim=dim, kind=kind)
 

@@ -24,8 +24,8 @@ class _FromSource:
             tree = ast.parse(source.read_text(encoding="utf-8"))
         except OSError:
             return None
-        found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls.__name__]
-        return _described(found[0]) if found else None
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls.__name__]
+        return _described(classes[0]) if classes else None
 
 
 def _described(node: ast.ClassDef) -> str:

@@ -102,8 +102,8 @@ def complete(operator: str, attributes: Iterable[Attribute], values: Options) ->
         if name in values:
             completed[name] = attribute.normalised(values[name])
         elif attribute.required:
-            such = f", such as {attribute.example}" if attribute.example else ""
-            raise InputError(f"{operator}: {name} is missing: pass a value{such}")
+            example = f", such as {attribute.example}" if attribute.example else ""
+            raise InputError(f"{operator}: {name} is missing: pass a value{example}")
         else:
             completed[name] = attribute.default
     return completed

@@ -164,8 +164,8 @@ def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
             for task, start, stop in zip(tiles.task, tiles.start, tiles.stop, strict=True)
             if times and (start <= low).all() and (stop >= high).all()
         ]
-        by = f" by tasks {owners[:4]}" if owners else ""
-        fault = f"written {times} times{by}" if times else "never written"
+        tasks = f" by tasks {owners[:4]}" if owners else ""
+        fault = f"written {times} times{tasks}" if times else "never written"
         raise PlanError(
             f"elements {low} to {high} of the output {list(shape)} are {fault}; every element must be written exactly "
             "once"

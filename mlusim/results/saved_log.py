@@ -61,8 +61,8 @@ def log_values(log: Log, names: Mapping[str, str], arrays: dict[str, Array]) -> 
     tables["loops"] = _table_values("loops", list(log.loops.values()), arrays)
     arrays["log/byte_copies"] = np.array(log.byte_copies, np.int64)
     arrays["log/joined"] = np.array(sorted(log.joined.items()), np.int64).reshape(-1, 2)
-    further = [(record, *operand) for record, operands in sorted(log.more_operands.items()) for operand in operands]
-    arrays["log/more_operands"] = np.array(further, np.int64).reshape(-1, 4)
+    extra = [(record, *operand) for record, operands in sorted(log.more_operands.items()) for operand in operands]
+    arrays["log/more_operands"] = np.array(extra, np.int64).reshape(-1, 4)
     return {
         "board": log.board,
         "columns": list(COLUMNS),
@@ -202,10 +202,10 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
 
 def _read_selected(log: Log, array: Callable[[str], Array]) -> None:
     ends = np.cumsum(array("log/mask_bytes")).tolist()
-    whole = array("log/masks").astype(np.uint8).tobytes()
-    if ends[-1] != len(whole):
+    all_bytes = array("log/masks").astype(np.uint8).tobytes()
+    if ends[-1] != len(all_bytes):
         raise ValueError("masks of its log are missing")
-    masks = [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    masks = [all_bytes[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     for record, number in array("log/selected").tolist():
         log.select(record, masks[number])
 

@@ -104,9 +104,9 @@ class Replay:
         for last in waits:
             for number in range(first, last):
                 launch = old.launches[number]
-                again = self._kernel(number, launch.kernel)
-                made = device.launch(again, dim=launch.dim, kind=launch.kind, queue=queues[launch.queue])
-                device.log.launches[made.index].launched_at = launch.launched_at
+                kernel = self._kernel(number, launch.kernel)
+                launched = device.launch(kernel, dim=launch.dim, kind=launch.kind, queue=queues[launch.queue])
+                device.log.launches[launched.index].launched_at = launch.launched_at
             first = last
             device.synchronize()
             times.append(self._chip.environment.now)
@@ -144,8 +144,8 @@ class Replay:
         op, pipe, count, direction, detail, line = _FIELDS(row)
         name = self._log.ops[op]
         # The operands of a call that joined another core's copy are logged with that copy.
-        of = row if record not in self._log.joined else self._log.records.row(self._log.joined[record])
-        operands = [(of[column], of[column + 1], of[column + 2]) for column in range(_OPERANDS, len(COLUMNS), 3)]
+        source = row if record not in self._log.joined else self._log.records.row(self._log.joined[record])
+        operands = [*zip(source[_OPERANDS::3], source[_OPERANDS + 1 :: 3], source[_OPERANDS + 2 :: 3], strict=True)]
         loop = self._log.loops.get(record)
         if name == "memcpy":
             moved = pipe == MOVE and direction == _WITHIN_NRAM and detail == ASYNCHRONOUS

@@ -174,18 +174,18 @@ def _replan(operator: Operator, request: Request, board: Board) -> Plan:
     return operator.planned(board, request.strategy, *tensors, nram_limit_bytes=limit, **attributes)
 
 
-def _difference(one: Plan, other: Plan) -> str:
+def _difference(recorded: Plan, replanned: Plan) -> str:
     """Describe the first difference between two plans that affects the kernel; empty if there is none."""
     for name, words in (("strategy", "strategy"), ("kind", "task type"), ("dim", "grid"), ("nram_bytes", "NRAM")):
-        old_value, new_value = getattr(one, name), getattr(other, name)
+        old_value, new_value = getattr(recorded, name), getattr(replanned, name)
         if old_value != new_value:
             return f"{words} {new_value} instead of {old_value}"
-    if len(one.tiles) != len(other.tiles):
-        return f"{group_digits(len(other.tiles))} tiles instead of {group_digits(len(one.tiles))}"
+    if len(recorded.tiles) != len(replanned.tiles):
+        return f"{group_digits(len(replanned.tiles))} tiles instead of {group_digits(len(recorded.tiles))}"
     for name in ("task", "start", "stop", "nram_bytes"):
-        if not np.array_equal(getattr(one.tiles, name), getattr(other.tiles, name)):
+        if not np.array_equal(getattr(recorded.tiles, name), getattr(replanned.tiles, name)):
             return "different tiles"
-    old_value, new_value = parameter_json(one.named_parameters), parameter_json(other.named_parameters)
+    old_value, new_value = parameter_json(recorded.named_parameters), parameter_json(replanned.named_parameters)
     for name in {**old_value, **new_value}:
         if _values(old_value.get(name)) != _values(new_value.get(name)):
             return f"{name} = {new_value.get(name)} instead of {old_value.get(name)}"

@@ -38,13 +38,13 @@ def recreate(row: Measurement, target: Board | None = None) -> Device:
         row: the measurement.
         target: a board to use instead of the row's own, for fits and sensitivities.
     """
-    on = target or board(row.board)
+    simulated = target or board(row.board)
     if row.name.startswith("hardsigmoid"):
         # bangpy reserves no NRAM: three chunks of 43520 floats use all of its 512 KiB except 2 KiB.
-        on = on.replace(nram_reserved_bytes=0)
+        simulated = simulated.replace(nram_reserved_bytes=0)
     kind = "scalar" if "scalar" in row.name else row.name.partition("-")[0]
     # Only scalar loads need data: they read values.
-    device = Device(on, data=kind == "scalar")
+    device = Device(simulated, data=kind == "scalar")
     _LAUNCHES[kind](row, device)
     device.synchronize()
     return device

@@ -36,24 +36,24 @@ def footer(result: Result, loads: str) -> str:
 
 def origin(result: Result) -> str:
     """Return the origin of a run's figures as a list of terms."""
-    made = provenance(result)
+    record = provenance(result)
     terms = {
-        "mlusim": esc(made["mlusim"]),
-        "command": f"<code>{esc(made['command'])}</code>" if made["command"] else _UNKNOWN,
-        "date": esc(made["date"] or _UNKNOWN),
-        "seed": esc(_UNKNOWN if made["seed"] is None else made["seed"]),
-        "inputs": _tensors(made, "input"),
-        "outputs": _tensors(made, "output"),
-        "board": _edits(made["board"]),
+        "mlusim": esc(record["mlusim"]),
+        "command": f"<code>{esc(record['command'])}</code>" if record["command"] else _UNKNOWN,
+        "date": esc(record["date"] or _UNKNOWN),
+        "seed": esc(_UNKNOWN if record["seed"] is None else record["seed"]),
+        "inputs": _tensors(record, "input"),
+        "outputs": _tensors(record, "output"),
+        "board": _edits(record["board"]),
     }
     rows = "".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in terms.items())
     return f'<dl class="origin" aria-label="Where the figures come from">{rows}</dl>'
 
 
-def _tensors(made: dict[str, Any], role: str) -> str:
+def _tensors(record: dict[str, Any], role: str) -> str:
     facts = [
         f"{esc(tensor['name'])}: {esc(tensor['dtype'])} {esc(list(tensor['shape']))}"
-        for tensor in made["tensors"]
+        for tensor in record["tensors"]
         if tensor["role"] == role
     ]
     return "; ".join(facts) or "none"

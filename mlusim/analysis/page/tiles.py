@@ -120,8 +120,8 @@ def _fewer(rows: Integers, columns: Integers, max_cells: int) -> tuple[Integers,
     wanted_columns = max(min(len(columns), max_cells // wanted_rows), 1)
     wanted_rows = max(min(len(rows), max_cells // wanted_columns), 1)
 
-    def evenly(of: Integers, count: int) -> Integers:
-        return np.asarray(of[np.linspace(0, len(of) - 1, count).round().astype(np.int64)])
+    def evenly(samples: Integers, count: int) -> Integers:
+        return np.asarray(samples[np.linspace(0, len(samples) - 1, count).round().astype(np.int64)])
 
     return evenly(rows, wanted_rows), evenly(columns, wanted_columns)
 

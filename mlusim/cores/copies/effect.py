@@ -35,8 +35,8 @@ def large_copy_effect(issuer: Issuer, dst: Place, src: Place, to: Array, origin:
     if deferred is not None and src[0].memory is unit.nram:
         if origin.flags.c_contiguous:
             first = src[0].address + src[1]
-            held = origin if origin.shape == to.shape else origin.reshape(to.shape)
-            return to, held, first, first + origin.nbytes
+            source = origin if origin.shape == to.shape else origin.reshape(to.shape)
+            return to, source, first, first + origin.nbytes
     elif deferred is not None and src[0].read_only and to.flags.c_contiguous:
         first = dst[0].address + dst[1]
         if first not in deferred.written_early:

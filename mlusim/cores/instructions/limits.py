@@ -205,8 +205,8 @@ def check_geometry(instruction: Instruction, operands: Sequence[Value], attribut
     if complaint:
         views = [value for value in operands if isinstance(value, View)]
         sources = " and ".join(repr(view) for view in views[1:])
-        of = f"{sources} to {views[0]!r}" if sources else repr(views[0])
-        raise OperandError(f"{instruction.name} of {of}: {complaint}{_repeated(instruction, extents)}")
+        described = f"{sources} to {views[0]!r}" if sources else repr(views[0])
+        raise OperandError(f"{instruction.name} of {described}: {complaint}{_repeated(instruction, extents)}")
 
 
 def _repeated(instruction: Instruction, extents: Sequence[Extent]) -> str:

@@ -17,31 +17,31 @@ from mlusim.files import written_by_author
 INTERNAL = frozenset({"mlusim", "simpy", "functools"})
 
 
-def kernel_line(error: BaseException, own: str) -> tuple[str, int]:
-    """Return file and line of an exception, line 0 if it is unknown; `own` is the file of the kernel."""
-    source = _innermost(error.__traceback__, own)
+def kernel_line(error: BaseException, kernel_file: str) -> tuple[str, int]:
+    """Return file and line of an exception, line 0 if it is unknown; `kernel_file` is the file of the kernel."""
+    source = _innermost(error.__traceback__, kernel_file)
     if not source[1] and error.__cause__ is not None:
         # Python converts a StopIteration in a coroutine to a RuntimeError without the line.
-        source = _innermost(error.__cause__.__traceback__, own)
+        source = _innermost(error.__cause__.__traceback__, kernel_file)
     return source
 
 
-def awaiting_line(coroutine: Any, own: str) -> tuple[str, int]:
+def awaiting_line(coroutine: Any, kernel_file: str) -> tuple[str, int]:
     """Return file and line where a suspended coroutine waits."""
     source = "", 0
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         file = frame.f_code.co_filename
-        if not source[1] or written_by_author(file, own):
+        if not source[1] or written_by_author(file, kernel_file):
             source = file, frame.f_lineno
         coroutine = coroutine.cr_await
     return source
 
 
-def _innermost(traceback: TracebackType | None, own: str) -> tuple[str, int]:
+def _innermost(traceback: TracebackType | None, kernel_file: str) -> tuple[str, int]:
     source = "", 0
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
-        if written_by_author(file, own):
+        if written_by_author(file, kernel_file):
             source = file, traceback.tb_lineno
         traceback = traceback.tb_next
     return source
@@ -57,11 +57,11 @@ def hide_internals(error: BaseException) -> None:
     visited: set[int] = set()
     while cause is not None and id(cause) not in visited and not sys.flags.dev_mode:
         visited.add(id(cause))
-        kept: TracebackType | None = None
+        visible: TracebackType | None = None
         for entry in reversed(_entries(cause.__traceback__)):
             if str(entry.tb_frame.f_globals.get("__name__")).partition(".")[0] not in INTERNAL:
-                kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-        cause.__traceback__ = kept
+                visible = TracebackType(visible, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+        cause.__traceback__ = visible
         cause = cause.__cause__
 
 

@@ -108,8 +108,8 @@ class Pace(NamedTuple):
         Both the measured and the skipped periods are random. Where periods compensate each other, the error of their
         mean is inversely proportional to their number.
         """
-        of = measured or self.measured
-        return self.error * self.measured / of * float(np.sqrt(periods * (periods + of)))
+        measured = measured or self.measured
+        return self.error * self.measured / measured * float(np.sqrt(periods * (periods + measured)))
 
     def end_error(self, periods: float, alone_ps: float, *, exact: bool = False) -> float:
         """Return a bound of the error, in periods, of the time from now to the end of the last task.

@@ -36,15 +36,15 @@ def codes_of(log: Log, instructions: tuple[dict[str, Integers], Integers], *, co
     A planner that divides evenly may alternate between tiles of 3,400 and 3,402 rows, so costs are compared within
     `SAME_COST`.
     """
-    of, rows = instructions
-    barriers = np.isin(of["op"], [number for number, name in enumerate(log.ops) if name in BARRIERS])
+    table, rows = instructions
+    barriers = np.isin(table["op"], [number for number, name in enumerate(log.ops) if name in BARRIERS])
     # Rounds of barriers differ; elements of vector instructions are in their cost.
-    specific = np.where(barriers | (of["pipe"] == VECTOR), 0, of["detail"])
-    kinds = [of["op"], of["pipe"], of["direction"], specific]
+    specific = np.where(barriers | (table["pipe"] == VECTOR), 0, table["detail"])
+    kinds = [table["op"], table["pipe"], table["direction"], specific]
     if not costs:
         return _numbered(np.stack(kinds, axis=1))[rows]
     # Many instructions differ in other respects only, such as the barriers.
-    columns = np.stack([*kinds, *(of[name] for name in ("alone_ps", "bus_read_bytes", "bus_write_bytes"))], axis=1)
+    columns = np.stack([*kinds, *(table[name] for name in ("alone_ps", "bus_read_bytes", "bus_write_bytes"))], axis=1)
     unique, code = np.unique(columns, axis=0, return_inverse=True)
     kind = _numbered(unique[:, :-3])
     for cost in unique[:, -3:].T:
@@ -59,10 +59,10 @@ def _numbered(rows: Integers) -> Integers:
 def _cost_groups(kind: Integers, cost: Integers) -> Integers:
     """Number the costs such that nearly equal costs of one kind share a number."""
     numbers = np.zeros(len(cost), np.int64)
-    number, first, of = 0, 0, NONE
+    number, first, current_kind = 0, 0, NONE
     for index in np.lexsort((cost, kind)).tolist():
-        if kind[index] != of or cost[index] > first * (1 + SAME_COST):
-            number, first, of = number + 1, int(cost[index]), int(kind[index])
+        if kind[index] != current_kind or cost[index] > first * (1 + SAME_COST):
+            number, first, current_kind = number + 1, int(cost[index]), int(kind[index])
         numbers[index] = number
     return numbers
 

@@ -229,13 +229,13 @@ class _Buffers:
 
     def coded(self, allocations: Integers) -> Integers:
         """Return the codes of allocations: less than NONE for those of tasks, and others themselves."""
-        own = (allocations >= 0) & (self._owner[allocations] >= 0)
-        return np.where(own, NONE - 1 - self._position[allocations], allocations)
+        of_tasks = (allocations >= 0) & (self._owner[allocations] >= 0)
+        return np.where(of_tasks, NONE - 1 - self._position[allocations], allocations)
 
     def of(self, task: int, codes: Integers) -> Integers:
         """Return the allocations of a task with these codes."""
-        own = self._own.get(task, np.zeros(1, np.int64))
-        return np.where(codes < NONE, own[(NONE - 1 - codes).clip(0, len(own) - 1)], codes)
+        buffers = self._own.get(task, np.zeros(1, np.int64))
+        return np.where(codes < NONE, buffers[(NONE - 1 - codes).clip(0, len(buffers) - 1)], codes)
 
 
 def _codes(values: Integers, among: Integers) -> tuple[Integers, Flags]:
@@ -247,8 +247,8 @@ def _codes(values: Integers, among: Integers) -> tuple[Integers, Flags]:
 
 def _differ(values: Integers, classes: Integers) -> Flags:
     """(iterations,) whether the values of an iteration differ from those of the first one of its class."""
-    _, first, own = np.unique(classes, return_index=True, return_inverse=True)
-    differ: Flags = (values != values[first[own]]).any(axis=(1, 2))
+    _, first, class_index = np.unique(classes, return_index=True, return_inverse=True)
+    differ: Flags = (values != values[first[class_index]]).any(axis=(1, 2))
     return differ
 
 

@@ -75,9 +75,9 @@ def _set_times(log: Log, tasks: Sequence[_TaskRecords]) -> None:
         # A skipped operation waited for the operation at the same distance as in the period that it repeats.
         before = final[np.maximum(waited[template], 0)]
         distance = task.index[template] - np.searchsorted(task.records, before)
-        own = (waited[template] >= 0) & np.isin(before, task.records) & (distance > 0)
+        in_task = (waited[template] >= 0) & np.isin(before, task.records) & (distance > 0)
         source = task.records[(np.searchsorted(task.records, filled) - distance).clip(0, len(task.records) - 1)]
-        log.records.set_times(filled, repeated | {"waited_for": np.where(own, source, NONE)})
+        log.records.set_times(filled, repeated | {"waited_for": np.where(in_task, source, NONE)})
 
 
 class _TaskRecords:
@@ -122,9 +122,9 @@ class _TaskRecords:
             return None
         first, length = part.position + 1, part.period
         repeated = self.records[first - length : first + part.operations]
-        own, costs = codes[repeated], cost_of(log, repeated)
+        ops, costs = codes[repeated], cost_of(log, repeated)
         template = np.resize(costs[:length], len(costs))
-        if not np.array_equal(own[length:], own[:-length]) or (np.abs(costs - template) > _SAME_COST * template).any():
+        if not np.array_equal(ops[length:], ops[:-length]) or (np.abs(costs - template) > _SAME_COST * template).any():
             return None
         measured = min(_REPEATED * length, first // length * length)
         whole = part.operations // measured * measured

@@ -88,11 +88,11 @@ class RunSoFar:
             return None
         length = period.operations
         last = records[position + 1 - length : position + 1]
-        of = {name: self._table[name][self._rows[last]] for name in ("op", "pipe", "alone_ps")}
+        op, pipe, alone_ps = (self._table[name][self._rows[last]] for name in ("op", "pipe", "alone_ps"))
         # The end of a period is that of its longest copy, or of its longest operation.
-        longest = int(np.argmax(np.where(of["pipe"] == IO, of["alone_ps"] + 1, 0) * (1 << 20) + of["alone_ps"]))
+        longest = int(np.argmax(np.where(pipe == IO, alone_ps + 1, 0) * (1 << 20) + alone_ps))
         marks = np.arange(position + 1 - period.before * length + longest, position + 1, length)
-        names = [self._log.ops[op] for op in of["op"].tolist()]
+        names = [self._log.ops[code] for code in op.tolist()]
         cores = [unit for unit in task.unit.cluster.units if not unit.is_memory_core]
         neighbours = sum(core.task is not None and not core.task.finished for core in cores)
         return TaskLoop(
