@@ -13,8 +13,9 @@ from mlusim.hardware import board
 from mlusim.host.device import Device
 
 BOARDS = [board("mlu370-x4"), board("mlu590-h8"), board("mlu290-m5")]
-STEPS = ["load", "store", "in", "in_async", "out", "out_async", "move", "fill", "sync", "scalar", "rows", "stage"]
-STEPS.append("all")
+STEPS = (
+    *("all", "load", "store", "in", "in_async", "out", "out_async", "move", "fill", "sync", "scalar", "rows", "stage"),
+)
 
 
 def program(steps):
@@ -22,35 +23,27 @@ def program(steps):
         stage = core.sram.alloc(4096, np.float32, "stage") if core.cluster_dim else None
         if not core.is_memory_core:
             held, other = core.nram.alloc(4096, np.float32), core.nram.alloc(4096, np.float32)
+        do = {
+            "all": core.sync_all,
+            "load": lambda: core.load(source[core.task_id % 7]),
+            "store": lambda: core.store(out[core.task_id], 1.0),
+            "in": lambda: core.memcpy(held, source),
+            "in_async": lambda: core.memcpy_async(held, source),
+            "out": lambda: core.memcpy(out[::2], held[:2048]),
+            "out_async": lambda: core.memcpy_async(out, other),
+            "move": lambda: core.move(other, held),
+            "fill": lambda: core.fill(other, 1),
+            "sync": core.sync,
+            "scalar": lambda: core.scalar(20 * (1 + core.task_id % 5)),
+            "rows": lambda: core.memcpy_rows(held.reshape(64, 64), source.reshape(64, 64), None, np.arange(0, 64, 2)),
+            "stage": lambda: None if stage is None else core.memcpy(stage, source),
+        }
         for step in steps:
-            if step == "all":
-                await core.sync_all()
-            elif core.is_memory_core or (core.task_id % 3 == 1 and step in ("in", "fill")):
-                continue
-            elif step == "load":
-                await core.load(source[core.task_id % 7])
-            elif step == "store":
-                core.store(out[core.task_id], 1.0)
-            elif step == "in":
-                await core.memcpy(held, source)
-            elif step == "in_async":
-                core.memcpy_async(held, source)
-            elif step == "out":
-                await core.memcpy(out[::2], held[:2048])
-            elif step == "out_async":
-                core.memcpy_async(out, other)
-            elif step == "move":
-                core.move(other, held)
-            elif step == "fill":
-                core.fill(other, 1)
-            elif step == "sync":
-                await core.sync()
-            elif step == "scalar":
-                core.scalar(20 * (1 + core.task_id % 5))
-            elif step == "rows":
-                await core.memcpy_rows(held.reshape(64, 64), source.reshape(64, 64), None, np.arange(0, 64, 2))
-            elif stage is not None:
-                await core.memcpy(stage, source)
+            skipped = core.is_memory_core or (core.task_id % 3 == 1 and step in ("in", "fill"))
+            if step == "all" or not skipped:
+                waiting = do[step]()
+                if waiting is not None:
+                    await waiting
 
     return kernel
 
