@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -18,11 +19,15 @@ SourceLine = tuple[str, int]
 
 # Instead of a line: end of the code.
 _END = -1
-# Files of the system and of Python's environment.
-_SYSTEM = ("/usr/", sys.prefix)
+# Files of the system and of Python's environment. Containers often have a user's files in /usr/src.
+_SYSTEM = tuple(
+    f"{root}/{part}"
+    for root in ("/usr", "/usr/local", sys.prefix)
+    for part in ("include/", "lib", f"{platform.machine()}-conda-linux-gnu/")
+)
 # Files of the wheel's compiler. It builds its C++ library once for all environments of a user, from any of them.
 _WHEEL = "/ziglang/lib/"
-HEADERS = str(INCLUDE)
+HEADERS = f"{INCLUDE}/"
 
 
 def is_system(file: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -247,7 +248,10 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
     library = "lib/python3.11/site-packages/ziglang/lib/libcxxabi/src/cxa_handlers.cpp"
     assert is_system(f"/home/someone/another-environment/{library}")
     assert is_system("/usr/include/c++/12/vector")
+    assert is_system(f"{sys.prefix}/include/vector")
     assert not is_system("/home/someone/kernels/handlers.cpp")
+    assert not is_system("/usr/src/app/kernels/handlers.cpp")
+    assert not is_system(f"{sys.prefix}-kernels/handlers.cpp")
 
 
 @pytest.mark.parametrize(
