@@ -17,26 +17,28 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
     from mlusim.memory.view import View
 
-Issue = Callable[[int], None]
+Tile = tuple[int, ...]
+# Issues the instructions of one stage for a tile; its first argument is the buffer, 0 or 1.
+Stage = Callable[..., None]
 
 # ASSUMED: tiles per core. The rows of 4 and 8 KB are consistent with a log1p that hides its copies, hence many tiles.
 _LOG1P_TILES = 8
 
 
-async def pipelined(core: Core, steps: int, load: Issue, compute: Issue | None, store: Issue) -> None:
+async def pipelined(core: Core, tiles: Sequence[Tile], load: Stage, compute: Stage | None, store: Stage) -> None:
     """Load tile i, compute on tile i - 1 and store tile i - 2 at the same time, followed by one sync.
 
     Two stages without a compute function. The store is issued first, so that it frees a buffer for the load after it
     in the same pipe.
     """
     delay = 2 if compute else 1
-    for step in range(steps + delay):
+    for step in range(len(tiles) + delay):
         if step >= delay:
-            store(step - delay)
-        if compute and 1 <= step <= steps:
-            compute(step - 1)
-        if step < steps:
-            load(step)
+            store((step - delay) % 2, *tiles[step - delay])
+        if compute and 1 <= step <= len(tiles):
+            compute((step - 1) % 2, *tiles[step - 1])
+        if step < len(tiles):
+            load(step % 2, *tiles[step])
         await core.sync()
 
 
@@ -64,21 +66,19 @@ async def copy(core: Core, out: Sequence[View], *inputs: View) -> None:
     size = fitting(core, 2, inputs[0].itemsize)
     buffers = [core.nram.alloc(size, inputs[0].dtype) for _ in range(2)]
     unit = core.board.vector_alignment_bytes // inputs[0].itemsize
-    work = [
+    tiles = [
         (block, start, stop)
         for block, source in enumerate(inputs)
         for start, stop in tiles_of(*slice_of(core, source.shape[0], unit), size)
     ]
 
-    def load(step: int) -> None:
-        block, start, stop = work[step]
-        core.memcpy_async(buffers[step % 2][: stop - start], inputs[block][start:stop])
+    def load(k: int, block: int, start: int, stop: int) -> None:
+        core.memcpy_async(buffers[k][: stop - start], inputs[block][start:stop])
 
-    def store(step: int) -> None:
-        block, start, stop = work[step]
-        core.memcpy_async(out[block][start:stop], buffers[step % 2][: stop - start])
+    def store(k: int, block: int, start: int, stop: int) -> None:
+        core.memcpy_async(out[block][start:stop], buffers[k][: stop - start])
 
-    await pipelined(core, len(work), load, None, store)
+    await pipelined(core, tiles, load, None, store)
 
 
 async def add(core: Core, a: View, b: View, out: View) -> None:
@@ -90,26 +90,23 @@ async def add(core: Core, a: View, b: View, out: View) -> None:
     pairs = [[core.nram.alloc(size, a.dtype) for _ in range(2)] for _ in range(2)]
     wide = [core.nram.alloc(size, "float32") for _ in range(2)]
     unit = core.board.vector_alignment_bytes // a.itemsize
-    work = tiles_of(*slice_of(core, a.shape[0], unit), size)
 
-    def load(step: int) -> None:
-        start, stop = work[step]
-        for buffer, source in zip(pairs[step % 2], (a, b), strict=True):
+    def load(k: int, start: int, stop: int) -> None:
+        for buffer, source in zip(pairs[k], (a, b), strict=True):
             core.memcpy_async(buffer[: stop - start], source[start:stop])
 
-    def compute(step: int) -> None:
-        count = work[step][1] - work[step][0]
-        left, right = (buffer[:count] for buffer in pairs[step % 2])
+    def compute(k: int, start: int, stop: int) -> None:
+        count = stop - start
+        left, right = (buffer[:count] for buffer in pairs[k])
         for buffer, source in zip(wide, (left, right), strict=True):
             core.convert(buffer[:count], source)
         core.add(wide[0][:count], wide[0][:count], wide[1][:count])
         core.convert(left, wide[0][:count])
 
-    def store(step: int) -> None:
-        start, stop = work[step]
-        core.memcpy_async(out[start:stop], pairs[step % 2][0][: stop - start])
+    def store(k: int, start: int, stop: int) -> None:
+        core.memcpy_async(out[start:stop], pairs[k][0][: stop - start])
 
-    await pipelined(core, len(work), load, compute, store)
+    await pipelined(core, tiles_of(*slice_of(core, a.shape[0], unit), size), load, compute, store)
 
 
 async def expand(core: Core, source: View, out: View) -> None:
@@ -143,29 +140,24 @@ async def transpose(core: Core, x: View, out: View, height: int, width: int) -> 
         return
     tall, wide = [[core.nram.alloc(height * width, x.dtype) for _ in range(2)] for _ in range(2)]
     rows, columns = x.shape
-    tiles = [(row, column) for column in range(0, columns, width) for row in range(0, rows, height)]
-    work = tiles[core.task_id :: core.task_dim]
+    # The tiles (top, left, height, width), column by column.
+    tiles = [
+        (top, left, min(height, rows - top), min(width, columns - left))
+        for left in range(0, columns, width)
+        for top in range(0, rows, height)
+    ]
 
-    def extent(step: int) -> tuple[int, int, int, int]:
-        row, column = work[step]
-        return row, min(row + height, rows), column, min(column + width, columns)
+    def load(k: int, top: int, left: int, h: int, w: int) -> None:
+        core.memcpy_async(tall[k][: h * w].reshape(h, w), x[top : top + h, left : left + w])
 
-    def load(step: int) -> None:
-        top, bottom, left, right = extent(step)
-        h, w = bottom - top, right - left
-        core.memcpy_async(tall[step % 2][: h * w].reshape(h, w), x[top:bottom, left:right])
+    def compute(k: int, top: int, left: int, h: int, w: int) -> None:
+        del top, left
+        core.transpose(wide[k][: h * w].reshape(w, h), tall[k][: h * w].reshape(h, w))
 
-    def compute(step: int) -> None:
-        top, bottom, left, right = extent(step)
-        h, w = bottom - top, right - left
-        core.transpose(wide[step % 2][: h * w].reshape(w, h), tall[step % 2][: h * w].reshape(h, w))
+    def store(k: int, top: int, left: int, h: int, w: int) -> None:
+        core.memcpy_async(out[left : left + w, top : top + h], wide[k][: h * w].reshape(w, h))
 
-    def store(step: int) -> None:
-        top, bottom, left, right = extent(step)
-        h, w = bottom - top, right - left
-        core.memcpy_async(out[left:right, top:bottom], wide[step % 2][: h * w].reshape(w, h))
-
-    await pipelined(core, len(work), load, compute, store)
+    await pipelined(core, tiles[core.task_id :: core.task_dim], load, compute, store)
 
 
 async def stream(core: Core, out: View, nram_bytes: int, *inputs: View, scaled: bool = False) -> None:
@@ -212,24 +204,20 @@ async def hard_sigmoid(core: Core, x: View, out: View, chunk: int) -> None:
     """
     buffers = [core.nram.alloc(chunk, x.dtype) for _ in range(2)]
     constants = core.nram.alloc(chunk, x.dtype)
-    work = tiles_of(*slice_of(core, x.shape[0], 32), chunk)
 
-    def load(step: int) -> None:
-        start, stop = work[step]
-        core.memcpy_async(buffers[step % 2][: stop - start], x[start:stop])
+    def load(k: int, start: int, stop: int) -> None:
+        core.memcpy_async(buffers[k][: stop - start], x[start:stop])
 
-    def compute(step: int) -> None:
-        count = work[step][1] - work[step][0]
-        buffer, constant = buffers[step % 2][:count], constants[:count]
+    def compute(k: int, start: int, stop: int) -> None:
+        buffer, constant = buffers[k][: stop - start], constants[: stop - start]
         for value, instruction in ((1 / 6, core.mul), (0.5, core.add), (1.0, core.minequal), (0.0, core.maxequal)):
             core.fill(constant, value)
             instruction(buffer, buffer, constant)
 
-    def store(step: int) -> None:
-        start, stop = work[step]
-        core.memcpy_async(out[start:stop], buffers[step % 2][: stop - start])
+    def store(k: int, start: int, stop: int) -> None:
+        core.memcpy_async(out[start:stop], buffers[k][: stop - start])
 
-    await pipelined(core, len(work), load, compute, store)
+    await pipelined(core, tiles_of(*slice_of(core, x.shape[0], 32), chunk), load, compute, store)
 
 
 async def row_loads(core: Core, x: View, lengths: View, out: View, width: int) -> None:
@@ -274,19 +262,16 @@ async def log1p(core: Core, x: View, out: View) -> None:
     size = min(fitting(core, 4, x.itemsize), ceil_div(ceil_div(last - first, _LOG1P_TILES), 32) * 32)
     buffers = [core.nram.alloc(size, x.dtype) for _ in range(2)]
     results = [core.nram.alloc(size, x.dtype) for _ in range(2)]
-    work = tiles_of(first, last, size)
 
-    def load(step: int) -> None:
-        start, stop = work[step]
-        core.memcpy_async(buffers[step % 2][: stop - start], x[start:stop])
+    def load(k: int, start: int, stop: int) -> None:
+        core.memcpy_async(buffers[k][: stop - start], x[start:stop])
 
-    def compute(step: int) -> None:
-        count = work[step][1] - work[step][0]
-        core.add(results[step % 2][:count], buffers[step % 2][:count], 1.0)
-        core.log(results[step % 2][:count], results[step % 2][:count])
+    def compute(k: int, start: int, stop: int) -> None:
+        result = results[k][: stop - start]
+        core.add(result, buffers[k][: stop - start], 1.0)
+        core.log(result, result)
 
-    def store(step: int) -> None:
-        start, stop = work[step]
-        core.memcpy_async(out[start:stop], results[step % 2][: stop - start])
+    def store(k: int, start: int, stop: int) -> None:
+        core.memcpy_async(out[start:stop], results[k][: stop - start])
 
-    await pipelined(core, len(work), load, compute, store)
+    await pipelined(core, tiles_of(first, last, size), load, compute, store)

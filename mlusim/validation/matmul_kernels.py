@@ -55,8 +55,7 @@ async def matmul_blocks(core: Core, a: View, b: View, out: View, rows: int) -> N
     right = core.wram.alloc(b.shape, b.dtype)
     result = core.nram.alloc((rows, out.shape[1]), out.dtype)
     await core.memcpy(right, b)
-    first, last = slice_of(core, a.shape[0], rows)
-    for start, stop in tiles_of(first, last, rows):
+    for start, stop in tiles_of(*slice_of(core, a.shape[0], rows), rows):
         await core.memcpy(left, a[start:stop])
         core.matmul(result, left, right)
         await core.sync()
@@ -69,19 +68,18 @@ async def matmul_pipelined(core: Core, a: View, b: View, out: View, rows: int) -
     right = core.wram.alloc(b.shape, b.dtype)
     result = [core.nram.alloc((rows, out.shape[1]), out.dtype) for _ in range(2)]
     await core.memcpy(right, b)
-    first, last = slice_of(core, a.shape[0], rows)
-    work = tiles_of(first, last, rows)
 
-    def load(step: int) -> None:
-        core.memcpy_async(left[step % 2], a[work[step][0] : work[step][1]])
+    def load(k: int, start: int, stop: int) -> None:
+        core.memcpy_async(left[k], a[start:stop])
 
-    def compute(step: int) -> None:
-        core.matmul(result[step % 2], left[step % 2], right)
+    def compute(k: int, start: int, stop: int) -> None:
+        del start, stop
+        core.matmul(result[k], left[k], right)
 
-    def store(step: int) -> None:
-        core.memcpy_async(out[work[step][0] : work[step][1]], result[step % 2])
+    def store(k: int, start: int, stop: int) -> None:
+        core.memcpy_async(out[start:stop], result[k])
 
-    await pipelined(core, len(work), load, compute, store)
+    await pipelined(core, tiles_of(*slice_of(core, a.shape[0], rows), rows), load, compute, store)
 
 
 async def matmul_staged(core: Core, a: View, b: View, out: View, rows: int) -> None:
