@@ -36,8 +36,8 @@ from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
 from mlusim.records import Records
 from mlusim.units import plural
 
-# Executions of a line of a helper function by one caller, before other callers are no longer looked for: to look takes
-# the host a microsecond. Until then, each of 64 tasks has executed the few calls before a loop, and the loop.
+# After this many executions of a line of a helper function by one caller, its callers are no longer recorded: finding
+# them takes the host a microsecond. By then, each of 64 tasks has executed the few calls before a loop, and the loop.
 _EXECUTIONS = 300
 # Records read at once, to save memory on long logs.
 _PIECE = 100_000

@@ -16,7 +16,7 @@ from mlusim.errors import InputError
 if TYPE_CHECKING:
     from mlusim.hardware import Board
 
-# Columns after the board's name, arch and cores: header and parameter. Further ones of `--full`.
+# Columns after the board's name, arch and cores: header and parameter; then the additional ones of `--full`.
 _COLUMNS = (
     ("clock", "clock_hz"),
     ("DRAM", "dram_bandwidth_bytes_per_s"),

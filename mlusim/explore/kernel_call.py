@@ -185,7 +185,7 @@ def absolute(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def without_folder(text: str) -> str:
-    """An argument as text, its file, where it is one, without the folder that it is in: nothing of this machine."""
+    """Return an argument with its file, if it has one, named without the folder, which only this machine has."""
     return _with_file(text, lambda path: path.name)
 
 

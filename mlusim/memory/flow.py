@@ -11,7 +11,7 @@ READ: Final = 1
 WRITE: Final = 2
 READ_AND_WRITE: Final = 3
 INFINITE: Final = float("inf")
-# Instead of the time of something that does not happen.
+# The time of an event that does not happen.
 NEVER: Final = -1
 
 

@@ -45,7 +45,7 @@ class AddressInstructions(NamedTuple):
         )
 
 
-# Row numbers that are known without any.
+# Of row numbers that need no computation.
 NO_ADDRESS = AddressInstructions()
 
 

@@ -28,7 +28,7 @@ class QuickLink(Link):
         super().__init__(environment, limits)
         # Whether the virtual clocks are in use.
         self._contended = False
-        # While not: the flows that end at each time.
+        # Without contention, the flows that end at each time.
         self._ends: dict[int, list[Flow]] = {}
         self._end_alarm = Alarm(self._ring_end)
         # The number of flows that have ended since contention began.
