@@ -21,7 +21,7 @@ _ROUNDS, _TOLERANCE = 50, 0.005
 
 
 def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Numbers, Numbers]:
-    """(bins,) bytes read and (bins,) bytes written on the DRAM bus per time bin.
+    """Return the bytes read and the bytes written on the DRAM bus, by time bin.
 
     The log contains the total of a transfer, not its rate over time. Its bytes are spread evenly over its transfer
     time, and then moved, within that time, away from bins in which the DRAM would exceed its best efficiency. Bytes are

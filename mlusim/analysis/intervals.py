@@ -45,7 +45,7 @@ def union(*sets: Integers) -> Integers:
 
 
 def lengths(disjoint: Integers, tracks: int) -> Integers:
-    """(tracks,) total length on each track of a set of disjoint intervals."""
+    """By track, return the total length of a set of disjoint intervals."""
     total = np.zeros(tracks, np.int64)
     np.add.at(total, disjoint[:, 0], disjoint[:, 2] - disjoint[:, 1])
     return total

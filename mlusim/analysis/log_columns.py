@@ -110,7 +110,7 @@ class LogColumns:
 
     @cached_property
     def number(self) -> Integers:
-        """(records,) index of each record in the log."""
+        """By record, its index in the log."""
         chosen = self.chosen
         return np.arange(chosen.start, chosen.stop) if isinstance(chosen, slice) else chosen
 
@@ -126,7 +126,7 @@ class LogColumns:
 
     @cached_property
     def task_unit(self) -> Integers:
-        """(tasks,) the unit of each task."""
+        """By task, its unit."""
         cores, per_cluster = self.board.cores, self.board.cores_per_cluster
         return np.array(
             [
@@ -138,23 +138,23 @@ class LogColumns:
 
     @cached_property
     def task_start_ps(self) -> Integers:
-        """(tasks,) start of each task."""
+        """By task, its start."""
         return np.array([task.start_ps for task in self.log.tasks], np.int64)
 
     @cached_property
     def task_end_ps(self) -> Integers:
-        """(tasks,) end of each task."""
+        """By task, its end."""
         ends = np.array([task.end_ps for task in self.log.tasks], np.int64)
         return np.where(ends == NONE, self.end_of_run_ps, ends)
 
     @cached_property
     def unit(self) -> Integers:
-        """(records,) the unit whose task issued the operation."""
+        """By record, the unit whose task issued it."""
         return self.task_unit[self.task]
 
     @cached_property
     def engine(self) -> Integers:
-        """(records,) the unit whose pipe executes the operation: see `Direction.by_memory_core`."""
+        """By record, the unit whose pipe executes it: see `Direction.by_memory_core`."""
         staged = np.array([*(direction.by_memory_core for direction in Direction), False])[self.direction]
         if not staged.any():
             return self.unit
@@ -163,22 +163,22 @@ class LogColumns:
 
     @cached_property
     def is_copy(self) -> Flags:
-        """(records,) True for transfers on the IO and Move pipes."""
+        """By record, whether it is a transfer on the IO or Move pipe."""
         return np.asarray((self.pipe == IO) | (self.pipe == MOVE))
 
     @cached_property
     def is_blocking(self) -> Flags:
-        """(records,) True for transfers that their task waits for."""
+        """By record, whether it is a transfer that its task waits for."""
         return np.asarray(self.is_copy & (self.detail == BLOCKING))
 
     @cached_property
     def is_posted(self) -> Flags:
-        """(records,) True for scalar stores to off-chip memory, which the task does not wait for."""
+        """By record, whether it is a scalar store to off-chip memory, which its task does not wait for."""
         return np.asarray((self.pipe == SCALAR) & (self.dst_alloc != NONE) & self.off_chip(self.dst_alloc))
 
     @cached_property
     def strided(self) -> Flags:
-        """(records,) True for copies at the DRAM's strided rate: off-chip side with gaps, or accessed by index."""
+        """By record, whether it is a copy at the DRAM's strided rate: with gaps off chip, or by index."""
         gaps = np.array([not is_contiguous(box.shape, box.strides, box.itemsize) for box in self.log.boxes] + [False])
         far = np.where(self.is_write, self.dst_box, self.a_box)
         by_index = np.isin(self.number, list(self.log.loops)) & (self.count > 1)
@@ -186,24 +186,24 @@ class LogColumns:
 
     @cached_property
     def is_write(self) -> Flags:
-        """(records,) True for copies to off-chip memory, from anywhere."""
+        """By record, whether it is a copy to off-chip memory, from anywhere."""
         to_off_chip = np.array([direction.destination.off_chip for direction in Direction])
         return np.asarray((self.direction >= 0) & to_off_chip[self.direction])
 
     @cached_property
     def free_ps(self) -> Integers:
-        """(records,) end of the pipe's occupation: the end or, for posted stores, the issue of the next instruction."""
+        """By record, the end of its time in the pipe: its end or, for a posted store, the next instruction's issue."""
         issue_ps = self.board.cycles_ps(self.board.issue_cycles)
         return np.where(self.is_posted, np.minimum(self.end_ps, self.start_ps + issue_ps), self.end_ps)
 
     @cached_property
     def moving_ps(self) -> Integers:
-        """(records,) start of a copy's transfer: its start plus its exposed latency."""
+        """By record, the start of its transfer: its start plus its exposed latency."""
         return self.start_ps + np.where(self.is_copy, self.latency_ps, 0)
 
     @cached_property
     def moving_alone_ps(self) -> Integers:
-        """(records,) transfer time of a copy on an otherwise idle board; 0 for other records.
+        """By record, the transfer time of a copy on an otherwise idle board; 0 for other operations.
 
         A copy inside a core uses no shared link: 0, as its latency is its whole time.
         """
@@ -223,7 +223,7 @@ class LogColumns:
         return f"cluster {unit // board.cores_per_cluster} core {unit % board.cores_per_cluster}"
 
     def is_op(self, name: str) -> Flags:
-        """(records,) True for operations with that name."""
+        """By record, return whether its operation has that name."""
         code = self.log.ops.index(name) if name in self.log.ops else NONE - 1
         return np.asarray(self.op == code)
 

@@ -77,7 +77,7 @@ def windows(records: LogColumns, *, reach_ps: int = 0) -> Iterator[LogColumns]:
 
 
 def _reach(records: LogColumns, reach_ps: int) -> tuple[Integers, Integers]:
-    """(records,) start and end of the time that a record contributes to.
+    """By record, return the start and the end of the time that it contributes to.
 
     A blocking copy counts from its issue, as it may wait for others; asynchronous operations count from their start,
     however early they were issued. A posted store counts until the issue of the next instruction, which is within this

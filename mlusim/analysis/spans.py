@@ -129,7 +129,7 @@ class RunSpans:
 
 
 def bin_edges(start_ps: int, end_ps: int, bins: int) -> Integers:
-    """(bins + 1,) edges of equal time bins in whole picoseconds; fewer if the time is shorter than that."""
+    """Return the edges of equal time bins in whole picoseconds; fewer if the time is shorter than that."""
     return np.unique(np.linspace(start_ps, end_ps, bins + 1).round().astype(np.int64))
 
 

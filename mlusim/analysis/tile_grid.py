@@ -58,7 +58,7 @@ class TileGrid:
         return math.prod(self.shape[self.split : len(self.shape) - self.inner])
 
     def elements(self) -> Integers:
-        """(rows * columns,) flat indices of the sampled elements, ascending."""
+        """The flat indices of the sampled elements, row by row, ascending."""
         inner = math.prod(self.shape[len(self.shape) - self.inner :])
         return ((self.rows[:, None] * self.column_extent + self.columns) * inner).reshape(-1)
 

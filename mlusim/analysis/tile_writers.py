@@ -68,7 +68,7 @@ def _output_allocation(records: LogColumns, plan: Plan) -> int:
 
 
 def _core_of_task(records: LogColumns, plan: Plan) -> Integers:
-    """(tasks,) the core that ran each task of the plan, from the log; tasks that did not run are assigned in turn."""
+    """By task of the plan, return its core, from the log; tasks that did not run are assigned in turn."""
     cores = np.arange(plan.tasks, dtype=np.int64) % max(records.board.cores, 1)
     for task, unit in zip(records.log.tasks, records.task_unit.tolist(), strict=True):
         if not task.is_memory_core and task.task_id < plan.tasks:

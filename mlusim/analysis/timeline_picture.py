@@ -188,7 +188,7 @@ def _task_image(records: LogColumns, shown: Integers, edges: Integers) -> Number
 
 
 def _lane_index(lanes: list[int], spans: Spans) -> Integers:
-    """(spans,) the index of each span's lane among those shown."""
+    """By span, return the index of its lane among those shown."""
     return np.array([lanes.index(lane) if lane in lanes else 0 for lane in range(max(LANES) + 1)])[spans.lane]
 
 

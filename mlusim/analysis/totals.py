@@ -72,7 +72,7 @@ def _pipe_busy(records: LogColumns) -> dict[str, int]:
 
 
 def _task_busy(records: LogColumns) -> Integers:
-    """(tasks,) time within the window with at least one busy pipe of a task."""
+    """By task, return the time within the window in which at least one of its pipes is busy."""
     works = records.pipe != SYNC
     busy = union(intervals(records.task[works], records.start_ps[works], records.free_ps[works]))
     if len(records) < records.log.count:

@@ -166,7 +166,7 @@ class Plan:
         return self.tiles.of_task(task)
 
     def elements_by_task(self) -> Integers:
-        """(tasks,) output elements that each task writes. Raises `PlanError` for a tile of a negative task."""
+        """By task, return the number of output elements that it writes. Raises `PlanError` for a negative task."""
         if len(self.tiles) and self.tiles.task.min() < 0:
             self._check_tasks()
         return np.bincount(self.tiles.task, self.tiles.elements(), minlength=self.tasks).astype(np.int64)

@@ -98,7 +98,7 @@ class Tiles:
             yield from self.of_task(task)
 
     def elements(self) -> Integers:
-        """(tiles,) elements of each box."""
+        """By tile, return the number of its elements."""
         return np.asarray(np.prod(self.stop - self.start, axis=1, dtype=np.int64))
 
 

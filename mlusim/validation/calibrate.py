@@ -70,7 +70,7 @@ class Fit:
         return simulated
 
     def residuals(self, values: Sequence[float]) -> Numbers:
-        """(rows,) logarithm of simulated over measured time."""
+        """By row, return the logarithm of simulated over measured time."""
         return np.array([math.log(self.simulate(row, values) / row.time_us) for row in self.rows])
 
     def slopes(self, values: Sequence[float]) -> Numbers:

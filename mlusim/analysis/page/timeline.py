@@ -183,7 +183,7 @@ def _spans(records: LogColumns, max_spans: int) -> CauseSpans:
 
 
 def _labels(records: LogColumns) -> Integers:
-    """(records,) the index of each record's label; the last entry is for none."""
+    """By record, return the index of its label; the last entry is for none."""
     code = np.where(records.direction >= 0, records.direction, len(DIRECTION_NAMES) + records.op)
     return np.concatenate([code, [NONE]])
 
@@ -298,7 +298,7 @@ def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
 
 
 def _one_after_another(lane_bin: Integers, first: Integers, length: Integers) -> Integers:
-    """(groups,) starts of the groups of each bin of a lane, one after another from the first start in the bin."""
+    """Return the starts of the groups in each bin of a lane, one after another from the first start in the bin."""
     order = np.lexsort((first, lane_bin))
     before = np.cumsum(length[order]) - length[order]
     head = np.concatenate([[True], np.diff(lane_bin[order]) != 0])

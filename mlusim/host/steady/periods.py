@@ -31,7 +31,7 @@ class Period(NamedTuple):
 
 
 def codes_of(log: Log, instructions: tuple[dict[str, Integers], Integers], *, costs: bool) -> Integers:
-    """(records,) codes of the kind and, unless `costs` is False, the cost of each operation; equal ones are equal.
+    """By record, return a code of the kind and, unless `costs` is False, the cost of its operation.
 
     A planner that divides evenly may alternate between tiles of 3,400 and 3,402 rows, so costs are compared within
     `SAME_COST`.

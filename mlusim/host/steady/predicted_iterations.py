@@ -246,7 +246,7 @@ def _codes(values: Integers, among: Integers) -> tuple[Integers, Flags]:
 
 
 def _differ(values: Integers, classes: Integers) -> Flags:
-    """(iterations,) whether the values of an iteration differ from those of the first one of its class."""
+    """By iteration, return whether its values differ from those of the first one of its class."""
     _, first, class_index = np.unique(classes, return_index=True, return_inverse=True)
     differ: Flags = (values != values[first[class_index]]).any(axis=(1, 2))
     return differ
