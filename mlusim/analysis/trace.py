@@ -30,6 +30,11 @@ _THREADS_PER_CORE = 8
 _THREADS_PER_PROCESS = 1000
 _COUNTER_BINS = 500
 _BATCH_EVENTS = 20_000
+# The columns that the event of an operation shows.
+_TRACED = (
+    *("op", "engine", "pipe", "task", "line", "start_ps", "free_ps", "count", "bytes_requested", "direction"),
+    *("latency_ps", "moving_alone_ps"),
+)
 
 
 def stream_trace(records: LogColumns, stream: TextIO, provenance: Mapping[str, Any] | None = None) -> None:
@@ -172,26 +177,10 @@ def _operations(records: LogColumns) -> Iterator[str]:
     task_ids = [task.task_id for task in log.tasks]
     for part in pieces(records):
         order = np.lexsort((part.start_ps, part.pipe, part.engine))
-        columns = [
-            column[order]
-            for column in (
-                part.op,
-                part.engine,
-                part.pipe,
-                part.start_ps,
-                part.free_ps,
-                part.task,
-                part.line,
-                part.count,
-                part.bytes_requested,
-                part.direction,
-                part.latency_ps,
-                part.moving_alone_ps,
-            )
-        ]
+        columns = [getattr(part, name)[order] for name in _TRACED]
         for first in range(0, len(order), _BATCH_EVENTS):
             batch = [column[first : first + _BATCH_EVENTS].tolist() for column in columns]
-            for op, engine, pipe, start, end, task, line, count, nbytes, direction, latency, moving_alone in zip(
+            for op, engine, pipe, task, line, start, end, count, nbytes, direction, latency, moving_alone in zip(
                 *batch, strict=True
             ):
                 process, thread = threads[engine]
