@@ -11,6 +11,7 @@ from mlusim.analysis.style import core_colours
 from mlusim.analysis.tile_grid import TileGrid
 from mlusim.analysis.tile_writers import axis_label, tile_writers
 from mlusim.arrays import Integers
+from mlusim.hardware import Board
 from mlusim.inputs import as_text, check_is
 from mlusim.planning.plan import Plan
 from mlusim.units import group_digits, plural
@@ -47,36 +48,35 @@ def draw_tile_map(records: LogColumns, plan: Plan, title: str = "Tile map", abou
     if samples < cells:
         lines += f"; {group_digits(samples)} of {group_digits(cells)} cells examined"
     canvas = Canvas(title, about, lines)
-    board, numbered = records.board, len(plan.tiles) <= _FEW_TILES
-    names = ticks(0, grid.row_extent, 8, whole=True)[1]
-    for row, (origin, core, iteration) in enumerate(panels):
-        heads = (f"core that writes ({origin})", f"its {'write' if origin == 'logged' else 'iteration'} ({origin})")
-        most = max(int(core.max()), 0)
-        listed = core_colours(max(board.cores, most + 1), board.cores_per_cluster)[: most + 1]
-        top, right = canvas.height, 0.0
-        for column, (values, colours) in enumerate(
-            ((core, np.array([rgb(colour) for colour in listed])), (iteration, cividis(int(iteration.max()) + 1)))
-        ):
-            left = right + left_of(names, 10, label=True) * (1 - column) + _GAP_PX * column
-            right = (column + 1) * WIDTH / 2 + 10 * (1 - column)
-            end = right - _GAP_PX - _BAR_PX - 18 - width_of(str(len(colours) - 1), 10)
-            plot = Plot(
-                canvas,
-                left,
-                _PANEL_PX,
-                x=(0, grid.column_extent),
-                y=(0, grid.row_extent),
-                right=end,
-                title=heads[column],
-                top=top,
-            )
-            _panel(plot, values, colours)
-            plot.y_axis(axis_label(grid, 0, grid.split) if not column else "", whole=True, numbered=not column)
-            last = row == len(panels) - 1
-            plot.x_axis(axis_label(grid, grid.split, len(grid.shape) - grid.inner) if last else "", whole=True)
-            if origin != "logged" and numbered:
-                _name_tiles(plot, grid, core * (int(iteration.max()) + 1) + iteration, values, colours)
+    for panel in panels:
+        numbered = panel[0] != "logged" and len(plan.tiles) <= _FEW_TILES
+        _draw_maps(canvas, grid, records.board, panel, last=panel is panels[-1], numbered=numbered)
     return canvas
+
+
+def _draw_maps(
+    canvas: Canvas, grid: TileGrid, board: Board, panel: tuple[str, Integers, Integers], *, last: bool, numbered: bool
+) -> None:
+    """Draw two maps side by side: the core that writes, and its iteration; the last ones have a label on the x axis."""
+    origin, core, iteration = panel
+    names = ticks(0, grid.row_extent, 8, whole=True)[1]
+    cores = max(int(core.max()), 0) + 1
+    core_shades = np.array([rgb(colour) for colour in core_colours(max(board.cores, cores), board.cores_per_cluster)])
+    middle, top = WIDTH / 2 + 10, canvas.height
+    what = "write" if origin == "logged" else "iteration"
+    maps = (
+        (f"core that writes ({origin})", core, core_shades[:cores], left_of(names, 10, label=True), middle),
+        (f"its {what} ({origin})", iteration, cividis(int(iteration.max()) + 1), middle + _GAP_PX, WIDTH),
+    )
+    for column, (title, values, colours, left, right) in enumerate(maps):
+        end = right - _GAP_PX - _BAR_PX - 18 - width_of(str(len(colours) - 1), 10)
+        x, y = (0, grid.column_extent), (0, grid.row_extent)
+        plot = Plot(canvas, left, _PANEL_PX, x=x, y=y, right=end, title=title, top=top)
+        _panel(plot, values, colours)
+        plot.y_axis(axis_label(grid, 0, grid.split) if not column else "", whole=True, numbered=not column)
+        plot.x_axis(axis_label(grid, grid.split, len(grid.shape) - grid.inner) if last else "", whole=True)
+        if numbered:
+            _name_tiles(plot, grid, core * (int(iteration.max()) + 1) + iteration, values, colours)
 
 
 def cividis(count: int) -> Integers:
