@@ -157,13 +157,13 @@ def _lookup(value: object, where: str) -> Dtype | None:
             raise _byte_order_error(value, where)
         return dtype
     if isinstance(value, str):
-        return _named(value, where)
+        return _by_name(value, where)
     if type(value).__module__ == "torch":
         return _BY_NAME.get(str(value).removeprefix("torch."))
     return _BY_TYPE.get(value) if isinstance(value, type) else None
 
 
-def _named(name: str, where: str) -> Dtype | None:
+def _by_name(name: str, where: str) -> Dtype | None:
     """Return the element type of a name or a code; None if there is none."""
     dtype = _BY_NAME.get(name)
     if dtype is not None:

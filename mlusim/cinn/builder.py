@@ -64,7 +64,7 @@ class NetBuilder:
         if not isinstance(as_tuple(shape), tuple):
             raise InputError(f"create_input: shape {shown(shape)} must be a sequence of integers, such as (8, 24)")
         extents = as_shape("create_input: shape", shape)
-        variable = self._new("create_input", name, extents, dtype_of(type))
+        variable = self._new_variable("create_input", name, extents, dtype_of(type))
         self._inputs.append(variable)
         return variable
 
@@ -215,9 +215,9 @@ class NetBuilder:
                 f"a net has no operator or attribute {name!r}; {nearest(name, BY_NAME)}its operators are "
                 f"{', '.join(BY_NAME)}"
             )
-        return partial(self._any, BY_NAME[name])
+        return partial(self._call, BY_NAME[name])
 
-    def _any(
+    def _call(
         self,
         operator: Operator,
         *inputs: VariableOrName,
@@ -294,7 +294,7 @@ class NetBuilder:
             operator.strategy(strategy)
         except InputError as error:
             raise in_context(error, self.name, call_text(operator, inputs, attributes), inputs) from error
-        output = self._new(operator.name, name, shape, dtype)
+        output = self._new_variable(operator.name, name, shape, dtype)
         self._instructions.append(Instruction(operator, inputs, attributes, output, strategy))
         return output
 
@@ -316,7 +316,7 @@ class NetBuilder:
             raise InputError(f"{where} = {value!r} belongs to net {value.builder.name!r}: make it with this builder")
         return value
 
-    def _new(self, operator: str, name: str | None, shape: tuple[int, ...], dtype: Dtype) -> Variable:
+    def _new_variable(self, operator: str, name: str | None, shape: tuple[int, ...], dtype: Dtype) -> Variable:
         if name is None:
             number = len(self._variables)
             name = f"var_{number}"

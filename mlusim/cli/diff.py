@@ -85,7 +85,7 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
     lines = [line for line in difference.lines if line.time_ps]
     shown = lines if full else lines[:_SHOWN]
     rest = difference.time_ps - sum(line.time_ps for line in shown)
-    rows = [(_signed(line.time_ps), _where(line), line.text) for line in shown]
+    rows = [(_signed(line.time_ps), _location(line), line.text) for line in shown]
     if len(lines) > len(shown):
         rows.append((_signed(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
     if rows:
@@ -99,7 +99,7 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
     show.print_suggestions("What to try for B", tries, after)
 
 
-def _where(line: LineChange) -> str:
+def _location(line: LineChange) -> str:
     if not line.file:
         return ""
     numbers = f"{line.before or '-'} > {line.after or '-'}" if line.before != line.after else str(line.before)

@@ -71,7 +71,7 @@ def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:
     if is_device_or_fifo(path):
         return
     for other in others:
-        if (other.option, other.text) != (option, text) and _same(path, other.path):
+        if (other.option, other.text) != (option, text) and _is_same_file(path, other.path):
             if other.writes:
                 raise InputError(f"{option} {text} and {other.option} {other.text} are one file: name two")
             raise InputError(f"{option} {text} is an input, and inputs are never overwritten: name another file")
@@ -91,7 +91,7 @@ def is_device_or_fifo(path: Path) -> bool:
     return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
 
 
-def _same(path: Path, other: Path) -> bool:
+def _is_same_file(path: Path, other: Path) -> bool:
     try:
         return path.samefile(other)
     except OSError:

@@ -29,7 +29,7 @@ def without_local_folders(value: Any) -> Any:
     context = click.get_current_context(silent=True)
     words = context.find_root().obj if context is not None else None
     folders = sorted({f"{Path.cwd()}/", *_folders_in(words or ())} - {"//"}, key=len, reverse=True)
-    return _without(value, folders)
+    return _without_folders(value, folders)
 
 
 def with_file_names(value: Any) -> Any:
@@ -42,11 +42,11 @@ def with_file_names(value: Any) -> Any:
     return [with_file_names(item) for item in value] if isinstance(value, list) else value
 
 
-def _without(value: Any, folders: Sequence[str]) -> Any:
+def _without_folders(value: Any, folders: Sequence[str]) -> Any:
     if isinstance(value, Mapping):
-        return {key: _without(item, folders) for key, item in value.items()}
+        return {key: _without_folders(item, folders) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without(item, folders) for item in value]
+        return [_without_folders(item, folders) for item in value]
     if isinstance(value, str) and "/" in value:
         for folder in folders:
             value = value.replace(folder, "")

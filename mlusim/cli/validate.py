@@ -97,16 +97,18 @@ def _print(outcomes: list[Outcome], figures: Accuracy, *, full: bool) -> None:
     show.print_columns([*_HEADS, *_MORE] if full else _HEADS, lines, right=_NUMBERS)
     from mlusim.validation import report
 
-    aims = _part(report.AIM_MEAN), _part(report.AIM_WORST)
-    text = f"\nfit       {figures.rows} rows: mean error {_part(figures.mean)} (aim {aims[0]}), "
-    text += f"worst {_part(figures.worst)} (aim {aims[1]})\n"
+    aims = _percent(report.AIM_MEAN), _percent(report.AIM_WORST)
+    text = f"\nfit       {figures.rows} rows: mean error {_percent(figures.mean)} (aim {aims[0]}), "
+    text += f"worst {_percent(figures.worst)} (aim {aims[1]})\n"
     if figures.read_off:
         text += f"          {figures.read_off} of them agree by construction: a parameter is read off the row\n"
     if figures.left_out_rows:
-        aims = _part(report.AIM_LEFT_OUT_MEAN), _part(report.AIM_LEFT_OUT_WORST)
-        text += f"left out  {figures.left_out_rows} rows: mean error {_part(figures.left_out_mean)} (aim {aims[0]}), "
-        text += f"worst {_part(figures.left_out_worst)} (aim {aims[1]})\n"
-        by_kind = _part(figures.kind_left_out_mean), _part(figures.kind_left_out_worst)
+        aims = _percent(report.AIM_LEFT_OUT_MEAN), _percent(report.AIM_LEFT_OUT_WORST)
+        text += (
+            f"left out  {figures.left_out_rows} rows: mean error {_percent(figures.left_out_mean)} (aim {aims[0]}), "
+        )
+        text += f"worst {_percent(figures.left_out_worst)} (aim {aims[1]})\n"
+        by_kind = _percent(figures.kind_left_out_mean), _percent(figures.kind_left_out_worst)
         text += f"by kind   mean error {by_kind[0]}, worst {by_kind[1]}\n"
     show.print_text(text.rstrip("\n"))
 
@@ -115,5 +117,5 @@ def _signed(part: float | None) -> str:
     return "" if part is None else f"{signed(100 * part, 1)} %"
 
 
-def _part(part: float) -> str:
+def _percent(part: float) -> str:
     return f"{100 * part:.1f} %"

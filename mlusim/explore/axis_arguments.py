@@ -74,8 +74,12 @@ def axes_of(
         steady=steady,
         shapes=[None] if shape is None else _shapes(shape),
         boards=boards_of(device),
-        board_changes={USABLE_NRAM: _whole("nram_bytes", nram_bytes), CORES: _whole("cores", cores), **varied},
-        nram_limits=_whole("nram_limit_bytes", nram_limit_bytes),
+        board_changes={
+            USABLE_NRAM: _positive_integers("nram_bytes", nram_bytes),
+            CORES: _positive_integers("cores", cores),
+            **varied,
+        },
+        nram_limits=_positive_integers("nram_limit_bytes", nram_limit_bytes),
     )
 
 
@@ -218,7 +222,7 @@ def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
     return list(dict.fromkeys(extents))
 
 
-def _whole(name: str, values: Any) -> list[int | None]:
+def _positive_integers(name: str, values: Any) -> list[int | None]:
     limits: list[Any] = []
     for limit in several(values):
         limits += numbers(name, limit) if isinstance(limit, str) else [limit]

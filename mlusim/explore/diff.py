@@ -87,8 +87,8 @@ class Difference:
         """Return the difference as JSON types."""
         return {
             "format": "mlusim-diff/1",
-            "before": _named(self.before),
-            "after": _named(self.after),
+            "before": _run_json(self.before),
+            "after": _run_json(self.after),
             "time_ps": self.time_ps,
             "causes_ps": dict(self.causes_ps),
             "lines": [line._asdict() for line in self.lines],
@@ -185,7 +185,7 @@ def _metrics(before: Result, after: Result) -> list[MetricChange]:
     return [pair for pair in pairs if pair.before or pair.after]
 
 
-def _named(result: Result) -> dict[str, Any]:
+def _run_json(result: Result) -> dict[str, Any]:
     return {
         "operator": result.operator,
         "strategy": result.strategy,

@@ -90,9 +90,9 @@ class _Walk:
             case np.dtype():
                 return _join("dtype", str(value))
             case tuple() | list() if type(value) in {tuple, list}:
-                return self._all(type(value).__name__, value, name)
+                return self._of_parts(type(value).__name__, value, name)
             case dict() | types.MappingProxyType() if type(value) in {dict, types.MappingProxyType}:
-                return self._all("dict", [part for item in value.items() for part in item], name)
+                return self._of_parts("dict", [part for item in value.items() for part in item], name)
             case set() | frozenset() if type(value) in {set, frozenset}:
                 return _join(type(value).__name__, *sorted(self.of(item, name) for item in value))
             case types.ModuleType():
@@ -100,11 +100,11 @@ class _Walk:
             case types.FunctionType():
                 return self._function(value)
             case types.MethodType():
-                return self._all("method", (value.__func__, value.__self__), name)
+                return self._of_parts("method", (value.__func__, value.__self__), name)
             case property():
-                return self._all("property", (value.fget, value.fset, value.fdel), name)
+                return self._of_parts("property", (value.fget, value.fset, value.fdel), name)
             case staticmethod() | classmethod():
-                return self._all(type(value).__name__, (value.__func__,), name)
+                return self._of_parts(type(value).__name__, (value.__func__,), name)
             case type():
                 return self._class(value)
             case _:
@@ -117,9 +117,9 @@ class _Walk:
         if type(value) in {np.ndarray, np.memmap}:
             return digest
         # Subclasses, such as masked arrays, have further attributes.
-        return _join("array", digest, self._all("attributes", (type(value), vars(value)), name))
+        return _join("array", digest, self._of_parts("attributes", (type(value), vars(value)), name))
 
-    def _all(self, kind: str, parts: Any, name: str) -> bytes:
+    def _of_parts(self, kind: str, parts: Any, name: str) -> bytes:
         return _join(kind, *(self.of(part, name) for part in parts))
 
     def _function(self, function: types.FunctionType) -> bytes:
@@ -128,7 +128,7 @@ class _Walk:
             return _join("function", package, function.__qualname__)
         code = function.__code__
         defaults = (function.__defaults__, function.__kwdefaults__)
-        parts = [_code(code), self._all("defaults", defaults, f"a default of {function.__name__}")]
+        parts = [_code(code), self._of_parts("defaults", defaults, f"a default of {function.__name__}")]
         for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             try:
                 content = cell.cell_contents
@@ -181,7 +181,7 @@ class _Walk:
         package = installed(kind.__module__)
         if package:
             return _join("class", package, kind.__qualname__)
-        parts = [kind.__name__.encode(), self._all("bases", kind.__bases__, kind.__name__)]
+        parts = [kind.__name__.encode(), self._of_parts("bases", kind.__bases__, kind.__name__)]
         for key, value in sorted(vars(kind).items()):
             if key not in _OF_EVERY_CLASS:
                 slot = isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
@@ -199,12 +199,12 @@ class _Walk:
         if isinstance(reduced, str):
             package = installed(getattr(value, "__module__", None) or type(value).__module__)
             if not package and hasattr(value, "__wrapped__"):  # functools.cache and similar wrappers
-                return self._all("wrapper", (type(value), value.__wrapped__), name)
+                return self._of_parts("wrapper", (type(value), value.__wrapped__), name)
             if not package:
                 self.unknown.append(f"`{name}`, {_with_article(type(value).__name__)}")
             return _join("global", package, type(value).__qualname__, reduced)
         parts = [list(part) if isinstance(part, Iterator) else part for part in reduced]
-        return self._all("object", parts, name)
+        return self._of_parts("object", parts, name)
 
 
 def _join(*parts: str | bytes) -> bytes:

@@ -214,7 +214,7 @@ def assign(
     Raises `InputError` for an argument without a parameter, a parameter without an argument, an output for a read-only
     parameter, and a value that is not of the declared type of its number.
     """
-    named = _given(kernel, parameters, arguments, optional)
+    named = _by_parameter(kernel, parameters, arguments, optional)
     missing = [name for name in parameters if name not in named]
     if missing and shape is None:
         listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
@@ -250,7 +250,7 @@ def _as_argument(text: str) -> str:
     return f"--arg {text} (in Python arguments=[{text!r}])"
 
 
-def _given(
+def _by_parameter(
     kernel: str, parameters: Sequence[str], arguments: Iterable[Argument], optional: Sequence[str]
 ) -> dict[str, Any]:
     """Return the values of arguments by parameter: those with a name, then the others in order. Raises `InputError`."""

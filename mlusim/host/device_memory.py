@@ -83,7 +83,7 @@ class DeviceMemory:
             self.log.host.writes.add(allocation.identity)
         if keep_data:
             allocation.buffer = adopt
-        return _whole(View.of(allocation, array.shape, dtype))
+        return _with_array(View.of(allocation, array.shape, dtype))
 
     def alloc(
         self,
@@ -125,7 +125,7 @@ class DeviceMemory:
         )
         if keep_data and allocation.buffer is None:
             allocation.buffer = np.full(nbytes, 0xFF, np.uint8)
-        return _whole(View.of(allocation, extents, element))
+        return _with_array(View.of(allocation, extents, element))
 
     def free(self, view: View) -> None:
         """Free GDRAM.
@@ -177,7 +177,7 @@ class DeviceMemory:
             raise AllocationError(f"{view!r} is in {view.allocation.memory.name}, not in the GDRAM of this device")
 
 
-def _whole(tensor: View) -> View:
+def _with_array(tensor: View) -> View:
     """Create the array of a tensor in advance: arrays of its slices are then cheap slices of it."""
     if tensor.allocation.buffer is not None:
         tensor.typed()

@@ -74,11 +74,11 @@ class Layout:
         self.high = sum(reach for reach in reaches if reach > 0) + (dtype.itemsize if self.size else 0)
         self.unpack = _unpack(dtype)
         self.row = layout_of(shape[1:], strides[1:], dtype) if shape else self
-        self.parts: dict[int, Layout] = _Derived(self._part)
+        self.parts: dict[int, Layout] = _Derived(self._first_rows)
         self.cuts: dict[tuple[int, ...], Layout] = _Derived(self._cut)
         self.reshaped: dict[tuple[int, ...], Layout] = _Derived(self._reshape)
 
-    def _part(self, count: int) -> Layout:
+    def _first_rows(self, count: int) -> Layout:
         return layout_of((count, *self.shape[1:]), self.strides, self.dtype)
 
     def _cut(self, counts: tuple[int, ...]) -> Layout:

@@ -263,12 +263,12 @@ class Link(Shares):
             elif self._flows:
                 self._share(now)
             else:
-                self._rest()
+                self._reset_clocks()
         elif NEVER < self._mixed_until <= now:
             self._share(now)
         self._arm(now)
 
-    def _rest(self) -> None:
+    def _reset_clocks(self) -> None:
         """Reset the clocks once the last flow has left."""
         self._mixed_until = NEVER
         self._level = self._served = self._elapsed = 0.0

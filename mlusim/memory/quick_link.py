@@ -122,5 +122,5 @@ class QuickLink(Link):
         self._outdated.clear()
         self._moved = False
         self._readers = self._writers = 0
-        self._rest()
+        self._reset_clocks()
         return True

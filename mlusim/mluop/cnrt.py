@@ -157,7 +157,7 @@ def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tu
     reason = f"nbytes = {nbytes!r}: a size is an integer of at least 0 bytes"
     yield size is None or size < 0, cnrtRet_t.cnrtErrorArgsInvalid, reason
 
-    sides = _SIDES.get(direction) or (_side(dst), _side(src))
+    sides = _SIDES.get(direction) or (_location(dst), _location(src))
     for pointer, name, side in zip((dst, src), ("dst", "src"), sides, strict=True):
         fault_of = device_fault if side is _DEVICE else _host_fault
         fault = fault_of(pointer, name, nbytes)
@@ -224,7 +224,7 @@ def _bytes_of(pointer: Any, nbytes: int | None = None) -> _Bytes:
     return content[:nbytes]
 
 
-def _side(pointer: Any) -> str:
+def _location(pointer: Any) -> str:
     return _DEVICE if isinstance(pointer, DevicePointer) else _HOST
 
 
